@@ -136,7 +136,8 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
     for line in (*found["cost"], *found["plan"]):
         print(f"  {printable(line)}")
     if found["decision"]:
-        print(f"  {found['decided_by']} decided to {found['decision']}")
+        until = f" it until {found['kept_until']}" if found.get("kept_until") else ""
+        print(f"  {found['decided_by']} decided to {found['decision']}{until}")
     elif found["first_yes_by"]:
         print(f"  {found['first_yes_by']} approved; a second person must approve, too")
     if found.get("held"):
@@ -193,7 +194,11 @@ def parser() -> argparse.ArgumentParser:
     approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
     approve.add_argument("--accept-losses", action="store_true", help="what is on local disks may be lost")
     keep = command("keep", _keep, "ask again later")
-    keep.add_argument("--until", type=_until, required=True, help="4h, 7d, or a time like 2026-12-01T09:00Z")
+    keep.add_argument(
+        "--until",
+        type=_until,
+        help="4h, 7d, or a time like 2026-12-01T09:00Z; else the owner's next working morning",
+    )
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
     command(

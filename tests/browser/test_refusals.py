@@ -18,6 +18,8 @@ def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
     alice.open(stage.personal(link))
     bob.open(stage.personal(link, "bob@example.com"))
 
+    alice.unfold()
+    bob.unfold()
     assert 200 == alice.press("Keep it")
     bob.page.get_by_label("Why").fill("ours")
     assert 409 == bob.press("Exempt it")
@@ -61,6 +63,7 @@ def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
     stage.scene.sweep()
     assert "woke-up" == stage.outcome(instance_id)
 
+    visitor.unfold()
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     assert 409 == visitor.press("Stop it")
 
@@ -77,6 +80,7 @@ def test_the_gpu_woke_up_after_the_approval(stage: Stage, new_visitor: NewVisito
     visitor.open(stage.personal(link))
     stage.wake(instance_id)
 
+    visitor.unfold()
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     visitor.press("Stop it")
 

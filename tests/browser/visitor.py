@@ -41,6 +41,12 @@ class Visitor:
             self.page.get_by_role("button", name=name, exact=True).click()
         return int(following.value.status)
 
+    def unfold(self) -> None:
+        """Opens everything that is folded, one after the other, as a person does."""
+        folded = self.page.locator("details:not([open]) > summary")
+        while folded.count():
+            folded.first.click()
+
     def offered(self) -> list[str]:
         """What the buttons of the page say."""
         return [text.strip() for text in self.page.get_by_role("button").all_inner_texts()]

@@ -62,7 +62,14 @@ class Slack:
         self.holds.append(held)
 
     def press(
-        self, answer: str, *, user: str = "U0BOB", reason: str = "", secret: str = SECRET, age: int = 0
+        self,
+        answer: str,
+        *,
+        user: str = "U0BOB",
+        reason: str = "",
+        secret: str = SECRET,
+        age: int = 0,
+        value: str = APPROVAL_ID,
     ) -> int:
         """Presses a button; the status of the answer."""
         payload: dict[str, Any] = {
@@ -71,7 +78,7 @@ class Slack:
             "team": {"id": "T0"},
             "container": {"type": "message", "message_ts": "1.2", "channel_id": "C0ML"},
             "state": {"values": {"governor.reason": {"governor.reason_text": {"value": reason or None}}}},
-            "actions": [{"action_id": f"governor.{answer}", "type": "button", "value": APPROVAL_ID}],
+            "actions": [{"action_id": f"governor.{answer}", "type": "button", "value": value}],
         }
         body = urlencode({"payload": json.dumps(payload)}).encode()
         stamp = str(int(NOW.timestamp()) - age)
@@ -114,13 +121,21 @@ def test_what_slack_did_not_sign_just_now_decides_nothing(secret: str, age: int)
     assert (ApprovalStatus.PENDING, []) == (slack.status, slack.said)
 
 
-def test_a_keep_lasts_until_tomorrow_morning() -> None:
-    """A button has no date of its own."""
+@pytest.mark.parametrize(
+    ("named", "until"),
+    [
+        ("", "Sat 09:00"),  # of a message of an earlier release
+        (f" {int((NOW + timedelta(days=2)).timestamp())}", "Sun 12:02"),
+        (f" {int((NOW - timedelta(days=2)).timestamp())}", "Sat 09:00"),  # its date is over
+    ],
+)
+def test_a_keep_lasts_as_its_button_says(named: str, until: str) -> None:
+    """Whenever it is pressed; else until the next working morning, and the answer says which."""
     slack = Slack()
-    slack.press("keep")
+    assert 200 == slack.press("keep", value=f"{APPROVAL_ID}{named}")
 
     assert ApprovalStatus.KEPT is slack.status
-    assert "Recorded: kept until Sat 09:00 UTC." == slack.said[0][2]
+    assert f"Recorded: kept until {until} UTC." == slack.said[0][2]
 
 
 def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:

@@ -87,7 +87,7 @@ def test_without_a_session_the_page_shows_and_takes_no_answer() -> None:
     gated = Gated()
     page = gated.ask("GET").body
     assert 'href="../sign-in?return=JG1Kw3bzgWbtOnVwnoF6Jg%3Fk%3Dk1' in page
-    assert ("Sign in to decide" in page, "<form" in page, "idle 1 h" in page) == (True, False, True)
+    assert ("Sign in to decide" in page, "<form" in page, "idle for 1 h" in page) == (True, False, True)
 
     for answer, form in (("approve", {}), ("keep", UNTIL), ("exempt", {"reason": "x"}), ("undo", {})):
         refused = gated.post(answer, **form)

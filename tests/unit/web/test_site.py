@@ -183,9 +183,10 @@ def test_the_page_says_what_will_happen() -> None:
     assert all(
         part in page
         for part in (
-            "idle 1 h",
+            "has been idle for 1 h. Stop it?</h1>",
             "$24 a day",
-            "If nobody answers by",
+            "If nobody answers in time, nothing happens.</strong> Open until Sat 12:02 UTC, 24 h left.",
+            ">Keep until Sat 09:00 ($21)</button>",
             "stop the instance",
             "1x250",
             "i-0123456789abcdef0",
@@ -206,7 +207,7 @@ def test_the_page_calls_idle_what_was_measured() -> None:
         page.count(f"{measured}, and not seen at work since."),
     )
     world.state.void(ID, "it works again", expired=False, outcome="woke-up")
-    assert f"{measured}. " in world.get().body
+    assert f"{measured}.</p>" in world.get().body
 
 
 def test_nothing_of_a_tag_becomes_markup() -> None:
@@ -284,8 +285,25 @@ def test_gaps_are_drawn_as_gaps() -> None:
     """A period without a reading is marked, not bridged."""
     page = World().get().body
 
-    assert 1 == page.count('<rect class="gap"')
-    assert 2 == page.count('<rect class="idle"')
+    chart, strips = page.split("<svg")[1:]
+
+    assert (1, 2) == (chart.count('class="gap"'), chart.count('<path class="idle"'))
+    assert (1, 2) == (strips.count('class="gap"'), strips.count('class="idle"'))
+
+
+def test_the_busiest_gpu_is_drawn_idle_only_where_all_were_measured() -> None:
+    """One GPU at work is enough to say so; one that nobody measured may have been at work."""
+    world = World()
+    window = Window(NOW - timedelta(hours=4), NOW, timedelta(hours=1))
+    series = ((90.0, None, 1.0, 1.0), (None, 1.0, 1.0, 1.0))
+    gpus = tuple(GpuReadings(str(number), one) for number, one in enumerate(series))
+    world.change(history=History(window, gpus))
+
+    chart = world.get().body.split("<svg")[1]
+
+    drawn = re.findall(r'class="(busy|gap|idle)"', chart.split("</svg>")[0])
+    assert ["busy", "gap", "idle"] == drawn
+    assert "Busiest of 1 GPU, % · last 24 h, UTC" in world.get().body
 
 
 @pytest.mark.parametrize(
@@ -502,7 +520,7 @@ def test_the_day_before_is_drawn_with_memory_and_power_beneath() -> None:
     page = world.get().body
 
     assert all(part in page for part in (">memory</text>", ">power</text>", 'class="judged"'))
-    assert 1 == page.count('<rect class="busy"')
+    assert 1 == page.count('<path class="busy"')
     assert "<dd>$20</dd>" in page  # 20 hours at 1.006
     assert "The last 24 hours could not be read" in World().get().body
 
@@ -518,7 +536,7 @@ def test_time_that_nobody_measured_is_not_billed_as_idle() -> None:
     page = world.get().body
 
     # 2 h 50 min of readings and 2 h 10 min without, at 1.006 an hour.
-    assert "<dt>while measured idle</dt><dd>$2.85</dd>" in page
+    assert "<dt>since it went idle</dt><dd>$2.85</dd>" in page
     assert "Another $2.18 for 2 h 10 min that the readings of this question do not cover." in page
 
 

@@ -14,7 +14,7 @@ from governor.channels.message import Message, Table, one_line
 from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
 from governor.domain.alerts.templates import said
 from governor.domain.approvals import messages
-from governor.domain.approvals.approval import STATUS_AFTER, Answer
+from governor.domain.approvals.approval import STATUS_AFTER, Answer, keep_end, keep_text
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
 from governor.domain.evidence import gpu_rows
@@ -68,6 +68,8 @@ def message_of(
         link=link,
         approval_id=one.approval_id if (one := asked or held) else None,
         answers=answers_of(asked) if asked else brakes_of(held) if held else (),
+        keep_until=keep_end(one, now or alert.at) if one else None,
+        keep_text=keep_text(one, now or alert.at) if one else "",
         thread=thread,
         is_outcome=alert.kind in ENDS,
         **_given(words),

@@ -19,11 +19,10 @@ from governor.errors import GovernorError
 
 ANSWER_TEXT = {
     Answer.APPROVE: "Stop it",
-    Answer.KEEP: "Keep until tomorrow 09:00",
     Answer.EXEMPT: "Never ask again",
     Answer.HOLD: "Hold it",
 }
-"""The text of each button, at most 75 characters as Slack allows."""
+"""The text of each button, at most 75 characters as Slack allows; that of a keep is its message's own."""
 
 CUT = "There is more on the page."
 _LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
@@ -77,6 +76,8 @@ class Message(Words):
     link: str | None = field(default=None, repr=False)
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()
+    keep_until: UtcDatetime | None = None
+    keep_text: str = ""
     thread: str | None = None
     is_outcome: bool = False
 

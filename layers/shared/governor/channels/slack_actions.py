@@ -11,14 +11,13 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
 
 from governor.channels import slack_blocks
 from governor.channels.message import CallbackRefused
-from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.approval import Answer, Decision, keep_end
 from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import clock
 from governor.errors import ConfigurationError, DecisionRefused, InputError, NotFound
@@ -33,7 +32,7 @@ _ANSWERS = {f"{slack_blocks.ACTION_PREFIX}{answer.value}": answer for answer in 
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _USER = re.compile(r"[UW][A-Z0-9]{2,20}")
-_APPROVAL_CHARACTERS = 200
+_VALUE = re.compile(r"(?P<id>\S{1,200})(?: (?P<until>[1-9][0-9]{9}))?")
 _SHORTEST_SECRET = 16
 
 
@@ -41,7 +40,8 @@ _SHORTEST_SECRET = 16
 class SlackAnswer:
     """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does.
 
-    A keep comes without a date and an exemption perhaps without a reason: `Decide` refuses what is missing.
+    An exemption may come without a reason: `Decide` refuses it. A keep comes with the date that its button
+    names, and without one from messages of earlier releases.
     """
 
     approval_id: str
@@ -49,6 +49,7 @@ class SlackAnswer:
     user_id: str
     thread: str
     reason: str | None = None
+    keep_until: UtcDatetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +103,9 @@ class SlackActions:
         identity = f"slack:{answer.user_id}"
         try:
             view = self.show(answer.approval_id)
-            until = None
-            if answer.answer is Answer.KEEP:
-                longest = now + view.approval.keep_at_most
-                until = min(tomorrow_morning(now, view.episode.time_zone), longest)
+            until = answer.keep_until
+            if answer.answer is Answer.KEEP and (until is None or until <= now):
+                until = keep_end(view.episode, now)
             decision = Decision(
                 answer=answer.answer,
                 by=identity,
@@ -184,12 +184,19 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
             return None
         case {
             "type": "block_actions",
-            "actions": [{"action_id": str(button), "value": str(approval_id)}],
+            "actions": [{"action_id": str(button), "value": str(value)}],
             "user": {"id": str(user_id)},
             "container": {"channel_id": str(channel_id), "message_ts": str(stamp)},
-        } if button in _ANSWERS and _USER.fullmatch(user_id) and 0 < len(approval_id) <= _APPROVAL_CHARACTERS:
-            thread = f"{channel_id}:{stamp}"
-            return SlackAnswer(approval_id, _ANSWERS[button], user_id, thread, _reason(payload.get("state")))
+        } if button in _ANSWERS and _USER.fullmatch(user_id) and (named := _VALUE.fullmatch(value)):
+            thread, until = f"{channel_id}:{stamp}", named["until"]
+            return SlackAnswer(
+                named["id"],
+                _ANSWERS[button],
+                user_id,
+                thread,
+                _reason(payload.get("state")),
+                datetime.fromtimestamp(int(until), tz=UTC) if until else None,
+            )
     raise InputError("payload: not the press of a button that a message of ours has")
 
 

@@ -51,7 +51,7 @@ def slack_text(message: Message) -> str:
 
 
 def hold_blocks(text: str, approval_id: str) -> list[Block]:
-    button = _button(Answer.HOLD, approval_id)
+    button = _button(Answer.HOLD, approval_id, ANSWER_TEXT[Answer.HOLD])
     return [*_texts([_line(text)]), {"type": "actions", "block_id": "governor.answers", "elements": [button]}]
 
 
@@ -104,13 +104,18 @@ def _line(text: str) -> str:
     return escaped(text, _SECTION - 100)
 
 
-def _button(answer: Answer, approval_id: str | None) -> Block:
-    action, text = f"{ACTION_PREFIX}{answer.value}", _plain(ANSWER_TEXT[answer])
-    return {"type": "button", "action_id": action, "text": text, "value": approval_id}
+def _button(answer: Answer, value: str | None, text: str) -> Block:
+    action = f"{ACTION_PREFIX}{answer.value}"
+    return {"type": "button", "action_id": action, "text": _plain(text), "value": value}
 
 
 def _answer_button(message: Message, answer: Answer) -> Block:
-    button = _button(answer, message.approval_id)
+    if answer is Answer.KEEP and message.keep_until is not None:
+        # With the date that it names: it does what it says whenever it is pressed.
+        return _button(
+            answer, f"{message.approval_id} {int(message.keep_until.timestamp())}", message.keep_text
+        )
+    button = _button(answer, message.approval_id, ANSWER_TEXT.get(answer, "Keep it"))
     if answer is Answer.APPROVE:
         name = dict(message.rows).get("Instance", message.facts.region)
         question = f"{name}: GPU Governor checks once more, stops it and snapshots its volumes."

@@ -12,20 +12,21 @@ from jinja2 import pass_context
 from jinja2.runtime import Context
 
 from governor.domain.approvals import messages
-from governor.domain.approvals.approval import Answer
+from governor.domain.approvals.approval import Answer, ApprovalStatus, keep_end, keep_text
 from governor.domain.approvals.terms import Role, may, may_undo, permits
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
-from governor.domain.policy.schedule import tomorrow_morning
 from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, people, sentence, span, usd
+from governor.domain.wording import clock, day_and_time, left, people, plural, sentence, span, usd
 from governor.usecases.approvals.show_approval import ApprovalView
 from governor.web import picture
 from governor.web.responses import TEMPLATES
 
 _NINE = 9
+_LONGEST_NAME = 48
+"""Of a headline on a phone; the whole name stands among the facts."""
 _OUTCOMES = {
     Outcome.OBSERVED: "the rehearsal is done",
     Outcome.TOLD: "notified",
@@ -63,6 +64,7 @@ class Form:
     action: str
     problem: str | None = None
     """The reason why an answer was not taken."""
+    environment: str = ""
 
 
 def _render(template: str, form: Form, **values: object) -> str:
@@ -79,19 +81,22 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day
-    idle, measured = view.idle_text
+    morning, expires = keep_end(episode, view.now), view.approval.expires_at
     return _render(
         "approval.html",
         form,
         view=view,
         episode=episode,
         plan=episode.plan,
-        picture=picture.utilization_svg(episode),
+        environment=form.environment,
+        headline=_headline(view),
+        gpus=plural(max(episode.evidence.gpus_expected or 0, len(episode.evidence.gpus)), "GPU"),
+        busiest=picture.busiest_svg(episode, view.idle.since if view.idle else None),
+        strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
         costs=messages.cost_lines(episode),
         per_day=None if price is None else usd(price * 24),
-        idle=idle,
-        measured=measured,
+        measured=view.idle_text[1],
         verb=episode.plan.verb,
         saved=None if saved is None or saved <= 0 else usd(saved),
         idle_cost=view.idle_cost,
@@ -100,8 +105,11 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         devices={volume.volume_id: volume.device for volume in episode.instance.volumes},
         console=console_url(episode.instance),
         keep_options=_keep_options(view),
+        keep_end=iso(morning),
+        keep_label=keep_text(episode, view.now),
         latest=_latest(view),
-        silence=messages.silence_text(episode, view.approval.expires_at, view.now),
+        silence=messages.silence_text(episode),
+        deadline=f"{clock(expires, episode.time_zone, view.now)}, {left(expires - view.now)} left",
         people_needed=messages.people_text(episode),
         notice=_notice(view),
         person=visitor.person,
@@ -109,6 +117,19 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
     )
+
+
+def _headline(view: ApprovalView) -> str:
+    """Return the question, or how it ended."""
+    episode, approval, name = view.episode, view.approval, view.episode.instance.name
+    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    if episode.outcome is not None:
+        return f"{name}: {_OUTCOMES.get(episode.outcome, episode.outcome.value)}"
+    if not view.can_decide and (approval.brake or approval.status is ApprovalStatus.APPROVED):
+        return f"{name}: {'held' if approval.brake else 'approved'}"
+    idle = view.idle_text[0]
+    idle = f"has been idle for {idle.removeprefix('idle ')}" if idle.startswith("idle ") else f"was {idle}"
+    return f"{name} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}"
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
@@ -175,13 +196,14 @@ def _progress(view: ApprovalView) -> str:
 def _keep_options(view: ApprovalView) -> Mapping[str, str]:
     """Return value and label of the offered ends of a snooze, within the policy's maximum."""
     now, zone = view.now, view.episode.time_zone
+    morning = keep_end(view.episode, now)
     offered = {
+        f"until {day_and_time(morning, zone, now)} {zone}": morning,
         "for 4 hours": now + timedelta(hours=4),
-        f"until tomorrow 09:00 {zone}": tomorrow_morning(now, zone),
         "for a week": now + timedelta(days=7),
     }
     latest = now + view.approval.keep_at_most
-    return {iso(end): label for label, end in offered.items() if end < latest}
+    return {iso(end): label for label, end in offered.items() if end <= latest}
 
 
 def _latest(view: ApprovalView) -> str:

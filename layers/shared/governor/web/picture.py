@@ -1,108 +1,183 @@
-"""Draws measurements as inline SVG: a row a series, the threshold as a line, gaps drawn as gaps.
+"""Draws measurements as inline SVG: the busiest GPU as a chart, and every GPU as a heat strip.
 
-Only attributes and classes, no styles and no scripts: the page's Content-Security-Policy allows neither.
+Only attributes and classes, no styles and no scripts: the page's Content-Security-Policy allows neither. A
+unit is a point on a phone of 390 points. The style sheet draws texts smaller where the picture is larger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 from itertools import groupby
+from zoneinfo import ZoneInfo
 
 from markupsafe import Markup
 
 from governor.domain.episode.episode import Episode
-from governor.domain.evidence import GpuReadings, Series, Window, is_reading
+from governor.domain.evidence import Series, Window, is_reading, padded
+from governor.domain.units import UtcDatetime, in_parts
+from governor.domain.wording import span
 
-_LEFT, _WIDTH, _TOP, _FOOT, _SPACE = 84, 540, 6, 28, 8
-_TALL_ROW, _SHORT_ROW, _FEW = 34, 18, 2
-"""Eight GPUs must fit a phone's screen; one or two may take their room."""
+_WIDTH, _CHART_LEFT, _STRIP_LEFT = 358.0, 28.0, 58.0
+_TOP, _BOTTOM = 10.0, 90.0
+"""Of 100 and 0 percent."""
+_STRIP, _STRIP_PITCH = 14.0, 18.0
+_FOOT = 20.0
+_LETTER = 5.8
+"""About as wide is a letter of a label."""
+_HEATS = (25.0, 50.0, 75.0, 100.0)
+"""Percent up to which a period is drawn as pale as its place in this list."""
+_COLUMNS = 96
+"""Of a strip: more cannot be told apart on a phone, and sixteen GPUs would be a long page."""
 
 
-_Row = tuple[str, Series, float | None]
-"""A series with its label and its threshold; `None` draws no line."""
+def _shown(episode: Episode) -> tuple[Window, list[tuple[str, Series]]]:
+    """Return the 24 hours before, or the window that was judged where those could not be read."""
+    drawn = episode.history or episode.evidence
+    # A label of our own making: what a publisher wrote into a dimension never gets into the picture.
+    names = ["busiest" if gpu.gpu == "all" else f"GPU {_number(gpu.gpu)}" for gpu in drawn.gpus]
+    series = [padded(gpu.utilization, drawn.window) for gpu in drawn.gpus]
+    return drawn.window, list(zip(names, series, strict=True))
 
 
-def utilization_svg(episode: Episode) -> Markup:
-    """Draw the 24 hours before, with memory and power beneath and the judged window marked.
+def _number(gpu: str) -> str:
+    return str(int(gpu)) if gpu.isdecimal() else "?"
 
-    Where they could not be read, only that window.
+
+def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
+    """Draw the busiest GPU in percent over time: gaps as gaps, and what is idle by now shaded and named.
+
+    A period is a gap unless a GPU was at work in it or all of them were measured.
     """
-    threshold, evidence, history = episode.idle_below_percent, episode.evidence, episode.history
-    title = f"GPU utilization in percent over the {{}}, threshold {threshold:g}%"
-    if history is None:
-        title = title.format("window that was judged")
-        return _svg(title, evidence.window, _gpu_rows(evidence.gpus, threshold), None)
-    rows = _gpu_rows(history.gpus, threshold)
-    for label, series in (("memory", history.memory_percent), ("power", history.power_percent)):
-        if series:
-            rows.append((label, series, None))
-    beneath = "; beneath it GPU memory used and power drawn, in percent of what the GPU has"
-    return _svg(f"{title.format('last 24 hours')}{beneath}", history.window, rows, evidence.window)
+    window, rows = _shown(episode)
+    below = episode.idle_below_percent
+    busiest = [_busiest(values, below) for values in zip(*(series for _, series in rows), strict=True)]
+    about = f"{_length(window)}, in percent; threshold {below:g}%"
+    parts = [_begin(_BOTTOM + _FOOT, "busiest", f"Utilization of the busiest GPU over {about}")]
+    for percent in (100, 50, 0):
+        y = _height(percent)
+        parts.append(f'<line class="frame" x1="{_CHART_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>')
+        parts.append(f'<text class="axis end" x="{_CHART_LEFT - 4}" y="{y + 4}">{percent}</text>')
+    if idle_since is not None:
+        label = f"idle {span(window.end - idle_since)}"
+        parts += _named("span", label, _x(window, idle_since, _CHART_LEFT), _WIDTH)
+    step, x = (_WIDTH - _CHART_LEFT) / max(1, len(busiest)), _CHART_LEFT
+    for kind, run in groupby(busiest, lambda value: _kind(value, below)):
+        values = list(run)
+        end = x + step * len(values)
+        if kind == "gap":
+            parts += _named(kind, "no data", x, end)
+        else:
+            parts.append(_area(kind, x, step, [value or 0.0 for value in values]))
+        x = end
+    y = _height(below)
+    parts.append(f'<line class="threshold" x1="{_CHART_LEFT}" x2="{_WIDTH}" y1="{y}" y2="{y}"/>')
+    return _whole(parts, _times(episode, window, _CHART_LEFT, _BOTTOM + 15))
 
 
-def _gpu_rows(gpus: Sequence[GpuReadings], threshold: float) -> list[_Row]:
-    return [(_label(gpu.gpu), gpu.utilization, threshold) for gpu in gpus]
+def strips_svg(episode: Episode) -> Markup:
+    """Draw every GPU as a strip, the darker the busier, with memory and power beneath, and frame the window
+    that was judged."""
+    window, rows = _shown(episode)
+    below, history = episode.idle_below_percent, episode.history
+    drawn = [(name, series, below) for name, series in rows]
+    if history is not None:
+        others = (("memory", history.memory_percent), ("power", history.power_percent))
+        drawn += [(name, padded(series, window), 0.0) for name, series in others if series]
+    bottom = _STRIP_PITCH * len(drawn)
+    title = f"Utilization of each GPU over {_length(window)}, then GPU memory and power in percent"
+    parts = [_begin(bottom + _FOOT, "strips", title)]
+    for number, (name, series, threshold) in enumerate(drawn):
+        y = number * _STRIP_PITCH + 2
+        parts.append(f'<text class="axis" x="0" y="{y + 11}">{name}</text>')
+        size = -(-len(series) // _COLUMNS)
+        columns = [_busiest(one, threshold) for one in in_parts(series, size)]
+        x = _STRIP_LEFT
+        for kind, run in groupby(_heat(one, threshold) for one in columns):
+            width = (_WIDTH - _STRIP_LEFT) * len(list(run)) / len(columns)
+            parts.append(_rect(kind, x, y, width, _STRIP))
+            x += width
+    if history is not None:
+        judged = episode.evidence.window
+        start, end = (_x(window, edge, _STRIP_LEFT) for edge in (judged.start, judged.end))
+        parts.append(_rect("judged", start, 1, end - start, bottom - 2))
+    return _whole(parts, _times(episode, window, _STRIP_LEFT, bottom + 15))
 
 
-def _label(gpu: str) -> str:
-    """A label of our own making: what a publisher wrote into a dimension never gets into the picture."""
-    return "busiest" if gpu == "all" else f"GPU {int(gpu) if gpu.isdecimal() else '?'}"
+def _length(window: Window) -> str:
+    return "the last 24 hours" if window.length >= timedelta(hours=24) else "the window that was judged"
 
 
-def _svg(title: str, window: Window, drawn: Sequence[_Row], judged: Window | None) -> Markup:
-    """Return the picture. Every text in it is of our own making, so nothing needs escaping."""
-    row = _TALL_ROW if len(drawn) <= _FEW else _SHORT_ROW
-    bottom = _TOP + (row + _SPACE) * max(1, len(drawn))
-    parts = [
-        f'<svg class="picture" viewBox="0 0 {_LEFT + _WIDTH + 8} {bottom + _FOOT}" role="img" '
-        f'aria-labelledby="picture"><title id="picture">{title}</title>'
-    ]
-    if judged is not None:
-        start, end = (_x(window, edge) for edge in (judged.start, judged.end))
-        parts.append(_rect("judged", start, 0, end - start, bottom))
-    for number, item in enumerate(drawn):
-        parts.append(_bars(_TOP + number * (row + _SPACE), row, item))
-    y, middle = bottom + 18, window.start + (window.end - window.start) / 2
-    parts += [
-        f'<text class="axis" x="{_LEFT}" y="{y}">{window.start:%a %H:%M} UTC</text>',
-        f'<text class="axis middle" x="{_LEFT + _WIDTH / 2}" y="{y}">{middle:%H:%M}</text>',
-        f'<text class="axis end" x="{_LEFT + _WIDTH}" y="{y}">{window.end:%a %H:%M} UTC</text></svg>',
-    ]
-    return Markup("".join(parts))  # noqa: S704 - built of numbers and our own words
+def _busiest(values: Sequence[float | None], below: float) -> float | None:
+    known = [value for value in values if value is not None and is_reading(value)]
+    highest = max(known, default=0.0)
+    return highest if highest >= below or len(known) == len(values) else None
 
 
-def _x(window: Window, moment: datetime) -> float:
-    share = (moment - window.start) / (window.end - window.start)
-    return _LEFT + _WIDTH * float(min(1.0, max(0.0, share)))
-
-
-def _bars(top: float, tall: float, row: _Row) -> str:
-    name, series, threshold = row
-    step = _WIDTH / max(1, len(series))
-    space = 1.0 if step > 4 else 0.0
-    drawn, x = [], float(_LEFT)
-    # Periods that look the same are one bar.
-    for (kind, height), run in groupby(_bar(value, tall, threshold) for value in series):
-        width = step * len(list(run))
-        drawn.append(_rect(kind, x, top + tall - height, width - space, height))
-        x += width
-    line = ""
-    if threshold is not None:
-        y = top + tall - tall * threshold / 100
-        line = f'<line class="threshold" x1="{_LEFT}" x2="{_LEFT + _WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>'
-    label = f'<text class="axis" x="0" y="{top + tall / 2 + 4:.0f}">{name}</text>'
-    return f"{label}{_rect('frame', _LEFT, top, _WIDTH, tall)}{''.join(drawn)}{line}"
-
-
-def _bar(value: float | None, tall: float, threshold: float | None) -> tuple[str, float]:
+def _kind(value: float | None, below: float) -> str:
     if value is None or not is_reading(value):
-        return "gap", tall
-    height = round(max(1.0, tall * min(100.0, value) / 100), 1)
-    if threshold is None:
-        return "level", height
-    return ("busy" if value >= threshold else "idle"), height
+        return "gap"
+    return "busy" if value >= below else "idle"
+
+
+def _heat(value: float | None, below: float) -> str:
+    """The kind, with how dark it is; memory and power have no threshold."""
+    kind = _kind(value, below)
+    if kind != "busy":
+        return kind
+    place = next((place for place, most in enumerate(_HEATS, 1) if (value or 0.0) <= most), len(_HEATS))
+    return f"{kind if below else 'level'} h{place}"
+
+
+def _height(percent: float) -> float:
+    return round(_BOTTOM - (_BOTTOM - _TOP) * min(100.0, percent) / 100, 1)
+
+
+def _x(window: Window, moment: datetime, left: float) -> float:
+    share = (moment - window.start) / (window.end - window.start)
+    return left + (_WIDTH - left) * float(min(1.0, max(0.0, share)))
+
+
+def _area(kind: str, x: float, step: float, values: Sequence[float]) -> str:
+    """Draw periods as steps, of which those that are as high are one; an idle one is still seen."""
+    path = [f"M{x:.1f} {_BOTTOM:g}"]
+    for height, run in groupby(min(_height(value), _BOTTOM - 1.5) for value in values):
+        x += step * len(list(run))
+        path.append(f"V{height:g}H{x:.1f}")
+    return f'<path class="{kind}" d="{"".join(path)}V{_BOTTOM:g}Z"/>'
+
+
+def _named(kind: str, label: str, start: float, end: float) -> Iterator[str]:
+    """Draw a time from top to bottom, with its label where that has room."""
+    yield _rect(kind, start, _TOP, end - start, _BOTTOM - _TOP)
+    if len(label) * _LETTER < end - start:
+        y = _TOP + 22  # between the lines of 100 and 50 percent
+        yield f'<text class="axis middle" x="{(start + end) / 2:.1f}" y="{y:g}">{label}</text>'
+
+
+def _times(episode: Episode, window: Window, left: float, y: float) -> Iterator[str]:
+    """Begin, middle and end, with their day, in the zone of those who are asked."""
+    zone, middle = ZoneInfo(episode.time_zone), window.start + window.length / 2
+    for place, x, moment in (
+        ("", left, window.start),
+        (" middle", (left + _WIDTH) / 2, middle),
+        (" end", _WIDTH, window.end),
+    ):
+        time = f"{moment.astimezone(zone):%a %H:%M}"
+        yield f'<text class="axis{place}" x="{x:g}" y="{y:g}">{time}</text>'
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float) -> str:
-    return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"/>'
+    return f'<rect class="{kind}" x="{x:.1f}" y="{y:g}" width="{width:.1f}" height="{height:g}"/>'
+
+
+def _begin(height: float, name: str, title: str) -> str:
+    return (
+        f'<svg class="picture" viewBox="0 0 {_WIDTH:g} {height:g}" role="img" '
+        f'aria-labelledby="{name}"><title id="{name}">{title}</title>'
+    )
+
+
+def _whole(parts: Sequence[str], times: Iterator[str]) -> Markup:
+    """Every text in it is of our own making, so nothing needs escaping."""
+    return Markup("".join((*parts, *times, "</svg>")))  # noqa: S704 - built of numbers and our own words

@@ -81,6 +81,8 @@ class ApprovalSite:
     signer: LinkSigner
     clock: Clock
     gate: Gate | None = None
+    environment: str = ""
+    """`prod` of the stack `gpu-governor-prod`."""
 
     def handle(self, request: Request) -> Response:
         """Never raises for what a client can send; each refusal has its own page and status."""
@@ -220,7 +222,7 @@ class ApprovalSite:
         page_id, recipient = request.approval_id, visitor.recipient
         expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
         csrf = self.signer.csrf(page_id, recipient, expires_at, visitor.session_id)
-        form = pages.Form(visitor, csrf, request.address, problem)
+        form = pages.Form(visitor, csrf, request.address, problem, self.environment)
         if request.is_digest:
             views = self.show.digest(page_id)
             links = [self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views]

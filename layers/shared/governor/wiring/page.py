@@ -25,4 +25,6 @@ def approval_site(parts: Parts) -> ApprovalSite:
         policies = or_defaults(parts)
         sessions = Sessions(parts.sealer, parts.settings.session_scope)
         gate = Gate(sessions, lambda: policies().base().policy.ownership)
-    return parts.fill(ApprovalSite, decide=parts.fill(Decide, policies_now=policies), gate=gate)
+    stack = parts.settings.powertools_metrics_namespace.removeprefix("gpu-governor").strip("-")
+    decide = parts.fill(Decide, policies_now=policies)
+    return parts.fill(ApprovalSite, decide=decide, gate=gate, environment=stack)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from governor.domain.policy.contacts import Contact, Weekday
 from governor.domain.policy.policy import ApprovalRule
-from governor.domain.policy.schedule import next_working, schedule, tomorrow_morning
+from governor.domain.policy.schedule import next_morning, next_working, schedule
 
 OFFICE = Contact(
     emails=("a@example.com",),
@@ -22,6 +22,7 @@ OFFICE = Contact(
 TOKYO = Contact(
     emails=("b@example.com",), time_zone="Asia/Tokyo", working_from="09:00", working_until="18:00"
 )
+WEEKDAYS = OFFICE.working_days
 ALWAYS = Contact(emails=("c@example.com",))
 
 
@@ -101,11 +102,22 @@ def test_a_stage_is_never_early_and_never_in_quiet_hours(naive: datetime, contac
         assert moment == next_working(moment, (contact,))
 
 
-def test_tomorrow_morning_is_that_of_the_owner() -> None:
-    """Nine o'clock there, also across a change of the clocks."""
-    assert at("2026-11-21T08:00") == tomorrow_morning(at("2026-11-20T12:00"), "Europe/Berlin")
-    assert at("2026-03-29T07:00") == tomorrow_morning(at("2026-03-28T12:00"), "Europe/Berlin")
-    assert at("2026-11-21T00:00") == tomorrow_morning(at("2026-11-20T12:00"), "Asia/Tokyo")
+@pytest.mark.parametrize(
+    ("now", "zone", "days", "begins", "morning"),
+    [
+        ("2026-11-19T12:00", "Europe/Berlin", WEEKDAYS, "08:30", "2026-11-20T07:30"),
+        ("2026-11-20T12:00", "Europe/Berlin", WEEKDAYS, "08:30", "2026-11-23T07:30"),
+        ("2026-11-20T12:00", "Asia/Tokyo", tuple(Weekday), "00:00", "2026-11-21T00:00"),
+        ("2026-11-20T12:00", "UTC", (Weekday.FRI,), "13:00", "2026-11-27T13:00"),
+        ("2026-03-28T12:00", "Europe/Berlin", tuple(Weekday), "00:00", "2026-03-29T07:00"),
+        ("2026-11-22T23:30", "Europe/Berlin", WEEKDAYS, "00:00", "2026-11-24T08:00"),
+    ],
+)
+def test_the_next_working_morning_is_that_of_the_owner(
+    now: str, zone: str, days: tuple[Weekday, ...], begins: str, morning: str
+) -> None:
+    """The beginning of their next working day, at nine where it has none; also across a change of clocks."""
+    assert at(morning) == next_morning(at(now), zone, days, begins)
 
 
 def test_no_question_outlives_the_key_of_its_link() -> None:

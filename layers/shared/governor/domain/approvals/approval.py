@@ -14,9 +14,10 @@ from enum import StrEnum
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
+from governor.domain.policy.schedule import next_morning
 from governor.domain.sweep.verdict import NO_HOLD, Hold
-from governor.domain.units import UtcDatetime, as_utc
-from governor.domain.wording import clock, people
+from governor.domain.units import UtcDatetime, as_utc, minutes
+from governor.domain.wording import clock, day_and_time, people, usd
 from governor.errors import DecisionRefused, TooLate
 
 _KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
@@ -121,6 +122,19 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
     Answer.EXEMPT: ApprovalStatus.EXEMPTED,
 }
 """The status that an answer to an open question leads to."""
+
+
+def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
+    """Return until when a keep without a date lasts: the next working morning of those who are asked."""
+    morning = next_morning(now, episode.time_zone, episode.working_days, episode.working_from)
+    return min(morning, now + episode.keep_at_most)
+
+
+def keep_text(episode: Episode, now: UtcDatetime) -> str:
+    """Return what every button says of it: `Keep until Mon 09:00 ($408)`."""
+    end, price = keep_end(episode, now), episode.price.usd_per_hour
+    cost = "" if price is None else f" ({usd(price * minutes(end - now) / 60)})"
+    return f"Keep until {day_and_time(end, episode.time_zone, now)}{cost}"
 
 
 def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:

@@ -17,6 +17,7 @@ from governor.domain.evidence import Evidence
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.changes import AskedUnder
+from governor.domain.policy.contacts import Weekday
 from governor.domain.policy.policy import ApprovalRule, Mode, Power
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.verdict import Hold
@@ -164,6 +165,9 @@ class Episode:
     """When people are asked; `None` where nobody is."""
     time_zone: str = "UTC"
     """Of those who are asked."""
+    working_days: tuple[Weekday, ...] = tuple(Weekday)
+    working_from: str = "00:00"
+    """Theirs, too: a keep ends when their next working day begins."""
     notice: timedelta | None = None
     """How long people may hold what `auto` would do, from the delivery to its owner on. `None`: an hour."""
     asked_under: AskedUnder | None = None

@@ -62,11 +62,13 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetim
     return min(_next_working(moment, contact) for contact in contacts)
 
 
-def tomorrow_morning(now: UtcDatetime, time_zone: str) -> UtcDatetime:
-    """09:00 on the next day of that time zone."""
-    zone = ZoneInfo(time_zone)
-    day = now.astimezone(zone).date() + timedelta(days=1)
-    return datetime.combine(day, time(9), tzinfo=zone).astimezone(UTC)
+def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: str) -> UtcDatetime:
+    """When the next working day after today begins there: at 09:00 where the day has no beginning."""
+    today = now.astimezone(ZoneInfo(zone)).date()
+    following = (today + timedelta(days=offset) for offset in range(1, 8))
+    day = next(day for day in following if _WEEK[day.weekday()] in days)
+    hour = time(9) if begins == "00:00" else time.fromisoformat(begins)
+    return datetime.combine(day, hour, tzinfo=ZoneInfo(zone)).astimezone(UTC)
 
 
 def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:

@@ -15,6 +15,7 @@ from governor.domain.approvals.approval import (
     check_decision,
     check_hold,
     hold_of,
+    keep_end,
 )
 from governor.domain.approvals.messages import first_yes_alert
 from governor.domain.approvals.terms import check_terms, stricter, terms_of
@@ -75,7 +76,7 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Take the answer to a question, with who gave it.
+        """Take the answer to a question, with who gave it. A keep without a date lasts as `keep_end` says.
 
         `typed_instance_id` must name the instance when the plan terminates it; `losses_accepted` must be true
         when the plan wipes local disks.
@@ -94,9 +95,11 @@ class Decide:
 
     def _decide(self, approval: Approval, decision: Decision, typed: str | None, accepted: bool) -> Decided:
         approval_id = approval.approval_id
+        now, episode = self.clock.now(), self._episode(approval)
+        if decision.answer is Answer.KEEP and decision.keep_until is None:
+            decision = replace(decision, keep_until=keep_end(episode, now))
         if _repeats(approval.decision, decision):
             return self._again(approval)
-        now, episode = self.clock.now(), self._episode(approval)
         if _brakes(decision, approval, episode, now):
             return self._hold(approval, episode, decision)
         check_decision(approval, decision, now)

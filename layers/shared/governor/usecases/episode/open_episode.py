@@ -15,6 +15,7 @@ from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance
 from governor.domain.policy.changes import asked_under
+from governor.domain.policy.contacts import Contact
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because
@@ -110,6 +111,7 @@ class OpenEpisode:
         directory = policy.ownership
         owner, project, _ = owner_of(instance, directory)
         contacts = directory.asked(owner, project)
+        asked = contacts[0] if contacts else Contact()
         history = self.inspect.history(sized, policy, now)
         planned = schedule(now, policy.approval, contacts, directory.escalated(owner, project))
         return self.state.save_opened(
@@ -135,7 +137,9 @@ class OpenEpisode:
                 history=history,
                 idle_below_percent=policy.idle.utilization_below_percent,
                 schedule=planned if asks else None,
-                time_zone=contacts[0].time_zone if contacts else "UTC",
+                time_zone=asked.time_zone,
+                working_days=asked.working_days,
+                working_from=asked.working_from,
                 terms=terms_of(policy, plan, price),
                 notice=timedelta(minutes=policy.approval.notice_minutes),
                 asked_under=asked_under(policy),

@@ -1,0 +1,172 @@
+"""Everything that decides lies in what a phone of 390 x 844 shows first, with the hardest content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from governor.domain.approvals.approval import first_approval
+from governor.domain.approvals.terms import BROADCAST
+from governor.domain.episode.plan import draw_plan
+from governor.domain.evidence import GpuReadings
+from governor.domain.instance import Lifecycle, SpotRequestType
+from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
+from tests.builders import make_facts
+from tests.unit.channels.test_truth import episode_of
+from tests.unit.web.test_gate import Gated
+from tests.unit.web.test_site import World
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+LONG = "team-research-long-name-of-a-training-notebook-of-the-vision-group-0042"
+OWNER = "platform-machine-learning-research-owners@subdomain.example.com"
+BUSY, GAP, QUIET = (90.0,) * 100, (None,) * 20, (1.0,) * 80
+HEIGHT, LEAST_LETTERS = 844, 11
+
+
+def hard(world: World, **changes: Any) -> World:
+    """Long names, a one-time Spot instance with sixteen GPUs, somebody logged in."""
+    spot = replace(
+        world.episode.instance, tags={"Name": LONG}, instance_type="p4de.24xlarge", lifecycle=Lifecycle.SPOT
+    )
+    facts = make_facts(spot, spot_request=SpotRequestType.ONE_TIME)
+    day = episode_of().history
+    assert day is not None
+    gpus = tuple(GpuReadings(str(number), (*BUSY, *GAP, *BUSY[:88], *QUIET)) for number in range(16))
+    world.change(
+        instance=spot,
+        plan=draw_plan(facts, Policy(plan=PlanRule(action=Action.TERMINATE))),
+        history=replace(day, gpus=gpus),
+        evidence=replace(world.episode.evidence, gpus_expected=16),
+        owner=OWNER,
+        project="project-of-the-vision-group-with-a-long-name",
+        time_zone="America/Argentina/Buenos_Aires",
+        presence="Somebody was logged in 20 minutes ago (Session Manager).",
+        **changes,
+    )
+    return world
+
+
+def rehearsal() -> str:
+    """Nobody is asked about it."""
+    world = hard(World(Action.TERMINATE), mode=Mode.OBSERVE)
+    world.state.put(first_approval(world.episode))
+    return world.get().body
+
+
+def notice() -> str:
+    """Mode auto, which can be held."""
+    world = hard(World(Action.TERMINATE), mode=Mode.AUTO)
+    world.state.put(first_approval(world.episode))
+    return world.get().body
+
+
+def gated() -> str:
+    """Somebody who must sign in first."""
+    gate = Gated()
+    hard(gate.world)
+    return gate.ask("GET").body
+
+
+CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
+    "plain": (lambda: World().get().body, ("Keep until", "Stop it…")),
+    "two people": (lambda: hard(World(people=2)).get().body, ("Keep until", "Terminate it…")),
+    "silence acts": (lambda: hard(World(), acts_on_silence=True).get().body, ("Keep until", "Terminate it…")),
+    "list": (lambda: hard(World(link_of=BROADCAST)).get().body, ("Keep until", "cannot be used")),
+    "sign-in": (gated, ("Sign in to decide",)),
+    "rehearsal": (rehearsal, ()),
+    "notice": (notice, ("Hold it", "Keep until")),
+}
+
+
+@pytest.fixture
+def phone(browser: Browser) -> Iterator[Page]:
+    """A screen of 390 x 844 points."""
+    page = browser.new_page(viewport={"width": 390, "height": HEIGHT})
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_all_that_decides_is_seen_first(phone: Page, case: str) -> None:
+    """Name, owner, cost, deadline and silence above the buttons, and both buttons on the screen."""
+    make, buttons = CASES[case]
+    phone.set_content(make())
+    bar = phone.locator(".answers")
+    top = HEIGHT
+    if buttons:
+        box = bar.bounding_box()
+        assert box is not None
+        top = int(box["y"])
+    shown = [bar.get_by_text(text).first for text in buttons]
+    for one, bottom in [
+        *((phone.locator(part), top) for part in (".place", "h1", ".who", ".tiles", ".silence")),
+        *((button, HEIGHT) for button in shown),
+    ]:
+        box = one.bounding_box()
+        assert box is not None
+        assert (box["y"] >= 0, box["y"] + box["height"] <= bottom) == (True, True), (case, str(one), box)
+    assert 0 >= phone.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+
+def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
+    """And what is lost begins above the buttons, as in the picture that the page was made after."""
+    world = World()
+    world.change(history=episode_of().history)
+    phone.set_content(world.get().body)
+    top = phone.locator(".answers").bounding_box()
+    chart, lost = (phone.locator(part).first.bounding_box() for part in ("figure", ".lost"))
+
+    assert top
+    assert chart
+    assert lost
+    assert (chart["y"] + chart["height"] < top["y"], lost["y"] < top["y"]) == (True, True)
+
+
+@pytest.mark.parametrize("width", [360, 390, 1280])
+def test_the_texts_of_the_pictures_can_be_read(browser: Browser, width: int) -> None:
+    """At least 11 points high on any screen, and no label on another one; strips of sixteen GPUs, too."""
+    page = browser.new_page(viewport={"width": width, "height": HEIGHT})
+    page.set_content(hard(World()).get().body)
+    for summary in page.locator("main > details > summary").all():
+        summary.click()
+    for number in range(2):
+        picture = page.locator(".picture").nth(number)
+        sizes = picture.evaluate(
+            "svg => [...svg.querySelectorAll('text')].map(one => parseFloat(getComputedStyle(one).fontSize)"
+            " * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
+        )
+        assert round(min(sizes), 1) >= LEAST_LETTERS, sizes
+        boxes = [box for one in picture.locator("text").all() if (box := one.bounding_box())]
+        for index, one in enumerate(boxes):
+            assert not [other for other in boxes[index + 1 :] if _overlap(one, other)], (width, one)
+    page.close()
+
+
+def test_forced_colors_keep_the_picture_and_the_buttons(browser: Browser) -> None:
+    """What works and what does not is told apart, and the button that stops can be read."""
+    page = browser.new_page(viewport={"width": 390, "height": HEIGHT}, forced_colors="active")
+    page.set_content(hard(World()).get().body)
+
+    def color(part: str, name: str) -> str:
+        return str(page.locator(part).first.evaluate(f"one => getComputedStyle(one)['{name}']"))
+
+    kinds = {part: color(f".picture .{part}", "fill") for part in ("busy", "idle", "gap")}
+    assert 3 == len(set(kinds.values())), kinds
+    stop = [color("summary.danger", name) for name in ("color", "backgroundColor")]
+    assert 2 == len(set(stop)), stop
+    keys = [re.sub(r"\s+", " ", one) for one in page.locator("figure .key").all_inner_texts()]
+    assert ["working", "under 5%", "no data", "idle time", "threshold"] == keys
+    page.close()
+
+
+def _overlap(one: Any, other: Any) -> bool:
+    return all(
+        one[at] < other[at] + other[size] - 1 and other[at] < one[at] + one[size] - 1
+        for at, size in (("x", "width"), ("y", "height"))
+    )
