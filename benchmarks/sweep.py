@@ -121,13 +121,13 @@ class Bench:
                     self.clock,
                     StaticPolicies(),
                     self.state,
-                    AnnounceEnd(self.clock, StaticPolicies(), announcer, log),
+                    AnnounceEnd(self.clock, StaticPolicies(), announcer, log, self.state),
                     book,
                 ),
             ),
             remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPrices(clients), self.state),
-            alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log)),
+            alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log), self.state),
         )
         self.check_health = CheckHealth(
             clock=self.clock,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from governor.channels.message import DeliveryRefused, DeliveryRetryable
+from governor.channels.compose import message_of
+from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key, pagerduty_event
 from governor.domain.alerts.alert import AlertKind, Severity
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.messages import breaker_alert
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer
+from tests.builders import TARGET
 from tests.unit.channels.builders import (
     EPISODE,
     LINK,
@@ -45,10 +50,17 @@ def test_an_escalation_triggers_one_incident_for_its_episode() -> None:
     assert EPISODE == delivered.thread
 
 
+def sent(message: Message) -> list[tuple[str, str]]:
+    """What PagerDuty gets: action and incident."""
+    https = FakeHttps([HttpAnswer(202)] * 2)
+    channel(https).send(message)
+    events = [json.loads(body) for _, body, _ in https.sent]
+    return [(event["event_action"], event["dedup_key"]) for event in events]
+
+
 def test_the_outcome_resolves_the_incident_of_its_episode() -> None:
-    """With the same key, and nothing that could open another one."""
-    event = pagerduty_event(make_outcome(thread=EPISODE))
-    assert {"event_action": "resolve", "dedup_key": EPISODE} == event
+    """With the key that it was given, and nothing that could open another one."""
+    assert [("resolve", EPISODE)] == sent(make_outcome(thread=EPISODE))
 
 
 def test_an_outcome_without_incident_is_not_for_this_channel() -> None:
@@ -56,27 +68,42 @@ def test_an_outcome_without_incident_is_not_for_this_channel() -> None:
     assert not channel(FakeHttps()).takes(make_outcome())
 
 
+def failure(incident: str = "failure-1", **changes: Any) -> Message:
+    """A workflow that failed."""
+    about = {"kind": AlertKind.FAILURE, "severity": Severity.CRITICAL, "data": {"incident": incident}}
+    return make_outcome(**about, **changes)
+
+
 def test_a_failure_is_an_incident_also_when_it_ends_the_episode() -> None:
-    """Somebody must look at what was left behind."""
-    failure = make_outcome(kind=AlertKind.FAILURE, severity=Severity.CRITICAL, thread=EPISODE)
-    assert channel(FakeHttps()).takes(failure)
-    assert "trigger" == pagerduty_event(failure)["event_action"]
+    """Somebody must look at what was left behind; the question of the episode is over all the same. Before,
+    each of fifteen questions that had paged stayed open for good."""
+    assert channel(FakeHttps()).takes(failure(thread=EPISODE))
+    assert [("resolve", EPISODE), ("trigger", "failure-1")] == sent(failure(thread=EPISODE))
 
 
-def test_workflows_that_fail_for_one_cause_are_one_incident() -> None:
-    """Fifteen of them in one account and Region page once a day; another cause is another incident."""
+def test_workflows_that_fail_for_one_cause_are_one_incident_until_it_is_gone() -> None:
+    """Fifteen of them page once; another cause is another incident."""
+    found = [sent(failure(episode=f"e-{number}")) for number in range(15)]
+    over = make_message(kind=AlertKind.FAILURE_OVER, severity=Severity.INFO, data={"incident": "failure-1"})
 
-    def key(reason: str, episode: str) -> object:
-        failure = {
-            "kind": AlertKind.FAILURE,
-            "severity": Severity.CRITICAL,
-            "data": {"outcome_reason": reason},
-        }
-        return pagerduty_event(make_outcome(**failure, episode=episode))["dedup_key"]
+    assert [[("trigger", "failure-1")]] * 15 == found
+    assert [("trigger", "failure-2")] == sent(failure("failure-2"))
+    assert [("resolve", "failure-1")] == sent(over)
 
-    timed_out = {key(f"States.Timeout: {number}", f"e-{number}") for number in range(15)}
-    assert 1 == len(timed_out)
-    assert key("AccessDenied: ec2:StopInstances", "e-1") not in timed_out
+
+def test_a_freeze_is_an_incident_until_it_ends() -> None:
+    """A reminder of it pages nobody. Before, nothing ever resolved it."""
+    state = BreakerState(NOW, "half the fleet turned idle", turned=6)
+    for kind in ("", "all "):
+        tripped, ended = (
+            message_of(breaker_alert(f"{kind}{name}", TARGET, state, NOW), None, link=None)
+            for name in ("frozen", "released")
+        )
+        ((action, incident),) = sent(tripped)
+        assert "trigger" == action
+        assert [("resolve", incident)] == sent(ended)
+    again = message_of(breaker_alert("frozen", TARGET, state, NOW, left=3, again=1), None, link=None)
+    assert not channel(FakeHttps()).takes(again)
 
 
 @pytest.mark.parametrize("severity", [Severity.INFO, Severity.WARNING])

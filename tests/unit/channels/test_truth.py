@@ -31,11 +31,12 @@ from governor.domain.approvals.messages import (
     Stage,
     first_yes_alert,
     outcome_alert,
+    recovered_alert,
     stage_alert,
     undo_alert,
     waiting_alert,
 )
-from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
+from governor.domain.episode.episode import Episode, Failing, Outcome, Phase, Terms
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import (
     Cause,
@@ -696,6 +697,17 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "still": (
         breaker_alert("frozen", TARGET, FROZEN, NOW, left=4, again=1),
         ("still frozen", "4 of 6 instances", "Next step:"),
+    ),
+    "recovered": (
+        recovered_alert(
+            [Failing(TARGET, "i-1", "notebook-7", "c", "AccessDenied: no", "stop", ASKED)], TARGET, NOW
+        ),
+        (
+            "Resolved: could not stop notebook-7",
+            "No workflow fails for this cause any more. You need not do anything.",
+            "A permission is missing: no.",
+            "notebook-7 (i-1)",
+        ),
     ),
     "thaw": (
         breaker_alert("released", TARGET, FROZEN, NOW),

@@ -44,6 +44,7 @@ WRITERS = {
         "PlanSweep", "SweepTarget", "SumUpMonth", "CheckHealth", "HandleRebalanceRecommendation",
         "HandleNotice", *WARNED, *ENDS,
     },
+    "FAILING": {"SweepTarget", *ENDS},
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},
     "LEASE": {"DeliverAlert"},

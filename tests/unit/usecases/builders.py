@@ -43,7 +43,7 @@ def ref_of(world: FleetWorld, instance_id: str, number: int = 1) -> EpisodeRef:
 
 def announce_end(world: FleetWorld | World) -> AnnounceEnd:
     """How an episode ended, as it is sent."""
-    return AnnounceEnd(world.clock, world.policies, world.announcer, world.log)
+    return AnnounceEnd(world.clock, world.policies, world.announcer, world.log, world.state)
 
 
 def recorder(world: FleetWorld | World) -> RecordOutcome:

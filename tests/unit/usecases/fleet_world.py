@@ -86,13 +86,13 @@ class FleetWorld:
                     self.clock,
                     self.policies,
                     self.state,
-                    AnnounceEnd(self.clock, self.policies, self.announcer, self.log),
+                    AnnounceEnd(self.clock, self.policies, self.announcer, self.log, self.state),
                     BookSaving(self.policies, ACCOUNTS, self.ec2),
                 ),
             ),
             remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
-            alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log)),
+            alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log), self.state),
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

@@ -6,7 +6,7 @@ Pure. This module must not know any channel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from decimal import Decimal
 from typing import Any
 
@@ -145,7 +145,9 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
     ]
     values = {"number": len(alerts), "readable": messages.readable(reason), "listed": listed}
     lines = said("failures", {**values, "next_step": messages.next_step(reason)})
-    return _several(alerts, messages.words_of(lines, button="See the records"), why, now, link, digest_id)
+    words = messages.words_of(lines, button="See the records")
+    message = _several(alerts, words, why, now, link, digest_id)
+    return replace(message, data={"incident": alerts[0].facts.get("incident")})
 
 
 def _several(

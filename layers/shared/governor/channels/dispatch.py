@@ -49,8 +49,9 @@ _FOLLOWS = compose.ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAIT
 
 _LINKED = compose.OPEN | compose.ENDS | {AlertKind.IDLE_FOUND}
 """Kinds that lead to a page: that of their episode, by a link that is made here."""
-_ONE_BY_ONE = frozenset({"pagerduty", "webhook"})
-"""Machines want each by itself."""
+_MACHINES = frozenset({"pagerduty", "webhook"})
+_ONE_BY_ONE = {AlertKind.FAILURE: frozenset({"webhook"})}
+"""Machines want each by itself; but failures of one cause are one page."""
 
 
 Park = Callable[[Alert, str], None]
@@ -146,8 +147,8 @@ class Dispatch:
             # An end changes the first message of its episode, where the channel keeps them together.
             alone = [one for one in open_ones if one.alert.kind in compose.ENDS and _thread(route, one.known)]
             rest = [item for item in open_ones if item not in alone]
-            together = 1 if route.channel.name in _ONE_BY_ONE else len(rest)
-            for part in (*([one] for one in alone), *in_parts(rest, max(1, together))):
+            single = route.channel.name in _ONE_BY_ONE.get(items[0].alert.kind, _MACHINES)
+            for part in (*([one] for one in alone), *in_parts(rest, 1 if single else max(1, len(rest)))):
                 self._try(route, part)
         for item in items:
             if item.given_up:
@@ -172,12 +173,13 @@ class Dispatch:
         return found.values()
 
     def group(self, alert: Alert) -> str:
-        """Equal for alerts of the same kind to the same people, and for failures of the same cause."""
-        people: list[object] = [cause_of(compose.reason_of(alert))]
-        if alert.kind is not AlertKind.FAILURE:
+        """Equal for alerts of the same kind to the same people, and for failures of a cause and their end."""
+        named: list[object] = [AlertKind.FAILURE.value, cause_of(compose.reason_of(alert))]
+        if alert.kind not in (AlertKind.FAILURE, AlertKind.FAILURE_OVER):
             asked = self._audience(alert)
             people = [(addresses([one]), list_addresses([one]), one.slack_channel) for one in asked]
-        return hashlib.sha256(repr((alert.kind.value, people)).encode()).hexdigest()[:32]
+            named = [alert.kind.value, people]
+        return hashlib.sha256(repr(named).encode()).hexdigest()[:32]
 
     def rule(self) -> ApprovalRule:
         return self.policies.base().policy.approval

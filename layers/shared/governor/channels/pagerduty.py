@@ -1,4 +1,4 @@
-"""PagerDuty, Events API v2: an incident for an episode that became critical, resolved by its outcome.
+"""PagerDuty, Events API v2: an incident for what became critical, resolved when it is over.
 
 Limits: summary 1,024 characters, deduplication key 255, 512 KB an event
 (developer.pagerduty.com, "Send an alert event").
@@ -24,11 +24,12 @@ EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 _SUMMARY_CHARACTERS = 1024
 _KEY_CHARACTERS = 255
 _LINES = 50
+_OVER = frozenset({AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED})
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
 class PagerDutyChannel(HttpsChannel):
-    """Triggers for severity critical, resolves with the outcome of an episode it triggered for.
+    """Triggers for severity critical, resolves with the outcome of the episode or the end of the cause.
 
     Raises:
         ConfigurationError: the address is not https, or the routing key does not have 32 letters and digits.
@@ -46,8 +47,8 @@ class PagerDutyChannel(HttpsChannel):
         super().__init__(url, https, clock)
 
     def takes(self, message: Message) -> bool:
-        """Take critical messages, and the outcome of an episode for which there is an incident."""
-        return message.severity is Severity.CRITICAL or _resolves(message)
+        """Take critical messages, and the end of what there may be an incident for."""
+        return _is_critical(message) or bool(_resolved(message))
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The thread is the deduplication key.
@@ -57,15 +58,14 @@ class PagerDutyChannel(HttpsChannel):
         """
         if not self.takes(message):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
-        event = pagerduty_event(message)
-        self.post(json.dumps({"routing_key": self._routing_key, **event}))
-        return Delivered(message.delivery_key, thread=str(event["dedup_key"]))
+        events = [*_resolved(message), *([pagerduty_event(message)] if _is_critical(message) else [])]
+        for event in events:
+            self.post(json.dumps({"routing_key": self._routing_key, **event}))
+        return Delivered(message.delivery_key, thread=str(events[-1]["dedup_key"]))
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
-    """The event without its routing key: a trigger, or a resolve that says nothing but which incident."""
-    if _resolves(message):
-        return {"event_action": "resolve", "dedup_key": dedup_key(message.episode)}
+    """The event that triggers the incident, without its routing key."""
     facts = message.facts
     event: dict[str, object] = {
         "event_action": "trigger",
@@ -88,12 +88,8 @@ def pagerduty_event(message: Message) -> dict[str, object]:
 
 
 def _incident(message: Message) -> str:
-    """Return the key of the incident: workflows that fail on one day for one cause page once."""
-    cause = str(message.data.get("outcome_reason", "")).partition(":")[0]
-    if message.kind is not AlertKind.FAILURE or message.thread is not None or not cause:
-        return dedup_key(message.episode)
-    facts = message.facts
-    return dedup_key(f"failed-{facts.account}-{facts.region}-{cause}-{message.at:%Y-%m-%d}")
+    """Return the key of the incident: what has one cause, such as fifteen failed workflows, pages once."""
+    return dedup_key(str(message.data.get("incident") or message.episode))
 
 
 def dedup_key(episode: str) -> str:
@@ -101,9 +97,16 @@ def dedup_key(episode: str) -> str:
     return episode if len(episode) <= _KEY_CHARACTERS else hashlib.sha256(episode.encode()).hexdigest()
 
 
-def _resolves(message: Message) -> bool:
-    """A critical outcome, a failure, is worth an incident of its own and resolves nothing."""
-    return message.is_outcome and message.thread is not None and message.severity is not Severity.CRITICAL
+def _is_critical(message: Message) -> bool:
+    return message.severity is Severity.CRITICAL
+
+
+def _resolved(message: Message) -> list[dict[str, object]]:
+    """Return the event, if any, that says which incident is over: that of a question with its outcome, also
+    if that is a failure and an incident of its own; that of a cause when it is gone."""
+    is_over = message.kind in _OVER
+    key = _incident(message) if is_over else message.thread if message.is_outcome else None
+    return [{"event_action": "resolve", "dedup_key": key}] if key else []
 
 
 def _details(message: Message) -> dict[str, str]:

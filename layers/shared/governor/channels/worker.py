@@ -104,13 +104,25 @@ class Worker:
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
         rule, failed = dispatch.rule(), sent.kind is AlertKind.FAILURE
         if again or not (failed or (sent.kind in QUESTIONS and rule.digest_from)):
+            done = self._end_failures(dispatch, sent)
             with self._lease(subject_of(sent)):
-                return dispatch([sent], again=again)
+                return done if done.left else done.plus(dispatch([sent], again=again))
         alert = dispatch.vouch(sent).alert
         group = dispatch.group(alert)
         self.state.put_outbox(group, alert.dedup_id, body, alert.at)
         self.queue.later(json.dumps({"flush": group}), rule.digest_after_seconds)
         return Dispatched(0, 0)
+
+    def _end_failures(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
+        """Send what waits of a cause before its end: else its incident would open again, and stay so."""
+        if sent.kind is not AlertKind.FAILURE_OVER:
+            return Dispatched(0, 0)
+        group = dispatch.group(dispatch.vouch(sent).alert)
+        self.state.end_lease(f"{group}-hour")
+        with self._lease(group):
+            done = self._send_group(dispatch, group)
+        self.state.end_lease(f"{group}-hour")
+        return done
 
     def _refused(self, body: str, error: AlertRefused) -> Dispatched:
         """Keep it for a person: it was forged, or an update left it without its seal."""

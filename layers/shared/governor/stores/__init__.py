@@ -12,11 +12,12 @@ from governor.stores.episodes import Episodes as Episodes
 from governor.stores.events import Burst as Burst
 from governor.stores.events import EventLog as EventLog
 from governor.stores.fleet import Fleet
+from governor.stores.instances import Failures as Failures
 from governor.stores.instances import Instances as Instances
 from governor.stores.ledger import Ledger as Ledger
 from governor.stores.policy import PolicyVersions
 from governor.stores.sweeps import Sweeps
 
 
-class StateTable(Brakes, Sweeps, Instances, Episodes, Ledger, Deliveries, PolicyVersions, Fleet):
+class StateTable(Brakes, Sweeps, Instances, Failures, Episodes, Ledger, Deliveries, PolicyVersions, Fleet):
     """All but the event log in one object, for use cases that need several."""

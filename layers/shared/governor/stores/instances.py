@@ -1,24 +1,29 @@
-"""Instance records: holds, marks and warnings, each attribute changed by itself."""
+"""Instance records: holds, marks and warnings, each attribute by itself; and what fails for which cause."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import reduce
 from itertools import chain
 
-from governor.domain.episode.episode import InstanceRecord
+from governor.domain.episode.episode import Failing, InstanceRecord
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
+from governor.domain.units import parse_iso
 from governor.errors import CloudError
 from governor.stores import keys
-from governor.stores.table import Condition, Document, Store, absent, delete, present, update, where
+from governor.stores.table import Condition, Document, Key, Store, absent, delete, present, update, where
 
 _BESIDE_A_WARNING = {one.name for kind in (InstanceRecord, Hold) for one in fields(kind)} - {
     *("target", "instance_id", "hold", "warned_until", "problem")
 }
+
+_FAILING = "FAILING#all"
+"""One partition: a cause is gone when it is gone in every account and Region."""
+_FAILING_KEPT = timedelta(days=30)
 
 
 class Instances(Store):
@@ -90,3 +95,39 @@ class Instances(Store):
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
         # Without a record there is nothing to remove.
         self._table.holds(update(keys.instance(target, instance_id), {}, present(), remove=attributes))
+
+
+class Failures(Store):
+    def failing(self) -> list[Failing]:
+        """Return the newest failure of each instance and cause; one whose step has worked since is over."""
+        items = {item["sk"]: item for item in self._table.query(_FAILING)}
+        causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
+        found = []
+        for one in self._table.records(Failing, causes):
+            worked = items.get(_worked(one.target)[1], {}).get(one.step)
+            worked_at = parse_iso(worked) if worked else one.at
+            found.append(replace(one, over_at=worked_at) if worked_at > one.at else one)
+        return found
+
+    def note_failing(self, one: Failing) -> None:
+        values = self._table.document(one)
+        self._table.write(update(_cause(one), values, until=one.at + _FAILING_KEPT))
+
+    def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
+        """Note when these steps have last worked in a target; in one write."""
+        self._table.write(update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT))
+
+    def note_over(self, one: Failing, at: datetime) -> None:
+        """Note that the instance fails no more."""
+        self._table.holds(update(_cause(one), {"over_at": at}, present()))
+
+    def drop_failing(self, those: Iterable[Failing]) -> None:
+        self._table.write_all([delete(_cause(one)) for one in those])
+
+
+def _cause(one: Failing) -> Key:
+    return _FAILING, f"CAUSE#{one.cause}#{one.target.account}#{one.target.region}#{one.instance_id}"
+
+
+def _worked(target: Target) -> Key:
+    return _FAILING, f"WORKED#{target.account}#{target.region}"

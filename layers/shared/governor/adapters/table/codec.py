@@ -19,7 +19,13 @@ from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, core_schema
 
 from governor.domain.approvals.approval import Approval
-from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
+from governor.domain.episode.episode import (
+    Episode,
+    EpisodeRef,
+    Failing,
+    InstanceRecord,
+    episode_from_execution_name,
+)
 from governor.domain.episode.plan import Plan
 from governor.domain.evidence import Evidence, Window, evidence_document
 from governor.domain.history import History, history_document
@@ -220,6 +226,7 @@ _STORED: dict[type, _Form] = {
     Plan: _Form(flat=("saving",), older={"loses_local_disks": True}),
     Approval: _Form(names={"keep_at_most": "keep_at_most_seconds"}),
     InstanceRecord: _Form(flat=("target", "hold"), omitted=("problem",)),
+    Failing: _Form(flat=("target",)),
     LedgerEntry: _Form(names={"episode": "execution_name"}),
     Meter: _Form(flat=("target",), needed=("usd", "unpriced_hours", "usd_per_hour")),
 }

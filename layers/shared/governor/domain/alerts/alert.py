@@ -77,6 +77,8 @@ class AlertKind(StrEnum):
     """Sent without a question: observe or auto mode, or a plan that only notifies."""
     OUTCOME = "outcome"
     FAILURE = "failure"
+    FAILURE_OVER = "failure-over"
+    """No workflow fails any more for a cause for which some did."""
     UNDONE = "undone"
     """A stopped instance was started again by somebody through the record's page."""
     MANAGED_IDLE = "managed-idle"
@@ -225,7 +227,7 @@ FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )
-ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE})
+ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKind.FAILURE_OVER})
 """Kinds that escalation contacts get, too."""
 
 

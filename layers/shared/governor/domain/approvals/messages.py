@@ -13,16 +13,16 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from governor.domain.alerts.alert import UNASSIGNED, Alert, AlertKind, Owner, Section, Severity
+from governor.domain.alerts.alert import UNASSIGNED, Alert, AlertKind, Owner, Section, Severity, short_hash
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.alerts.templates import said, written
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase
 from governor.domain.episode.plan import Plan, Step
 from governor.domain.history import idle_span
-from governor.domain.instance import Lifecycle
+from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, deadline, left, people, sentence, span, usd
 
 
@@ -80,6 +80,8 @@ PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESC
 """Before the subject."""
 STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
 """Each step as an imperative."""
+_NAMED = 40
+"""Instances named in one message; the facts hold all."""
 _FRESH = timedelta(hours=1)
 """So long what was measured still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
@@ -282,6 +284,26 @@ def stage_id(stage: str, ref: EpisodeRef) -> str:
     return f"{stage}-{ref.execution_name}"
 
 
+def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
+    """Return that no workflow fails any more for the cause for which `those` did."""
+    first = min(those, key=lambda one: one.at)
+    names = [f"{one.name} ({one.instance_id}) in {one.target}" for one in those]
+    facts = {
+        "incident": f"failure-{first.cause}",
+        "outcome_reason": first.reason,
+        "instance_ids": [one.instance_id for one in those],
+    }
+    words = {
+        "name": those[0].name if len(those) == 1 else f"{len(those)} GPU instances",
+        "step": step_text(first.step),
+        "since": first.at,
+        "readable": readable(first.reason),
+        "listed": names[:_NAMED],
+    }
+    dedup_id = f"recovered-{first.cause}-{iso(max(one.at for one in those))}"
+    return written("recovered", about, dedup_id, now, facts, words)
+
+
 def _alert(
     template: str,
     episode: Episode,
@@ -349,17 +371,20 @@ def outcome_alert(
     """Return how an episode ended. `episode` is `None` when it failed before it was written; until
     `again_at` the same idleness is left alone."""
     failed, again = outcome is Outcome.FAILED, _again(episode, again_at, at)
-    facts = {"outcome": outcome.value, "outcome_reason": reason}
+    facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
     words: dict[str, object] = {"readable": readable(reason), "next_step": next_step(reason)}
+    if failed or episode is None:
+        facts |= {"incident": f"failure-{cause_of(reason)}", "failed_step": _failed_step(episode, reason)}
+        words["step"] = step_text(facts["failed_step"])
     words["again"] = again if failed or outcome in _ASKED_AGAIN else ""
     if episode is None:
-        words |= {"name": ref.instance_id, "step": "ask about"}
+        words |= {"name": ref.instance_id}
         words |= {"in_short": "Nothing was changed", "left_behind": "Nothing was changed."}
         alert = written("failure", ref.target, stage_id(outcome.value, ref), at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
     words["in_short"], words["left_behind"] = left_behind(episode)
+    facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
     if failed:
-        words["step"] = _failed_at(episode, reason)
         return _alert("failure", episode, outcome.value, at, facts, words, link=link)
     words |= _end(episode, outcome, approval, again, at)
     severity = Severity.INFO if outcome in _GOOD else None
@@ -445,14 +470,18 @@ def _taken_apart(reason: str) -> tuple[str, str]:
     return name, cause or "no cause was given"
 
 
-def _failed_at(episode: Episode, reason: str) -> str:
-    """Return the step that failed, as an imperative before the name."""
+def _failed_step(episode: Episode | None, reason: str) -> str:
+    """Return the step that failed; `ask` before the first one."""
     error, _ = _taken_apart(reason)
-    if not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING):
-        return "ask about"
+    if episode is None or (not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING)):
+        return "ask"
     done = [step for step in episode.plan.steps if step in episode.steps_done]
     ahead = [step for step in episode.plan.steps if step not in done]
-    step = done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]
+    return (done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]).value
+
+
+def step_text(step: object) -> str:
+    """Return the step as an imperative before the name of an instance."""
     return said("failed step", {"step": step})[0]
 
 
@@ -471,8 +500,8 @@ _VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60
 
 
 def cause_of(reason: str) -> str:
-    """Return what is the same for workflows that failed for one cause."""
-    return _VARIES.sub("#", reason)
+    """Return what is the same for workflows that failed for one cause: a hash."""
+    return short_hash(_VARIES.sub("#", reason))
 
 
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")

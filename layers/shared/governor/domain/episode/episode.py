@@ -274,6 +274,24 @@ class InstanceRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class Failing:
+    """An instance whose last workflow failed; `over_at` is when it failed no more.
+
+    `cause` is the same for workflows that fail for one cause, and names their incident. `step` is the one
+    that failed; `ask` for all before the first.
+    """
+
+    target: Target
+    instance_id: str
+    name: str
+    cause: str
+    reason: str
+    step: str
+    at: UtcDatetime
+    over_at: UtcDatetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """What the last sweep saw; a cache. Losing it costs reads, and a comparison with the sweep before.
 

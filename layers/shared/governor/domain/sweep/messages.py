@@ -77,7 +77,9 @@ def breaker_alert(
 
     `again` counts the reminders; `left` of the instances that turned idle or silent still are so.
     """
+    place = "all" if template.startswith("all") else about
     facts = {"why": state.why, "turned": state.turned, "left": left}
+    facts |= {"incident": f"breaker-{place}-{iso(state.tripped_at)}"}
     words = {"since": state.tripped_at, "again": again}
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor import errors
-from governor.domain.alerts.alert import REPEATS, Alert, AlertKind, short_hash
+from governor.domain.alerts.alert import REPEATS, Alert, AlertKind
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert
 from governor.domain.approvals.terms import BROADCAST
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
+from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import Step
+from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime
@@ -29,7 +30,7 @@ from governor.errors import (
     SafetyError,
 )
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
-from governor.stores import Episodes, EventLog, StateTable
+from governor.stores import Episodes, EventLog, Failures, StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import DeliverDecision, answer_document, must_be_answered
 from governor.usecases.money.book_saving import BookSaving
@@ -55,13 +56,16 @@ class AnnounceEnd:
     policies: Policies
     announcer: Announcer
     log: EventLog
+    state: Failures
 
     def __call__(self, alert: Alert) -> None:
         """Raises: CloudError when the message was not taken."""
+        with suppress(CloudError):  # without it an incident stays open for longer
+            self._note(alert)
         if alert.kind is not AlertKind.FAILURE:
             self.announcer.announce(alert)
             return
-        key = f"failure#{short_hash(cause_of(str(alert.facts['outcome_reason'])))}"
+        key = f"failure#{cause_of(str(alert.facts['outcome_reason']))}"
         now, is_first = self.clock.now(), True
         with suppress(CloudError, PolicyError):  # twice is better than never
             asked = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
@@ -78,6 +82,20 @@ class AnnounceEnd:
         if is_first:
             with suppress(CloudError):
                 self.log.done(key, now, _SAME_CAUSE)
+
+    def _note(self, alert: Alert) -> None:
+        """Note what failed for which cause, or which steps have worked: `SweepAlerts.recovered` reads it."""
+        facts, target = alert.facts, Target(alert.account, alert.region)
+        if alert.kind is AlertKind.FAILURE:
+            name, reason = str(facts.get("instance_name", alert.instance_id)), str(facts["outcome_reason"])
+            step, cause = str(facts["failed_step"]), cause_of(reason)
+            self.state.note_failing(
+                Failing(target, str(alert.instance_id), name, cause, reason, step, alert.at)
+            )
+        else:
+            asked = () if facts["outcome"] == Outcome.REFUSED else ("ask",)
+            done = facts.get("steps_done")
+            self.state.note_worked(target, (*asked, *(done if isinstance(done, list) else ())), alert.at)
 
 
 @dataclass(frozen=True, slots=True)

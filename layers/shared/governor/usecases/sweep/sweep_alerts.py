@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from operator import attrgetter
 
 from governor.domain.alerts.alert import Owner, by_owner, owner_of, short_hash
+from governor.domain.approvals.messages import recovered_alert
 from governor.domain.instance import managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
@@ -25,9 +27,12 @@ from governor.domain.sweep.messages import exemption_alert, idle_event, silent_a
 from governor.domain.sweep.verdict import UNREAD
 from governor.errors import CloudError
 from governor.ports import Announcer, BatchReader
+from governor.stores import Failures
 from governor.usecases.once import Once
 from governor.usecases.sweep.sweep_case import Sweep
 
+_FAILED_BEFORE = timedelta(minutes=10)
+"""Its record may not say so yet: people are notified before an episode is closed."""
 _EARLIER = timedelta(minutes=10)
 """The log forgets a message so much before it is due again, or the sweep that is due would come too soon."""
 _A_WEEK = timedelta(days=7)
@@ -42,6 +47,7 @@ class SweepAlerts:
     announcer: Announcer
     batch: BatchReader
     once: Once
+    state: Failures
 
     def idle(self, sweep: Sweep) -> None:
         """Publish one event per idle stretch, for machines; so many a sweep that it ends in time."""
@@ -79,6 +85,25 @@ class SweepAlerts:
             same = short_hash(*(f"{one.instance_id} {tag}" for one, tag in kept))
             key, notify = f"exemption#{owner.key}#{same}", partial(self.announcer.announce, alert)
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
+
+    def recovered(self, sweep: Sweep) -> None:
+        """Notify that a cause of failed workflows is gone: every instance that it affected fails no more, or
+        for another cause, or is governed no more, or its step has worked since in the account and Region."""
+        failing, still = self.state.failing(), {case.id for case in sweep.cases if case.record.failures}
+        newest = {(one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))}
+        for number, one in enumerate(failing):
+            fails_on = one.instance_id in still and newest[one.target, one.instance_id] == one.at
+            is_fresh = fails_on or sweep.now - one.at < _FAILED_BEFORE or one.target != sweep.target
+            if one.over_at is None and not is_fresh:
+                self.state.note_over(one, sweep.now)
+                failing[number] = replace(one, over_at=sweep.now)
+        for cause in sorted({one.cause for one in failing}):
+            those = [one for one in failing if one.cause == cause]
+            if all(one.over_at for one in those):
+                alert = recovered_alert(those, sweep.target, sweep.now)
+                self.once(alert.dedup_id, partial(self.announcer.announce, alert))
+                self.once.log.done(f"failure#{cause}", sweep.now, timedelta())
+                self.state.drop_failing(those)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
         """Notify the owners of environments that other services manage; nothing new during a freeze.

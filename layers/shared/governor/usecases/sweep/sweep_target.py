@@ -69,6 +69,7 @@ class SweepTarget:
         if not just_froze:
             self.alerts.silence(sweep)
         self.alerts.unusual_exemptions(sweep)
+        sweep.attempt("recovered", self.alerts.recovered, sweep)
         instances = [case.instance for case in sweep.cases]
         summary.problems += self.remind(target, instances, base, now)
         rates = self.costs.rates([(case.instance, case.policy) for case in sweep.cases])
