@@ -40,6 +40,8 @@ WRITERS = {
     },
     "LEDGER": {"SweepTarget", "HandleStateChange", *ENDS},
     "COST": {"SweepTarget"},
+    "FLEET": {"SweepTarget"},
+    "DAYS": {"SweepTarget"},
     "EVENT": {
         "PlanSweep", "SweepTarget", "SumUpMonth", "CheckHealth", "HandleRebalanceRecommendation",
         "HandleNotice", *WARNED, *ENDS,
@@ -66,8 +68,8 @@ READS_THE_LAST_POLICY = {
 
 
 def partition(kind: str) -> str:
-    """One of its kind; `POLICY` is one alone."""
-    return kind if kind == "POLICY" else f"{kind}#x"
+    """One of its kind; `POLICY` and `FLEET` are one alone."""
+    return kind if kind in ("POLICY", "FLEET") else f"{kind}#x"
 
 
 def test_every_kind_of_partition_is_known() -> None:

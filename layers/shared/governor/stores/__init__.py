@@ -11,7 +11,7 @@ from governor.stores.deliveries import Deliveries as Deliveries
 from governor.stores.episodes import Episodes as Episodes
 from governor.stores.events import Burst as Burst
 from governor.stores.events import EventLog as EventLog
-from governor.stores.fleet import Fleet
+from governor.stores.fleet import Fleet as Fleet
 from governor.stores.instances import Failures as Failures
 from governor.stores.instances import Instances as Instances
 from governor.stores.ledger import Ledger as Ledger

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from governor.domain.fleet.rows import DayCosts
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, Meter, month_of, parse_month
 from governor.domain.units import iso
+from governor.stores.fleet import keeping
 from governor.stores.keys import target_pk
 from governor.stores.table import Key, Store, Write, absent, delete, insert, present, put, update, where
 
@@ -35,11 +38,13 @@ class Ledger(Store):
         """Return what a target has cost in a month; `None` when nothing was counted."""
         return self._table.read(Meter, _meter_key(target, month))
 
-    def bring_forward(self, meter: Meter, seen: Meter | None) -> bool:
-        """Put the meter in the place of the one `seen`; false when another caller was faster."""
+    def bring_forward(self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()) -> bool:
+        """Put the meter in the place of the one `seen`, and the days beside it; false when another caller
+        was faster."""
         unchanged = absent() if seen is None else where("counted_until", "=", seen.counted_until)
         until = parse_month(meter.month) + _METERS_KEPT
-        return self._table.wins(put(_meter_key(meter.target, meter.month), meter, unchanged, until=until))
+        forward = put(_meter_key(meter.target, meter.month), meter, unchanged, until=until)
+        return self._table.wins(forward, *map(keeping, days))
 
     def meters(self, month: str) -> list[Meter]:
         """Return those of all targets, by account and Region."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.episode import Observation
 from governor.domain.episode.plan import Price
+from governor.domain.fleet.rows import DayCosts, Share
 from governor.domain.instance import Lifecycle
 from governor.domain.money.cost import (
+    UNTAGGED,
     Meter,
     Rate,
     Run,
@@ -29,6 +32,7 @@ from governor.domain.money.cost import (
     new_meter,
     parse_month,
     running,
+    shares_by_day,
     with_rates,
 )
 from tests.builders import TARGET, make_instance
@@ -154,7 +158,7 @@ def test_what_is_gone_is_counted_half_way_to_now() -> None:
     """When it stopped is not known; on average that is right."""
     (found,) = ended({"i-1": seen(at(2), at(5, 10))}, {}, at(5, 10), at(5, 14))
 
-    assert (Rate("llm", Decimal(10)), at(5, 12)) == (found.rate, found.end)
+    assert (Rate("llm", Decimal(10), part="used"), at(5, 12)) == (found.rate, found.end)
 
 
 @pytest.mark.parametrize(
@@ -233,3 +237,54 @@ def test_a_month_ends_where_the_next_begins(month: str) -> None:
     assert month_end(start) == month_start(month_end(start))
     east = start.astimezone(tz=None)
     assert start == month_start(east)
+
+
+owned = st.builds(
+    Rate,
+    st.sampled_from(["llm", UNTAGGED]),
+    st.none() | st.decimals("0", "200", places=4, allow_nan=False),
+    st.sampled_from(["alice", "bob"]),
+    st.sampled_from(["used", "idle", "kept", "unmeasured"]),
+)
+
+
+@given(
+    spans=st.lists(st.tuples(owned, moments, moments), max_size=6),
+    sweeps=st.lists(moments, min_size=1, max_size=8),
+)
+def test_days_add_up_to_the_meter_whenever_it_is_counted(
+    spans: Sequence[tuple[Rate, datetime, datetime]], sweeps: Sequence[datetime]
+) -> None:
+    """Used, idle, kept and unmeasured together, by project; each amount rounded to a billionth of a USD."""
+    meter, runs = new_meter(TARGET, START), runs_of(spans)
+    days: dict[date, DayCosts] = {}
+    amounts = 0
+    for until in sorted(sweeps):
+        for day, shares in shares_by_day(meter, runs, until).items():
+            amounts += 4 * len(shares)
+            days[day] = days.get(day, DayCosts(day, "", "")).plus(shares)
+        meter = count(meter, runs, until)
+
+    assert all(START.date() <= day < END.date() for day in days)
+    for counted, shown in (("llm", "llm"), (UNTAGGED, UNASSIGNED)):
+        whole = sum(
+            (
+                share.total
+                for one in days.values()
+                for (_, name), share in one.shares.items()
+                if name == shown
+            ),
+            Decimal(0),
+        )
+        assert abs(whole - meter.usd.get(counted, Decimal(0))) <= amounts * Decimal("5E-10") + TINY
+
+
+def test_a_day_is_split_at_midnight_utc_and_by_what_was_seen() -> None:
+    """Two instances of one owner, one of them idle, over two days."""
+    busy, idle = (Rate("llm", Decimal(10), "alice", part) for part in ("used", "idle"))
+    runs = [run(at(3, 22), at(4, 1), busy), run(at(4), at(4, 2), idle)]
+
+    assert {
+        at(3).date(): {("alice", "llm"): Share(used=Decimal(20))},
+        at(4).date(): {("alice", "llm"): Share(used=Decimal(10), idle=Decimal(20))},
+    } == shares_by_day(new_meter(TARGET, START), runs, at(5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 
 from governor.domain.episode.episode import Observation
 from governor.domain.episode.plan import Price
+from governor.domain.fleet.rows import DayCosts
 from governor.domain.instance import Lifecycle
 from governor.domain.money.cost import UNTAGGED, Meter
+from governor.domain.sweep.verdict import VerdictKind
 from governor.errors import Throttled
 from governor.usecases.money.costs import CountCosts
 from tests.builders import NOW, POLICY, TARGET, make_instance
@@ -22,6 +25,7 @@ from tests.unit.usecases.fleet_world import FleetWorld
 BUSY = [90.0] * 12
 TAGS = {"Purpose": "GPU-Workload", "Project": "llm"}
 HOUR = Decimal("1.006")
+NANO = Decimal("1E-9")
 
 
 def world_since(launched: datetime) -> FleetWorld:
@@ -133,22 +137,25 @@ def test_a_sweep_whose_count_failed_is_made_up_for() -> None:
 
 
 def test_of_two_sweeps_at_once_one_counts() -> None:
-    """The other one's write does not stand, and it is no problem."""
+    """Nothing of the other one's write stands, of the meter and of the day, and it is no problem."""
     world = world_since(NOW)
     world.sweep()
     world.clock.moment += timedelta(hours=1)
     bring_forward = world.state.bring_forward
 
-    def beaten(new: Meter, seen: Meter | None) -> bool:
+    def beaten(new: Meter, seen: Meter | None, days: Iterable[DayCosts]) -> bool:
         world.state.bring_forward = bring_forward  # type: ignore[method-assign]
         world.sweep()
-        return bring_forward(new, seen)
+        world.sweep(60)
+        return bring_forward(new, seen, days)
 
     world.state.bring_forward = beaten  # type: ignore[method-assign,assignment]
     summary = world.sweep()
 
     assert [] == summary.problems
-    assert Decimal(1) == hours(world)
+    assert Decimal(2) == hours(world)
+    [day] = world.state.days("2026-11")
+    assert 2 * HOUR == sum(share.total for share in day.shares.values())
 
 
 def test_each_project_has_its_own_amount() -> None:
@@ -207,7 +214,7 @@ def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
         runs = started is not None and (ended_at is None or ended_at < started)
         instances = [make_instance(tags=TAGS, launch_time=started)] if runs and started else []
         count = CountCosts(StaticPrices(Price(Decimal(1), "list price")), state)
-        rates = count.rates([(one, POLICY) for one in instances])
+        rates = count.rates([(one, POLICY, VerdictKind.BUSY) for one in instances])
         count(TARGET, instances, rates, before, now)
         before = {
             one.instance_id: Observation(one.launch_time, "busy", now, project="llm", usd_per_hour=Decimal(1))
@@ -220,6 +227,10 @@ def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
     counted = timedelta(hours=float(found.usd.get("llm", 0))) if found else timedelta(0)
     truth = _ran(launches, stops, now)
     assert abs(counted - truth) <= gaps_with_a_stop + timedelta(seconds=1)
+    days = [share for day in state.days("2026-11") for share in day.shares.values()]
+    spent = sum(found.usd.values(), Decimal(0)) if found else Decimal(0)
+    assert abs(sum((one.total for one in days), Decimal(0)) - spent) < NANO * 100
+    assert spent == 0 or all(one.used == one.total for one in days)
 
 
 def _life(changes: list[int]) -> tuple[list[datetime], list[datetime]]:

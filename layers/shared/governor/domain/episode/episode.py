@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
+from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
 from governor.domain.history import History
@@ -330,5 +331,7 @@ class Observation:
     """The newest verdict by its metrics, or `too-young`: a keep does not hide what it turns from after it."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
+    counted_for: str = UNASSIGNED
+    """The owner of these hours."""
     usd_per_hour: UsdPerHour | None = None
     """What an hour of it costs; `None` where the price is not known."""

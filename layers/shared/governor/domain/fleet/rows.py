@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from decimal import Decimal
 
+from governor.domain.evidence import Evidence, peak
 from governor.domain.instance import Target
+from governor.domain.sweep.breaker import HOUR, hour_of
+from governor.domain.sweep.verdict import Family, VerdictKind, family
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 
+Hours = tuple[int | None, ...]
+"""The highest utilization in percent by hour (UTC), oldest first; `None` where nothing was measured."""
 HOURS = 24
-"""How many hours of utilization a row keeps."""
+"""How many hours a row keeps."""
+NOT_MEASURED: Hours = (None,) * HOURS
 REASON_CHARACTERS = 120
 
 
@@ -20,8 +26,8 @@ class FleetRow:
     """One governed instance as the last sweep of its target saw it.
 
     `verdict` is the value of a `VerdictKind`, and `reason` its sentence, cut to `REASON_CHARACTERS`.
-    `asked_at` is `None` while an open question has not been sent. `hours` holds the highest utilization in
-    percent of each of the last `HOURS` hours (UTC), oldest first; `None` where nothing was measured.
+    The last of the `hours` is that of the sweep. `approval_id` is there while a question is open; `asked_at`
+    and `expires_at` from the moment it is sent.
     """
 
     instance_id: str
@@ -46,7 +52,7 @@ class FleetRow:
     expires_at: UtcDatetime | None = None
     verb: str | None = None
     """What the open episode is about: `stop` or `terminate`; `None` where it plans neither."""
-    hours: tuple[int | None, ...] = (None,) * HOURS
+    hours: Hours = NOT_MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,22 @@ class FleetPage:
     @property
     def target(self) -> Target:
         return Target(self.account, self.region)
+
+
+def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDatetime) -> Hours:
+    """Return the hours up to `now`: those of a row that is so many hours old, and what was read since."""
+    hours: list[float | None] = [*past[passed:], *NOT_MEASURED[:passed]]
+    for evidence in found:
+        window = evidence.window
+        for back in range(HOURS):
+            start = hour_of(now) - HOUR * back
+            if start + HOUR <= window.start:
+                break
+            first, last = (max(0, (at - window.start) // window.period) for at in (start, start + HOUR))
+            for series in (*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate):
+                highest = [one for one in (hours[-1 - back], peak(series[first:last])) if one is not None]
+                hours[-1 - back] = max(highest, default=None)
+    return tuple(None if one is None else min(100, round(one)) for one in hours)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +109,15 @@ class Share:
         )
 
 
+UNMEASURED = "unmeasured"
+_PARTS = {Family.WORKING: "used", Family.IDLE: "idle", Family.LEFT_ALONE: "kept"}
+
+
+def part_of(kind: VerdictKind | None) -> str:
+    """Return the part of a `Share` that the time of an instance with this verdict belongs to."""
+    return UNMEASURED if kind is None else _PARTS.get(family(kind), UNMEASURED)
+
+
 @dataclass(frozen=True, slots=True)
 class DayCosts:
     """What the governed instances of one target cost on a day (UTC), by owner and project."""
@@ -95,3 +126,7 @@ class DayCosts:
     account: str
     region: str
     shares: Mapping[tuple[str, str], Share] = field(default_factory=dict)
+
+    def plus(self, more: Mapping[tuple[str, str], Share]) -> DayCosts:
+        added = {whose: self.shares.get(whose, Share()) + share for whose, share in more.items()}
+        return replace(self, shares={**self.shares, **added})

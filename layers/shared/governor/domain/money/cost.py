@@ -9,26 +9,42 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
+from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.episode import EpisodeRef, Observation, Outcome
 from governor.domain.episode.plan import Price
+from governor.domain.fleet.rows import UNMEASURED, Share, part_of
 from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.sweep.verdict import known_kind
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime, as_utc
 
 UNTAGGED = "untagged"
 """The project of instances whose tags name none."""
 
+Shares = dict[tuple[str, str], Share]
+_ROUNDED_TO = Decimal("1E-9")
+"""USD in the shares of a day: less than a cent in a century of sweeps, and short enough to store."""
 _PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Whom the hours of an instance are counted for, and at what price; `None`: it is not known."""
+    """Whom the hours of an instance are counted for, and at what price; `None`: it is not known.
+
+    `part` is the part of a day's `Share` that they belong to, by the newest verdict.
+    """
 
     project: str
     usd_per_hour: UsdPerHour | None
+    owner: str = UNASSIGNED
+    part: str = UNMEASURED
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """Owner and project as people see them."""
+        return self.owner, UNASSIGNED if self.project == UNTAGGED else self.project
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +127,8 @@ def ended(
         if start == seen.launch_time or seen.at < counted_until or seen.project is None:
             continue
         unknown_for = max((start or now) - seen.at, timedelta(0))
-        rate = Rate(seen.project, seen.usd_per_hour)
+        part = part_of(known_kind(seen.verdict))
+        rate = Rate(seen.project, seen.usd_per_hour, seen.counted_for, part)
         yield Run(rate, seen.launch_time, seen.at + unknown_for / 2)
 
 
@@ -132,6 +149,34 @@ def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
         else:
             usd[project] = usd.get(project, Decimal(0)) + cost_between(price, start, end)
     return replace(meter, counted_until=until, usd=usd, unpriced_hours=unpriced)
+
+
+def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
+    """What `count` adds to the meter, split by day (UTC), owner, project and part.
+
+    Each amount is rounded to a billionth of a USD.
+    """
+    since, until = meter.counted_until, min(until, month_end(parse_month(meter.month)))
+    together: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour] = defaultdict(Decimal)
+    for run in runs:
+        rate, start, end = run.rate, max(run.start, since), min(run.end, until)
+        if rate.usd_per_hour is not None and start < end:
+            together[rate.whose, rate.part, start, end] += rate.usd_per_hour
+    days: dict[date, Shares] = defaultdict(dict)
+    for (whose, part, start, end), price in together.items():
+        for midnight, following in _days_between(start, end):
+            usd = cost_between(price, max(start, midnight), min(end, following)).quantize(_ROUNDED_TO)
+            shares = days[midnight.date()]
+            shares[whose] = shares.get(whose, Share()) + Share(**{part: usd})
+    return days
+
+
+def _days_between(start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
+    """Midnight and the next midnight of each day that a span touches."""
+    midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
+    while midnight < end:
+        yield midnight, midnight + timedelta(days=1)
+        midnight += timedelta(days=1)
 
 
 def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:

@@ -52,7 +52,10 @@ class DeliverDecision:
         False when nothing is decided, the episode no longer asks, or the task of that token no longer waits
         (the next stage then finds the decision in the table). Raises: CloudError; the decision stands.
         """
-        approval = self.state.approval(approval_id)
+        return self.hand_over(self.state.approval(approval_id))
+
+    def hand_over(self, approval: Approval | None) -> bool:
+        """Do so with the approval as it was just read."""
         if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
             return False
         episode = self.state.episode(approval.episode)

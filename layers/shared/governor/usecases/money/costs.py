@@ -12,18 +12,20 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import partial
 
+from governor.domain.alerts.alert import UNASSIGNED, owner_of
 from governor.domain.episode.episode import Observation
+from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
 from governor.domain.money.cost import Meter, Rate, Run
 from governor.domain.money.cost_messages import budget_alert, used_percent
 from governor.domain.money.savings import Saved, months, sum_saved
-from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Policy
+from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, Policies, PriceBook
-from governor.stores import Ledger
+from governor.stores import Ledger, StateTable
 from governor.usecases.once import Once
 
 _TOLD_UNTIL_AFTER = timedelta(days=1)
@@ -35,14 +37,16 @@ class CountCosts:
     """Prices what runs, and brings the meter of its month forward."""
 
     prices: PriceBook
-    state: Ledger
+    state: StateTable
 
-    def rates(self, running_now: Sequence[tuple[Instance, Policy]]) -> dict[str, Rate]:
-        """Whom each instance is counted for, and at what price."""
+    def rates(self, running_now: Sequence[tuple[Instance, Policy, VerdictKind]]) -> dict[str, Rate]:
+        """Whom each instance is counted for, at what price, and as what."""
         found = {}
-        for instance, policy in running_now:
+        for instance, policy, kind in running_now:
             usd = cost.marginal_usd_per_hour(instance, self.prices.price(instance, policy))
-            found[instance.instance_id] = Rate(project_of(instance, policy.ownership), usd)
+            owner = owner_of(instance, policy.ownership)
+            project = cost.UNTAGGED if owner.project == UNASSIGNED else owner.project
+            found[instance.instance_id] = Rate(project, usd, owner.name, part_of(kind))
         return found
 
     def __call__(
@@ -71,13 +75,12 @@ class CountCosts:
         counted = cost.count(meter, runs, until)
         if seen is not None and counted.counted_until == seen.counted_until:
             return True
-        return self.state.bring_forward(counted, seen)
-
-
-def project_of(instance: Instance, rule: Ownership) -> str:
-    """The first tag of the policy's list that is set."""
-    named = (instance.tags.get(key, "").strip() for key in rule.project_tag_keys)
-    return next((value for value in named if value), cost.UNTAGGED)
+        # Read after the meter: a sweep that writes one of them in between has moved the meter, too.
+        days = [
+            self.state.day(meter.target, day).plus(shares)
+            for day, shares in cost.shares_by_day(meter, runs, until).items()
+        ]
+        return self.state.bring_forward(counted, seen, days)
 
 
 @dataclass(frozen=True, slots=True)

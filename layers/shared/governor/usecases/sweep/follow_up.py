@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import assert_never
 
-from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family, family
 from governor.domain.units import UtcDatetime
@@ -104,7 +105,7 @@ class FollowUp:
                     pass
                 case _:
                     assert_never(kind)
-        self._repair(ref, now)
+        case.episode, case.question = self._repair(ref, now)
 
     def _unlisted(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """The instance is no longer running or selected; the workflow's own stop is not news."""
@@ -119,14 +120,21 @@ class FollowUp:
         if episode is None or episode.closed_at is None or now - episode.closed_at >= _TELL_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
 
-    def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> None:
-        """Close an episode whose workflow is gone, and deliver a decision that was not taken."""
+    def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> tuple[Episode | None, Approval | None]:
+        """Close an episode whose workflow is gone, and deliver a decision that was not taken.
+
+        Return what goes on: the episode, and its approval while it asks.
+        """
         episode = self.state.episode(ref)
         since = None if episode is None else episode.phase_since or episode.opened_at
         if self._is_dead(ref, since, now):
             self.close_dead(ref, "its workflow ended without a result; nothing more is done for this episode")
-        elif episode is not None and episode.phase is Phase.ASKING:
-            self.deliver(episode.approval_id)
+            return None, None
+        if episode is None or episode.phase is not Phase.ASKING:
+            return episode, None
+        approval = self.state.approval(episode.approval_id)
+        self.deliver.hand_over(approval)
+        return episode, approval
 
     def _is_dead(self, ref: EpisodeRef, since: UtcDatetime | None, now: UtcDatetime) -> bool:
         if since is None:

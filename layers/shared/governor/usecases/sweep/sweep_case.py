@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ParamSpec
 
-from governor.domain.episode.episode import InstanceRecord, Observation
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import Episode, InstanceRecord, Observation
 from governor.domain.evidence import MetricSource
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Rate
@@ -57,6 +58,9 @@ class Case:
     next_gpu_check_at: UtcDatetime | None = None
     notified: bool = False
     """People or subscribers were notified of its verdict in this sweep."""
+    episode: Episode | None = None
+    """Its open episode, as this sweep has read it; `question` is its approval while it asks."""
+    question: Approval | None = None
 
     @property
     def id(self) -> str:
@@ -198,6 +202,7 @@ class Case:
             is_late=verdict.is_late,
             project=rate.project,
             usd_per_hour=rate.usd_per_hour,
+            counted_for=rate.owner,
         )
 
 

@@ -29,6 +29,7 @@ from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEv
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
+from governor.usecases.sweep.keep_page import keep_page
 from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import GPU_CHECK_EVERY, Case, Sweep, SweepSummary
 
@@ -72,10 +73,11 @@ class SweepTarget:
         sweep.attempt("recovered", self.alerts.recovered, sweep)
         instances = [case.instance for case in sweep.cases]
         summary.problems += self.remind(target, instances, base, now)
-        rates = self.costs.rates([(case.instance, case.policy) for case in sweep.cases])
+        rates = self.costs.rates([(case.instance, case.policy, case.verdict.kind) for case in sweep.cases])
         sweep.attempt("costs", self.costs, target, instances, rates, before, now)
         self.alerts.managed_idle(sweep, rates)
         self.state.remember(target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now)
+        sweep.attempt("page of the console", keep_page, self.state, sweep, rates)
         return summary
 
     def _list(

@@ -1,0 +1,75 @@
+"""Keeps what a sweep saw as the page of its target in the console: nothing else depends on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.fleet.rows import (
+    HOURS,
+    NOT_MEASURED,
+    REASON_CHARACTERS,
+    FleetPage,
+    FleetRow,
+    Hours,
+    hours_of,
+)
+from governor.domain.instance import managed_by
+from governor.domain.money.cost import Rate
+from governor.domain.sweep.breaker import HOUR, hour_of
+from governor.domain.wording import plural
+from governor.stores import Fleet
+from governor.usecases.sweep.sweep_case import Case, Sweep
+
+
+def keep_page(state: Fleet, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
+    """Replace the page of the target; hours of utilization that this sweep has not read are carried over."""
+    target, now, before = sweep.target, sweep.now, state.page(sweep.target)
+    past = {} if before is None else {row.instance_id: row.hours for row in before.rows}
+    passed = 0 if before is None else (hour_of(now) - hour_of(before.swept_at)) // HOUR
+    passed = max(0, min(passed, HOURS))
+    rows = []
+    for case in sweep.cases:
+        read = [case.gathered, case.proof]
+        found = [one.evidence for one in read if one is not None and one.evidence is not None]
+        hours = hours_of(past.get(case.id, NOT_MEASURED), passed, found, now)
+        rows.append(_row(case, rates[case.id], hours))
+    failed = len(sweep.summary.problems)
+    problem = (
+        f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again." if failed else None
+    )
+    mode = sweep.base.mode.value
+    state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
+
+
+def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
+    instance, verdict, episode, question = case.instance, case.verdict, case.episode, case.question
+    hold, policy, (owner, project) = case.record.hold, case.policy, rate.whose
+    until, reason, manager = hold.snoozed_until, verdict.reason, managed_by(instance, policy.managed.tag_keys)
+    if question is not None and question.status is not ApprovalStatus.PENDING:
+        question = None
+    planned = episode.schedule if episode is not None else None
+    is_sent = question is not None and question.stage is not None
+    return FleetRow(
+        instance_id=case.id,
+        name=instance.name,
+        account=instance.target.account,
+        region=instance.target.region,
+        instance_type=instance.instance_type,
+        owner=owner,
+        project=project,
+        verdict=verdict.kind.value,
+        reason=reason if len(reason) <= REASON_CHARACTERS else f"{reason[: REASON_CHARACTERS - 1]}…",
+        usd_per_hour=rate.usd_per_hour,
+        launched_at=instance.launch_time,
+        idle_since=case.idle_since,
+        managed_by=None if manager is None else manager.service,
+        kept_until=until if until is not None and until > case.now else None,
+        exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
+        episode=None if episode is None else episode.ref.execution_name,
+        approval_id=None if question is None else question.approval_id,
+        asked_at=planned.ask_at if planned is not None and is_sent else None,
+        expires_at=question.expires_at if question is not None and is_sent else None,
+        verb=episode.final_step.value if episode is not None and episode.plan.steps else None,
+        hours=hours,
+    )

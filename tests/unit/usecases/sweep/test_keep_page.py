@@ -1,0 +1,192 @@
+"""The page that a sweep keeps for the console: what it shows and costs, and that nothing waits for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from governor.domain.approvals.approval import Answer
+from governor.domain.fleet.rows import FleetPage, FleetRow, Share
+from governor.domain.sweep.verdict import Hold
+from governor.errors import Throttled
+from tests.builders import NOW, TARGET
+from tests.twins import table
+from tests.unit.usecases.builders import approval_id_of, asked, decision
+from tests.unit.usecases.fleet_world import FleetWorld
+
+BUSY = [90.0] * 12
+TAGS = {"Purpose": "GPU-Workload", "Name": "notebook-7", "Owner": "alice@example.com", "Project": "vision"}
+
+
+def page(world: FleetWorld) -> FleetPage:
+    """The page, which must be there."""
+    found = world.state.page(TARGET)
+    assert found is not None
+    return found
+
+
+def _throttled(*_: object) -> None:
+    raise Throttled("later", operation="dynamodb:Query")
+
+
+def row(world: FleetWorld, instance_id: str) -> FleetRow:
+    """The row of one instance."""
+    [found] = [one for one in page(world).rows if one.instance_id == instance_id]
+    return found
+
+
+def test_a_row_says_what_the_sweep_saw() -> None:
+    """Who owns it, what it costs, and what it did in the hours that were read."""
+    world = FleetWorld()
+    instance_id = world.add(1, BUSY, tags=TAGS)
+    summary = world.sweep()
+
+    found = row(world, instance_id)
+
+    assert [] == summary.problems
+    assert ("notebook-7", "alice@example.com", "vision") == (found.name, found.owner, found.project)
+    assert ("busy", Decimal("1.006")) == (found.verdict, found.usd_per_hour)
+    assert (TARGET.account, TARGET.region, "g5.xlarge") == (found.account, found.region, found.instance_type)
+    assert (90, 90) == (found.hours[-1] or found.hours[-2], max(one or 0 for one in found.hours))
+    assert (None, None, None) == (found.episode, found.approval_id, found.verb)
+    assert (world.clock.now(), "ask", None) == (page(world).swept_at, page(world).mode, page(world).problem)
+
+
+def test_an_open_question_is_in_its_row() -> None:
+    """From the moment it is asked until it is answered; the verb as long as its episode is open."""
+    world, instance_id, ref = asked()
+    world.sweep(5)
+
+    found = row(world, instance_id)
+    stored = world.state.approval(approval_id_of(instance_id))
+
+    assert stored is not None
+    assert (ref.execution_name, stored.approval_id, "stop") == (found.episode, found.approval_id, found.verb)
+    assert (NOW, stored.expires_at) == (found.asked_at, found.expires_at)
+    assert found.idle_since is not None
+    assert "idle" == found.verdict
+
+    world.state.settle(stored.approval_id, decision(Answer.APPROVE))
+    world.sweep(5)
+    found = row(world, instance_id)
+    assert (ref.execution_name, "stop", None, None) == (
+        found.episode,
+        found.verb,
+        found.approval_id,
+        found.expires_at,
+    )
+
+
+def test_a_question_that_is_not_sent_yet_has_no_time() -> None:
+    """It waits for working hours, or for its workflow."""
+    world, instance_id, _ = asked()
+    stored = world.state.approval(approval_id_of(instance_id))
+    assert stored is not None
+    world.state.put(replace(stored, stage=None))
+    world.sweep(5)
+
+    found = row(world, instance_id)
+
+    assert (stored.approval_id, None, None) == (found.approval_id, found.asked_at, found.expires_at)
+
+
+def test_keeps_exemptions_and_managers_are_in_their_rows() -> None:
+    """A keep that is over is none."""
+    world = FleetWorld()
+    kept, over, exempt = (world.add(number) for number in (1, 2, 3))
+    managed = world.add(4, tags={"Purpose": "GPU-Workload", "eks:cluster-name": "one"})
+    until = NOW + timedelta(days=3)
+    world.state.stand(TARGET, kept, Hold(snoozed_until=until))
+    world.state.stand(TARGET, over, Hold(snoozed_until=NOW - timedelta(days=3)))
+    world.state.stand(TARGET, exempt, Hold(exempt_reason="demo (ada)"))
+    world.sweep()
+
+    rows = [row(world, one) for one in (kept, over, exempt, managed)]
+
+    assert ["snoozed", "idle", "exempt", "managed-elsewhere"] == [one.verdict for one in rows]
+    assert [until, None, None, None] == [one.kept_until for one in rows]
+    assert [False, False, True, False] == [one.exempt for one in rows]
+    assert [None, None, None, "Amazon EKS"] == [one.managed_by for one in rows]
+
+
+def test_hours_are_carried_over_without_another_read() -> None:
+    """Two hours later the busy hours are two places further back, and nothing more was read for the page."""
+    world = FleetWorld()
+    instance_id = world.add(1, BUSY)
+    world.sweep()
+    before, reads = row(world, instance_id).hours, len(world.metrics.reads)
+    world.state.stand(TARGET, instance_id, Hold(snoozed_until=NOW + timedelta(days=3)))
+    world.sweep(120)
+
+    assert (*before[2:], None, None) == row(world, instance_id).hours
+    assert reads == len(world.metrics.reads)
+
+
+def test_a_page_costs_one_read_and_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With 500 instances; the costs of the day ride with the meter and cost one read."""
+    calls: list[tuple[str, str]] = []
+    world = FleetWorld()
+    for number in range(500):
+        world.add(number, BUSY)
+    world.sweep()
+    monkeypatch.setattr(table, "ASKED", [lambda action, pk: calls.append((action, pk.partition("#")[0]))])
+    world.sweep(5)
+
+    found = Counter(calls)
+
+    assert (1, 1) == (found["dynamodb:Query", "FLEET"], found["dynamodb:PutItem", "FLEET"])
+    assert (1, 1) == (found["dynamodb:GetItem", "DAYS"], found["dynamodb:PutItem", "DAYS"])
+    assert found["dynamodb:PutItem", "COST"] == found["dynamodb:PutItem", "DAYS"]
+    assert 4 == sum(number for (_, kind), number in found.items() if kind in ("FLEET", "DAYS"))
+
+
+@pytest.mark.parametrize("broken", ["page", "keep_page"])
+def test_a_page_that_cannot_be_kept_costs_nothing_else(broken: str) -> None:
+    """The sweep says so; verdicts, workflows and costs are as without it, and the next sweep keeps a page."""
+    world = FleetWorld()
+    instance_id = world.add(1)
+
+    setattr(world.state, broken, _throttled)
+    summary = world.sweep()
+
+    assert ["page of the console: Throttled: later"] == summary.problems
+    assert ("idle", 1) == (world.verdict(instance_id), summary.episodes_started)
+    meter = world.state.meter(TARGET, "2026-11")
+    assert meter is not None
+    assert meter.counted_until == world.clock.now()
+
+    delattr(world.state, broken)
+    world.sweep(5)
+    assert instance_id == row(world, instance_id).instance_id
+
+
+def test_what_failed_is_said_without_a_name() -> None:
+    """Whoever may see the target may read it, whosever instances failed."""
+    world = FleetWorld()
+    world.add(1)
+    world.state.set_marked = _throttled  # type: ignore[method-assign,assignment]
+    world.sweep()
+
+    assert "1 step of the last sweep failed; the next sweep tries again." == page(world).problem
+
+
+def test_the_day_says_who_used_and_who_wasted() -> None:
+    """By the verdict of the sweep that counts it."""
+    world = FleetWorld()
+    tags = {**TAGS, "Owner": "bob"}
+    world.add(1, BUSY, tags=TAGS, launch_time=NOW)
+    world.add(2, tags=tags, launch_time=NOW - timedelta(hours=3))
+    world.sweep()
+    before = world.state.day(TARGET, NOW.date()).shares
+    world.sweep(5)
+
+    after = world.state.day(TARGET, NOW.date()).shares
+    grown = {who[0]: share.total - before.get(who, Share()).total for who, share in after.items()}
+
+    assert {"alice@example.com", "bob"} == grown.keys()
+    assert after["bob", "vision"].idle > 0 == after["bob", "vision"].used
+    assert 1 == len(set(grown.values()))
