@@ -108,15 +108,27 @@ _COLUMN = _object(
 )
 _COLUMNS = _object({"type": {"const": "ColumnSet"}, "columns": _list(_COLUMN, 1, 20)}, _PLACE)
 _OPEN = _object({"type": {"const": "Action.OpenUrl"}, "title": _text(200), "url": _WEB})
+_TOGGLE = _object(
+    {
+        "type": {"const": "Action.ToggleVisibility"},
+        "title": _text(200),
+        "targetElements": _list(_text(200), 1, 20),
+    }
+)
+_ELEMENT = {"oneOf": [_RICH_BLOCK, _COLUMNS]}
+_CONTAINER = _object(
+    {"type": {"const": "Container"}, "items": _list(_ELEMENT, 1, 500)},
+    {"id": _text(200), "isVisible": {"type": "boolean"}},
+)
 _CARD = _object(
     {
         "type": {"const": "AdaptiveCard"},
         "version": {"const": "1.4"},
-        "body": _list({"oneOf": [_RICH_BLOCK, _COLUMNS]}, 1, 500),
+        "body": _list({"oneOf": [*_ELEMENT["oneOf"], _CONTAINER]}, 1, 500),
     },
     {
         "$schema": {"const": "http://adaptivecards.io/schemas/adaptive-card.json"},
-        "actions": _list(_OPEN, 1, 6),
+        "actions": _list({"oneOf": [_OPEN, _TOGGLE]}, 1, 6),
         "fallbackText": _text(5000),
         "msteams": _object({}, {"width": {"const": "Full"}}),
     },

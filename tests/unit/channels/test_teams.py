@@ -49,21 +49,26 @@ def test_the_card_says_everything_and_opens_the_page() -> None:
     envelope = teams_envelope(make_message())
     content = card(envelope)
     assert ("message", "AdaptiveCard", "1.4") == (envelope["type"], content["type"], content["version"])
-    assert [{"type": "Action.OpenUrl", "title": "Stop or keep it", "url": LINK}] == content["actions"]
+    opens, shows = content["actions"]
+    assert {"type": "Action.OpenUrl", "title": "Stop or keep it", "url": LINK} == opens
+    assert ("Action.ToggleVisibility", ["details"]) == (shows["type"], shows["targetElements"])
+    (folded,) = [node for node in nodes(content["body"]) if node.get("type") == "Container"]
+    assert ("details", False) == (folded["id"], folded["isVisible"])
+    assert "A stopped instance holds no capacity." in [node.get("text") for node in nodes(folded)]
     for expected in ("notebook (i-0123456789abcdef0)", "$1,321 a day while it runs", "8 local NVMe", "0.4 %"):
         assert expected in text(envelope)
 
 
 def test_the_outcome_offers_the_record() -> None:
     """Nobody is asked for a decision that was taken."""
-    assert ["See the record"] == [
-        action["title"] for action in card(teams_envelope(make_outcome()))["actions"]
-    ]
+    outcome = make_outcome(evidence=None)
+    assert ["See the record"] == [action["title"] for action in card(teams_envelope(outcome))["actions"]]
 
 
 def test_without_a_link_there_is_no_button() -> None:
     """An empty button would be refused."""
-    assert "actions" not in card(teams_envelope(make_message(link=None)))
+    bare = make_message(link=None, details=(), evidence=None)
+    assert "actions" not in card(teams_envelope(bare))
 
 
 def test_text_of_others_is_never_read_as_markdown() -> None:
@@ -93,7 +98,7 @@ def test_a_card_is_never_too_large(lines: list[str], sections: int, rows: int) -
     envelope = teams_envelope(message)
     assert len(json.dumps(envelope)) < 28_000
     assert "notebook (i-0123456789abcdef0)" in text(envelope)
-    assert [LINK] == [action["url"] for action in card(envelope)["actions"]]
+    assert LINK == card(envelope)["actions"][0]["url"]
     assert all(node["text"] for node in nodes(card(envelope)["body"]) if "text" in node)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -17,9 +18,10 @@ from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, keep_end, keep_text
 from governor.domain.approvals.terms import may
 from governor.domain.episode.episode import Episode
-from governor.domain.evidence import gpu_rows
+from governor.domain.evidence import gpu_rows, is_reading
+from governor.domain.history import History
 from governor.domain.instance import Target
-from governor.domain.units import UtcDatetime, minutes, parse_iso
+from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
 from governor.domain.wording import clock, plural, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
@@ -28,6 +30,8 @@ ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
 _WHY_SEVERAL = (
     "You get this because the policy of GPU Governor names you, or this channel, for these instances."
 )
+_BARS = "▁▂▃▄▅▆▇█"
+"""From 0 to 100%."""
 _HAPPENS = frozenset(
     {AlertKind.SPOT_INTERRUPTION, AlertKind.AUTO_SCALING_TERMINATION, AlertKind.SCHEDULED_CHANGE}
 )
@@ -63,6 +67,7 @@ def message_of(
         at=alert.at,
         why=alert.why,
         data=alert.facts,
+        chart=_chart(shown.history) if shown and shown.history else "",
         evidence=_evidence(shown, now or alert.at) if shown else None,
         picture_png=picture_png if shown else None,
         link=link,
@@ -129,7 +134,8 @@ def digest_of(
         "need": "needs" if two == 1 else "need",
     }
     title, happens, *lead = said("digest", values, episodes[0].time_zone, now)
-    sections = tuple(_section_of(*pair, now) for pair in zip(alerts, episodes, strict=True))
+    dearest = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
+    sections = tuple(_section_of(*pair, now) for pair in dearest)
     words = messages.Words(title, happens, tuple(lead), sections, button="Stop or keep them", acts=acting > 0)
     return _several(alerts, words, first.why, first.at, link, digest_id)
 
@@ -224,6 +230,16 @@ def brakes_of(episode: Episode) -> tuple[Answer, ...]:
     """Return the buttons of a notice, by which people keep the plan from being carried out."""
     brakes = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
     return tuple(answer for answer in brakes if may(episode.terms, episode.plan, answer, "a person"))
+
+
+def _chart(history: History) -> str:
+    """Return the highest utilization of each hour as a bar of text."""
+    bins = list(zip(*(gpu.utilization for gpu in history.gpus), strict=True))
+    hours = in_parts(bins, max(1, timedelta(hours=1) // history.window.period))
+    seen = [[one for gpus in hour for one in gpus if one is not None and is_reading(one)] for hour in hours]
+    tops = [max(hour, default=None) for hour in seen]
+    bars = "".join("·" if top is None else _BARS[min(7, int(top / 12.5))] for top in tops)
+    return f"Busiest GPU by hour, last {len(tops)} h: {bars}{' (· no data)' if '·' in bars else ''}"
 
 
 def _evidence(episode: Episode, now: UtcDatetime) -> Table:

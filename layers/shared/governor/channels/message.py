@@ -53,8 +53,9 @@ class Message(Words):
     """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
     text that anybody who can launch an instance chooses.
 
-    Reading order: title, `happens`, `lead`, `sections`, the link and the answers; then whatever may be
-    folded: `details`, `evidence`, and `why` somebody gets it. `data` are the exact figures.
+    Reading order: title, `happens`, `lead`, `sections`, the picture or `chart`, the link and the answers;
+    then whatever may be folded: `details`, `evidence`, and `why` somebody gets it. `data` are the exact
+    figures.
 
     `link` leads to the approval page or the record; it may be personal, so that a message is made for one
     recipient of one channel. `approval_id` and `answers` are for channels that take an answer themselves; an
@@ -71,6 +72,8 @@ class Message(Words):
     at: UtcDatetime
     why: str = ""
     data: Mapping[str, object] = field(default_factory=dict, repr=False)
+    chart: str = ""
+    """The day before as one line of text, for channels without pictures."""
     evidence: Table | None = None
     picture_png: bytes | None = field(default=None, repr=False)
     link: str | None = field(default=None, repr=False)
@@ -91,6 +94,12 @@ class Message(Words):
             details=_on_lines(self.details),
             why=one_line(self.why, _LINE),
         )
+
+    @property
+    def about(self) -> str:
+        """The facts on one line."""
+        plain = ("Owner", "Project")
+        return " · ".join(f"{label}: {value}" if label in plain else value for label, value in self.rows)
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:

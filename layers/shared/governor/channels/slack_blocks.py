@@ -13,6 +13,8 @@ from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip
 from governor.domain.alerts.alert import Section
 from governor.domain.approvals.approval import Answer
 
+LINES = 12
+"""Before the buttons, at most."""
 BLOCKS = 50
 """Blocks of one message."""
 _HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
@@ -35,7 +37,13 @@ def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     offered = message.answers if interactive and not message.is_outcome else ()
     answers = list(_answers(message, offered))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))
-    head, folded, room = list(_head(message)), list(_folded(message)), BLOCKS - len(answers) - 1
+    room = LINES - 1 - len(_first(message)) - bool(message.chart)
+    brief, whole = _in_brief(message.sections, room)
+    head, folded, room = (
+        [*_head(message, brief)],
+        [*_sections(whole), *_folded(message)],
+        BLOCKS - len(answers) - 1,
+    )
     if len(head) + len(folded) > room:
         head = head[: room - 1]
         folded = [*folded[: room - 1 - len(head)], _context(CUT)]
@@ -55,25 +63,43 @@ def hold_blocks(text: str, approval_id: str) -> list[Block]:
     return [*_texts([_line(text)]), {"type": "actions", "block_id": "governor.answers", "elements": [button]}]
 
 
-def _head(message: Message) -> Iterator[Block]:
-    """Everything a reader needs before the buttons, in few lines."""
+def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
+    """Everything a reader needs before the buttons, in at most `LINES` lines."""
     yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
-    first = (f"*{_line(message.happens)}*",) if message.happens else ()
-    yield from _texts([*first, *map(_line, message.lead)])
-    about = " · ".join(
-        f"{label}: {value}" if label in ("Owner", "Project") else value for label, value in message.rows
-    )
-    if about:
-        yield _context(about)
-    for section in message.sections:
-        yield from _section(section)
+    yield from _texts(_first(message))
+    yield from _sections(sections)
+    if message.chart:
+        yield _context(message.chart)
+
+
+def _first(message: Message) -> list[str]:
+    first = [f"*{_line(message.happens)}*"] if message.happens else []
+    return [*first, *map(_line, message.lead)]
+
+
+def _in_brief(sections: Sequence[Section], room: int) -> tuple[Sequence[Section], Sequence[Section]]:
+    """Return the sections in so many lines, and what has to stand whole below the buttons for that."""
+    if sum(1 + len(one.lines) for one in sections) <= room:
+        return sections, ()
+    heading, lines = "In short; more below", tuple(one.heading for one in sections)
+    if len(sections) == 1:
+        heading, lines = sections[0].heading, sections[0].lines
+        kept, rest = lines[: max(0, room - 2)], "; ".join(lines[max(0, room - 2) :])
+        if len(rest) <= _LINE_CHARACTERS:
+            return [Section(heading, (*kept, rest))], ()
+    named = lines[: max(1, room - 2)]
+    more = (f"and {len(lines) - len(named)} more, below",) if len(lines) > len(named) else ()
+    return [Section(heading, (*named, *more))], sections
 
 
 def _folded(message: Message) -> Iterator[Block]:
-    for section in message.details:
-        yield from _section(section)
-    if message.evidence is not None:
-        yield from _table(message.evidence)
+    """Return what comes after the buttons: details only where there is no page to have them."""
+    if message.about:
+        yield _context(message.about)
+    if message.link is None:
+        yield from _sections(message.details)
+        if message.evidence is not None:
+            yield from _table(message.evidence)
 
 
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
@@ -130,9 +156,10 @@ def _answer_button(message: Message, answer: Answer) -> Block:
     return button
 
 
-def _section(section: Section) -> Iterator[Block]:
-    heading = f"*{escaped(section.heading, 1000)}*"
-    yield from _texts([heading, *(f"• {_line(line)}" for line in section.lines)])
+def _sections(sections: Iterable[Section]) -> Iterator[Block]:
+    for one in sections:
+        heading = f"*{escaped(one.heading, 1000)}*"
+        yield from _texts([heading, *(f"• {_line(line)}" for line in one.lines)])
 
 
 def _texts(pieces: Iterable[str]) -> Iterator[Block]:

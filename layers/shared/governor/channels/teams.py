@@ -7,17 +7,17 @@ so a name could become a link; text runs do not, so everything that is not ours 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
 from governor.channels.message import CUT, Delivered, Message, clip
 from governor.channels.transport import HttpsChannel
-from governor.domain.alerts.alert import Severity
+from governor.domain.alerts.alert import Section, Severity
 
 _PAYLOAD_BYTES = 26_000
 """A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a margin."""
 _TITLE_CHARACTERS, _LINE_CHARACTERS = 250, 600
 _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
+_DETAILS = "details"
 
 Element = dict[str, object]
 
@@ -35,25 +35,31 @@ class TeamsChannel(HttpsChannel):
 
 def teams_envelope(message: Message) -> Element:
     """The card in its envelope, with less of the text where the whole would be too large."""
-    whole = replace(message, sections=(*message.sections, *message.details), details=())
-    for shown in whole.shortened():
-        envelope = _envelope(shown, "" if shown is whole else CUT)
+    for shown in message.shortened():
+        envelope = _envelope(shown, "" if shown is message else CUT)
         if len(json.dumps(envelope)) <= _PAYLOAD_BYTES:
             break
     return envelope
 
 
 def _envelope(message: Message, cut: str) -> Element:
+    body = list(_body(message, cut))
     card: Element = {
         "$schema": "http://adaptivecards.io/schemas/adaptive-card.json",
         "type": "AdaptiveCard",
         "version": "1.4",
         "fallbackText": clip(message.title, _TITLE_CHARACTERS),
         "msteams": {"width": "Full"},
-        "body": list(_body(message, cut)),
+        "body": body,
     }
+    details, actions = list(_details(message)), list[Element]()
     if message.link is not None:
-        card["actions"] = [{"type": "Action.OpenUrl", "title": message.button, "url": message.link}]
+        actions = [{"type": "Action.OpenUrl", "title": message.button, "url": message.link}]
+    if details:
+        body.append({"type": "Container", "id": _DETAILS, "isVisible": False, "items": details})
+        actions.append({"type": "Action.ToggleVisibility", "title": "Details", "targetElements": [_DETAILS]})
+    if actions:
+        card["actions"] = actions
     attachment = {
         "contentType": "application/vnd.microsoft.card.adaptive",
         "contentUrl": None,
@@ -69,23 +75,33 @@ def _body(message: Message, cut: str) -> Iterator[Element]:
         yield _text(_run(message.happens, _LINE_CHARACTERS, weight="Bolder"))
     for line in message.lead:
         yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
-    for number, (label, value) in enumerate(message.rows):
-        runs = _run(f"{label}: ", 100, weight="Bolder"), _run(value, _LINE_CHARACTERS)
-        yield {**_text(*runs), "spacing": "Default" if number == 0 else "None"}
-    for section in message.sections:
-        yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
-        for line in section.lines:
-            yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
-    if message.evidence is not None:
-        yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
-        yield _row(message.evidence.columns, weight="Bolder")
-        for row in message.evidence.rows:
-            yield {**_row(row), "spacing": "Small"}
+    yield from _sections(message.sections)
+    if message.chart:
+        yield _text(_run(message.chart, _LINE_CHARACTERS))
+    if message.about:
+        yield _text(_run(message.about, _LINE_CHARACTERS, size="Small"))
     if cut:
         yield _text(_run(cut, _LINE_CHARACTERS))
     if message.why:
         why = _run(message.why, _LINE_CHARACTERS, size="Small", isSubtle=True)
         yield {**_text(why), "separator": True}
+
+
+def _sections(sections: Iterable[Section]) -> Iterator[Element]:
+    for section in sections:
+        yield {**_text(_run(section.heading, 100, weight="Bolder")), "separator": True}
+        for line in section.lines:
+            yield {**_text(_run(line, _LINE_CHARACTERS)), "spacing": "Small"}
+
+
+def _details(message: Message) -> Iterator[Element]:
+    """What is folded."""
+    yield from _sections(message.details)
+    if message.evidence is not None:
+        yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}
+        yield _row(message.evidence.columns, weight="Bolder")
+        for row in message.evidence.rows:
+            yield {**_row(row), "spacing": "Small"}
 
 
 def _row(cells: Sequence[str], **style: str) -> Element:

@@ -204,7 +204,7 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
     until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
     values = {
         "mode": "over" if mode == "auto" and at >= until else mode,
-        "doing": episode.plan.doing.lower(),
+        "plan": episode.plan,
         "until": until,
     }
     return said("unasked", values, episode.time_zone, at)[0]
