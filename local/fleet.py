@@ -85,6 +85,8 @@ class Member:
     data_gib: int | None = None
     snoozed: bool = False
     capacity_reservation_id: str | None = None
+    user_data: str | None = None
+    """In base64."""
     tags: Mapping[str, str] = field(default_factory=dict)
     selected: bool = True
     instance_id: str | None = None

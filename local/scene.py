@@ -300,6 +300,7 @@ def _spec(member: Member, now: datetime) -> InstanceSpec:
         stop_protection=member.stop_protection,
         termination_protection=member.termination_protection,
         capacity_reservation_id=member.capacity_reservation_id,
+        user_data=member.user_data,
         public_ip="198.51.100.7",
         instance_id=member.instance_id,
     )

@@ -48,6 +48,8 @@ class InstanceSpec:
     instance_id: str | None = None
     availability_zone: str | None = None
     image_id: str | None = None
+    user_data: str | None = None
+    """In base64, as EC2 takes and gives it."""
 
 
 class Simulation:

@@ -337,6 +337,9 @@ class Ec2Simulator:
     def _describe_instance_attribute(self, account: str, region: str, request: Request) -> Answer:
         instance = self._instance(account, region, request["InstanceId"])
         name = request["Attribute"]
+        if name == "userData":
+            given = instance["_spec"].get("user_data")
+            return {"InstanceId": request["InstanceId"], "UserData": {"Value": given} if given else {}}
         if name not in instance["_protected"]:
             raise AwsError("InvalidParameterValue", f"the attribute {name} is not simulated")
         key = name[0].upper() + name[1:]

@@ -8,6 +8,7 @@ member roles is enforced in `test_members.py`.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ from local.cloud import ROOT
 from local.fleet import T4
 from local.scene import CHECKPOINT_DOCUMENT
 from tests.integration.gpus import heat, look
-from tests.integration.people import decide
+from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, Stage, guarded_stage
 
 
@@ -150,13 +151,37 @@ def _as_role(guarded: Stage, function: str, service: str) -> Any:
 def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
     """Sweep, open, ask, decide, recheck, stop, snapshot, cancel, terminate, record."""
     guarded.policy("mode: ask\nplan: {action: terminate}")
+    script = b"#!/bin/sh\nexport TOKEN=hunter2\n"
     instance_id, link = guarded.ask(
-        instance_type="g4dn.2xlarge", gpu=T4, lifecycle="spot", spot_request_type="persistent"
+        instance_type="g4dn.2xlarge",
+        gpu=T4,
+        lifecycle="spot",
+        spot_request_type="persistent",
+        user_data=base64.b64encode(script).decode(),
     )
 
     assert 303 == decide(guarded.personal(link), "approve", typed_instance_id=instance_id)[0]
     assert "terminated" == guarded.outcome(instance_id)
     _audit_is_whole(guarded, instance_id)
+    _user_data_is_kept(guarded, instance_id, script, request(guarded.personal(link))[1])
+
+
+def _user_data_is_kept(guarded: Stage, instance_id: str, script: bytes, page: str) -> None:
+    """Where the page says, for people alone; its text is in no message, no item and no page."""
+    kept = guarded.episode(instance_id).user_data
+    assert kept is not None
+    bucket, _, key = kept.kept_at.removeprefix("s3://").partition("/")
+    s3 = guarded.scene.cloud.client("s3")
+
+    assert script == s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+    assert f"aws s3 cp {kept.kept_at}" in page
+    writer = _as_role(guarded, "TakeSnapshot", "s3")
+    with pytest.raises(ClientError, match="AccessDenied"):
+        writer.get_object(Bucket=bucket, Key=key)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        writer.put_object(Bucket=bucket, Key=f"{key}-new", Body=b"", IfNoneMatch="*")
+    items = guarded.scene.cloud.client("dynamodb").scan(TableName=guarded.scene.outputs["StateTableName"])
+    assert "hunter2" not in repr((items, guarded.scene.sent_mail(), page))
 
 
 def _audit_is_whole(guarded: Stage, instance_id: str) -> None:

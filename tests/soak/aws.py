@@ -15,6 +15,8 @@ from governor.errors import Unavailable
 from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter, Snapshot
 from tests.twins import MemoryEc2
 
+SECRET = "user-data-secret"
+"""In the user data of every instance."""
 _SETTLES = 60.0
 """Seconds until a stop or a termination shows."""
 _SNAPSHOTS_TAKE = 1_200.0
@@ -39,6 +41,9 @@ class SimulatedEc2(MemoryEc2):
         super().add(*instances)
         for one in instances:
             self.ran[one.instance_id].append((one.launch_time, None))
+
+    def user_data(self, target: Target, instance_id: str) -> bytes:
+        return f"{SECRET}-{instance_id}".encode()
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         if not dry_run and self.instances[instance_id].state in ("stopping", "stopped"):

@@ -29,7 +29,7 @@ from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed,
 from tests.soak.aws import SimulatedEc2, SimulatedMetrics
 from tests.soak.faults import Died, Faults, NoFaults, nobody
 from tests.soak.parts import ROOT, current, handler_of
-from tests.twins import MemoryLifecycleHooks, RecordingHook, StaticBatch, StaticSpotMarket
+from tests.twins import MemoryLifecycleHooks, MemoryVault, RecordingHook, StaticBatch, StaticSpotMarket
 from tests.twins.table import MemoryTable
 from tests.unit.wiring.samples import VARIABLES
 
@@ -150,6 +150,7 @@ class Cloud:
         """For a look at what is stored, past all faults."""
         self.batch, self.hook = StaticBatch(), RecordingHook()
         self.hooks, self.market = MemoryLifecycleHooks(), StaticSpotMarket()
+        self.vault = MemoryVault()
         self.runs: dict[str, Run] = {}
         self.queue: dict[str, Queued] = {}
         self.parked: list[str] = []

@@ -210,6 +210,9 @@ def _unsaved(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
     wanted = {volume.volume_id for volume in cloud.ec2.instances[deed.instance_id].volumes}
     if missing := sorted(wanted - saved):
         yield f"no completed snapshot of {', '.join(missing)}"
+    kept = episode.user_data.kept_at if episode.user_data else ""
+    if cloud.vault.copies.get(kept) != cloud.ec2.user_data(TARGET, deed.instance_id):
+        yield "no copy of its user data"
 
 
 # in the end

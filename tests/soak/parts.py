@@ -301,6 +301,7 @@ def _parts(kind: type[Parts]) -> Parts:
         ),
         "undoer": _Port("lambda", "cloud"),
         **dict.fromkeys(("instances", "controller", "starter", "snapshots"), _Port("ec2", "ec2")),
+        "vault": _Port("s3", "vault"),
         "tagger": _Tagger("ec2", "ec2"),
         "metrics": _Metrics("cloudwatch", "metrics"),
         "prices": _Prices(),

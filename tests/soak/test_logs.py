@@ -13,6 +13,7 @@ import pytest
 
 from governor import observability
 from tests.soak import parts
+from tests.soak.aws import SECRET
 from tests.soak.faults import CrashPoint, Kind
 from tests.soak.parts import simulated
 from tests.soak.scenarios import SCENARIOS, Scenario
@@ -21,6 +22,7 @@ FORBIDDEN = {
     "a task token": re.compile(r"\btoken-\d+"),
     "a link": re.compile(r"approvals/[^\s?\"]+\?\S+"),
     "a secret": re.compile(r"s{32}|k{64}"),
+    "user data": re.compile(SECRET),
     "an address": re.compile(r"[\w.+-]+@[\w-]+\.\w+"),
 }
 
@@ -82,6 +84,10 @@ def test_a_loop_from_the_question_to_the_end_logs_nothing_that_opens_a_door(
     cloud = scenario.play()
 
     assert cloud.mails
+    assert SECRET not in repr(
+        (cloud.memory.items, cloud.queue, cloud.parked, cloud.dead_letters, cloud.mails)
+    )
+    assert any(one.what == "terminate" for one in cloud.deeds) <= bool(cloud.vault.copies)
     assert any('"rechecked"' in line or '"recorded"' in line for line in logged)
     assert set() == leaks(logged)
 
@@ -102,6 +108,7 @@ def test_nor_does_an_error_of_any_call(number: int, logged: list[str]) -> None:
         (f"signed by {'s' * 32}", "a secret"),
         (f"signed by {'k' * 64}", "a secret"),
         ("kept by link:alice@example.com", "an address"),
+        (f"read {SECRET}-i-1", "user data"),
     ],
 )
 def test_a_planted_leak_is_found(text: str, what: str) -> None:

@@ -5,6 +5,7 @@ from tests.twins.metrics import Dimensions as Dimensions
 from tests.twins.metrics import MemoryMetrics as MemoryMetrics
 from tests.twins.services import FakeClock as FakeClock
 from tests.twins.services import MemoryLifecycleHooks as MemoryLifecycleHooks
+from tests.twins.services import MemoryVault as MemoryVault
 from tests.twins.services import MemoryWorkflow as MemoryWorkflow
 from tests.twins.services import RecordingAnnouncer as RecordingAnnouncer
 from tests.twins.services import RecordingHook as RecordingHook

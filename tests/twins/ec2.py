@@ -27,6 +27,7 @@ class MemoryEc2:
     spot_requests: dict[str, SpotRequestType] = field(default_factory=dict)
     cancelled: set[str] = field(default_factory=set)
     snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
+    user_data_of: dict[str, bytes] = field(default_factory=dict)
     reservations: set[str] = field(default_factory=set)
     sessions: dict[str, list[Session]] = field(default_factory=dict)
     failures: dict[str, list[Exception]] = field(default_factory=dict)
@@ -197,6 +198,10 @@ class MemoryEc2:
             for snapshot, own in self.snapshots.values()
             if all(own.get(key) == value for key, value in tags.items())
         ]
+
+    def user_data(self, target: Target, instance_id: str) -> bytes:
+        self._raise_planned("user_data")
+        return self.user_data_of.get(instance_id, b"")
 
     def finish_snapshots(self, state: str = "completed") -> None:
         """Every pending snapshot ends in this state."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -10,7 +11,7 @@ from governor.domain.alerts.alert import Alert
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import LifecycleAction
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance, Target, UserData
 from governor.domain.policy.policy import AppliedPolicy, Policy
 from governor.domain.sweep.managed import BatchEnvironment
 from governor.domain.units import UtcDatetime
@@ -168,6 +169,21 @@ class RecordingHook(_Failing):
         self.asked.append(tuple(instance_ids))
         self._may_fail()
         return frozenset(instance_ids) - self.unmanaged
+
+
+@dataclass
+class MemoryVault(_Failing):
+    """Copies by where they are kept."""
+
+    copies: dict[str, bytes] = field(default_factory=dict)
+
+    def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
+        self._may_fail()
+        kept = UserData(
+            len(data), hashlib.sha256(data).hexdigest(), f"s3://audit/user-data/{len(self.copies)}"
+        )
+        self.copies[kept.kept_at] = data
+        return kept
 
 
 @dataclass

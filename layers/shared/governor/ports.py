@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from governor.domain.episode.plan import Price, Step
     from governor.domain.events.interruption import LifecycleAction, SpotPrice
     from governor.domain.evidence import Series, Window
-    from governor.domain.instance import Instance, Protection, Session, Shape, SpotRequestType, Target, Volume
+    from governor.domain.instance import (
+        Instance,
+        Protection,
+        Session,
+        Shape,
+        SpotRequestType,
+        Target,
+        UserData,
+        Volume,
+    )
     from governor.domain.policy.policy import AppliedPolicy, Policy, TagMatch
     from governor.domain.sweep.managed import BatchEnvironment
     from governor.domain.units import UtcDatetime
@@ -205,6 +214,9 @@ class Snapshotter(Protocol):
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
 
+    def user_data(self, target: Target, instance_id: str) -> bytes:
+        """As the instance gets it; empty where it has none."""
+
 
 class PriceBook(Protocol):
     """Prices per hour with their sources; of Spot instances the Spot price. Never raises: unknown is None."""
@@ -307,6 +319,13 @@ class Archive(Protocol):
 
     def keep(self, change: Change) -> bool:
         """Keep the change; false where it is kept already."""
+
+
+class Vault(Protocol):
+    """Keeps user data, which may hold secrets. People may read it; no function can."""
+
+    def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
+        """Keep a copy, once, and say where."""
 
 
 class DeadLetters(Protocol):

@@ -3,7 +3,7 @@
 - AWS: a call about several resources is allowed for each of them, and knows the tags of each. Engine: looks
   at one at most, and at the tags of what it holds itself, not of what is simulated.
 - AWS: `ses:SendEmail` is allowed for the identity that sends, and has `ses:FromAddress`. Engine: neither.
-- AWS: `s3:PutObject` has `s3:if-none-match`. Engine: no such key.
+- AWS: `s3:PutObject` has `s3:if-none-match` and the key that encrypts. Engine: no such keys.
 - AWS: requests come over TLS. Engine: without, on loopback; what refuses plain HTTP would refuse everything.
 """
 
@@ -74,8 +74,10 @@ def repair(simulation: Any) -> None:
 
     def of_objects(action: str, query: Any, path: str = "", headers: Any = None) -> dict[str, Any]:
         found = dict(context(action, query, path, headers))
-        given = (headers or {}).get("if-none-match")
-        return {**found, **({"s3:if-none-match": given} if given else {})}
+        for name in ("if-none-match", "x-amz-server-side-encryption-aws-kms-key-id"):
+            if given := (headers or {}).get(name):
+                found[f"s3:{name}"] = given
+        return found
 
     def resolved(key: str, of: Any) -> Any:
         return "true" if key.lower() == "aws:securetransport" else resolve(key, of)
@@ -127,6 +129,9 @@ def _of_ec2(
     action: str, query: Mapping[str, Any], place: str, region: str, tags: Mapping[str, Mapping[str, str]]
 ) -> Iterator[Check]:
     match action:
+        case "DescribeInstanceAttribute":
+            one = str(_one(query, "InstanceId"))
+            yield Check(f"arn:aws:ec2:{place}:instance/{one}", _tag_keys(tags.get(one, {})))
         case "StopInstances" | "TerminateInstances" | "StartInstances" | "CancelSpotInstanceRequests":
             for name, kind in _PLACES.items():
                 for one in _listed(query, name):

@@ -48,6 +48,7 @@ ADDED = frozenset(
         "shared",
         "last_no",
         "snapshots_reserved_at",
+        "user_data",
         "is_late",
         "waits_told_at",
         "presence",

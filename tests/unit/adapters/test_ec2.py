@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from governor.adapters import ec2
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
 from governor.domain.episode.plan import MAIN_STEPS, Step
@@ -91,8 +89,8 @@ def run_instance(aws: Clients, **more: Any) -> str:
 # reading
 
 
-def test_what_a_relaunch_needs_is_read_but_not_the_user_data() -> None:
-    """It may hold secrets: no call of the layer names the attribute."""
+def test_what_a_relaunch_needs_is_read() -> None:
+    """Also what holds a cluster together."""
     kinds = ["interface", "efa", "efa-only"]
     full = described(
         Placement={"AvailabilityZone": "us-east-1a", "GroupName": "trainers"},
@@ -108,8 +106,15 @@ def test_what_a_relaunch_needs_is_read_but_not_the_user_data() -> None:
     assert plain is not None
     assert plain.launch is not None
     assert (None, None) == (plain.launch.placement_group, plain.launch.network)
-    layer = Path(ec2.__file__).parents[1]
-    assert not [path for path in layer.rglob("*.py") if "userdata" in path.read_text().lower()]
+
+
+def test_user_data_is_read_as_the_instance_gets_it(aws: Clients) -> None:
+    """EC2 gives it in base64; perhaps it is compressed, or there is none."""
+    script = b"#!/bin/sh\n\x00\xff"
+    with_script, without = run_instance(aws, UserData=script), run_instance(aws)
+    snapshots = EbsSnapshots(aws)
+
+    assert (script, b"") == tuple(snapshots.user_data(TARGET, one) for one in (with_script, without))
 
 
 def test_every_fact_is_read() -> None:

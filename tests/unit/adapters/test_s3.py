@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 
 import pytest
 
 from governor.adapters.clients import Clients
-from governor.adapters.s3 import AuditBucket
+from governor.adapters.s3 import AuditBucket, UserDataBucket
 from governor.domain.audit import Change
+from governor.domain.episode.episode import EpisodeRef
 from governor.errors import CloudError, Throttled
 from tests.builders import NOW
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
@@ -35,3 +37,20 @@ def test_what_could_not_be_written_is_an_error() -> None:
         bucket.keep(CHANGE)
     with pytest.raises(CloudError, match="ConditionalRequestConflict"):
         bucket.keep(CHANGE)
+
+
+def test_user_data_is_kept_once_under_its_episode_and_encrypted_with_the_key(aws: Clients) -> None:
+    """A second try finds its copy; what somebody changed in between is a copy of its own."""
+    ref = EpisodeRef("123456789012", "us-east-1", "i-0123456789abcdef0", NOW, 2)
+    s3, bucket = aws.client("s3"), UserDataBucket(aws, "audit", "arn:aws:kms:us-east-1:123456789012:key/data")
+    s3.create_bucket(Bucket="audit")
+    first, again, other = (bucket.keep(ref, data) for data in (b"one", b"one", b"two"))
+
+    assert first == again != other
+    assert (3, hashlib.sha256(b"one").hexdigest()) == (first.size, first.sha256)
+    key = first.kept_at.removeprefix("s3://audit/")
+    assert key.startswith(f"user-data/123456789012/i-0123456789abcdef0/{ref.execution_name}/")
+    found = s3.get_object(Bucket="audit", Key=key)
+    assert (b"one", "aws:kms") == (found["Body"].read(), found["ServerSideEncryption"])
+    assert "arn:aws:kms:us-east-1:123456789012:key/data" == found["SSEKMSKeyId"]
+    assert 2 == s3.list_objects_v2(Bucket="audit")["KeyCount"]

@@ -153,6 +153,12 @@ CALLS = {
     "ec2:CreateSnapshots": (
         INSTANCE, {}, {"TakeSnapshot": "snapshotter", "HandleSpotInterruption": "responder"},
     ),
+    "ec2:DescribeInstanceAttribute": (
+        INSTANCE, {}, {
+            "OpenEpisode": "reader", "RecheckEpisode": "reader", "PutAway": "actor",
+            "TakeSnapshot": "snapshotter",
+        },
+    ),
     "ec2:CreateTags": (INSTANCE, MARKS, {"SweepTarget": "sweeper", "RecordOutcome": "sweeper"}),
     "ec2:DeleteTags": (INSTANCE, MARKS, {"SweepTarget": "sweeper", "RecordOutcome": "sweeper"}),
     "autoscaling:CompleteLifecycleAction": (GROUP, {}, {"HandleLifecycleAction": "releaser"}),
@@ -165,7 +171,7 @@ NEVER = (
 
 
 @pytest.mark.parametrize("action", CALLS)
-def test_only_its_own_role_writes_and_only_to_governed_instances(action: str) -> None:
+def test_only_its_own_role_writes_or_reads_user_data_and_only_of_governed_instances(action: str) -> None:
     """Each role with each call, on a governed instance, another one, one without tags, and one elsewhere."""
     resource, carried, holders = CALLS[action]
     elsewhere = resource.replace(ACCOUNT, "999999999999")
@@ -223,6 +229,7 @@ def test_some_calls_are_nobodys(action: str) -> None:
 # the audit
 
 AUDIT = "${AuditBucket.Arn}/audit/day=2026-11-22/an-episode/1.json"
+USER_DATA = "${AuditBucket.Arn}/user-data/123456789012/i-1/an-episode/abc"
 DELETIONS = ("s3:DeleteObject", "s3:DeleteObjectVersion", "s3:BypassGovernanceRetention")
 ONCE: dict[str, Value] = {"s3:if-none-match": "*", "aws:SecureTransport": "true"}
 
@@ -246,6 +253,23 @@ def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
     assert not allows(
         [*administrator, *bucket], Request("s3:GetObject", AUDIT, {"aws:SecureTransport": "false"})
     )
+
+
+def test_user_data_is_written_once_by_one_role_and_read_by_none() -> None:
+    """Nor does a copy go there without the key: whoever may read the audit could read it."""
+    roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
+    with_key: dict[str, Value] = {**ONCE, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:Key"}
+    without = [ONCE, {**with_key, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:another"}]
+    again = {name: value for name, value in with_key.items() if name != "s3:if-none-match"}
+
+    assert {"TakeSnapshot"} == {
+        n for n, role in roles.items() if allows(role, Request("s3:PutObject", USER_DATA, with_key))
+    }
+    for role in roles.values():
+        assert not any(allows(role, Request("s3:PutObject", USER_DATA, one)) for one in (*without, again))
+        for action in ("s3:GetObject", "s3:GetObjectVersion", *DELETIONS):
+            assert not allows(role, Request(action, USER_DATA, with_key))
+    assert not allows(roles["TakeSnapshot"], Request("s3:PutObject", AUDIT, with_key))
 
 
 def _bucket_policy() -> list[dict[str, Any]]:

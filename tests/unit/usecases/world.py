@@ -34,6 +34,7 @@ from tests.twins import (
     MemoryEventLog,
     MemoryMetrics,
     MemoryStateTable,
+    MemoryVault,
     MemoryWorkflow,
     RecordingAnnouncer,
     StaticPolicies,
@@ -87,6 +88,7 @@ class World:
             )
         )
         self.ec2 = MemoryEc2(now=self.clock.now)
+        self.vault = MemoryVault()
         self.pauses: list[float] = []
         self.state = MemoryStateTable()
         self.workflow = MemoryWorkflow()
@@ -109,7 +111,9 @@ class World:
         refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
         self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2, refused)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
-        self.take_snapshot = TakeSnapshot(self.clock, self.guards, self.ec2, self.state, self.pauses.append)
+        self.take_snapshot = TakeSnapshot(
+            self.clock, self.guards, self.ec2, self.vault, self.state, self.pauses.append
+        )
         self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state)
         self.publish_quiet()
         self._open()

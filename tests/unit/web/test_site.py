@@ -21,7 +21,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase,
 from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
-from governor.domain.instance import LaunchFacts
+from governor.domain.instance import LaunchFacts, UserData
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Power
 from governor.domain.sweep.verdict import Hold
@@ -588,7 +588,8 @@ def test_the_record_of_a_termination_tells_how_to_rebuild(outcome: Outcome) -> N
     world.post("approve", typed_instance_id="i-0123456789abcdef0")
     world.state.set_snapshots(world.ref, {"snap-1": "vol-0123456789abcdef0"})
     facts = LaunchFacts(image_id="ami-1", placement_group="trainers", network_interfaces=4, efa_interfaces=3)
-    world.change(instance=replace(world.episode.instance, launch=facts))
+    kept = UserData(12345, "abc", "s3://audit/user-data/1")
+    world.change(instance=replace(world.episode.instance, launch=facts), user_data=kept)
     world.state.note_step(world.ref, "terminate", NOW)
     world.end(outcome)
 
@@ -596,7 +597,9 @@ def test_the_record_of_a_termination_tells_how_to_rebuild(outcome: Outcome) -> N
 
     assert "Start it again" not in page
     assert all(part in page for part in ("ami-1", "Snapshot of /dev/xvda", "snap-1"))
-    assert all(part in page for part in ("trainers", "4, 3 of them with EFA", "User data", "Not kept"))
+    assert all(part in page for part in ("trainers", "4, 3 of them with EFA", "User data"))
+    said = "12,345 bytes, SHA-256 abc. Read it: aws s3 cp s3://audit/user-data/1 user-data"
+    assert said in page
 
 
 def test_an_undo_needs_the_form_of_its_page() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -212,6 +213,11 @@ class EbsSnapshots(_Ec2Writer):
         filters = [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()]
         listed = self._pages("ec2:DescribeSnapshots", target, OwnerIds=["self"], Filters=filters)
         return [_snapshot(found) for page in listed for found in page["Snapshots"]]
+
+    def user_data(self, target: Target, instance_id: str) -> bytes:
+        asked: Any = {"InstanceId": instance_id, "Attribute": "userData"}
+        found = self._call("ec2:DescribeInstanceAttribute", target, **asked).get("UserData", {})
+        return base64.b64decode(found.get("Value", ""))
 
 
 def _pairs(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -25,6 +25,7 @@ _CODES: dict[type[errors.CloudError], str] = {
     errors.Unavailable: """
         InternalError InternalFailure InternalServerError InternalServiceError InternalServiceException
         ServiceUnavailable ServiceUnavailableException Unavailable RequestTimeout RequestTimeoutException
+        ConditionalRequestConflict
     """,
     errors.AccessDenied: """
         UnauthorizedOperation AccessDenied AccessDeniedException AuthorizationError AuthFailure

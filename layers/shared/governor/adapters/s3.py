@@ -1,17 +1,20 @@
-"""S3: the audit, whose documents are written once, and the versions of the policy, which only people write.
+"""S3: the audit and user data, written once, and the versions of the policy, which only people write.
 
 This module must not know what a policy says.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
-from governor.adapters.clients import Adapter
+from governor.adapters.clients import Adapter, Clients
 from governor.adapters.errors import aws_errors
 from governor.adapters.ssm import PolicyParameter
 from governor.domain.audit import Change
+from governor.domain.episode.episode import EpisodeRef
+from governor.domain.instance import UserData
 from governor.domain.units import printable
 from governor.errors import CloudError, NotFound, Throttled, Unavailable
 from governor.ports import StoredPolicy
@@ -25,26 +28,41 @@ _NO_VERSION = ("AccessDenied", "InvalidArgument")
 """Without the right to list, S3 does not say that a version is missing; it may name none so, either."""
 
 
-class AuditBucket(Adapter):
-    """The port `Archive`."""
-
-    def keep(self, change: Change) -> bool:
+class _WrittenOnce(Adapter):
+    def _put(self, key: str, body: bytes, **more: Any) -> bool:
+        """Write an object; false where there is one of that key."""
+        # Object Lock asks for a checksum.
+        once: Any = {"IfNoneMatch": "*", "ChecksumAlgorithm": "SHA256", **more}
         try:
-            self._call(
-                "s3:PutObject",
-                Bucket=self._resource,
-                Key=change.key,
-                Body=json.dumps(change.document()).encode(),
-                ContentType="application/json",
-                # Object Lock asks for a checksum.
-                ChecksumAlgorithm="SHA256",
-                IfNoneMatch="*",
-            )
+            self._call("s3:PutObject", Bucket=self._resource, Key=key, Body=body, **once)
         except CloudError as error:
             if error.code != "PreconditionFailed":
                 raise
             return False
         return True
+
+
+class AuditBucket(_WrittenOnce):
+    """The port `Archive`."""
+
+    def keep(self, change: Change) -> bool:
+        body = json.dumps(change.document()).encode()
+        return self._put(change.key, body, ContentType="application/json")
+
+
+class UserDataBucket(_WrittenOnce):
+    """The port `Vault`, in the audit's bucket. By its key, who may read the audit cannot read it."""
+
+    def __init__(self, clients: Clients, bucket: str, kms_key: str) -> None:
+        super().__init__(clients, bucket)
+        self._encrypted = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": kms_key}
+
+    def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
+        digest = hashlib.sha256(data).hexdigest()
+        # Who may change the instance may change its user data between two tries.
+        key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{digest}"
+        self._put(key, data, **self._encrypted)
+        return UserData(len(data), digest, f"s3://{self._resource}/{key}")
 
 
 class PolicyBucket(Adapter):

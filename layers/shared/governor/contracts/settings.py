@@ -41,6 +41,8 @@ class Settings:
     delivery_failures_url: str = ""
     dead_letter_queue_url: str = ""
     audit_bucket: str = ""
+    user_data_key_arn: str = ""
+    """The KMS key of copies of user data, which are in the audit's bucket."""
     link_key_secret_arn: str = ""
     api_id: str = ""
     """The HTTP API that takes answers."""

@@ -25,6 +25,7 @@ _MEANS = (
     ("first_yes", "first yes"),
     ("void_reason", "canceled"),
     ("snapshots", "snapshots made"),
+    ("user_data", "user data kept"),
     ("steps_done", "step begun"),
     ("cleared_step", "rechecked"),
     ("stage", "asked"),

@@ -55,7 +55,7 @@ class Volume:
 class LaunchFacts:
     """What one needs to launch the like of an instance again (`RunInstances`), as far as EC2 still tells.
 
-    User data is not among it: it may hold secrets, so it is never read.
+    User data may hold secrets: it is read before a termination only, and kept apart (`UserData`).
     """
 
     image_id: str | None = None
@@ -78,6 +78,23 @@ class LaunchFacts:
             return None
         efa = f", {self.efa_interfaces} of them with EFA" if self.efa_interfaces else ""
         return f"{self.network_interfaces}{efa}"
+
+
+@dataclass(frozen=True, slots=True)
+class UserData:
+    """What is recorded of an instance's user data, whose text is in the archive alone.
+
+    `kept_at` is an `s3://` address; size in bytes. All is empty where the instance has none.
+    """
+
+    size: int = 0
+    sha256: str = ""
+    kept_at: str = ""
+
+    def __str__(self) -> str:
+        if not self.size:
+            return "none"
+        return f"{self.size:,} bytes, SHA-256 {self.sha256}. Read it: aws s3 cp {self.kept_at} user-data"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from governor.domain.approvals.approval import (
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Target
+from governor.domain.instance import Target, UserData
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import as_utc
@@ -123,6 +123,10 @@ class Episodes(Store):
         if stored is None:
             raise ConflictError(f"there is no episode {ref.execution_name}")
         return stored.snapshots
+
+    def note_user_data(self, ref: EpisodeRef, kept: UserData) -> None:
+        """Note where the copy is. Raises ConflictError when the episode is closed."""
+        self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """Note when a step was first asked of EC2; later notes of the same step change nothing.

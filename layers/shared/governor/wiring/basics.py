@@ -25,11 +25,11 @@ Ready = Callable[[], UseCase]
 """Gives the use case of one invocation, which sees one policy."""
 
 
-def over(adapter: Callable[..., Part], setting: str = "", *, opens: str = "") -> cached_property[Part]:
-    """Declare a part: an adapter over the clients, and a setting it needs. Its making opens that client."""
+def over(adapter: Callable[..., Part], *settings: str, opens: str = "") -> cached_property[Part]:
+    """Declare a part: an adapter over the clients, and settings it needs. Its making opens that client."""
 
     def make(parts: Basics) -> Part:
-        needed = [parts.settings.need(setting)] if setting else []
+        needed = [parts.settings.need(setting) for setting in settings]
         if opens:
             parts.clients.client(opens)
         return adapter(parts.clients, *needed)

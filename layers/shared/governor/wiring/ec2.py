@@ -13,6 +13,7 @@ from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.managing import AutoScalingHooks, AwsBatch
 from governor.adapters.pricing import AwsPrices
+from governor.adapters.s3 import UserDataBucket
 from governor.adapters.ssm import RunCommandHook, SessionManager
 from governor.wiring.basics import over
 from governor.wiring.parts import Parts
@@ -24,6 +25,7 @@ class Ec2Parts(Parts):
     controller: cached_property[ports.InstanceController] = over(Ec2Controller)
     starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
     snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
+    vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
     metrics: cached_property[ports.MetricReader] = over(CloudWatchMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = over(AwsPrices)
     market: cached_property[ports.SpotMarket] = over(AwsPrices)

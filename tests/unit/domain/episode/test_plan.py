@@ -177,7 +177,7 @@ def test_a_price_that_is_known_in_part_is_no_saving() -> None:
 RAM = "everything in RAM and in GPU memory"
 DISK = "all data on local NVMe (1x250 GB); it is in no snapshot"
 ADDRESS = "the public IPv4 address 198.51.100.7, unless it is an Elastic IP"
-COPY = "user data, if it has any: no copy is kept, because it may hold secrets"
+COPY = "user data, if it has any; a copy is kept in the audit bucket first"
 GOES = "volume vol-1 (/dev/xvda, 100 GiB): deleted with it"
 KEPT = "volume vol-2 (/dev/sdb, size unknown), billed as before"
 COPIES = "one snapshot per EBS volume, to be deleted after 30 days at the earliest"
@@ -375,7 +375,7 @@ def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only(
     assert {
         "network interfaces (32, 31 of them with EFA) that are deleted with it",
         "its place in the placement group trainers",
-        "user data, if it has any: no copy is kept, because it may hold secrets",
+        COPY,
     } <= set(ends.losses)
     assert not any("user data" in loss or "network" in loss or "group" in loss for loss in stops.losses)
     assert stops.stays[-1].endswith("free capacity of its type in the placement group trainers")

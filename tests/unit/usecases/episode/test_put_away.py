@@ -19,6 +19,7 @@ from governor.domain.instance import Lifecycle, Protection, Volume
 from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import CloudError, ConflictError, Protected, SafetyError, Throttled
+from governor.stores import keys
 from governor.usecases.episode.guards import Cleared
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import ALICE, APPROVAL_ID, World
@@ -257,6 +258,18 @@ def test_no_termination_without_completed_snapshots(state: str) -> None:
     world.stop_and_snapshot(state)
 
     with pytest.raises(SafetyError, match="no completed snapshot"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_no_termination_without_a_note_of_user_data() -> None:
+    """Also where an earlier release took the snapshots, which kept no copy."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    key = keys.episode(world.ref)
+    del world.state.items[key]["user_data"]
+
+    with pytest.raises(SafetyError, match="no copy of its user data"):
         world.put_away(world.ref, Step.TERMINATE)
     assert ["stop"] == world.writes()
 

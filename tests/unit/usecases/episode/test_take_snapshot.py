@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -12,10 +13,18 @@ import pytest
 
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Lifecycle, Target, Volume
+from governor.domain.instance import Lifecycle, Target, UserData, Volume
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import iso
-from governor.errors import SafetyError, SnapshotFailed, SnapshotUnderWay, Throttled, Unavailable
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    SafetyError,
+    SnapshotFailed,
+    SnapshotUnderWay,
+    Throttled,
+    Unavailable,
+)
 from governor.ports import Snapshot
 from governor.usecases.episode.take_snapshot import RESERVED, TakeSnapshot
 from tests.builders import NOW, TARGET
@@ -190,7 +199,7 @@ def answering(world: World) -> tuple[Answers, TakeSnapshot]:
     ec2 = Answers(instances=world.ec2.instances, now=world.clock.now)
     guards = replace(world.guards, snapshots=ec2)
     world.ec2 = ec2
-    return ec2, TakeSnapshot(world.clock, guards, ec2, world.state, world.pauses.append)
+    return ec2, TakeSnapshot(world.clock, guards, ec2, world.vault, world.state, world.pauses.append)
 
 
 def test_parallel_tries_make_one_set() -> None:
@@ -276,7 +285,7 @@ def test_an_incomplete_set_is_a_failure() -> None:
     guards = replace(world.guards, snapshots=ec2)
 
     with pytest.raises(SnapshotFailed, match="vol-2"):
-        TakeSnapshot(world.clock, guards, ec2, world.state, world.pauses.append)(world.ref)
+        TakeSnapshot(world.clock, guards, ec2, world.vault, world.state, world.pauses.append)(world.ref)
     assert () == episode_of(world).snapshot_ids
 
 
@@ -336,3 +345,63 @@ def test_what_cannot_be_stopped_is_snapshot_while_it_runs() -> None:
     world.ec2.finish_snapshots()
     world.put_away(world.ref, Step.TERMINATE)
     assert ["terminate"] == world.writes()
+
+
+SCRIPT = b"#!/bin/sh\nexport TOKEN=hunter2\n"
+
+
+def test_user_data_is_kept_before_a_termination_and_its_text_stands_nowhere_else() -> None:
+    """The record has its size, its hash and where it is; many roles read the table."""
+    world = stopped_world()
+    world.ec2.user_data_of[world.ref.instance_id] = SCRIPT
+    world.take_snapshot(world.ref)
+    world.take_snapshot(world.ref)
+    kept = episode_of(world).user_data
+
+    assert kept is not None
+    assert (len(SCRIPT), hashlib.sha256(SCRIPT).hexdigest()) == (kept.size, kept.sha256)
+    assert {kept.kept_at: SCRIPT} == world.vault.copies
+    assert kept.kept_at in str(kept)
+    assert "hunter2" not in repr((world.state.items, world.announcer.sent))
+
+
+def test_an_instance_without_user_data_has_that_in_its_record() -> None:
+    """Nothing is put away, and the termination goes on."""
+    world = stopped_world()
+    world.take_snapshot(world.ref)
+
+    assert (UserData(), {}) == (episode_of(world).user_data, world.vault.copies)
+    assert "none" == str(UserData())
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), AccessDenied("no"), CloudError("no such bucket")])
+@pytest.mark.parametrize("read", [True, False])
+def test_without_a_copy_of_user_data_nothing_is_terminated(error: CloudError, read: bool) -> None:
+    """Not read, or not kept: the step fails, and can be repeated."""
+    world = stopped_world()
+    world.ec2.user_data_of[world.ref.instance_id] = SCRIPT
+    if read:
+        world.ec2.failures["user_data"] = [error]
+    else:
+        world.vault.failure = error
+    with pytest.raises(type(error)):
+        world.take_snapshot(world.ref)
+
+    assert (0, None) == (creations(world), episode_of(world).user_data)
+    world.vault.failure = None
+    world.take_snapshot(world.ref)
+    assert SCRIPT in world.vault.copies.values()
+
+
+@pytest.mark.parametrize(("action", "mode"), [(Action.STOP, Mode.ASK), (Action.TERMINATE, Mode.OBSERVE)])
+def test_user_data_of_what_stays_is_not_read(action: Action, mode: Mode) -> None:
+    """A stopped instance keeps it, and a rehearsal ends nothing."""
+    world = World(action=action, mode=mode)
+    world.ec2.failures["user_data"] = [AssertionError("it was read")]
+    if mode is Mode.ASK:
+        world.put_away(world.ref, Step.STOP)
+    else:
+        world.let_through(Step.STOP)
+    world.take_snapshot(world.ref)
+
+    assert (None, {}) == (episode_of(world).user_data, world.vault.copies)

@@ -16,7 +16,7 @@ from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
 from governor.domain.history import History
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance, Target, UserData
 from governor.domain.policy.changes import AskedUnder
 from governor.domain.policy.contacts import Weekday
 from governor.domain.policy.policy import ApprovalRule, Mode, Power
@@ -177,6 +177,8 @@ class Episode:
     """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
     """Volume id by snapshot id."""
+    user_data: UserData | None = None
+    """Of the copy that is kept before a termination; `None` before that."""
     snapshots_reserved_at: UtcDatetime | None = None
     """When a try began that may make them; no other one may until it is long over."""
     phase_since: UtcDatetime | None = None

@@ -50,6 +50,8 @@ class PutAway:
                 raise SafetyError(f"the instance is {state}, not {wanted}")
             if step is Step.TERMINATE and real:
                 self.guards.completed_snapshots(cleared)
+                if cleared.episode.user_data is None:
+                    raise SafetyError("no copy of its user data was kept: nothing is destroyed")
                 self._snapshots_must_be_recent(cleared)
             self._carry_out(cleared, step)
             return cleared.dry_run

@@ -1,4 +1,5 @@
-"""Takes one crash-consistent set of snapshots of all EBS volumes of an episode's instance, once."""
+"""Keeps what a termination would lose: user data, and one crash-consistent set of snapshots of all EBS
+volumes, each once."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step
+from governor.domain.instance import UserData
 from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, SafetyError, SnapshotFailed, SnapshotUnderWay, Unavailable
-from governor.ports import Clock, Snapshotter
+from governor.ports import Clock, Snapshotter, Vault
 from governor.stores import Episodes
 from governor.usecases.episode.guards import Cleared, Guards, must_be_rechecked
 
@@ -26,11 +28,12 @@ whole seconds, and only snapshots that it began after the note count."""
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Starts the snapshots, or finds those of an earlier try."""
+    """Keeps user data, and starts the snapshots or finds those of an earlier try."""
 
     clock: Clock
     guards: Guards
     snapshots: Snapshotter
+    vault: Vault
     state: Episodes
     pause: Callable[[float], object] = time.sleep
 
@@ -40,6 +43,7 @@ class TakeSnapshot:
         Raises:
             SafetyError: a guard does not hold, or the instance is in an unexpected state.
             SnapshotFailed: EC2 made a set that lacks a volume.
+            CloudError: user data could not be read or kept, or EC2 refuses.
             Throttled, Unavailable, SnapshotUnderWay: the same call may succeed later.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
@@ -50,6 +54,8 @@ class TakeSnapshot:
             wanted = "stopped" if stops_first else "running"
             if cleared.instance.state != wanted:
                 raise SafetyError(f"the instance is {cleared.instance.state}, not {wanted}")
+            if cleared.episode.plan.destroys and cleared.episode.user_data is None and not cleared.dry_run:
+                self._keep_user_data(cleared)
             recorded = cleared.episode.snapshots
             if not recorded:
                 found = self._of_earlier_try(cleared) or self._create(cleared)
@@ -57,6 +63,12 @@ class TakeSnapshot:
                     return (), True
                 recorded = self.state.set_snapshots(ref, found)
             return tuple(sorted(recorded)), False
+
+    def _keep_user_data(self, cleared: Cleared) -> None:
+        """Keep a copy for whoever rebuilds it. A stop keeps it anyway; without the note nothing is ended."""
+        ref = cleared.episode.ref
+        found = self.snapshots.user_data(cleared.instance.target, ref.instance_id)
+        self.state.note_user_data(ref, self.vault.keep(ref, found) if found else UserData())
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
         ref, target, tags = cleared.episode.ref, cleared.instance.target, self._tags(cleared)
