@@ -15,6 +15,7 @@ from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.episode.episode import Outcome, Phase, episode_from_execution_name
 from governor.domain.episode.plan import Step
+from governor.domain.instance import Volume
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.errors import (
@@ -131,6 +132,7 @@ def test_an_outcome_that_the_record_contradicts_is_refused(claimed: Outcome, mod
     assert [] == world.announcer.sent
 
 
+TWO = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))
 FORGED = "see http://evil.example.com and sign in there"
 
 
@@ -166,6 +168,38 @@ def test_why_a_step_failed_is_read_from_the_record() -> None:
             world.put_away(world.ref, Step.STOP)
         recorder(world)(world.ref, Outcome.REFUSED, f"{error}: {FORGED}")
         assert why == world._stored().outcome_reason
+
+
+@pytest.mark.parametrize(
+    ("error", "why", "told"),
+    [
+        (
+            "SnapshotFailed",
+            "one of snap-1, snap-2; nothing is destroyed",
+            "A snapshot failed: one of snap-1,",
+        ),
+        ("StepTimedOut", "snapshot was requested 90 min ago", "EC2 did not finish in time: snapshot was"),
+        (
+            "MetricsLate",
+            "none of the last minutes is known",
+            "Its newest readings did not come in time: none",
+        ),
+    ],
+)
+def test_what_the_function_may_not_note_is_told_from_the_steps_of_the_record(
+    error: str, why: str, told: str
+) -> None:
+    """Failed before: people read that its log says more. Of the payload the name alone is believed."""
+    world = World(action=Action.TERMINATE, changes={"volumes": TWO})
+    world.put_away(world.ref, Step.STOP)
+    world.clock.moment += timedelta(minutes=1)
+    world.state.note_step(world.ref, "snapshot", world.clock.moment)
+    world.state.set_snapshots(world.ref, {"snap-2": "vol-2", "snap-1": "vol-1"})
+    world.clock.moment += timedelta(minutes=90)
+    recorder(world)(world.ref, Outcome.FAILED, f"{error}: {FORGED}")
+
+    assert f"{error}: {why}" == world._stored().outcome_reason
+    assert told in " ".join(world.announcer.sent[-1].lines)
 
 
 def test_which_channels_refused_a_question_is_read_from_the_record() -> None:

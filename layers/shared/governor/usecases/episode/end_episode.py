@@ -19,15 +19,18 @@ from governor.domain.episode.plan import Step
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, minutes
 from governor.errors import (
     CloudError,
     ConflictError,
     Held,
     Interrupted,
+    MetricsLate,
     NobodyListens,
     PolicyError,
     SafetyError,
+    SnapshotFailed,
+    StepTimedOut,
 )
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
 from governor.stores import Episodes, EventLog, Failures, StateTable
@@ -198,7 +201,8 @@ class RecordOutcome:
         if outcome in _OF_A_RECHECK:
             raise SafetyError(f"the workflow says {outcome.value}, but no check has said so")
         found = self.state.deliveries(episode.ref.execution_name) if name == NobodyListens.__name__ else ()
-        return _by_name(reason, "; ".join(one.refused for one in found if one.refused))
+        refused = "; ".join(one.refused for one in found if one.refused)
+        return _by_name(reason, refused or _recorded(episode, name, self.clock.now()))
 
     def _was_told(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
@@ -228,6 +232,16 @@ def _by_name(reason: str, why: str = "") -> str:
     name = reason.partition(":")[0]
     is_known = isinstance(vars(errors).get(name), type) or _OF_STEP_FUNCTIONS.fullmatch(name)
     return f"{name if is_known else 'a step failed'}: {why or 'its log says more'}"
+
+
+def _recorded(episode: Episode, name: str, now: UtcDatetime) -> str:
+    """Return what the record says of an error that the function which met it may not note."""
+    if name == SnapshotFailed.__name__ and episode.snapshots:
+        return f"one of {', '.join(episode.snapshot_ids)}; nothing is destroyed"
+    if name == StepTimedOut.__name__ and episode.steps_done:
+        at, step = max((at, step) for step, at in episode.steps_done.items())
+        return f"{step} was requested {minutes(now - at)} min ago"
+    return "none of the last minutes is known" if name == MetricsLate.__name__ else ""
 
 
 def _ends(episode: Episode) -> Mapping[Outcome, tuple[bool, str]]:
