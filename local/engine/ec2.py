@@ -443,6 +443,8 @@ class Ec2Simulator:
     def _go(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         """First the passing state at once, then the final one after the delay; both are told."""
         passing = {"running": "pending", "stopped": "stopping", "terminated": "shutting-down"}[final]
+        if final == "running":
+            instance["LaunchTime"] = _now()
         self._set_state(account, region, instance, passing)
 
         def arrive() -> None:
@@ -466,9 +468,7 @@ class Ec2Simulator:
 
     def _arrive(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         place = self._region(account, region)
-        if final == "running":
-            instance["LaunchTime"] = _now()
-        else:
+        if final != "running":
             instance.pop("PublicIpAddress", None)
         if final == "terminated":
             self._release_volumes(place, instance)

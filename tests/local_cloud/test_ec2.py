@@ -176,7 +176,7 @@ def test_protection_from_termination_counts_zone_by_zone(
 
 
 def test_a_stop_takes_its_time_and_loses_the_public_address(simulation: Simulation, ec2: Any) -> None:
-    """A start counts as a launch."""
+    """A start counts as a launch, from the moment that it is asked for."""
     simulation.set_delays(state_change=0.3, snapshot=0.05)
     instance = put(simulation, public_ip="203.0.113.7")
 
@@ -185,8 +185,10 @@ def test_a_stop_takes_its_time_and_loses_the_public_address(simulation: Simulati
     eventually(lambda: found(ec2, instance)["State"]["Name"], "stopped")
     assert "PublicIpAddress" not in found(ec2, instance)
     ec2.start_instances(InstanceIds=[instance])
+    launched = found(ec2, instance)["LaunchTime"]
+    assert LAUNCHED + timedelta(hours=1) < launched
     eventually(lambda: found(ec2, instance)["State"]["Name"], "running")
-    assert LAUNCHED + timedelta(hours=1) < found(ec2, instance)["LaunchTime"]
+    assert launched == found(ec2, instance)["LaunchTime"]
 
 
 def test_changes_of_state_are_told_to_eventbridge(
