@@ -82,6 +82,7 @@ ELSEWHERE = {
     "then; who approves: test_an_approver_who_has_gone_approves_nothing",
     "ownership.default_owner": "as the tags that name an owner: REFUSED",
     "two_people_for_policy": "of documents, not of instances",
+    "console.scopes": "who sees which instances in the console; who answers a question is the terms' matter",
     "prices.usd_per_hour": "the price is the episode's own",
     "caps.organization_actions_per_hour caps.account_actions_per_hour caps.owner_actions_per_hour": "how "
     "many of those that people have approved begin in one hour; no proof about this one",
