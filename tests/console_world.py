@@ -17,17 +17,22 @@ from governor.console import app, formats
 from governor.console.page import Caller, Page
 from governor.console.reader import Reader
 from governor.console.views.fleet import fleet
+from governor.console.views.instance import instance
 from governor.console.views.overview import overview
+from governor.console.views.project import project, projects
+from governor.console.views.savings import savings
 from governor.domain.approvals.scope import Grant, Rank, Scope
-from governor.domain.episode.episode import EpisodeRef, Outcome
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.plan import draw_plan
+from governor.domain.evidence import evidence_hash
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry
-from governor.domain.policy.policy import Policy
+from governor.domain.policy.policy import Mode, Policy
 from governor.stores.fleet import Fleet, keeping
 from governor.stores.ledger import booking
 from governor.usecases.approvals.show_approval import ShowApproval
-from tests.builders import NOW
+from tests.builders import NOW, make_evidence, make_facts, make_instance
 from tests.twins.services import FakeClock
 from tests.twins.table import MemoryStateTable, MemoryTable
 
@@ -139,6 +144,30 @@ class ConsoleWorld:
         )
 
 
+def make_episode(row: FleetRow, **changes: Any) -> Episode:
+    """The open episode of a row, with a question of two hours ago."""
+    instance = make_instance(instance_id=row.instance_id, launch_time=row.launched_at)
+    evidence, facts = make_evidence(), make_facts(instance)
+    plain = Episode(
+        ref=EpisodeRef(row.account, row.region, row.instance_id, row.launched_at, 1),
+        phase=Phase.ASKING,
+        opened_at=NOW - timedelta(hours=2),
+        approval_id=row.approval_id or "approval",
+        mode=Mode.ASK,
+        policy_version="v",
+        overrides=(),
+        instance=instance,
+        reason=row.reason,
+        evidence=evidence,
+        evidence_hash=evidence_hash(evidence),
+        plan=draw_plan(facts, Policy()),
+        price=facts.price,
+        owner=row.owner,
+        project=row.project,
+    )
+    return replace(plain, **changes)
+
+
 def many_rows(count: int, seed: int = 1) -> list[FleetRow]:
     """A fleet of all kinds, in two accounts."""
     chance = random.Random(seed)
@@ -227,16 +256,22 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
 View = Callable[[Reader, Caller, Mapping[str, str], datetime], Page]
 
 INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
-VIEWS = ("/", "/fleet")
+VIEWS = ("/", "/fleet", "/savings", "/projects", "/projects/vision", INSTANCE)
 """An address of each view."""
-_ROUTES: Mapping[str, View] = {"": overview, "fleet": fleet}
+_ROUTES: Mapping[str, View] = {
+    "": overview,
+    "fleet": fleet,
+    "savings": savings,
+    "instances": instance,
+    "projects": lambda *of: (project if "name" in of[2] else projects)(*of),
+}
 _NAMED = {"instances": ("account", "region", "instance_id"), "projects": ("name",)}
 
 
 def view_of(path: str) -> tuple[View, dict[str, str]]:
     """The view of an address, and what its path names."""
     first, *rest = [unquote(part) for part in path.strip("/").split("/")]
-    return _ROUTES[first], dict(zip(_NAMED.get(first, ()), rest, strict=True))
+    return _ROUTES[first], dict(zip(_NAMED.get(first, ()), rest, strict=False))
 
 
 def html(view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str) -> str:

@@ -7,6 +7,11 @@ from collections.abc import Mapping
 from governor.console.app import Console, View
 from governor.console.reader import Reader
 from governor.console.session import Doors
+from governor.console.views.fleet import fleet
+from governor.console.views.instance import instance
+from governor.console.views.overview import overview
+from governor.console.views.project import project, projects
+from governor.console.views.savings import savings
 from governor.contracts.policy import parse_policy
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
@@ -16,7 +21,14 @@ from governor.web.sessions import Sessions
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_defaults
 
-VIEWS: Mapping[str, View] = {}
+VIEWS: Mapping[str, View] = {
+    "/": overview,
+    "/fleet": fleet,
+    "/instances/<account>/<region>/<instance_id>": instance,
+    "/savings": savings,
+    "/projects": projects,
+    "/projects/<name>": project,
+}
 """Each view by its path."""
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from urllib.parse import quote, urlencode
+from zoneinfo import ZoneInfo
 
 from governor.console.formats import TEMPLATES
 from governor.console.page import Caller, Table
@@ -145,6 +146,10 @@ def by_price(seen: Iterable[Row]) -> list[Row]:
 def price(row: FleetRow) -> Decimal:
     """To sort by: below zero where it is not known."""
     return Decimal(-1) if row.usd_per_hour is None else row.usd_per_hour
+
+
+def row_document(row: FleetRow) -> Mapping[str, object]:
+    return {name: getattr(row, name) for name in (*COLUMNS, "hours")}
 
 
 def table(name: str, seen: Iterable[Row]) -> Table:
@@ -306,10 +311,13 @@ def month_in(query: Mapping[str, str], now: datetime) -> UtcDatetime:
 
 
 TEMPLATES.filters.update(
-    left=left,
     plural=plural,
     percent=percent,
     cents=money,
+    left=left,
+    sentence=sentence,
+    moment=clock,
+    date=lambda moment, zone: charts.day_text(moment.astimezone(ZoneInfo(zone)).date()),
     day=charts.day_text,
     project=project_href,
     spark=charts.sparkline,

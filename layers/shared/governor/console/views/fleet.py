@@ -66,9 +66,7 @@ def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDate
             "last": last,
         },
         document={
-            "instances": [
-                {name: getattr(row, name) for name in (*figures.COLUMNS, "hours")} for row, _ in shown
-            ],
+            "instances": [figures.row_document(row) for row, _ in shown],
             "page": number,
             "pages": last,
             "total": figures.rate_document(rates),

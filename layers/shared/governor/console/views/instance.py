@@ -1,0 +1,162 @@
+"""One instance: what it is now, six weeks of it, and the episodes that are known, with what they saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import itemgetter
+
+from governor.console.page import Caller, Page, Table
+from governor.console.reader import Reader
+from governor.console.views import charts, figures
+from governor.console.views.figures import Row
+from governor.domain.approvals.approval import Approval
+from governor.domain.episode.episode import Episode, EpisodeRef, episode_from_execution_name
+from governor.domain.evidence import gpu_rows
+from governor.domain.instance import Target
+from governor.domain.money.cost import LedgerEntry, saved_in
+from governor.domain.sweep.verdict import IDLE
+from governor.domain.units import Usd, UtcDatetime
+from governor.domain.wording import people
+from governor.errors import InputError, NotFound
+
+_WEEKS = timedelta(weeks=6)
+_KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
+_PLACE = itemgetter("account", "region", "instance_id")
+_HOUR = timedelta(hours=1)
+_COLUMNS = ("episode", "outcome", "booked_at", "ended_at", "false_stop", "saved_usd_per_hour", "saved_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A booked action, and what it has saved so far; `None` where the price is not known."""
+
+    entry: LedgerEntry
+    saved: Usd | None
+
+
+def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+    """Raises: NotFound where the caller may not see it, InputError for an episode that cannot be."""
+    account, region, instance_id = place = _PLACE(query)
+    target, seen = Target(account, region), figures.rows_in(reader.pages, caller.scope)
+    found = next((one for one in seen if (one[0].account, one[0].region, one[0].instance_id) == place), None)
+    stops = _stops(reader, caller, target, instance_id, now)
+    if found is None and not stops:
+        raise NotFound(f"there is no instance {instance_id}")
+    record = reader.state.record(target, instance_id)
+    episodes = list(_episodes(reader, caller, found, stops, record.episodes, query))
+    approval = reader.state.approval(episodes[0].approval_id) if episodes else None
+    line = figures.line(*found, caller.zone, now) if found else None
+    below = reader.policy.idle.utilization_below_percent
+    name = line.row.name if line else episodes[0].instance.name if episodes else instance_id
+    return Page(
+        title=name,
+        template="instance.html",
+        values={
+            "line": line,
+            "target": target,
+            "instance_id": instance_id,
+            "hold": record.hold,
+            "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
+            "kinds": _KINDS,
+            "hours": found and charts.hourly(found[0].hours, found[1].swept_at, below),
+            "stops": stops,
+            "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
+            "decision": approval.decision if approval else None,
+            "zone": caller.zone,
+            "now": now,
+        },
+        document={
+            "instance": line and figures.row_document(line.row),
+            "kept_until": record.hold.snoozed_until,
+            "exempt": record.hold.exempt_reason is not None,
+            "stops": [dict(zip(_COLUMNS, _cells(one), strict=True)) for one in stops],
+            "episodes": [_episode_document(one, approval) for one in episodes],
+        },
+        tables=(Table("stops", _COLUMNS, tuple(map(_cells, stops))),),
+    )
+
+
+def _stops(reader: Reader, caller: Caller, target: Target, instance_id: str, now: UtcDatetime) -> list[Stop]:
+    """Return what was booked for it in these weeks, the newest first."""
+    counts_for = figures.counts_for(reader)
+    booked = figures.ledger_in(reader, caller.scope, now - _WEEKS + counts_for, now)
+    mine = [one for one in booked if one.episode.target == target and one.episode.instance_id == instance_id]
+    return [Stop(one, saved_in(one, one.booked_at, now, counts_for)) for one in reversed(mine)]
+
+
+def _episodes(
+    reader: Reader,
+    caller: Caller,
+    found: Row | None,
+    stops: Sequence[Stop],
+    count: int,
+    query: Mapping[str, str],
+) -> Iterator[Episode]:
+    """Read up to two: the one that is asked for, the open one, the last since its start, the last stop."""
+    names = [figures.text_of(query, "episode")]
+    row = found[0] if found else None
+    if row is not None:
+        names.append(row.episode or "")
+        last = EpisodeRef(row.account, row.region, row.instance_id, row.launched_at, count)
+        names.append(last.execution_name if count else "")
+    names += [one.entry.episode.execution_name for one in stops[:1]]
+    for name in list(dict.fromkeys(filter(None, names)))[:2]:
+        try:
+            ref = episode_from_execution_name(name)
+        except ValueError:
+            raise InputError("episode is not the name of one: follow a link of this page") from None
+        place = (ref.account, ref.region, ref.instance_id)
+        stored = reader.state.episode(ref) if place == _PLACE(query) else None
+        if stored is not None and caller.scope.sees(ref.account, stored.project, stored.owner):
+            yield stored
+
+
+def _spans(
+    found: Row | None, stops: Sequence[Stop], now: UtcDatetime
+) -> Iterator[tuple[str, datetime, datetime]]:
+    """Return times with what is known of them; later ones are drawn over those before."""
+    for stop in stops:
+        yield "stopped", stop.entry.booked_at, stop.entry.ended_at or now
+    if found is None:
+        return
+    row, page = found
+    yield "running", row.launched_at, now
+    for back, percent in enumerate(reversed(row.hours)):
+        start = max(row.launched_at, page.swept_at - _HOUR * (back + 1))
+        kind = "no-data" if percent is None else "work"
+        if row.idle_since is None or start < row.idle_since:
+            yield kind, start, max(start, page.swept_at - _HOUR * back)
+    if row.idle_since is not None and row.verdict in IDLE:
+        yield "idle", row.idle_since, now
+    if row.asked_at is not None:
+        yield "asked", row.asked_at, now
+
+
+def _cells(stop: Stop) -> tuple[object, ...]:
+    entry = stop.entry
+    return (
+        entry.episode.execution_name,
+        entry.outcome.value,
+        entry.booked_at,
+        entry.ended_at,
+        entry.false_stop,
+        entry.saved_usd_per_hour,
+        stop.saved,
+    )
+
+
+def _episode_document(episode: Episode, approval: Approval | None) -> Mapping[str, object]:
+    is_its = approval is not None and approval.episode == episode.ref
+    decision = approval.decision if approval and is_its else None
+    return {
+        "episode": episode.ref.execution_name,
+        "opened_at": episode.opened_at,
+        "reason": episode.reason,
+        "outcome": episode.outcome and episode.outcome.value,
+        "closed_at": episode.closed_at,
+        "answer": decision and decision.answer.value,
+        "by": decision and people(decision.by),
+        "steps_done": dict(episode.steps_done),
+    }

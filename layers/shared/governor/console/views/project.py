@@ -1,0 +1,142 @@
+"""Projects: what each has spent of its budget this month, how much of that was idle, and what runs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import accumulate
+
+from governor.console.page import Caller, Page, Table
+from governor.console.reader import Reader
+from governor.console.views import charts, figures
+from governor.console.views.figures import Row
+from governor.domain.fleet.rows import Share
+from governor.domain.money.cost import cost_between, month_end, month_of, month_start
+from governor.domain.money.savings import DAY
+from governor.domain.sweep.verdict import Family
+from governor.domain.units import Usd, UtcDatetime
+from governor.errors import NotFound
+
+_LISTED = 25
+_COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "budget_usd")
+
+
+@dataclass(frozen=True, slots=True)
+class Spending:
+    """A project in this month (UTC), as far as the caller sees it. `budget` only where they see all of it."""
+
+    name: str
+    rows: Sequence[Row]
+    days: Mapping[date, Share]
+    budget: Usd | None
+    before_days: Usd
+    """Spent in days of the month of which only the sum is stored."""
+
+    @property
+    def share(self) -> Share:
+        return figures.total(self.days.values())
+
+    @property
+    def spent(self) -> Usd:
+        return self.before_days + self.share.total
+
+    @property
+    def rate(self) -> figures.Rate:
+        return figures.rate(self.rows)
+
+    def runs_out_at(self, now: UtcDatetime) -> UtcDatetime | None:
+        """Return when the budget is used up, if what runs now runs on; `None` if not in this month."""
+        rate, end = self.rate.usd_per_hour, month_end(now)
+        if self.budget is None or self.spent + cost_between(rate, now, end) <= self.budget:
+            return None
+        left = max(Decimal(0), self.budget - self.spent)
+        return now + timedelta(seconds=int(left * 3600 / rate)) if left else now
+
+
+def projects(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
+    found = sorted(_spending(reader, caller, now), key=lambda one: (-one.spent, one.name))
+    rows = tuple(
+        (one.name, len(one.rows), one.rate.usd_per_hour, one.spent, one.share.idle, one.budget)
+        for one in found
+    )
+    return Page(
+        title="Projects",
+        template="projects.html",
+        values={"projects": found, "now": now},
+        document={
+            "month": month_of(now),
+            "projects": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+        },
+        tables=(Table("projects", _COLUMNS, rows),),
+    )
+
+
+def _cells(one: Spending) -> tuple[object, ...]:
+    return one.name, len(one.rows), one.rate.usd_per_hour, one.spent, one.share.idle, one.budget
+
+
+def project(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+    """Raises: NotFound for a project of which the caller sees nothing."""
+    found = next((one for one in _spending(reader, caller, now) if one.name == query["name"]), None)
+    if found is None:
+        raise NotFound("there is no such project")
+    rows = figures.by_price(found.rows)
+    idle = [one for one in rows if figures.family_of(one[0]) is Family.IDLE]
+    days = figures.days_between(month_start(now).date(), (month_end(now) - DAY).date())
+    spent = [found.days.get(day, Share()).total for day in days if day <= now.date()]
+    sums = list(accumulate(spent, initial=found.before_days))[1:]
+    runs_out = found.runs_out_at(now)
+    return Page(
+        title=found.name,
+        template="project.html",
+        values={
+            "project": found,
+            "idle": figures.rate(idle),
+            "runs_out": runs_out,
+            "chart": charts.lines(days, [("this-month", sums)], found.budget),
+            "lines": [figures.line(*one, caller.zone, now) for one in rows[:_LISTED]],
+            "questions": [one for one in rows if figures.is_open_question(one[0], now)],
+            "zone": caller.zone,
+            "now": now,
+        },
+        document={
+            "project": found.name,
+            "month": month_of(now),
+            "spent_usd": found.spent,
+            "idle_usd": found.share.idle,
+            "budget_usd": found.budget,
+            "runs_out_at": runs_out,
+            "fleet": figures.rate_document(found.rate),
+            "idle": figures.rate_document(figures.rate(idle)),
+            "days": [{"day": day, "spent_usd": amount} for day, amount in zip(days, spent, strict=False)],
+        },
+        tables=(figures.table("instances", rows),),
+    )
+
+
+def _spending(reader: Reader, caller: Caller, now: UtcDatetime) -> list[Spending]:
+    """Return all projects of which the caller sees an instance, or a cost of this month."""
+    scope, start = caller.scope, month_start(now)
+    rows: dict[str, list[Row]] = defaultdict(list)
+    days: dict[str, dict[date, Share]] = defaultdict(dict)
+    for one in figures.rows_in(reader.pages, scope):
+        rows[one[0].project].append(one)
+    for day, shares in figures.shares_by_day(reader, scope, start.date(), now.date()).items():
+        for (_, name), share in shares.items():
+            days[name][day] = days[name].get(day, Share()) + share
+    metered: dict[str, Usd] = defaultdict(Decimal)
+    for meter in reader.state.meters(month_of(now)):
+        for name, usd in meter.usd.items():
+            metered[name] += usd
+    found = []
+    for name in rows.keys() | days.keys():
+        is_whole = scope.everything or name in scope.projects
+        counted = figures.total(days[name].values()).total
+        # A month's meter is older than its days where these began to be stored within the month.
+        before = max(Decimal(0), metered[name] - counted) if is_whole else Decimal(0)
+        budget = reader.policy.budget.of(name) if is_whole else None
+        found.append(Spending(name, rows[name], days[name], budget, before))
+    return found

@@ -1,0 +1,158 @@
+"""Savings of a month: the net figure with the steps that lead to it, by day, by whom, and every entry."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from decimal import Decimal
+from itertools import accumulate
+
+from governor.console.page import Caller, Page, Table
+from governor.console.reader import Reader
+from governor.console.views import charts, figures
+from governor.domain.fleet.rows import Share
+from governor.domain.money.cost import LedgerEntry, month_end, month_of, month_start, saved_in
+from governor.domain.money.savings import DAY, Saved, net_by_day, sum_saved
+from governor.domain.units import Usd, UtcDatetime
+
+_ROWS, _NAMED = 100, 10
+_GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
+    "owner": lambda entry: entry.owner,
+    "project": lambda entry: entry.project,
+    "type": lambda entry: entry.instance_type,
+    "account": lambda entry: entry.episode.account,
+}
+_COLUMNS = (
+    *("SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd"),
+    *("x_Outcome", "x_InstanceType", "x_Owner", "x_Project", "x_PriceSource", "x_BookedAt", "x_EndedAt"),
+    *(
+        "x_FalseStop",
+        "x_Ours",
+        "x_CostBeforePerHourUsd",
+        "x_CostAfterPerHourUsd",
+        "x_NetSavedUsd",
+        "x_Episode",
+    ),
+)
+"""Dimensions as FOCUS 1.2 names them; measures and facts that it does not know begin with `x_`."""
+Booked = tuple[LedgerEntry, Usd | None]
+"""An action, and what it has saved in the month; `None` where the price is not known."""
+
+
+def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+    """Raises: InputError for a month or a page that cannot be."""
+    start = figures.month_in(query, now)
+    end, before = min(now, month_end(start)), month_start(start - DAY)
+    scope, counts_for = caller.scope, figures.counts_for(reader)
+    entries = figures.ledger_in(reader, scope, before, end)
+    saved = sum_saved(entries, start, end, counts_for)
+    days = figures.days_between(start.date(), (month_end(start) - DAY).date())
+    spent = figures.shares_by_day(reader, scope, days[0], end.date())
+    costs = figures.total(share for shares in spent.values() for share in shares.values())
+    booked = _in_month(entries, start, end, counts_for)
+    last = max(1, -(-len(booked) // _ROWS))
+    number = figures.number_of(query, "page", last)
+    rows = tuple(_cells(one, start, end, counts_for) for one in booked)
+    groups = {name: _grouped(booked, key) for name, key in _GROUPS.items()}
+    steps = _steps(saved, costs)
+    this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
+    return Page(
+        title=f"Savings in {month}",
+        template="savings.html",
+        values={
+            "saved": saved,
+            "month": month,
+            "is_now": month_of(now) == month_of(start),
+            "steps": [(*one, charts.bar(one[2], one[3], one[4], steps[0][1])) for one in steps],
+            "chart": charts.lines(days, _lines(entries, days, before, end, counts_for)),
+            "groups": {name: group[:_NAMED] for name, group in groups.items()},
+            "booked": booked[_ROWS * (number - 1) : _ROWS * number],
+            "count": len(booked),
+            "names": {row.instance_id: row.name for row, _ in figures.rows_in(reader.pages, scope)},
+            "earlier": figures.with_query("/savings", {"month": f"{before:%Y-%m}"}),
+            "later": figures.with_query("/savings", {"month": f"{end:%Y-%m}"}) if end < now else "",
+            "before": figures.with_query("/savings", {**this, "page": number - 1}) if number > 1 else "",
+            "after": figures.with_query("/savings", {**this, "page": number + 1}) if number < last else "",
+            "number": number,
+            "last": last,
+            "csv": figures.with_query("/savings.csv", this),
+            "zone": caller.zone,
+            "now": now,
+        },
+        document={
+            "month": f"{start:%Y-%m}",
+            **figures.saved_document(saved),
+            "steps": [{"step": text, "usd": amount} for text, amount, *_ in steps],
+            **{
+                f"by_{name}": [{name: who, "net_usd": amount} for who, amount, _ in group]
+                for name, group in groups.items()
+            },
+            "entries": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+        },
+        tables=(Table("savings", _COLUMNS, rows),),
+    )
+
+
+def _in_month(
+    entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
+) -> list[Booked]:
+    """Return the actions that count in the month, those that saved most first."""
+    counting = [
+        (one, saved_in(one, start, end, counts_for) if one.ours else Decimal(0))
+        for one in entries
+        if one.booked_at < end and min(one.ended_at or end, one.booked_at + counts_for) >= start
+    ]
+    return sorted(counting, key=lambda one: (-(one[1] or Decimal(0)), one[0].booked_at))
+
+
+def _grouped(booked: Sequence[Booked], key: Callable[[LedgerEntry], str]) -> list[tuple[str, Usd, int]]:
+    """Return name, net saving and number of actions, the highest saving first."""
+    sums: dict[str, list[Usd]] = defaultdict(list)
+    for entry, saved in booked:
+        sums[key(entry)].append(saved or Decimal(0))
+    found = ((name, sum(amounts, Decimal(0)), len(amounts)) for name, amounts in sums.items())
+    return sorted(found, key=lambda one: (-one[1], one[0]))
+
+
+def _steps(saved: Saved, costs: Share) -> list[tuple[str, Usd, str, Usd, Usd]]:
+    """Return the waterfall: words, amount, class of the bar, and between which two amounts it is drawn."""
+    found = costs.idle + costs.kept + saved.avoided
+    steps = [("Idle cost found", found, "idle", Decimal(0), found)]
+    level = found
+    for text, amount, kind in (
+        ("Kept by choice", costs.kept, "kept"),
+        ("Not answered, or before the answer", costs.idle, "idle"),
+        ("Undone", saved.undone, "not-measured"),
+        ("Storage of what was stopped", saved.storage, "not-measured"),
+    ):
+        steps.append((text, -amount, kind, level - amount, level))
+        level -= amount
+    return [*steps, ("Net saving", saved.net, "net", Decimal(0), max(saved.net, Decimal(0)))]
+
+
+def _lines(
+    entries: Sequence[LedgerEntry],
+    days: Sequence[date],
+    before: UtcDatetime,
+    end: UtcDatetime,
+    counts_for: timedelta,
+) -> list[tuple[str, list[Usd]]]:
+    """Return the sums by day of this month so far, and of the month before."""
+    so_far = [day for day in days if day <= (end - timedelta(microseconds=1)).date()]
+    earlier = figures.days_between(before.date(), days[0] - DAY)[: len(days)]
+    return [
+        ("month-before", list(accumulate(net_by_day(entries, earlier, end, counts_for)))),
+        ("this-month", list(accumulate(net_by_day(entries, so_far, end, counts_for)))),
+    ]
+
+
+def _cells(one: Booked, start: UtcDatetime, end: UtcDatetime, counts_for: timedelta) -> tuple[object, ...]:
+    entry, saved = one
+    ref, until = entry.episode, min(end, entry.ended_at or end, entry.booked_at + counts_for)
+    return (
+        *(ref.account, ref.region, ref.instance_id, max(start, entry.booked_at), until),
+        *(entry.outcome.value, entry.instance_type, entry.owner, entry.project, entry.price_source),
+        *(entry.booked_at, entry.ended_at, entry.false_stop, entry.ours),
+        *(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour, saved, ref.execution_name),
+    )

@@ -1,0 +1,160 @@
+"""One instance: its facts, what was done about it and what that saved, in its reader's zone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.console.page import Caller, Page
+from governor.console.views.instance import instance
+from governor.domain.approvals.approval import Answer, Decision, first_approval
+from governor.domain.approvals.scope import Scope
+from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, Phase
+from governor.domain.instance import Target
+from governor.domain.sweep.verdict import Hold
+from governor.errors import InputError, NotFound
+from tests.builders import NOW
+from tests.console_world import ConsoleWorld, asked, caller, html, make_entry, make_episode, make_row
+
+ROW = asked(make_row(1))
+PLACE = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}
+
+
+def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Page:
+    return instance(world.reader, who or caller(), {**PLACE, **query}, NOW)
+
+
+def text(world: ConsoleWorld, who: Caller | None = None, **query: str) -> str:
+    return html(instance, world, who, "/", **{**PLACE, **query})
+
+
+def test_an_open_question_is_shown_with_its_evidence_and_where_to_answer() -> None:
+    """The reason, each GPU, and a link to the question."""
+    world = ConsoleWorld()
+    world.keep(ROW)
+    world.state.put(make_episode(ROW))
+    found = text(world)
+
+    assert "What happens next: asked, 22 h left." in found
+    assert 'href="/approvals/approval-notebook-1"' in found
+    assert "Idle for 7 h (every GPU under 5%)." in found
+    assert "highest 1.0 %" in found
+
+
+def test_an_answer_says_by_whom() -> None:
+    """As people know them, with the reason."""
+    world = ConsoleWorld()
+    world.keep(replace(ROW, episode=None))
+    episode = make_episode(
+        ROW, phase=Phase.CLOSED, outcome=Outcome.KEPT, outcome_reason="kept", closed_at=NOW
+    )
+    decision = Decision(Answer.KEEP, "link:bob@example.com", "page", NOW, NOW + timedelta(days=1), "demo")
+    target = Target(ROW.account, ROW.region)
+    world.state.put(episode, replace(first_approval(episode), decision=decision))
+    world.state.put(InstanceRecord(target, ROW.instance_id, episodes=1))
+
+    assert "Answered by <bdi>bob@example.com (mail link)</bdi>" in text(world)
+    [found] = episodes(show(world))
+    assert ("kept", "keep", "bob@example.com (mail link)") == tuple(
+        found[name] for name in ("outcome", "answer", "by")
+    )
+
+
+def episodes(page: Page) -> list[dict[str, Any]]:
+    found: Any = page.document["episodes"]
+    return list(found)
+
+
+def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
+    """From the ledger alone: 3 days at 5.67 an hour."""
+    world = ConsoleWorld()
+    world.book(make_entry(1), make_entry(2))
+    page = show(world)
+    [stop] = page.tables[0].rows
+
+    assert Decimal("5.67") * 72 == stop[-1]
+    assert "It is not running as a governed instance now" in text(world)
+    assert "$408 saved" in text(world)
+
+
+def test_a_stop_that_was_undone_is_called_false() -> None:
+    """And until when it lasted, in the reader's zone."""
+    world = ConsoleWorld()
+    ended = NOW - timedelta(days=2, hours=23, minutes=30)
+    world.book(make_entry(1, ended_at=ended, false_stop=True))
+
+    assert "until Tue 13:32 Berlin (12:32 UTC) (false stop)" in text(world, caller(zone="Europe/Berlin"))
+
+
+def test_a_keep_and_an_exemption_are_shown() -> None:
+    """As they stand in the table, with who said so; a keep that is over is not."""
+    world = ConsoleWorld()
+    world.keep(ROW)
+    target = Target(ROW.account, ROW.region)
+    hold = Hold(NOW + timedelta(hours=3), "licence server (link:bob@example.com)")
+    world.state.put(InstanceRecord(target, ROW.instance_id, hold=hold))
+    found = text(world)
+    assert "<dt>Kept until</dt><dd>Fri 15:02 UTC</dd>" in found
+    assert "licence server (bob@example.com (mail link))" in found
+
+    world.state.put(InstanceRecord(target, ROW.instance_id, hold=Hold(NOW)))
+    assert "Kept until" not in text(world)
+
+
+def test_an_episode_of_another_instance_is_not_shown() -> None:
+    """Whatever the address says; what is no name of an episode is refused."""
+    world = ConsoleWorld()
+    world.keep(ROW)
+    other = make_episode(make_row(2, approval_id="other"), reason="SECRET")
+    world.state.put(other)
+
+    assert "SECRET" not in text(world, episode=other.ref.execution_name)
+    with pytest.raises(InputError, match="follow a link of this page"):
+        show(world, episode="../../etc")
+
+
+def test_an_episode_of_a_former_owner_stays_with_them() -> None:
+    """The instance changed hands: what was said before is not the new owner's to read."""
+    world = ConsoleWorld()
+    world.keep(ROW)
+    world.state.put(make_episode(ROW, owner="rivals", project="secret", reason="SECRET"))
+    mine = caller(Scope(owners=frozenset({"ml-team"})))
+
+    assert "SECRET" not in text(world, mine)
+    assert "SECRET" in text(world)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        {"instance_id": "i-99999999999999999"},
+        {"account": "999999999999"},
+        {"region": "mars-north-1"},
+        {"instance_id": "x" * 300},
+    ],
+)
+def test_an_instance_that_is_not_there_is_not_found(place: dict[str, str]) -> None:
+    """Nothing of its name is looked up."""
+    world = ConsoleWorld()
+    world.keep(ROW)
+
+    with pytest.raises(NotFound):
+        show(world, **place)
+
+
+def test_an_episode_can_be_asked_for_by_name() -> None:
+    """The links of the ledger lead to it."""
+    world = ConsoleWorld()
+    entry = make_entry(1)
+    world.book(entry)
+    ref = EpisodeRef(ROW.account, ROW.region, ROW.instance_id, entry.episode.launch_time, 1)
+    closed = make_episode(ROW, ref=ref, phase=Phase.CLOSED, outcome=Outcome.STOPPED, closed_at=NOW)
+    world.state.put(closed)
+
+    assert [ref.execution_name] == [
+        one["episode"] for one in episodes(show(world, episode=ref.execution_name))
+    ]

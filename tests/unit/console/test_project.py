@@ -1,0 +1,101 @@
+"""Projects: what is spent of the budget, when it runs out, and to whom that is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.console.page import Caller, Page
+from governor.console.views.project import project, projects
+from governor.domain.approvals.scope import Scope
+from governor.domain.fleet.rows import Share
+from governor.domain.money.cost import Meter
+from governor.domain.policy.policy import Budget, Policy
+from governor.errors import NotFound
+from tests.builders import NOW
+from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, make_row
+
+OWNER = caller(Scope(owners=frozenset({"ml-team"})))
+
+
+def show(world: ConsoleWorld, who: Caller | None = None, name: str = "vision") -> Page:
+    return project(world.reader, who or caller(), {"name": name}, NOW)
+
+
+def world_with(spent: int, usd_per_hour: str = "10", budget: int | None = 1000) -> ConsoleWorld:
+    """A project that has spent so much today, a fifth of it idle, and runs one instance."""
+    world = ConsoleWorld(Policy(budget=Budget(monthly_usd=None if budget is None else Decimal(budget))))
+    share = Share(Decimal(spent) * 4 / 5, Decimal(spent) / 5)
+    world.spend(NOW.date(), {("ml-team", "vision"): share})
+    world.state.bring_forward(Meter(TARGETS[0], "2026-11", NOW, {"vision": Decimal(spent)}), None)
+    world.keep(asked(make_row(1, usd_per_hour=Decimal(usd_per_hour))))
+    return world
+
+
+@pytest.mark.parametrize(
+    ("world", "said"),
+    [
+        (world_with(500), "runs out Nov 22"),
+        (world_with(500, "0.5"), "to the end of the month, if what runs now runs on"),
+        (world_with(1200), "$200 over"),
+        (world_with(500, "0"), "to the end of the month"),
+        (world_with(500, budget=None), "No budget is set that you may see"),
+    ],
+)
+def test_the_budget_says_when_it_runs_out(world: ConsoleWorld, said: str) -> None:
+    """At the rate of this moment, in the reader's zone."""
+    assert said in html(project, world, name="vision")
+
+
+def test_what_is_metered_before_days_were_stored_counts() -> None:
+    """A release that begins to store days within a month does not forget the days before."""
+    world = world_with(500)
+    meter = Meter(TARGETS[1], "2026-11", NOW, {"vision": Decimal(70)})
+    world.state.bring_forward(meter, None)
+
+    assert Decimal(570) == show(world).document["spent_usd"]
+
+
+def test_who_sees_a_part_of_a_project_sees_no_budget_and_no_foreign_cost() -> None:
+    """The budget is the whole project's, and so is its meter."""
+    world = world_with(500)
+    world.spend(NOW.date(), {("rivals", "vision"): Share(Decimal(300))}, TARGETS[1])
+    world.state.bring_forward(Meter(TARGETS[1], "2026-11", NOW, {"vision": Decimal(300)}), None)
+    part, whole = show(world, OWNER).document, show(world).document
+
+    assert (Decimal(500), None) == (part["spent_usd"], part["budget_usd"])
+    assert (Decimal(800), Decimal(1000)) == (whole["spent_usd"], whole["budget_usd"])
+
+
+def test_projects_are_listed_with_the_most_expensive_on_top() -> None:
+    """One without a cost, and one without an instance, too."""
+    world = world_with(500)
+    world.keep(make_row(2), make_row(3, project="new"))
+    world.spend(NOW.date(), {("research", "llm"): Share(Decimal(900))}, TARGETS[1])
+    page = projects(world.reader, caller(), {}, NOW)
+
+    assert ["llm", "vision", "new"] == [row[0] for row in page.tables[0].rows]
+    listed: Any = projects(world.reader, OWNER, {}, NOW).document["projects"]
+    assert ["vision", "new"] == [one["project"] for one in listed]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "مثيل", "a/b?c=<script>", "\U0001f680"])
+def test_a_project_of_any_name_has_a_page_and_links(name: str) -> None:
+    """Its name is text wherever it stands."""
+    world = ConsoleWorld()
+    world.keep(replace(make_row(1), project=name))
+    found = html(project, world, name=name) + html(projects, world)
+
+    assert name == show(world, name=name).title
+    assert "<script>alert" not in found
+    assert "c=<script>" not in found
+
+
+def test_a_project_of_which_nothing_is_seen_is_not_found() -> None:
+    """As one that does not exist."""
+    for who, name in ((OWNER, "llm"), (caller(), "none")):
+        with pytest.raises(NotFound):
+            show(world_with(5), who, name)

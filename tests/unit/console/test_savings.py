@@ -1,0 +1,156 @@
+"""Savings of a month: the steps add up to the net figure, the groups and the entries do, too."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from governor.console.formats import csv_text
+from governor.console.page import Caller, Page
+from governor.console.views.savings import savings
+from governor.domain.approvals.scope import Scope
+from governor.domain.episode.episode import Outcome
+from governor.domain.fleet.rows import Share
+from governor.domain.money.cost import LedgerEntry
+from governor.errors import InputError
+from tests.builders import NOW
+from tests.console_world import ConsoleWorld, caller, html, lively, make_entry
+
+CENT = Decimal("1e-9")
+
+
+def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Page:
+    return savings(world.reader, who or caller(), query, NOW)
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> list[LedgerEntry]:
+    """Of three months, of several owners, with a price or without."""
+    made = []
+    for number in range(draw(st.integers(0, 8))):
+        booked = NOW - draw(st.timedeltas(timedelta(minutes=1), timedelta(days=80)))
+        lasted = draw(st.none() | st.timedeltas(timedelta(0), timedelta(days=50)))
+        before, is_priced = draw(st.decimals(1, 60, places=3)), draw(st.integers(0, 4)) > 0
+        made.append(
+            make_entry(
+                number,
+                owner=draw(st.sampled_from(["ml-team", "research"])),
+                instance_type=draw(st.sampled_from(["g5.xlarge", "p5.48xlarge"])),
+                booked_at=booked,
+                ended_at=None if lasted is None else min(NOW, booked + lasted),
+                false_stop=lasted is not None and lasted < timedelta(hours=1),
+                ours=draw(st.integers(0, 4)) > 0,
+                cost_before_usd_per_hour=before if is_priced else None,
+                cost_after_usd_per_hour=Decimal("0.5") if is_priced else None,
+                saved_usd_per_hour=before - Decimal("0.5") if is_priced else None,
+            )
+        )
+    return made
+
+
+@given(entries(), st.sampled_from(["2026-11", "2026-10", "2026-09"]))
+def test_steps_groups_and_entries_add_up_to_the_net_figure(booked: list[LedgerEntry], month: str) -> None:
+    """Each to the last digit that an hour can be divided into; idle and kept cost cancel out."""
+    world = ConsoleWorld()
+    world.book(*booked)
+    share = Share(Decimal(100), Decimal("30.5"), Decimal(7), Decimal(1))
+    world.spend(NOW.date(), {("ml-team", "vision"): share})
+    document: Any = show(world, month=month).document
+    first, *middle, last = [one["usd"] for one in document["steps"]]
+
+    assert document["net_usd"] == last
+    assert abs(first + sum(middle) - last) < CENT
+    for name in ("owner", "project", "type", "account"):
+        assert abs(sum(one["net_usd"] for one in document[f"by_{name}"]) - last) < CENT
+    assert abs(sum(one["x_NetSavedUsd"] or 0 for one in document["entries"]) - last) < CENT
+
+
+def test_the_csv_names_what_focus_knows_as_focus_does() -> None:
+    """Everything else begins with x_; times are ISO 8601, amounts exact."""
+    world = ConsoleWorld()
+    world.book(make_entry(1))
+    head, line, *_ = csv_text(show(world).tables[0]).splitlines()
+    row = dict(zip(head.split(","), line.split(","), strict=True))
+
+    own = [name for name in row if not name.startswith("x_")]
+    assert ["SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd"] == own
+    assert ("123456789012", "us-east-1", "i-00000000000000001") == tuple(row[name] for name in own[:3])
+    assert ("2026-11-17T12:02:30Z", "2026-11-20T12:02:30Z") == tuple(row[name] for name in own[3:])
+    assert Decimal("5.67") * 72 == Decimal(row["x_NetSavedUsd"])
+
+
+def test_a_month_counts_what_was_booked_before_it_and_lasts() -> None:
+    """Its period begins with the month, and ends with the days that a saving counts."""
+    world = ConsoleWorld()
+    world.book(make_entry(1, booked_at=NOW - timedelta(days=25)))
+    [row] = show(world).tables[0].rows
+
+    assert "2026-11-01 00:00:00+00:00" == str(row[3])
+    assert 0 == show(world).document["actions"]
+
+
+def test_each_entry_leads_to_its_record() -> None:
+    """On the page of its instance."""
+    world = ConsoleWorld()
+    entry = make_entry(1)
+    world.book(entry)
+
+    name = entry.episode.execution_name
+    assert f"/instances/123456789012/us-east-1/i-00000000000000001?episode={name}" in html(savings, world)
+
+
+def test_what_others_did_is_listed_and_saves_nothing() -> None:
+    """It is on the bill all the same."""
+    world = ConsoleWorld()
+    world.book(make_entry(1, ours=False, outcome=Outcome.VOID))
+    page = show(world)
+
+    assert Decimal(0) == page.document["net_usd"]
+    assert [Decimal(0)] == [row[-2] for row in page.tables[0].rows]
+    assert "void by others" in html(savings, world)
+
+
+@pytest.mark.parametrize(
+    ("month", "said"),
+    [
+        ("2026-13", "written as 2026-11"),
+        ("yesterday", "written as 2026-11"),
+        ("2026-11-20", "written as 2026-11"),
+        ("2026-12", "up to 2026-11"),
+        ("1999-01", "last five years"),
+        ("9" * 400, "longer than 300"),
+    ],
+)
+def test_a_month_that_cannot_be_is_refused_with_how_one_is_written(month: str, said: str) -> None:
+    """A clear page, never an error of ours."""
+    with pytest.raises(InputError, match=said):
+        show(ConsoleWorld(), month=month)
+
+
+def test_a_month_without_an_entry_says_where_to_look_next() -> None:
+    """In observe nothing is ever stopped."""
+    assert "see what is idle now" in html(savings, ConsoleWorld(), month="2026-03")
+
+
+def test_the_ledger_is_paged_and_its_csv_is_whole() -> None:
+    """101 entries are two pages."""
+    world = ConsoleWorld()
+    world.book(*(make_entry(number) for number in range(101)))
+
+    assert "Page 1 of 2" in html(savings, world)
+    assert 1 == html(savings, world, page="2").count("?episode=")
+    assert 101 == len(show(world).tables[0].rows)
+
+
+def test_sums_are_of_what_the_reader_sees() -> None:
+    """One owner's, in all groups."""
+    mine = caller(Scope(owners=frozenset({"research"})))
+    document: Any = show(lively(), mine).document
+
+    assert ["research"] == [one["owner"] for one in document["by_owner"]]
+    assert {"research"} == {one["x_Owner"] for one in document["entries"]}

@@ -1,0 +1,178 @@
+"""Every view, in every form: what others own changes not a letter of it, and its reads are few."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from governor.console.app import Console
+from governor.console.formats import as_json, csv_text
+from governor.console.page import Caller
+from governor.contracts.policy import parse_policy
+from governor.domain.approvals.scope import Scope
+from governor.domain.fleet.rows import Share
+from governor.domain.money.cost import Meter
+from governor.domain.policy.policy import Policy
+from governor.domain.sweep.breaker import BreakerState
+from governor.errors import NotFound
+from governor.wiring.console import VIEWS as ROUTES
+from tests.builders import NOW
+from tests.console_world import (
+    TARGETS,
+    VIEWS,
+    ConsoleWorld,
+    asked,
+    caller,
+    html,
+    lively,
+    make_entry,
+    make_row,
+    view_of,
+)
+from tests.unit.console import entrance
+from tests.unit.console.entrance import Entrance
+
+MINE, FOREIGN = ("ml-team", "vision"), ("rivals", "secret-project")
+SCOPES = {
+    "project": Scope(projects=frozenset({"vision"})),
+    "owner": Scope(owners=frozenset({"ml-team"})),
+    "account": Scope(accounts=frozenset({TARGETS[0].account})),
+}
+MY_INSTANCE = f"/instances/{TARGETS[0].account}/{TARGETS[0].region}/i-{1:017x}"
+FOREIGN_INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{2:017x}"
+
+
+def two_tenants(*, with_foreign: bool) -> ConsoleWorld:
+    """One tenant in the first account and, if wanted, another one in the second, who also has a freeze."""
+    world, day = ConsoleWorld(), NOW.date()
+    rows = [asked(make_row(1)), make_row(3, verdict="no-data", name="silent")]
+    meter = {"vision": Decimal(40)}
+    world.spend(day, {MINE: Share(Decimal(10), Decimal(3))})
+    world.book(make_entry(1))
+    if with_foreign:
+        owner, project = FOREIGN
+        place = {"account": TARGETS[1].account, "region": TARGETS[1].region}
+        rows.append(asked(make_row(2, name="foreign-2", owner=owner, project=project, **place)))
+        rows.append(make_row(4, name="foreign-4", owner=owner, project=project, verdict="no-data", **place))
+        world.spend(day, {FOREIGN: Share(Decimal(999))}, TARGETS[1])
+        stop = make_entry(2).episode
+        foreign = type(stop)(place["account"], place["region"], rows[2].instance_id, stop.launch_time, 1)
+        world.book(make_entry(2, episode=foreign, owner=owner, project=project))
+        world.state.bring_forward(Meter(TARGETS[1], "2026-11", NOW, {project: Decimal(999)}), None)
+        # The freeze of everything is everybody's; its reason is not.
+    world.state.freeze_hub(BreakerState(NOW, "77 of 99 turned idle" if with_foreign else "1 of 2"))
+    world.state.bring_forward(Meter(TARGETS[0], "2026-11", NOW, meter), None)
+    world.keep(*rows)
+    return world
+
+
+def forms(address: str, world: ConsoleWorld, who: Caller) -> list[str]:
+    """A view as HTML, as JSON, and each of its tables as CSV."""
+    view, named = view_of(address)
+    page = view(world.reader, who, named, NOW)
+    return [
+        html(view, world, who, address, **named),
+        as_json(200, page.document).body,
+        *(csv_text(table) for table in page.tables),
+    ]
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("address", ["/", "/fleet", "/savings", "/projects", "/projects/vision", MY_INSTANCE])
+def test_what_others_own_changes_nothing(address: str, scope: str) -> None:
+    """No name, no row and no sum of another tenant: the page is the same as if there were none."""
+    who = caller(SCOPES[scope])
+    both, alone = (forms(address, two_tenants(with_foreign=some), who) for some in (True, False))
+
+    assert alone == both
+    assert "foreign" not in "".join(both)
+
+
+@pytest.mark.parametrize("address", [FOREIGN_INSTANCE, "/projects/secret-project", "/projects/none"])
+def test_an_id_out_of_scope_is_not_found(address: str) -> None:
+    """As one that does not exist."""
+    world = two_tenants(with_foreign=True)
+
+    for scope in SCOPES.values():
+        with pytest.raises(NotFound):
+            forms(address, world, caller(scope))
+
+
+@pytest.mark.parametrize("address", ["/", "/fleet", "/savings", "/projects"])
+def test_who_sees_everything_sees_more(address: str) -> None:
+    """The comparison above is not one of empty pages."""
+    tenant, every = (
+        forms(address, two_tenants(with_foreign=True), who) for who in (caller(SCOPES["owner"]), caller())
+    )
+
+    assert "secret-project" not in "".join(tenant)
+    assert "secret-project" in "".join(every)
+
+
+class Visit:
+    """A console over a world, for somebody whom the policy lets see everything."""
+
+    def __init__(self, world: ConsoleWorld) -> None:
+        at = Entrance(world.table)
+        at.clock.at = NOW
+        world.policy = EVERYBODY
+        self.cookies = at.session("oidc:1", "ada@example.com", groups=("ops",))
+        self.console = Console(lambda: world.reader, at.doors, at.clock, ROUTES)
+
+    def ask(self, address: str, **headers: str) -> dict[str, Any]:
+        return entrance.ask(self.console, address, cookies=self.cookies, headers=headers)
+
+
+EVERYBODY: Policy = parse_policy("console: {scopes: {all: {groups: [ops], everything: true}}}").base().policy
+
+
+@pytest.mark.parametrize("address", VIEWS)
+def test_each_view_is_served_as_html_json_and_csv(address: str) -> None:
+    """With no more of the table than the role of its function allows, as all tests of this folder check."""
+    visit = Visit(lively())
+    csv = "/overview.csv" if address == "/" else f"{address}.csv"
+
+    page = visit.ask(address)
+    assert (200, "text/html; charset=utf-8") == (page["statusCode"], page["headers"]["Content-Type"])
+    document = json.loads(visit.ask(address, accept="application/json")["body"])
+    assert document
+    assert [] == [found for found in amounts(document) if not isinstance(found, str | None)]
+    assert (200, "text/csv; charset=utf-8") == (
+        visit.ask(csv)["statusCode"],
+        visit.ask(csv)["headers"]["Content-Type"],
+    )
+
+
+def amounts(document: Any) -> list[object]:
+    """Whatever is called an amount: exact, so never a float of JSON."""
+    if isinstance(document, Mapping):
+        own = [value for name, value in document.items() if name.endswith(("_usd", "usd_per_hour"))]
+        return own + [found for value in document.values() for found in amounts(value)]
+    return [found for one in document for found in amounts(one)] if isinstance(document, list) else []
+
+
+@pytest.mark.parametrize(
+    "address", [FOREIGN_INSTANCE, "/projects/none", "/savings?month=2026-13", "/fleet?sort=x"]
+)
+def test_what_cannot_be_shown_gets_a_clear_page(address: str) -> None:
+    """Never an error of ours."""
+    answered = Visit(two_tenants(with_foreign=False)).ask(address)
+
+    assert answered["statusCode"] in (400, 404)
+    assert "GPU Governor" in answered["body"]
+
+
+@pytest.mark.parametrize("address", VIEWS)
+def test_a_page_takes_at_most_ten_reads(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many instances, targets and days there are; nothing is read twice."""
+    world, reads = lively(), []
+    view, named = view_of(address)
+    monkeypatch.setattr("tests.twins.table.ASKED", [lambda action, pk: reads.append((action, pk))])
+
+    html(view, world, None, address, **named)
+
+    assert 10 >= len(reads)
