@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import cold_start, interruptions, judge, sweep
+from benchmarks import cold_start, console, interruptions, judge, sweep
 
 
 def main() -> None:
@@ -48,6 +48,10 @@ def main() -> None:
     for row in rows:
         print(cold_start.text_of(row))
     over_same, over_bare = cold_start.worst(rows)
+    print(f"\nThe console over {console.INSTANCES:,} instances, milliseconds of processor time")
+    pages = console.measure()
+    for page in pages:
+        print(console.text_of(page))
     burst = interruptions.measure()
     print(
         f"\n{burst.warned} Spot warnings at once, on the local cloud: {len(burst.seconds)} hooks, "
@@ -73,6 +77,9 @@ def main() -> None:
             "seconds_10000_at_50_ms": round(max(one.seconds_at_50_ms for one in largest), 1),
             "cold_start_over_same_clients_max": round(over_same, 2),
             "cold_start_over_bare_client_max": round(over_bare, 2),
+            "console_page_ms_5000": round(max(one.milliseconds for one in pages)),
+            "console_page_reads_5000": max(one.reads for one in pages),
+            "console_page_kib_5000": round(max(one.kibibytes for one in pages)),
             "spot_hook_p99_seconds_200_at_once": round(burst.percentile(0.99), 2),
             "usd_a_month": {str(size): f"{usd:.2f}" for size, usd in monthly.items()},
         }

@@ -238,7 +238,8 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
         "Step Functions (0.025 USD per 1,000 transitions, 6 a sweep)": sweeps * 6 / 1000 * Decimal("0.025"),
         "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
         "DynamoDB on demand (0.625 USD per million write units)": (
-            sweeps * (Decimal(size) * Decimal("0.04") + 4) / 1_000_000 * Decimal("0.625")
+            # Observations and the row of the console, in KB; the meter and its day cost twice as much.
+            sweeps * (Decimal(size) * Decimal("0.12") + 6) / 1_000_000 * Decimal("0.625")
         ),
         "KMS key (1 USD)": Decimal(1),
         f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),
