@@ -45,7 +45,7 @@ soak: env-project env-cloud ## every crash point, storms of faults on simulated 
 test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
 	@$(BROWSER)/python -m pytest -m "browser or fuzz" tests/browser
 
-screenshots: env-cloud env-browser ## pages, mail and Slack message as pictures in docs/images; needs Chromium
+screenshots: env-project env-browser ## pages, mail and Slack message as pictures in docs/images, with their texts; needs Chromium
 	@$(BROWSER)/python -m scripts.screenshots
 	@$(BROWSER)/python -m scripts.gallery
 

@@ -1,0 +1,179 @@
+"""What the pictures of docs/images show: pages, mail and Slack message about one made-up question.
+
+`make screenshots` takes them, and keeps the text of each beside it; tests/unit/test_pictures.py compares that
+with what the same pages say now. Times and ids are fixed, so only a change of the product changes them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import random
+import re
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal
+from html.parser import HTMLParser
+from pathlib import Path
+
+from governor.adapters.catalogue import ShippedCatalogue
+from governor.channels.compose import message_of
+from governor.channels.email import email_document
+from governor.channels.picture_png import evidence_png
+from governor.channels.slack_blocks import slack_blocks
+from governor.console.views.overview import overview
+from governor.domain.approvals.messages import Stage, stage_alert
+from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.episode.plan import Price, draw_plan
+from governor.domain.evidence import GpuReadings, evidence_hash, window_before
+from governor.domain.history import History
+from governor.domain.instance import Volume
+from governor.domain.policy.policy import Mode, Policy
+from governor.domain.policy.schedule import Schedule
+from local.slack_preview import slack_page
+from scripts.simulate_example import html as back_test
+from tests import console_world
+from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
+from tests.unit.channels.test_truth import LINK, queued
+from tests.unit.web.test_site import ALICE, LATER, World
+
+FOLDER = Path(__file__).parent.parent / "docs" / "images"
+TEXT_KEY = "taken-of"
+"""The entry of a picture's file that holds the digest of the text it was taken of."""
+DESK, WIDE, PHONE = (800, 900), (1280, 900), (390, 844)
+_GPUS, _BINS = 4, 288
+_IDLE_BINS, _SILENT = 80, range(120, 126)
+"""Of 24 hours in steps of 5 minutes: the newest idle, half an hour without data."""
+_FILLING = "\N{COMBINING GRAPHEME JOINER}"
+"""With characters that cannot be printed it fills a mail's preheader."""
+_UNSEEN = ("head", "script", "style", "title", "template")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A page at one size, in points. `page` names its text, which several pictures may share."""
+
+    name: str
+    page: str
+    html: str
+    size: tuple[int, int] = DESK
+    is_dark: bool = False
+    is_whole: bool = False
+    """Whether more is shown than fits the screen."""
+
+    @property
+    def scale(self) -> int:
+        """Pixels a point."""
+        return 2 if self.size == PHONE else 1
+
+    @property
+    def text(self) -> str:
+        """What the page says, a line for each piece of text."""
+        reader = _Reader()
+        reader.feed(self.html)
+        return "\n".join(reader.lines) + "\n"
+
+    @property
+    def digest(self) -> str:
+        """Of the text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class _Reader(HTMLParser):
+    """The text that is seen, whether folded or not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._unseen = 0
+
+    def handle_starttag(self, tag: str, _: list[tuple[str, str | None]]) -> None:
+        self._unseen += tag in _UNSEEN
+
+    def handle_endtag(self, tag: str) -> None:
+        self._unseen -= tag in _UNSEEN
+
+    def handle_data(self, data: str) -> None:
+        text = " ".join(
+            "".join(
+                one for one in data if one.isspace() or (one.isprintable() and one not in _FILLING)
+            ).split()
+        )
+        if text and not self._unseen:
+            self.lines.append(text)
+
+
+def pictures() -> list[Picture]:
+    """All of them, in the order in which people meet them."""
+    question, record, mail, slack = _question()
+    return [
+        Picture("mail", "mail", mail, is_whole=True),
+        Picture("slack", "slack", slack, is_whole=True),
+        Picture("question", "question", question, is_whole=True),
+        Picture("question-phone", "question", question, PHONE),
+        Picture("question-dark-phone", "question", question, PHONE, is_dark=True),
+        Picture("record", "record", record),
+        Picture("overview", "overview", _overview(), WIDE),
+        Picture("back-test", "back-test", back_test(), WIDE),
+    ]
+
+
+def _overview() -> str:
+    """The console's first page over a made-up fleet."""
+    world = console_world.lively()
+    world.policy = Policy(mode=Mode.ASK)
+    return console_world.html(overview, world)
+
+
+def _question() -> tuple[str, str, str, str]:
+    """The page, the same after a yes and a stop, the mail and the Slack message."""
+    world = World(zone="Europe/Berlin")
+    world.state.put(_episode(world.episode))
+    question = world.get().body
+    alert = stage_alert(world.episode, Stage.ASK, NOW, LINK, LATER)
+    drawn = evidence_png(world.episode.evidence, world.episode.idle_below_percent)
+    message = message_of(queued(alert), world.episode, link=alert.link, now=NOW, picture_png=drawn)
+    document = email_document(message, sender="gpu@example.com", recipient=ALICE)
+    page = document.get_body(("html",))
+    inline = f"data:image/png;base64,{base64.b64encode(drawn).decode()}"
+    mail = re.sub(r"cid:[^\"]+", inline, str(page.get_content() if page else ""))
+    slack = slack_page(slack_blocks(message, interactive=True))
+    world.post("approve")
+    world.state.note_step(world.ref, "snapshot", NOW)
+    world.end(Outcome.STOPPED)
+    return question, world.get().body, mail, slack
+
+
+def _episode(plain: Episode) -> Episode:
+    """A notebook of a team in Berlin, with four A10G and two volumes, at 5.67 USD an hour."""
+    instance = make_instance(
+        instance_type="g5.12xlarge",
+        tags={"Purpose": "GPU-Workload", "Name": "notebook-7", "Owner": "ml-team", "Project": "vision"},
+        volumes=(
+            Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3"),
+            Volume("vol-0fedcba9876543210", "/dev/sdb", False, 500, "gp3"),
+        ),
+    )
+    price = Price(Decimal("5.672"), "list price")
+    facts = make_facts(instance, shape=ShippedCatalogue().shape(instance.instance_type), price=price)
+    evidence = make_evidence(*(QUIET for _ in range(_GPUS)))
+    day = window_before(NOW, timedelta(hours=24), timedelta(minutes=5), timedelta())
+    return replace(
+        plain,
+        instance=instance,
+        evidence=evidence,
+        evidence_hash=evidence_hash(evidence),
+        plan=draw_plan(facts, Policy()),
+        price=price,
+        owner="ml-team",
+        reason="Idle for 6 h 40 min (every GPU under 5%).",
+        history=History(day, tuple(GpuReadings(str(gpu), _day(gpu)) for gpu in range(_GPUS))),
+        schedule=Schedule(NOW, NOW + timedelta(hours=4), NOW + timedelta(hours=8), LATER),
+    )
+
+
+def _day(gpu: int) -> tuple[float | None, ...]:
+    """At work with ups and downs, then idle."""
+    chance = random.Random(gpu)  # noqa: S311 - a made-up load, not a secret
+    worked = [None if number in _SILENT else chance.uniform(40, 97) for number in range(_BINS - _IDLE_BINS)]
+    return *worked, *(1.0,) * _IDLE_BINS
