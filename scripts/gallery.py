@@ -6,7 +6,9 @@ changed. No cloud: it shows the episodes that the tests are made of.
 
 from __future__ import annotations
 
+import base64
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -16,19 +18,39 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from governor.channels.compose import message_of
+from governor.channels.compose import digest_of, failures_of, message_of
 from governor.channels.email import email_document
+from governor.channels.message import Message
+from governor.channels.picture_png import evidence_png
 from governor.channels.slack_blocks import slack_blocks
+from governor.channels.teams import teams_envelope
 from governor.domain.alerts.alert import Alert
 from governor.domain.approvals.approval import Approval, ApprovalStatus, first_approval
-from governor.domain.approvals.messages import Stage, stage_alert, waiting_alert
-from governor.domain.episode.episode import Episode, Outcome, Phase
+from governor.domain.approvals.messages import (
+    Stage,
+    first_yes_alert,
+    outcome_alert,
+    stage_alert,
+    undo_alert,
+    waiting_alert,
+)
+from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.messages import breaker_alert
 from local.slack_preview import slack_page
+from local.teams_preview import teams_page
 from tests.builders import NOW, TARGET
-from tests.unit.channels.test_truth import DEADLINE, LINK, episode_of, queued
+from tests.unit.channels.test_truth import (
+    APPROVED,
+    DEADLINE,
+    ENDS,
+    EVENTS,
+    LINK,
+    SUMMARIES,
+    episode_of,
+    queued,
+)
 from tests.unit.web.test_site import BOTH, DigestWorld, World
 
 FOLDER = Path(__file__).parent.parent / "build" / "gallery"
@@ -59,24 +81,67 @@ def main() -> int:
 
 
 def messages() -> Iterator[tuple[str, str]]:
-    """Each as mail and in Slack."""
-    found: dict[str, tuple[Alert, Episode | None]] = {}
-    for mode in (Mode.OBSERVE, Mode.AUTO):
-        idle = episode_of(mode)
-        found[mode.value] = stage_alert(idle, Stage.TELL, NOW, LINK), idle
-    asked = episode_of()
-    found["ask"] = stage_alert(asked, Stage.ASK, NOW, LINK, DEADLINE), asked
-    approved = Approval("a-1", asked.ref, "hash", ApprovalStatus.APPROVED, NOW, DEADLINE, timedelta(days=30))
-    why = "the cap of 5 actions an hour in account 123456789012 is reached"
-    found["waits"] = waiting_alert(asked, approved, why, 24, NOW, LINK), asked
-    freeze = BreakerState(NOW, "40 of 60 working instances turned idle within 12 h", turned=40)
-    found["frozen"] = breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None
-    for name, (alert, episode) in found.items():
-        message = message_of(queued(alert), episode, link=alert.link, now=NOW)
+    """Each stage, mode and kind of message: as mail, in Slack and in Teams."""
+    for name, message in rendered():
         mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
         page = mail.get_body(("html",))
-        yield f"{name}-mail", str(page.get_content()) if page else ""
+        html = str(page.get_content()) if page else ""
+        if message.picture_png:
+            drawn = base64.b64encode(message.picture_png).decode()
+            html = re.sub(r"cid:[^\"]+", f"data:image/png;base64,{drawn}", html)
+        yield f"{name}-mail", html
         yield f"{name}-slack", slack_page(slack_blocks(message, interactive=True))
+        yield f"{name}-teams", teams_page(teams_envelope(message))
+
+
+def rendered() -> Iterator[tuple[str, Message]]:
+    """The messages as the channels get them, with the picture of a mail."""
+    asked, acting = episode_of(), episode_of(Mode.ASK, "act")
+    lost = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
+    for name, episode, stage in (
+        ("observe", episode_of(Mode.OBSERVE), Stage.TELL),
+        ("auto", episode_of(Mode.AUTO), Stage.TELL),
+        ("ask", asked, Stage.ASK),
+        ("ask-acting", acting, Stage.ASK),
+        ("ask-terminate", lost, Stage.ASK),
+        ("remind", asked, Stage.REMIND),
+        ("escalate", acting, Stage.ESCALATE),
+    ):
+        until = DEADLINE if stage is not Stage.TELL else None
+        alert = queued(stage_alert(episode, stage, NOW, LINK, until))
+        drawn = evidence_png(episode.evidence, episode.idle_below_percent)
+        yield name, message_of(alert, episode, link=LINK, now=NOW, picture_png=drawn)
+    several = [asked, acting, lost, *[asked] * 9]
+    alerts = [queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in several]
+    yield "several", digest_of(alerts, several, link=LINK, digest_id="digest-1", now=NOW)
+    approved = Approval("a-1", asked.ref, "hash", ApprovalStatus.APPROVED, NOW, DEADLINE, timedelta(days=30))
+    why = "the cap of 5 actions an hour in account 123456789012 is reached"
+    freeze = BreakerState(NOW, "40 of 60 working instances turned idle within 12 h", turned=40)
+    failing = replace(asked, phase=Phase.ACTING, steps_done={"stop": NOW})
+    broken = "SnapshotFailed: snap-0123456789abcdef0 ended in error"
+    failed = queued(outcome_alert(failing.ref, failing, Outcome.FAILED, broken, NOW, LINK))
+    others: dict[str, tuple[Alert, Episode | None]] = {
+        "waits": (waiting_alert(asked, approved, why, 24, NOW, LINK), asked),
+        "first-yes": (first_yes_alert(lost, APPROVED, DEADLINE), lost),
+        "undone": (undo_alert(asked, "link:alice@example.com", "page", NOW), asked),
+        "failed": (failed, failing),
+        "frozen": (breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None),
+    }
+    others |= {f"end-{end.value}": _end(asked, end, reason) for end, (reason, *_) in ENDS.items()}
+    others |= {
+        f"event-{name}": (_priced(alert), None) for name, (alert, _) in {**EVENTS, **SUMMARIES}.items()
+    }
+    for name, (alert, about) in others.items():
+        yield name, message_of(queued(alert), about, link=LINK if about else None, now=NOW)
+    yield "failed-15", failures_of([failed] * 15, link=LINK, digest_id="digest-1", now=NOW)
+
+
+def _end(episode: Episode, outcome: Outcome, reason: str) -> tuple[Alert, Episode]:
+    return outcome_alert(episode.ref, episode, outcome, reason, NOW, LINK, None, DEADLINE), episode
+
+
+def _priced(alert: Alert) -> Alert:
+    return replace(alert, facts={**alert.facts, "usd_per_hour": "5.672"}) if alert.instance_id else alert
 
 
 def pages() -> Iterator[tuple[str, str]]:

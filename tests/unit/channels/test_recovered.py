@@ -85,7 +85,7 @@ def test_fifteen_failures_of_one_cause_page_once_and_are_resolved_once() -> None
     fleet.sweep(SOON)
     assert [page] == fleet.pages()
     (event,) = [json.loads(body) for _, body, _ in fleet.https.sent]
-    assert event["payload"]["summary"].startswith("15 workflows of GPU instances failed for one cause")
+    assert event["payload"]["summary"].startswith("Could not stop 15 GPU instances, all for one cause")
 
     fleet.stop(fleet.again(fleet.refs[0]))
     fleet.sweep(SOON)

@@ -269,7 +269,13 @@ def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> N
     needed = truth_of(stage, Mode.ASK, "act" if acting else "no-action") | {
         "headline": "3 idle GPU instances, $408/day. Stop them? Answer by Sat 04:02",
         "cost": "$136 a day",
-        "silence": ["nothing happens to any of them", "stops 1 of these 3", "", "stops all of them"][acting],
+        "silence": "If nobody answers by Sat 04:02 Berlin (03:02 UTC), in 15 h, "
+        + (
+            "nothing happens to any of them",
+            "GPU Governor stops 1 of these 3",
+            "",
+            "GPU Governor stops all of them",
+        )[acting],
         "question": "Stop them?",
         "link": LINK,
     }

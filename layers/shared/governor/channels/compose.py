@@ -22,7 +22,7 @@ from governor.domain.evidence import gpu_rows, is_reading
 from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
-from governor.domain.wording import clock, plural, usd
+from governor.domain.wording import clock, deadline, plural, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
@@ -120,12 +120,15 @@ def digest_of(
     known = [price * 24 for price in prices if price is not None]
     acting = sum(episode.acts_on_silence for episode in episodes)
     two = sum(episode.terms.people_needed > 1 for episode in episodes)
+    ends = set(map(deadline_of, alerts))
+    until, zone = min(filter(None, ends), default=None), episodes[0].time_zone
     values = {
         "prefix": messages.PREFIXES[stage],
         "number": number,
         "cost": f", {usd(sum(known, Decimal(0)))}/day" if known else "",
         "plus": "" if len(known) == number else f" and {number - len(known)} of unknown price",
-        "until": min(filter(None, map(deadline_of, alerts)), default=None),
+        "until": until,
+        "by": f"by {deadline(until, zone, now)}" if until and len(ends) == 1 else "in time",
         "plan": episodes[0].plan,
         "acting": acting,
         "all": acting == number,
@@ -133,7 +136,7 @@ def digest_of(
         "two": two,
         "need": "needs" if two == 1 else "need",
     }
-    title, happens, *lead = said("digest", values, episodes[0].time_zone, now)
+    title, happens, *lead = said("digest", values, zone, now)
     dearest = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
     sections = tuple(_section_of(*pair, now) for pair in dearest)
     words = messages.Words(title, happens, tuple(lead), sections, button="Stop or keep them", acts=acting > 0)
@@ -144,16 +147,26 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
     """Return one message about workflows that failed for one cause; it lists every instance and owner."""
     reason = reason_of(alerts[0])
     why = alerts[0].why if len({alert.owner for alert in alerts}) == 1 else _WHY_SEVERAL
-    listed = [
-        f"{one_line(alert.subject, 120)} {alert.instance_id} in {Target(alert.account, alert.region)}, "
-        f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}."
-        for alert in alerts
-    ]
-    values = {"number": len(alerts), "readable": messages.readable(reason), "listed": listed}
-    lines = said("failures", {**values, "next_step": messages.next_step(reason)})
+    steps = {alert.facts.get("failed_step") for alert in alerts}
+    values = {
+        "number": len(alerts),
+        "step": messages.step_text(*steps) if len(steps) == 1 and None not in steps else "",
+        "readable": messages.readable(reason),
+        "next_step": messages.next_step(reason),
+        "listed": map(_failed, alerts),
+    }
+    lines = said("failures", values)
     words = messages.words_of(lines, button="See the records")
     message = _several(alerts, words, why, now, link, digest_id)
     return replace(message, data={"incident": alerts[0].facts.get("incident")})
+
+
+def _failed(alert: Alert) -> str:
+    about, place = alert.about, f"{alert.instance_id} in {Target(alert.account, alert.region)}"
+    price = "" if about.usd_per_day is None else f", {usd(about.usd_per_day)} a day while it runs"
+    whose = f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}"
+    kind = f"{about.instance_type}, " if about.instance_type else ""
+    return f"{one_line(alert.subject, 120)} ({kind}{place}, {whose}{price})"
 
 
 def _several(
@@ -194,7 +207,6 @@ def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
         "silence": messages.silence_text(episode, deadline_of(alert), now),
         "people": messages.people_text(episode) if episode.terms.people_needed > 1 else "",
         "plan": plan,
-        "steps": "; then ".join(messages.STEP_TEXT[step] for step in plan.steps),
         "losses": "; ".join(plan.losses),
         "alert": alert,
     }
