@@ -8,7 +8,7 @@ from __future__ import annotations
 import marshal
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from governor.adapters.table.codec import read_all, written
@@ -50,6 +50,12 @@ class MemoryTable(Table):
         with self._turn():
             found = self.items.get(key)
             return None if found is None else _copy(found)
+
+    def get_all(self, keys: Sequence[Key]) -> list[Document]:
+        for pk, _ in keys:
+            _ask("dynamodb:BatchGetItem", pk)
+        with self._turn():
+            return [_copy(self.items[key]) for key in keys if key in self.items]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Copies of the items, as they are now."""

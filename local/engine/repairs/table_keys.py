@@ -58,5 +58,7 @@ def _keys(request: dict[str, Any]) -> list[str]:
     """Of one request or write; none of a scan."""
     values = request.get("ExpressionAttributeValues") or {}
     named = request.get("Key") or request.get("Item") or {}
+    if batches := request.get("RequestItems"):
+        return [key["pk"]["S"] for one in batches.values() for key in one.get("Keys") or ()]
     key = named.get("pk") or (values.get(":pk") if "KeyConditionExpression" in request else None)
     return [key["S"]] if key else []

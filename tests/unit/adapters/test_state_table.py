@@ -863,3 +863,14 @@ def test_a_month_has_the_meters_of_all_targets(table: StateTable) -> None:
         table.bring_forward(one, None)
 
     assert [meter(target=there), meter()] == table.meters("2026-11")
+
+
+def test_many_questions_are_read_at_once_with_their_episodes(opened: StateTable) -> None:
+    """Whatever does not exist is left out; more than a read takes are read in parts."""
+    name = ref().execution_name
+    many = {"approval-1": name} | {f"gone-{number}": f"{name}x{number}" for number in range(120)}
+
+    assert [("approval-1", episode().ref)] == [
+        (approval.approval_id, found.ref) for approval, found in opened.questions(many)
+    ]
+    assert [] == opened.questions({})

@@ -272,3 +272,18 @@ def test_a_token_never_reaches_a_log(table: StateTable, caplog: pytest.LogCaptur
         table.await_answer("approval-1", "secret-task-token", "ask", NOW)
         table.settle("approval-1", decision(Answer.APPROVE))
     assert "secret-task-token" not in caplog.text
+
+
+def test_items_that_a_read_left_out_are_asked_for_again() -> None:
+    """DynamoDB answers with what it had time for; what stays left out is no missing item."""
+    key = {"pk": {"S": "APPROVAL#1"}, "sk": {"S": "REQUEST"}}
+    left: dict[str, Any] = {"Responses": {}, "UnprocessedKeys": {TABLE: {"Keys": [key]}}}
+    pauses: list[float] = []
+
+    client = ScriptedClient(batch_get_item=[left, {"Responses": {TABLE: [key]}}])
+    table = DynamoTable(FakeClients(client), TABLE, sleep=pauses.append)
+    assert [{"pk": "APPROVAL#1", "sk": "REQUEST"}] == table.get_all([("APPROVAL#1", "REQUEST")])
+    assert 1 == len(pauses)
+    stuck = DynamoTable(FakeClients(ScriptedClient(batch_get_item=[left] * 6)), TABLE, sleep=pauses.append)
+    with pytest.raises(Throttled, match="left out 1 of 1"):
+        stuck.get_all([("APPROVAL#1", "REQUEST")])

@@ -16,13 +16,16 @@ from governor.console.app import Console
 from governor.console.formats import csv_text
 from governor.console.page import Caller, Page, Table
 from governor.contracts.policy import parse_policy
+from governor.domain.fleet.rows import FleetPage
+from governor.domain.instance import Target
 from governor.errors import InputError, NotFound
 from tests.unit.console import entrance
 from tests.unit.console.entrance import NOW, Entrance
 
 POLICY = parse_policy("console: {scopes: {all: {groups: [ops], everything: true}}}").base().policy
 READER: Any = SimpleNamespace(
-    pages=(SimpleNamespace(account="1", swept_at=NOW - timedelta(minutes=2), problem=None, rows=()),),
+    pages=(FleetPage("1", "us-east-1", NOW - timedelta(minutes=2), "ask"),),
+    targets=(Target("1", "us-east-1"), Target("1", "eu-west-1")),
     environment="gpu-governor",
     policy=POLICY,
 )
@@ -59,6 +62,7 @@ def test_a_page_is_closed_and_names_who_reads_it(path: str) -> None:
     assert "default-src 'none'" in found["headers"]["Content-Security-Policy"]
     assert "Fleet &lt;all&gt;" in found["body"]
     assert "last sweep 2 min ago" in found["body"]
+    assert "1 of 2 targets not read" in found["body"]
     assert "ada@example.com" in found["body"]
 
 

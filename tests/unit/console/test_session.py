@@ -39,7 +39,7 @@ POLICY = (
     .base()
     .policy
 )
-MODE: Any = SimpleNamespace(pages=(), environment="gpu-governor", policy=POLICY)
+MODE: Any = SimpleNamespace(pages=(), targets=(), environment="gpu-governor", policy=POLICY)
 
 
 def view(reader: Any, caller: Caller, query: Any, now: Any) -> Page:

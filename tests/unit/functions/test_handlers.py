@@ -259,6 +259,7 @@ CASES = (
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
     Case("serve_api/open", answers.approval_api, {"statusCode": 403}, asking, Parts),
+    Case("serve_console/home", console.console, {"statusCode": 303}, asking, Parts),
     Case("serve_console/code-page", console.console, {"statusCode": 200}, asking, Parts),
     Case("serve_console/unknown-code", console.console, {"statusCode": 403}, asking, Parts),
     Case("sign_in/begin", issuer, {"statusCode": 303}, asking, Parts, FROM_THE_PAGE),

@@ -13,7 +13,7 @@ from tests.iam import ACCOUNT, ROOT, Request, Value, allows, functions, members,
 from tests.rights import TABLE, USED, may
 
 GOVERNED, OTHER = {"aws:ResourceTag/Purpose": "GPU-Workload"}, {"aws:ResourceTag/Purpose": "production"}
-READS = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:ConditionCheckItem")
+READS = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem")
 WRITES = ("dynamodb:PutItem", "dynamodb:UpdateItem")
 DELETES = ("dynamodb:DeleteItem",)
 WITHOUT_KEYS = (
@@ -21,7 +21,7 @@ WITHOUT_KEYS = (
     "dynamodb:BatchWriteItem", "dynamodb:ExportTableToPointInTime", "dynamodb:DeleteTable",
 )  # fmt: skip
 STREAM = {f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")}
-ON_THE_INTERNET = {"ServeApproval", "ServeApi", "HandleSlackAction"}
+ON_THE_INTERNET = {"ServeApproval", "ServeApi", "ServeConsole", "HandleSlackAction"}
 OF_SESSIONS = {"ServeApi": {"CODE", "ACCEPTED"}, "ServeConsole": {"CODE", "SESSION"}, "SignIn": {"SESSION"}}
 ENDS = {"RecordOutcome", "HandleExecutionEnd"}
 WARNED = {"HandleSpotInterruption", "HandleLifecycleAction"}

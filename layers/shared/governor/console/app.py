@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -29,6 +30,8 @@ View = Callable[[Reader, Caller, Mapping[str, str], UtcDatetime], Page]
 Post = Callable[[Reader, Caller, Mapping[str, str], UtcDatetime], Page | Response | str]
 """Does what a form says, once it is known to be one of the caller's own; returns a page, or where to go."""
 _CSV = ".csv"
+_OLD = timedelta(minutes=30)
+"""A target that no sweep has read for this long counts as not read."""
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 
 
@@ -198,20 +201,21 @@ def _refused(request: Request, **_: str) -> Response:
 def frame(reader: Reader, caller: Caller, path: str, now: UtcDatetime) -> Mapping[str, object]:
     """Return what stands at the head of each page. Only what the caller sees counts."""
     sees = caller.scope
-    pages = [
-        one
+    pages = {
+        one.target: one
         for one in reader.pages
         if sees.everything
         or one.account in sees.accounts
         or any(sees.sees(row.account, row.project, row.owner) for row in one.rows)
-    ]
-    swept = [one.swept_at for one in pages if one.swept_at is not None]
+    }
+    wanted = {one for one in reader.targets if sees.everything or one.account in sees.accounts} | pages.keys()
+    unread = [one for one in wanted if one not in pages or now - pages[one].swept_at > _OLD]
     return {
         "environment": reader.environment,
         "mode": reader.policy.mode.value,
-        "swept": now - min(swept) if swept else None,
-        "targets": len(pages),
-        "unread": sum(one.problem is not None for one in pages),
+        "swept": now - min(one.swept_at for one in pages.values()) if pages else None,
+        "targets": len(wanted),
+        "unread": len(unread),
         "by": caller.by,
         "path": path,
     }

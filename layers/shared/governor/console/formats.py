@@ -20,13 +20,16 @@ from governor.console.page import Cell, Page, Table
 from governor.domain.units import as_utc, iso
 from governor.domain.wording import people, span, usd
 from governor.errors import NotFound
-from governor.web.responses import HEADERS, TOKENS, Response, policy_of
+from governor.web.responses import FOLDER, HEADERS, QUESTIONS, SEVERAL, TOKENS, Response, policy_of
 
 _FOLDER = Path(__file__).parent / "templates"
-_STYLE = TOKENS + (_FOLDER / "console.css").read_text(encoding="utf-8")
-_SCRIPTS = {one.stem: one.read_text(encoding="utf-8") for one in sorted(_FOLDER.glob("*.js"))}
+_STYLE = TOKENS + QUESTIONS + (_FOLDER / "console.css").read_text(encoding="utf-8")
+_SCRIPTS = {
+    "enter": (_FOLDER / "enter.js").read_text(encoding="utf-8"),
+    "several": SEVERAL,
+}
 TEMPLATES = Environment(
-    loader=FileSystemLoader(_FOLDER),
+    loader=FileSystemLoader([_FOLDER, FOLDER]),
     autoescape=select_autoescape(default=True, default_for_string=True),
     undefined=StrictUndefined,
     trim_blocks=True,

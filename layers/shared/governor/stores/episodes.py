@@ -262,6 +262,16 @@ class Episodes(Store):
     def approval(self, approval_id: str) -> Approval | None:
         return self._table.read(Approval, keys.approval(approval_id))
 
+    def questions(self, asked: Mapping[str, str]) -> list[tuple[Approval, Episode]]:
+        """Return questions with their episodes: execution names by the questions' ids. Read at once."""
+        ids = {*map(keys.approval, asked), *((f"EPISODE#{name}", "EPISODE") for name in asked.values())}
+        items = self._table.get_all(sorted(ids))
+        of_questions = [one for one in items if one["pk"].startswith("APPROVAL#")]
+        episodes = self._table.records(Episode, [one for one in items if one["sk"] == "EPISODE"])
+        known = {one.ref: one for one in episodes}
+        found = self._table.records(Approval, of_questions)
+        return [(one, known[one.episode]) for one in found if one.episode in known]
+
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:

@@ -115,6 +115,10 @@ class Table(ABC):
     def get(self, key: Key) -> Document | None:
         """Return the item."""
 
+    def get_all(self, keys: Sequence[Key]) -> list[Document]:
+        """Return those of the items that exist, in any order: at once, where the table can. No key twice."""
+        return [item for key in keys if (item := self.get(key)) is not None]
+
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Return the items whose sort key begins with the prefix, in order; with `after` those behind it."""

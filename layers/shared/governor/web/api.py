@@ -87,7 +87,7 @@ class ApprovalApi:
             if request.brakes:
                 return ApiResponse(200, self._brakes())
             if request.approval_id is None:
-                briefs = [_brief(view) for view in self.show.open_in(self.targets)]
+                briefs = [brief(view) for view in self.show.open_in(self.targets)]
                 return ApiResponse(200, {"questions": briefs})
             if request.method == "POST":
                 return self._decide(request, request.approval_id)
@@ -117,7 +117,7 @@ class ApprovalApi:
                 for what, why, since in self.brakes.freezes(self.targets)
             ],
             "caps": [{"what": what, "used": used, "most": most} for what, used, most in self.brakes.caps()],
-            "waiting": [_brief(view) for view in waiting],
+            "waiting": [brief(view) for view in waiting],
         }
 
     def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
@@ -145,7 +145,7 @@ def status_of(error: InputError | DecisionRefused) -> int:
 def question_document(view: ApprovalView) -> dict[str, Any]:
     episode, approval, decision = view.episode, view.approval, view.approval.decision
     return {
-        **_brief(view),
+        **brief(view),
         "status": approval.status.value,
         "can_decide": view.can_decide,
         "held": people(approval.brake.why) if approval.brake else None,
@@ -169,7 +169,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
     }
 
 
-def _brief(view: ApprovalView) -> dict[str, Any]:
+def brief(view: ApprovalView) -> dict[str, Any]:
     episode = view.episode
     price = episode.price.usd_per_hour
     return {

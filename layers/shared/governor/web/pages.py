@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 from jinja2 import pass_context
 from jinja2.runtime import Context
+from markupsafe import Markup
 
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Answer, ApprovalStatus, keep_end, keep_text
@@ -21,8 +21,8 @@ from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, day_and_time, left, people, plural, sentence, span, usd
 from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web import picture
-from governor.web.responses import TEMPLATES
+from governor.web import picture, questions
+from governor.web.responses import SEVERAL, TEMPLATES
 
 _NINE = 9
 _LONGEST_NAME = 48
@@ -149,15 +149,21 @@ def digest_page(
     views: Sequence[ApprovalView], links: Sequence[str], form: Form, results: Sequence[tuple[str, str]] = ()
 ) -> str:
     """Return several questions. `links` lead to each one's own page, in the same order."""
-    prices = [view.episode.price.usd_per_hour for view in views]
-    known = [price * 24 for price in prices if price is not None]
+    rows = [_digest_row(view, link, form.visitor) for view, link in zip(views, links, strict=True)]
+    link_of = dict(zip((view.approval.approval_id for view in views), links, strict=True))
+    is_open = [view for view in questions.by_price(views) if view.can_decide]
+    lines = [questions.line(view, link_of[view.approval.approval_id]) for view in is_open]
+    total, unpriced = questions.total(views)
     return _render(
         "digest.html",
         form,
-        rows=[_digest_row(view, link, form.visitor) for view, link in zip(views, links, strict=True)],
-        total=usd(sum(known, Decimal(0))),
-        unpriced=len(prices) - len(known),
-        is_open=any(view.can_decide for view in views),
+        rows=rows,
+        stoppable=[line for line in lines if line["verb"] == "stop"],
+        apart=[line for line in lines if line["verb"] != "stop"],
+        script=Markup(SEVERAL),  # noqa: S704 - our own file
+        total=total,
+        unpriced=unpriced,
+        is_open=bool(lines),
         may_stop=any(view.can_decide and _may(view, form.visitor, Answer.APPROVE) for view in views),
         keep_options=_keep_options(views[0]),
         results=results,
@@ -174,7 +180,6 @@ def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str,
         "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
         "cost": messages.cost_lines(episode)[0],
         "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
-        "losses": "; ".join(episode.plan.losses),
         "progress": _progress(view),
         "may_hold": view.can_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
     }

@@ -14,13 +14,12 @@ from markupsafe import Markup
 
 from governor.errors import LinkError, LinkExpired
 
-_FOLDER = Path(__file__).parent / "templates"
-TOKENS, _PAGE, _SCRIPT = (
-    (_FOLDER / name).read_text(encoding="utf-8") for name in ("tokens.css", "page.css", "follow.js")
-)
-_STYLE = TOKENS + _PAGE
+FOLDER = Path(__file__).parent / "templates"
+_FILES = ("tokens.css", "page.css", "questions.css", "follow.js", "questions.js")
+TOKENS, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = ((FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
+_STYLE = TOKENS + _PAGE + QUESTIONS
 TEMPLATES = Environment(
-    loader=FileSystemLoader(_FOLDER),
+    loader=FileSystemLoader(FOLDER),
     autoescape=select_autoescape(default=True, default_for_string=True),
     undefined=StrictUndefined,
     trim_blocks=True,
@@ -46,7 +45,7 @@ def policy_of(style: str, *scripts: str) -> str:
 
 HEADERS: Mapping[str, str] = {
     "Content-Type": "text/html; charset=utf-8",
-    "Content-Security-Policy": policy_of(_STYLE, _SCRIPT),
+    "Content-Security-Policy": policy_of(_STYLE, _SCRIPT, SEVERAL),
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from governor.console.app import Console, View
+from governor.console import questions
+from governor.console.app import Console, Post, View
 from governor.console.reader import Reader
 from governor.console.session import Doors
 from governor.console.views.fleet import fleet
@@ -15,6 +16,7 @@ from governor.console.views.savings import savings
 from governor.contracts.policy import parse_policy
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
+from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import EnterConsole
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.sessions import Sessions
@@ -28,6 +30,8 @@ VIEWS: Mapping[str, View] = {
     "/savings": savings,
     "/projects": projects,
     "/projects/<name>": project,
+    "/questions": questions.questions,
+    "/questions/<approval_id>": questions.question,
 }
 """Each view by its path."""
 
@@ -52,4 +56,7 @@ def console(parts: Parts) -> Console:
     enter = EnterConsole(parts.sign_ins, parts.clock, known.oidc_issuer)
     # Builds the parser.
     parse_policy("")
-    return Console(reader, Doors(cookies, parts.sign_ins, enter, parts.signer), parts.clock, VIEWS)
+    doors = Doors(cookies, parts.sign_ins, enter, parts.signer)
+    answers = questions.Answers(parts.fill(Decide, policies_now=policies))
+    posts: dict[str, Post] = {"/questions": answers.several, "/questions/<approval_id>": answers.one}
+    return Console(reader, doors, parts.clock, VIEWS, posts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from datetime import datetime
@@ -13,11 +13,14 @@ from typing import Any
 
 from governor.adapters.clients import Adapter, Clients
 from governor.adapters.table import codec
+from governor.domain.units import in_parts
 from governor.errors import Throttled
 from governor.stores.table import Condition, Document, Key, Record, Table, Write, epoch
 
+_BATCH = 100
+"""Items of one read. Source: DynamoDB API, BatchGetItem."""
 _ATTEMPTS = 6
-"""Of a transaction that met another one on the same item."""
+"""Of a transaction that met another one on the same item, and of a read that left out items."""
 
 
 class DynamoTable(Adapter, Table):
@@ -42,6 +45,22 @@ class DynamoTable(Adapter, Table):
         asked = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}
         item = self._ask("GetItem", asked).get("Item")
         return unpacked(item) if item else None
+
+    def get_all(self, keys: Sequence[Key]) -> list[Document]:
+        """Raises also: Throttled, when the table left out some of them for all attempts."""
+        found: list[Document] = []
+        for part in in_parts(keys, _BATCH):
+            left: dict[str, Any] = {"Keys": [*map(_packed_key, part)], "ConsistentRead": True}
+            for attempt in range(_ATTEMPTS):
+                answer = self._ask("BatchGetItem", {"RequestItems": {self._resource: left}})
+                found += map(unpacked, answer["Responses"].get(self._resource, ()))
+                left = answer.get("UnprocessedKeys", {}).get(self._resource)
+                if not left:
+                    break
+                self._sleep(0.05 * 2**attempt)
+            else:
+                raise Throttled(f"the table left out {len(left['Keys'])} of {len(part)} items")
+        return found
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         values = {":pk": pk} | ({":prefix": prefix} if prefix else {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -105,6 +105,12 @@ class ShowApproval:
         if not approval_ids:
             raise NotFound(f"digest {digest_id} does not exist")
         return [self(approval_id) for approval_id in approval_ids]
+
+    def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
+        """Return those of some questions that are open or can be held: execution names by their ids."""
+        now = self.clock.now()
+        views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
+        return [view for view in views if view.can_hold or (view.is_question and view.can_decide)]
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
         """Return the open questions, and what can still be held; the most expensive first, those of unknown

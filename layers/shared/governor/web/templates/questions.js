@@ -1,0 +1,10 @@
+const form = document.querySelector(".questions");
+const boxes = form ? [...form.querySelectorAll("input[data-usd]")] : [];
+function count() {
+  const ticked = boxes.filter((box) => box.checked);
+  const usd = ticked.reduce((sum, box) => sum + Number(box.dataset.usd), 0);
+  const money = usd.toLocaleString("en-US", { style: "currency", currency: "USD", maximumFractionDigits: usd < 10 ? 2 : 0 });
+  document.getElementById("selected").textContent = `${ticked.length} selected, ${money} a day`;
+  for (const button of form.querySelectorAll(".several button")) button.disabled = !ticked.length;
+}
+if (form && boxes.length) { form.addEventListener("change", count); count(); }
