@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from governor.console.page import Caller, Page
+from governor.console.views.figures import Rate
 from governor.console.views.fleet import fleet
 from governor.domain.approvals.scope import Scope
 from governor.errors import InputError
@@ -26,7 +27,7 @@ def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Pag
 
 def names(page: Page) -> list[str]:
     instances: Any = page.document["instances"]
-    return [one["name"] for one in instances]
+    return [one.name for one in instances]
 
 
 def world_of(count: int) -> ConsoleWorld:
@@ -68,8 +69,7 @@ def test_filters_narrow_rows_totals_and_csv(query: dict[str, str], expected: lis
 
     assert sorted(expected) == names(page)
     assert sorted(expected) == sorted(str(row[1]) for row in page.tables[0].rows)
-    total: Any = page.document["total"]
-    assert (len(expected), Decimal("1.006") * len(expected)) == (total["instances"], total["usd_per_hour"])
+    assert Rate(len(expected), Decimal("1.006") * len(expected), 0) == page.document["total"]
 
 
 def test_the_scope_limits_rows_totals_offers_and_csv() -> None:
@@ -83,7 +83,8 @@ def test_the_scope_limits_rows_totals_offers_and_csv() -> None:
         assert "research" == row[5]
     for foreign in ("ml-team", "ml-platform", "unassigned", "vision", "speech"):
         assert foreign not in text
-    assert page.document["total"]["instances"] == len(page.tables[0].rows)  # type: ignore[index]
+    total: Any = page.document["total"]
+    assert total.instances == len(page.tables[0].rows)
 
 
 def test_many_rows_are_paged_and_none_is_lost() -> None:
@@ -179,7 +180,8 @@ def test_each_verdict_has_its_words_and_what_happens_next(
     [
         ("ask", {}, "asked, 22 h left"),
         ("ask", {"expires_at": NOW}, "time to answer is over"),
-        ("ask", {"asked_at": None}, "being asked"),
+        ("ask", {"asked_at": None}, "question not sent yet"),
+        ("ask", {"asked_at": None, "approval_id": None}, "decided, in progress"),
         ("auto", {"asked_at": None}, "stop follows, can be held"),
         ("observe", {}, "rehearsal, nothing is changed"),
         ("observe", {"episode": None}, "only reported (observe)"),

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.console.page import Page
+from governor.console.views.figures import Rate
 from governor.console.views.overview import overview
 from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import FleetRow, Share
@@ -110,13 +111,14 @@ def test_problems_are_on_top() -> None:
     world = ConsoleWorld()
     world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
     waiting = replace(asked(make_row(1)), asked_at=None, expires_at=None)
-    world.keep(waiting, make_row(2, verdict="no-data"), problem="EC2 refused DescribeInstances")
+    world.keep(waiting, make_row(2, verdict="no-data"), problem="2 steps of the last sweep failed")
     found = [one.text for one in show(world).values["problems"]]  # type: ignore[attr-defined]
 
     assert [
         "All plans are frozen: 17 of 20 working instances turned idle in one sweep.",
-        "123456789012/us-east-1 could not be read: EC2 refused DescribeInstances.",
-        "1 question not delivered yet: notebook-1.",
+        "123456789012/us-east-1: 2 steps of the last sweep failed.",
+        "210987654321/eu-west-1 has not been swept yet.",
+        "1 question not sent yet: notebook-1.",
         "1 instance cannot be judged ($1.01 an hour).",
     ] == found
 
@@ -165,11 +167,9 @@ def test_sums_are_those_of_the_rows_that_the_reader_sees(found: list[FleetRow], 
     page = show(world, scope)
 
     for name, kind in kinds.items():
-        assert {
-            "instances": len(kind),
-            "usd_per_hour": sum((row.usd_per_hour or Decimal(0) for row in kind), Decimal(0)),
-            "instances_of_unknown_price": sum(row.usd_per_hour is None for row in kind),
-        } == page.document[name]
+        whole = sum((row.usd_per_hour or Decimal(0) for row in kind), Decimal(0))
+        unpriced = sum(row.usd_per_hour is None for row in kind)
+        assert Rate(len(kind), whole, unpriced) == page.document[name]
     listed = {row[0] for table in page.tables if table.name != "days" for row in table.rows}
     assert listed <= {row.instance_id for row in mine}
 

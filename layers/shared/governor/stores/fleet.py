@@ -64,9 +64,10 @@ class Fleet(Store):
         item = self._table.get(_day_key(target, day))
         return (_day(item) if item else None) or DayCosts(day, target.account, target.region)
 
-    def days(self, month: str) -> tuple[DayCosts, ...]:
+    def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
         """Return the days of all targets in a month, by account, Region and day: one query."""
-        return tuple(found for item in self._table.query(f"DAYS#{month}") if (found := _day(item)))
+        items = (one for one in self._table.query(f"DAYS#{month}") if one.get("day", "") >= f"{since}")
+        return tuple(found for item in items if (found := _day(item)))
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
         by_target: dict[str, list[Document]] = defaultdict(list)

@@ -61,23 +61,25 @@ def test_the_steps_of_the_waterfall_end_at_the_net_saving(booked: list[LedgerEnt
     found = sum_saved(booked, MONTH, NOW, COUNTS_FOR)
     single = [saved_in(one, MONTH, NOW, COUNTS_FOR) for one in booked if one.ours]
 
-    assert_same(sum((one for one in single if one is not None), Decimal(0)), found.net)
-    assert_same(found.net, found.avoided - found.undone - found.storage)
+    assert_same(sum((one for one in single if one is not None), Decimal(0)), found.net_usd)
+    assert_same(found.net_usd, found.avoided_usd - found.undone_usd - found.storage_usd)
 
 
 @given(st.lists(entries(), max_size=8))
 def test_the_days_of_a_month_add_up_to_its_net_saving(booked: list[LedgerEntry]) -> None:
     """Also where an action is older than the month, or ended in it."""
-    assert_same(sum_saved(booked, MONTH, NOW, COUNTS_FOR).net, sum(net_by_day(booked, DAYS, NOW, COUNTS_FOR)))
+    assert_same(
+        sum_saved(booked, MONTH, NOW, COUNTS_FOR).net_usd, sum(net_by_day(booked, DAYS, NOW, COUNTS_FOR))
+    )
 
 
 def test_a_false_stop_saves_nothing() -> None:
     """What it avoided is said, and taken off again: its instance was needed."""
     undone = entry(ended_at=NOW - timedelta(hours=9), false_stop=True)
 
-    assert Saved(avoided=Decimal("1.10"), undone=Decimal("1.10"), actions=1, false_stops=1) == sum_saved(
-        [undone], MONTH, NOW, COUNTS_FOR
-    )
+    assert Saved(
+        avoided_usd=Decimal("1.10"), undone_usd=Decimal("1.10"), actions=1, false_stops=1
+    ) == sum_saved([undone], MONTH, NOW, COUNTS_FOR)
     assert Decimal(0) == saved_in(undone, MONTH, NOW, COUNTS_FOR)
 
 

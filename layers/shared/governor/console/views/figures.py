@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
@@ -16,7 +17,7 @@ from governor.console.views import charts
 from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import FleetPage, FleetRow, Share
 from governor.domain.money.cost import LedgerEntry, month_start, parse_month
-from governor.domain.money.savings import DAY, Saved, months
+from governor.domain.money.savings import DAY, months
 from governor.domain.sweep.breaker import why_frozen
 from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, family, known_kind
 from governor.domain.units import Usd, UtcDatetime, money
@@ -25,11 +26,8 @@ from governor.errors import InputError
 
 Row = tuple[FleetRow, FleetPage]
 """An instance, and the page of its target."""
-COLUMNS = (
-    *("instance_id", "name", "account", "region", "instance_type", "owner", "project", "verdict", "reason"),
-    *("usd_per_hour", "launched_at", "idle_since", "managed_by", "kept_until", "asked_at", "expires_at"),
-)
-"""Of a row, as CSV and JSON give it."""
+COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name != "hours")
+"""Of a row, as CSV gives it."""
 LONGEST_TEXT = 300
 """Of a search or a filter."""
 _STALE = timedelta(hours=1)
@@ -69,14 +67,6 @@ class Rate:
 def rate(seen: Sequence[Row]) -> Rate:
     known = [row.usd_per_hour for row, _ in seen if row.usd_per_hour is not None]
     return Rate(len(seen), sum(known, Decimal(0)), len(seen) - len(known))
-
-
-def rate_document(found: Rate) -> Mapping[str, object]:
-    return {
-        "instances": found.instances,
-        "usd_per_hour": found.usd_per_hour,
-        "instances_of_unknown_price": found.unpriced,
-    }
 
 
 def rows_in(pages: Iterable[FleetPage], scope: Scope) -> list[Row]:
@@ -127,15 +117,21 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
         return "only reported (observe)" if mode == "observe" else "question follows"
     if mode == "observe":
         return "rehearsal, nothing is changed"
-    if row.asked_at is None or row.expires_at is None:
-        return "being asked" if mode == "ask" else f"{row.verb or 'stop'} follows, can be held"
-    if row.expires_at <= now:
-        return "time to answer is over"
-    return f"asked, {left(row.expires_at - now)} left"
+    if row.asked_at is not None and row.expires_at is not None:
+        return (
+            f"asked, {left(row.expires_at - now)} left" if row.expires_at > now else "time to answer is over"
+        )
+    if mode == "auto":
+        return f"{row.verb or 'stop'} follows, can be held"
+    return "question not sent yet" if row.approval_id else "decided, in progress"
 
 
 def is_open_question(row: FleetRow, now: UtcDatetime) -> bool:
     return row.asked_at is not None and row.expires_at is not None and row.expires_at > now
+
+
+def _is_unsent(row: FleetRow, page: FleetPage) -> bool:
+    return page.mode == "ask" and row.approval_id is not None and row.asked_at is None
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
@@ -148,17 +144,13 @@ def price(row: FleetRow) -> Decimal:
     return Decimal(-1) if row.usd_per_hour is None else row.usd_per_hour
 
 
-def row_document(row: FleetRow) -> Mapping[str, object]:
-    return {name: getattr(row, name) for name in (*COLUMNS, "hours")}
-
-
 def table(name: str, seen: Iterable[Row]) -> Table:
     return Table(name, COLUMNS, tuple(tuple(getattr(row, one) for one in COLUMNS) for row, _ in seen))
 
 
 def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDatetime) -> Iterator[Problem]:
     """What stands in the way, as far as stored data shows it; nothing of what the caller may not see."""
-    scope, here = caller.scope, {(row.account, row.region) for row, _ in seen}
+    scope, here = caller.scope, {str(page.target) for _, page in seen}
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:
         # Its reason counts instances of everybody.
@@ -166,21 +158,24 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
         yield Problem(
             sentence(text), "Nobody is asked and nothing is stopped meanwhile. Run governor freezes for more."
         )
-    frozen = sorted({f"{row.account}/{row.region}" for row, _ in seen if row.verdict in HELD_BACK})
+    frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
     if frozen and why is None:
         yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "Run governor freezes to see why.")
-    for page in reader.pages:
-        where, age = f"{page.account}/{page.region}", now - page.swept_at
-        if not (scope.everything or page.account in scope.accounts or (page.account, page.region) in here):
+    swept = {page.target: page for page in reader.pages}
+    for target in reader.targets:
+        page = swept.get(target)
+        if not (scope.everything or target.account in scope.accounts or str(target) in here):
             continue
-        if page.problem is not None:
-            yield Problem(full_stop(f"{where} could not be read: {page.problem}"), "Run governor doctor.")
-        elif age > _STALE:
-            yield Problem(f"{where} was last swept {left(age)} ago.", "Run governor doctor.")
-    unasked = [row.name for row, page in seen if page.mode == "ask" and row.episode and row.asked_at is None]
-    if unasked:
-        text = f"{plural(len(unasked), 'question')} not delivered yet: {listed(unasked, 3)}."
-        yield Problem(text, "If this stays, run governor doctor.")
+        if page is None:
+            yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
+        elif page.problem is not None:
+            yield Problem(f"{target}: {full_stop(page.problem)}", "Run governor doctor if this stays.")
+        elif now - page.swept_at > _STALE:
+            yield Problem(f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor.")
+    unsent = [row.name for row, page in seen if _is_unsent(row, page)]
+    if unsent:
+        text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
+        yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
     silent = rate([one for one in seen if family_of(one[0]) is Family.UNKNOWN])
     if silent.instances:
         text = (
@@ -192,25 +187,20 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
 # money
 
 
-def shares_by_day(
-    reader: Reader, scope: Scope, first: date, last: date
-) -> dict[date, dict[tuple[str, str], Share]]:
-    """Return what was spent on each of these days (UTC), by owner and project, of what the caller may see."""
-    found: dict[date, dict[tuple[str, str], Share]] = {}
-    start = month_start(_midnight(first))
-    for month in months(start, _midnight(last)):
-        for costs in reader.fleet.days(month):
-            if not first <= costs.day <= last:
-                continue
-            day = found.setdefault(costs.day, {})
-            for (owner, project), share in costs.shares.items():
-                if scope.sees(costs.account, project, owner):
-                    day[owner, project] = day.get((owner, project), Share()) + share
-    return found
+def shares(reader: Reader, scope: Scope, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
+    """Yield what was spent on these days (UTC), of what the caller may see: day, project and share."""
+    for month in months(_midnight(first), _midnight(last)):
+        for costs in reader.fleet.days(month, first):
+            if costs.day <= last:
+                for (owner, project), share in costs.shares.items():
+                    if scope.sees(costs.account, project, owner):
+                        yield costs.day, project, share
 
 
-def total(shares: Iterable[Share]) -> Share:
-    return sum(shares, Share())
+def total(found: Sequence[Share]) -> Share:
+    """Return their sum, by four sums of amounts: there may be tens of thousands."""
+    names = ("used", "idle", "kept", "unmeasured")
+    return Share(*(sum(map(attrgetter(name), found), Decimal(0)) for name in names))
 
 
 def ledger_in(reader: Reader, scope: Scope, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
@@ -226,18 +216,6 @@ def ledger_in(reader: Reader, scope: Scope, first: UtcDatetime, last: UtcDatetim
 
 def counts_for(reader: Reader) -> timedelta:
     return timedelta(days=reader.policy.ledger.saving_counts_days)
-
-
-def saved_document(saved: Saved) -> Mapping[str, object]:
-    return {
-        "net_usd": saved.net,
-        "avoided_usd": saved.avoided,
-        "undone_usd": saved.undone,
-        "storage_usd": saved.storage,
-        "actions": saved.actions,
-        "false_stops": saved.false_stops,
-        "actions_of_unknown_price": saved.unpriced,
-    }
 
 
 def percent(part: Decimal | int, whole: Decimal | int) -> str:

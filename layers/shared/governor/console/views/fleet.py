@@ -66,10 +66,10 @@ def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDate
             "last": last,
         },
         document={
-            "instances": [figures.row_document(row) for row, _ in shown],
+            "instances": [row for row, _ in shown],
             "page": number,
             "pages": last,
-            "total": figures.rate_document(rates),
+            "total": rates,
         },
         tables=(figures.table("fleet", found),),
     )

@@ -68,7 +68,7 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "now": now,
         },
         document={
-            "instance": line and figures.row_document(line.row),
+            "instance": line and line.row,
             "kept_until": record.hold.snoozed_until,
             "exempt": record.hold.exempt_reason is not None,
             "stops": [dict(zip(_COLUMNS, _cells(one), strict=True)) for one in stops],

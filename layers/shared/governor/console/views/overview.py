@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
 
@@ -9,6 +10,7 @@ from governor.console.page import Caller, Page, Table
 from governor.console.reader import Reader
 from governor.console.views import charts, figures
 from governor.domain.approvals.scope import Scope
+from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry, month_start
 from governor.domain.money.savings import DAY, net_by_day, sum_saved
 from governor.domain.sweep.verdict import Family
@@ -60,8 +62,9 @@ def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatet
             "now": now,
         },
         document={
-            **{name: figures.rate_document(one) for name, one in rates.items()},
-            "saved_this_month": figures.saved_document(saved),
+            **rates,
+            "saved_this_month": saved,
+            "net_saved_this_month_usd": saved.net_usd,
             "days": [dict(zip(named, (day, *amounts), strict=True)) for day, amounts in days],
         },
         tables=(
@@ -77,9 +80,11 @@ def _days(
 ) -> list[tuple[date, tuple[Usd, ...]]]:
     """Return what was spent and avoided on each of the last days (UTC), in the order of `_KINDS`."""
     days = figures.days_between(now.date() - DAY * (_DAYS - 1), now.date())
-    spent = figures.shares_by_day(reader, scope, days[0], days[-1])
+    spent: dict[date, list[Share]] = defaultdict(list)
+    for day, _, share in figures.shares(reader, scope, days[0], days[-1]):
+        spent[day].append(share)
     avoided = net_by_day(entries, days, now, figures.counts_for(reader))
-    sums = (figures.total(spent.get(day, {}).values()) for day in days)
+    sums = (figures.total(spent[day]) for day in days)
     return [
         (day, (one.used, one.idle, one.kept, one.unmeasured, net))
         for day, one, net in zip(days, sums, avoided, strict=True)

@@ -37,7 +37,7 @@ class Spending:
 
     @property
     def share(self) -> Share:
-        return figures.total(self.days.values())
+        return figures.total(list(self.days.values()))
 
     @property
     def spent(self) -> Usd:
@@ -109,8 +109,8 @@ def project(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
             "idle_usd": found.share.idle,
             "budget_usd": found.budget,
             "runs_out_at": runs_out,
-            "fleet": figures.rate_document(found.rate),
-            "idle": figures.rate_document(figures.rate(idle)),
+            "fleet": found.rate,
+            "idle": figures.rate(idle),
             "days": [{"day": day, "spent_usd": amount} for day, amount in zip(days, spent, strict=False)],
         },
         tables=(figures.table("instances", rows),),
@@ -121,12 +121,11 @@ def _spending(reader: Reader, caller: Caller, now: UtcDatetime) -> list[Spending
     """Return all projects of which the caller sees an instance, or a cost of this month."""
     scope, start = caller.scope, month_start(now)
     rows: dict[str, list[Row]] = defaultdict(list)
-    days: dict[str, dict[date, Share]] = defaultdict(dict)
+    days: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
     for one in figures.rows_in(reader.pages, scope):
         rows[one[0].project].append(one)
-    for day, shares in figures.shares_by_day(reader, scope, start.date(), now.date()).items():
-        for (_, name), share in shares.items():
-            days[name][day] = days[name].get(day, Share()) + share
+    for day, name, share in figures.shares(reader, scope, start.date(), now.date()):
+        days[name][day].append(share)
     metered: dict[str, Usd] = defaultdict(Decimal)
     for meter in reader.state.meters(month_of(now)):
         for name, usd in meter.usd.items():
@@ -134,9 +133,10 @@ def _spending(reader: Reader, caller: Caller, now: UtcDatetime) -> list[Spending
     found = []
     for name in rows.keys() | days.keys():
         is_whole = scope.everything or name in scope.projects
-        counted = figures.total(days[name].values()).total
+        by_day = {day: figures.total(parts) for day, parts in days[name].items()}
+        counted = figures.total(list(by_day.values())).total
         # A month's meter is older than its days where these began to be stored within the month.
         before = max(Decimal(0), metered[name] - counted) if is_whole else Decimal(0)
         budget = reader.policy.budget.of(name) if is_whole else None
-        found.append(Spending(name, rows[name], days[name], budget, before))
+        found.append(Spending(name, rows[name], by_day, budget, before))
     return found

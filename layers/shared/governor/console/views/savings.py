@@ -48,8 +48,7 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
     entries = figures.ledger_in(reader, scope, before, end)
     saved = sum_saved(entries, start, end, counts_for)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
-    spent = figures.shares_by_day(reader, scope, days[0], end.date())
-    costs = figures.total(share for shares in spent.values() for share in shares.values())
+    costs = figures.total([share for *_, share in figures.shares(reader, scope, days[0], days[-1])])
     booked = _in_month(entries, start, end, counts_for)
     last = max(1, -(-len(booked) // _ROWS))
     number = figures.number_of(query, "page", last)
@@ -82,7 +81,8 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
         },
         document={
             "month": f"{start:%Y-%m}",
-            **figures.saved_document(saved),
+            "net_usd": saved.net_usd,
+            "saved": saved,
             "steps": [{"step": text, "usd": amount} for text, amount, *_ in steps],
             **{
                 f"by_{name}": [{name: who, "net_usd": amount} for who, amount, _ in group]
@@ -117,18 +117,18 @@ def _grouped(booked: Sequence[Booked], key: Callable[[LedgerEntry], str]) -> lis
 
 def _steps(saved: Saved, costs: Share) -> list[tuple[str, Usd, str, Usd, Usd]]:
     """Return the waterfall: words, amount, class of the bar, and between which two amounts it is drawn."""
-    found = costs.idle + costs.kept + saved.avoided
+    found = costs.idle + costs.kept + saved.avoided_usd
     steps = [("Idle cost found", found, "idle", Decimal(0), found)]
     level = found
     for text, amount, kind in (
         ("Kept by choice", costs.kept, "kept"),
         ("Not answered, or before the answer", costs.idle, "idle"),
-        ("Undone", saved.undone, "not-measured"),
-        ("Storage of what was stopped", saved.storage, "not-measured"),
+        ("Undone", saved.undone_usd, "not-measured"),
+        ("Storage of what was stopped", saved.storage_usd, "not-measured"),
     ):
         steps.append((text, -amount, kind, level - amount, level))
         level -= amount
-    return [*steps, ("Net saving", saved.net, "net", Decimal(0), max(saved.net, Decimal(0)))]
+    return [*steps, ("Net saving", saved.net_usd, "net", Decimal(0), max(saved.net_usd, Decimal(0)))]
 
 
 def _lines(

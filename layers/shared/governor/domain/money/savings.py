@@ -15,16 +15,16 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The net saving of a time is `avoided` less `undone` less `storage`.
+    """The net saving of a time is what was avoided, less what was undone, less storage.
 
     `unpriced` counts actions whose price is not known: they are in no amount.
     """
 
-    avoided: Usd = Decimal(0)
+    avoided_usd: Usd = Decimal(0)
     """What the instances would have cost, had they run on."""
-    undone: Usd = Decimal(0)
+    undone_usd: Usd = Decimal(0)
     """That part of it which false stops avoided: nobody wanted it."""
-    storage: Usd = Decimal(0)
+    storage_usd: Usd = Decimal(0)
     """What volumes and snapshots of the other instances cost meanwhile."""
     actions: int = 0
     """Booked in that time."""
@@ -33,8 +33,8 @@ class Saved:
     unpriced: int = 0
 
     @property
-    def net(self) -> Usd:
-        return self.avoided - self.undone - self.storage
+    def net_usd(self) -> Usd:
+        return self.avoided_usd - self.undone_usd - self.storage_usd
 
 
 def months(first: datetime, last: datetime) -> list[str]:

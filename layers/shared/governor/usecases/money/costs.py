@@ -123,7 +123,7 @@ class SumUpMonth:
             costs=costs,
             published=costs[: policy.budget.publish_at_most_projects],
             highest_budget_used_percent=max((used_percent(*one) for one in budgeted), default=Decimal(0)),
-            saved_usd=saved.net,
+            saved_usd=saved.net_usd,
             false_stops=saved.false_stops,
             told=told,
             problems=problems,
