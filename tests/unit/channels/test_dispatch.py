@@ -20,7 +20,7 @@ from governor.channels.registry import NOBODY_YET, Recipients, Registry, Route
 from governor.channels.vouch import Vouch
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Severity, alert_document, sealed_text
+from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Owner, Severity, alert_document, sealed_text
 from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import LinkSigner
@@ -31,8 +31,11 @@ from governor.domain.approvals.messages import (
     outcome_alert,
     stage_alert,
     undo_alert,
+    waiting_alert,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Observation, Outcome, Phase, Terms
+from governor.domain.events.interruption import SpotPrice
+from governor.domain.events.messages import elsewhere_alert
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, Mode
 from governor.errors import CloudError, InputError, Throttled
@@ -466,6 +469,33 @@ def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
     assert [EVERYBODY] * 3 == [office.got(stage) for stage in ("escalate", "stopped", "undone")]
     end = office.channels["slack", "C0ALL"].sent[1]
     assert (True, "slack-thread") == (end.is_outcome, end.thread)
+
+
+def test_every_message_about_an_instance_leads_somewhere() -> None:
+    """What waits and what was undone to the record, by a link of one's own; an event to the instance in the
+    console, by none. Before, those who should hold what waits had no link to do it by."""
+    office = Office()
+    post = office.post
+    episode = post.world.state.episode(post.world.ref)
+    approval = post.world.state.approval(APPROVAL_ID)
+    assert episode is not None
+    assert approval is not None
+    about = post.world.ref
+    event = elsewhere_alert(
+        episode.instance, [SpotPrice("b", "b", Decimal(1))], {}, Owner(episode.owner, episode.project), NOW
+    )
+    assert event is not None
+    for alert in (
+        waiting_alert(episode, approval, "a cap is reached", 24, NOW, None),
+        undo_alert(episode, "link:bob@example.com", "page", NOW),
+        event,
+    ):
+        post.dispatch([sealed(alert)])
+
+    waits, undone, advice = office.channels["email", "alice@example.com"].sent
+    assert ["alice@example.com"] * 2 == [recipient(one) for one in (waits, undone)]
+    page = f"https://api.example.com/instances/{about.account}/{about.region}/{about.instance_id}"
+    assert (page, "See the instance") == (advice.link, advice.button)
 
 
 def test_who_was_escalated_to_hears_of_the_first_yes() -> None:

@@ -93,9 +93,10 @@ def _words(
         return messages.stage_words(episode, messages.STAGE_OF[alert.kind], now, deadline_of(alert) or until)
     asks = alert.kind in OPEN
     waits = alert.kind is AlertKind.APPROVED_WAITS
+    record = "See the record" if alert.facts.get("episode") else "See the instance"
     return messages.words_of(
         [alert.subject, *alert.lines],
-        button="Decide" if asks else "Hold or keep it" if waits else "See the record",
+        button="Decide" if asks else "Hold or keep it" if waits else record,
         acts=alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
     )
 

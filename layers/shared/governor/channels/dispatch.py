@@ -47,8 +47,6 @@ _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 _FOLLOWS = compose.ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
-_LINKED = compose.OPEN | compose.ENDS | {AlertKind.IDLE_FOUND}
-"""Kinds that lead to a page: that of their episode, by a link that is made here."""
 _MACHINES = frozenset({"pagerduty", "webhook"})
 _ONE_BY_ONE = {AlertKind.FAILURE: frozenset({"webhook"})}
 """Machines want each by itself; but failures of one cause are one page."""
@@ -397,10 +395,11 @@ class Dispatch:
 
     def _link(self, route: Route, item: _Item) -> str | None:
         """A personal link where one person alone gets it; a question's is good for as long as the
-        question."""
-        episode = item.episode
-        if episode is None or item.alert.kind not in _LINKED:
-            return None
+        question. What is about no episode leads to the page of its instance in the console."""
+        episode, alert = item.episode, item.alert
+        if episode is None:
+            instance = alert.instance_id
+            return self.signer.page("instances", alert.account, alert.region, instance) if instance else None
         return self.signer.link(episode.approval_id, route.person or BROADCAST, item.expires_at)
 
 

@@ -44,6 +44,12 @@ class LinkSigner:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/approvals/{self.relative(approval_id, recipient, expires_at)}"
 
+    def page(self, *path: str) -> str | None:
+        """The URL of a page of the console, which is behind a sign-in; `None` where there is none."""
+        return (
+            f"{self._base_url}/{'/'.join(quote(part, safe='') for part in path)}" if self._base_url else None
+        )
+
     def relative(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
         """The same without what stands before the id: for a page that links to its neighbors."""
         key_id, epoch, signature = self._sign("link", approval_id, recipient, expires_at)
