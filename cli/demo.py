@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any, TypeVar
@@ -32,6 +33,7 @@ from governor.domain.wording import span
 from governor.stores import StateTable
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
 from local.fleet import METRIC_LENGTH, demo_fleet
+from local.past import write_past
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
@@ -63,7 +65,8 @@ class Demo:
 
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
-        self.state = StateTable(DynamoTable(Clients(), scene.outputs["StateTableName"]))
+        self.table = DynamoTable(Clients(), scene.outputs["StateTableName"])
+        self.state = StateTable(self.table)
         self.verdicts: dict[str, str] = {}
         self._before = {found["executionArn"] for found in scene.executions().values()}
         self._printed: dict[str, tuple[str, ...]] = {}
@@ -204,7 +207,11 @@ class Demo:
         ]
         snapshots = ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]
         months = {episode.opened_at.strftime("%Y-%m") for episode in episodes}
-        saved = [entry.saved_usd_per_hour for month in months for entry in self.state.entries(month)]
+        booked, own = (
+            (one for month in months for one in self.state.entries(month)),
+            {e.ref for e in episodes},
+        )
+        saved = [entry.saved_usd_per_hour for entry in booked if entry.episode in own]
         return {
             "instances": len(self.verdicts),
             "verdicts": dict(sorted(Counter(self.verdicts.values()).items())),
@@ -268,10 +275,16 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
     demo = Demo(scene)
     fleet = demo_fleet()
     _say(f"launching {len(fleet)} instances, with their GPU metrics of the last {span(METRIC_LENGTH)}")
-    scene.launch(fleet)
+    launched = scene.launch(fleet)
+    if keep:
+        past = {launched[member.name]: member for member in fleet}
+        stops = write_past(demo.table, TARGET, past, datetime.now(tz=UTC), OWNER)
+        _say(f"six weeks of past: what the fleet cost, and {stops} stops")
     _say("one sweep; then a workflow for each idle instance, which decides whether to ask")
     scene.sweep()
     questions = demo.await_questions()
+    if keep:
+        scene.sweep()  # the console shows what a sweep has seen: the questions of this one by the next
     rows = demo.rows()
     print(table(rows))
     _say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")

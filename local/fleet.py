@@ -23,19 +23,19 @@ Load = Callable[[int, int], float]
 """Utilization in percent of GPU `index` at minute `minute` before now."""
 
 
-def _noise(*parts: object) -> float:
+def noise(*parts: object) -> float:
     """Between 0 and 1, the same for the same parts: the demo shows the same fleet every time."""
     return (zlib.crc32("/".join(map(str, parts)).encode()) % 1000) / 1000
 
 
 def busy(index: int, minute: int) -> float:
     """A training job: high, with a dip while it writes checkpoints."""
-    return 20.0 + 10 * _noise("dip", minute) if minute % 15 == 0 else 82.0 + 15 * _noise(index, minute)
+    return 20.0 + 10 * noise("dip", minute) if minute % 15 == 0 else 82.0 + 15 * noise(index, minute)
 
 
 def idle(index: int, minute: int) -> float:
     """Nothing but a monitoring tool now and then."""
-    return 2.0 * _noise(index, minute) if minute % 7 == 0 else 0.0
+    return 2.0 * noise(index, minute) if minute % 7 == 0 else 0.0
 
 
 def one_of_eight(index: int, minute: int) -> float:
@@ -304,7 +304,7 @@ def _ec2_series(member: Member, instance_id: str, now: datetime) -> Iterator[Poi
         "NetworkOut": 6e9 if works else 1.4e6,
     }
     for metric, value in values.items():
-        points = tuple((time, value * (0.9 + 0.2 * _noise(metric, time.minute))) for time in times)
+        points = tuple((time, value * (0.9 + 0.2 * noise(metric, time.minute))) for time in times)
         yield Points("AWS/EC2", metric, {"InstanceId": instance_id}, points)
 
 

@@ -1,0 +1,258 @@
+"""Six weeks before the demo: what its fleet cost, which nights it was stopped, and by whose answer.
+
+Written through the product's own stores, as its functions would have left it. Everything follows from the
+names and the dates, so that the same day shows the same past.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+
+from governor.adapters.catalogue import list_price
+from governor.domain.alerts.alert import UNASSIGNED
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.plan import Plan, Price, Saving, Step
+from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
+from governor.domain.fleet.rows import HOURS, DayCosts, FleetPage, FleetRow, Share
+from governor.domain.instance import Instance, Target
+from governor.domain.money.cost import UNTAGGED, LedgerEntry, Meter, cost_between, month_end, month_of
+from governor.domain.policy.policy import Action, Mode
+from governor.stores import StateTable
+from governor.stores.ledger import booking
+from governor.stores.table import Table
+from local.fleet import Member, busy, idle, noise, one_of_eight
+
+WEEKS = timedelta(weeks=6)
+HOUR, MISTAKE = timedelta(hours=1), timedelta(minutes=35)
+IDLE_FOR = timedelta(hours=7)
+"""Since when the idle members of the demo have been idle."""
+STORAGE = Decimal("0.011")
+"""USD an hour of a stopped instance's volumes."""
+_MONEY = Decimal("1E-9")
+_STOPPED = "stopped"
+_EPISODES_KEPT = 2
+"""Of each instance; of earlier stops the ledger alone tells."""
+
+
+@dataclass(frozen=True)
+class Night:
+    """A time for which an instance was stopped."""
+
+    start: datetime
+    end: datetime
+
+
+def write_past(
+    table: Table, target: Target, members: Mapping[str, Member], now: datetime, person: str
+) -> int:
+    """Write it, for members by their ids; `person` gave the answers. Return how many stops are booked."""
+    state, first = StateTable(table), _hour(now - WEEKS)
+    spent: dict[date, dict[tuple[str, str], Share]] = defaultdict(dict)
+    stops = 0
+    for instance_id, member in members.items():
+        if not member.selected:
+            continue
+        lived = [(at, part_of(member, at, now)) for at in _hours(first, now)]
+        for at, part in lived:
+            if part is not None and part != _STOPPED:
+                usd = cost_between(_price(member), at, min(at + HOUR, now)).quantize(_MONEY)
+                shares, whose = spent[at.date()], _whose(member)
+                shares[whose] = shares.get(whose, Share()) + Share(**{part: usd})
+        nights = list(_nights(lived, now - timedelta(minutes=member.launched_minutes_ago)))
+        _book(table, state, target, instance_id, member, nights, person)
+        stops += len(nights)
+    _count(state, target, spent, now)
+    rows = (_row(target, i, one, now) for i, one in members.items() if one.selected)
+    state.keep_page(FleetPage(target.account, target.region, now, Mode.ASK.value, None, tuple(rows)))
+    return stops
+
+
+def part_of(member: Member, at: datetime, now: datetime) -> str | None:
+    """The part of a day's costs that this hour belongs to; `stopped`, or `None` where it did not run yet."""
+    launched = now - timedelta(minutes=member.launched_minutes_ago)
+    evening = _evening(at)
+    asleep = at.weekday() > 4 or not 8 <= at.hour < 18
+    if member.expected == "too-young":
+        return "unmeasured" if at >= launched else None
+    if member.expected == "exempt":
+        return "kept"
+    if member.load in (busy, one_of_eight):
+        return "idle" if at.hour in (4, 5) and noise(member.name, at.date()) < 0.4 else "used"
+    if at >= launched:
+        return "used" if at < now - IDLE_FOR else "idle"
+    if not asleep:
+        return "used"
+    if at < datetime.combine(evening, datetime.min.time(), at.tzinfo) + 21 * HOUR:
+        return "idle"
+    answer = noise(member.name, evening)
+    if is_stopped_at_night(member) and answer < 0.5:
+        return _STOPPED
+    return "kept" if answer > 0.85 else "idle"
+
+
+def is_stopped_at_night(member: Member) -> bool:
+    """Those about which somebody is asked, and which can be stopped and started again."""
+    asked = member.expected == "idle" and member.load is idle and member.lifecycle == "on-demand"
+    return asked and not member.stop_protection
+
+
+def _evening(at: datetime) -> date:
+    """The working day whose evening a night, or a weekend, belongs to."""
+    day = (at - 8 * HOUR).date()
+    return day - timedelta(days=max(0, day.weekday() - 4))
+
+
+def _hour(at: datetime) -> datetime:
+    return at.replace(minute=0, second=0, microsecond=0)
+
+
+def _hours(first: datetime, now: datetime) -> Iterator[datetime]:
+    while first < now:
+        yield first
+        first += HOUR
+
+
+def _price(member: Member) -> Decimal:
+    """What an hour adds to the bill: a Capacity Block is paid in advance, Spot costs a third."""
+    price = list_price(member.instance_type) or Decimal(0)
+    return {"capacity-block": Decimal(0), "spot": price / 3}.get(member.lifecycle, price)
+
+
+def _whose(member: Member) -> tuple[str, str]:
+    return member.tags.get("Owner", UNASSIGNED), member.tags.get("Project", UNASSIGNED)
+
+
+def _nights(lived: list[tuple[datetime, str | None]], launched: datetime) -> Iterator[Night]:
+    """The stops, each answered some minutes after its hour began. Every ninth was a mistake, soon undone."""
+    runs = (([at for at, _ in hours], part) for part, hours in groupby(lived, key=lambda one: one[1]))
+    stopped = [times for times, part in runs if part == _STOPPED]
+    for number, times in enumerate(stopped):
+        start = times[0] + timedelta(minutes=5 + round(40 * noise("answered", times[0])))
+        end = start + MISTAKE if number % 9 == 4 else times[-1] + HOUR
+        if start < min(end, launched):
+            yield Night(start, min(end, launched))
+
+
+def _book(
+    table: Table,
+    state: StateTable,
+    target: Target,
+    instance_id: str,
+    member: Member,
+    nights: list[Night],
+    person: str,
+) -> None:
+    price = _price(member)
+    starts = [night.end for night in nights]
+    for number, night in enumerate(nights, 1):
+        started = starts[number - 2] if number > 1 else night.start - timedelta(days=9)
+        ref = EpisodeRef(target.account, target.region, instance_id, started.replace(microsecond=0), number)
+        entry = LedgerEntry(
+            episode=ref,
+            outcome=Outcome.STOPPED,
+            instance_type=member.instance_type,
+            owner=_whose(member)[0],
+            project=_whose(member)[1],
+            price_source="list price",
+            booked_at=night.start,
+            cost_before_usd_per_hour=price + STORAGE,
+            cost_after_usd_per_hour=STORAGE,
+            saved_usd_per_hour=price,
+        )
+        if number > len(nights) - _EPISODES_KEPT:
+            _decide(state, ref, member, entry, person)
+        else:
+            table.transact(*booking(entry))
+        state.settle_entry(entry, night.end, false_stop=night.end - night.start <= MISTAKE)
+
+
+def _decide(state: StateTable, ref: EpisodeRef, member: Member, entry: LedgerEntry, person: str) -> None:
+    """The episode of a stop, from its lock to its end."""
+    asked_at, stopped_at = _hour(entry.booked_at), entry.booked_at
+    window = Window(asked_at - 3 * HOUR, asked_at, timedelta(minutes=5))
+    series = tuple(round(2 * noise(ref.instance_id, asked_at, number), 1) for number in range(window.bins))
+    evidence = Evidence(window, MetricSource.AGGREGATE, (GpuReadings("all", series),))
+    approval_id = f"past-{ref.instance_id[2:]}-{ref.number}"
+    saving = Saving(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour)
+    state.take_lock(ref)
+    state.save_opened(
+        Episode(
+            ref=ref,
+            phase=Phase.ASKING,
+            opened_at=asked_at,
+            approval_id=approval_id,
+            mode=Mode.ASK,
+            policy_version="the past",
+            overrides=(),
+            instance=Instance(
+                ref.target,
+                ref.instance_id,
+                member.instance_type,
+                "running",
+                ref.launch_time,
+                tags=member.all_tags,
+            ),
+            reason="Idle for 3 h (every GPU under 5%).",
+            evidence=evidence,
+            evidence_hash=evidence_hash(evidence),
+            plan=Plan(Action.STOP, Action.STOP, (Step.STOP,), (), (), (), saving),
+            price=Price(_price(member), entry.price_source),
+            owner=entry.owner,
+            project=entry.project,
+            phase_since=asked_at,
+        )
+    )
+    decision = Decision(Answer.APPROVE, f"link:{person}", "page", stopped_at, person=person)
+    state.settle(approval_id, decision)
+    state.clear_step(ref, Step.STOP.value, stopped_at)
+    why = f"approved by link:{person}"
+    state.close_episode(ref, Outcome.STOPPED, why, stopped_at, quiet_until=None, ledger=entry)
+    state.note_told(ref, stopped_at)
+
+
+def _count(
+    state: StateTable, target: Target, spent: Mapping[date, Mapping[tuple[str, str], Share]], now: datetime
+) -> None:
+    """The meter of each month beside its days, counted up to now."""
+    for month, days in groupby(sorted(spent), key=lambda day: f"{day:%Y-%m}"):
+        costs = [DayCosts(day, target.account, target.region, spent[day]) for day in days]
+        usd: dict[str, Decimal] = defaultdict(Decimal)
+        for cost in costs:
+            for (_, project), share in cost.shares.items():
+                usd[UNTAGGED if project == UNASSIGNED else project] += share.total
+        last = now if month == month_of(now) else month_end(datetime.combine(costs[-1].day, now.timetz()))
+        state.bring_forward(Meter(target, month, last, dict(usd)), None, costs)
+
+
+def _row(target: Target, instance_id: str, member: Member, now: datetime) -> FleetRow:
+    """What the sweep before this one has measured by hour; it judges anew."""
+    owner, project = _whose(member)
+    hours = [_busiest(member, _hour(now) - HOUR * back, now) for back in range(HOURS)]
+    return FleetRow(
+        instance_id=instance_id,
+        name=member.name,
+        account=target.account,
+        region=target.region,
+        instance_type=member.instance_type,
+        owner=owner,
+        project=project,
+        verdict="no-data",
+        reason="not judged yet",
+        usd_per_hour=_price(member),
+        launched_at=now - timedelta(minutes=member.launched_minutes_ago),
+        hours=tuple(reversed(hours)),
+    )
+
+
+def _busiest(member: Member, at: datetime, now: datetime) -> int | None:
+    """The highest utilization of an hour, in percent."""
+    part = part_of(member, at, now)
+    if at + HOUR > now or part is None or member.expected in ("exempt", "too-young"):
+        return None
+    return round(60 + 38 * noise(member.name, at) if part == "used" else 2 * noise(member.name, at))

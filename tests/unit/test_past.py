@@ -1,0 +1,94 @@
+"""The past that `make up` starts with: it adds up, and a sweep goes on where it ends."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+
+from governor.domain.episode.episode import Outcome
+from governor.domain.fleet.rows import Share
+from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.savings import months
+from governor.stores import StateTable
+from local.fleet import Member, demo_fleet
+from local.past import WEEKS, part_of, write_past
+from tests.builders import NOW, TARGET
+from tests.twins.table import MemoryTable
+
+PERSON = "owner@example.com"
+
+
+def fleet() -> dict[str, Member]:
+    return {f"i-{number:017x}": member for number, member in enumerate(demo_fleet())}
+
+
+@pytest.fixture(scope="module")
+def state() -> StateTable:
+    table = MemoryTable()
+    assert write_past(table, TARGET, fleet(), NOW, PERSON) > 20
+    return StateTable(table)
+
+
+def entries(state: StateTable) -> list[LedgerEntry]:
+    return [one for month in months(NOW - WEEKS, NOW) for one in state.entries(month)]
+
+
+def test_every_month_of_the_past_adds_up(state: StateTable) -> None:
+    """As the costs of sweeps do; the meter of this month is counted up to now."""
+    for month in months(NOW - WEEKS, NOW):
+        meter, days = state.meter(TARGET, month), state.days(month)
+        assert meter is not None
+        spent = sum((one.total for day in days for one in day.shares.values()), Decimal(0))
+        assert spent == sum(meter.usd.values()) > 100
+    this = state.meter(TARGET, "2026-11")
+    assert this is not None
+    assert this.counted_until == NOW
+    found = sum((one for day in days for one in day.shares.values()), Share())
+    assert min(found.used, found.idle, found.kept, found.unmeasured) > 0
+
+
+def test_stops_are_over_before_the_fleet_of_the_demo_started(state: StateTable) -> None:
+    """No two of one instance overlap, one in some was a mistake, and nothing is left open or unsaid."""
+    stops = entries(state)
+    records = state.records(TARGET)
+
+    assert all(one.ended_at and one.booked_at < one.ended_at <= NOW for one in stops)
+    assert 0 < sum(one.false_stop for one in stops) < len(stops) / 4
+    for instance_id, member in fleet().items():
+        mine = [one for one in stops if one.episode.instance_id == instance_id]
+        launched = NOW - timedelta(minutes=member.launched_minutes_ago)
+        ends = [one.ended_at for one in mine if one.ended_at]
+        assert all(end <= one.booked_at for end, one in zip(ends, mine[1:], strict=False))
+        assert all(end <= launched for end in ends)
+        record = records.get(instance_id)
+        assert (record is not None) == bool(mine)
+        if record is not None:
+            assert (None, None, Outcome.STOPPED) == (record.open_episode, record.untold, record.last_outcome)
+            assert len(mine) == record.episodes
+            assert [] == state.open_entries(TARGET, instance_id)
+
+
+def test_the_newest_stops_say_who_decided(state: StateTable) -> None:
+    """Their episodes are there as a workflow leaves them."""
+    newest = entries(state)[-1]
+    episode = state.episode(newest.episode)
+    assert episode is not None
+    approval = state.approval(episode.approval_id)
+    assert approval is not None
+    assert approval.decision is not None
+
+    assert PERSON == approval.decision.person
+    assert (Outcome.STOPPED, Outcome.STOPPED) == (episode.outcome, episode.became)
+
+
+def test_the_page_has_a_day_of_readings(state: StateTable) -> None:
+    """Idle for hours, and at work before: the first sweep carries it on."""
+    [page] = state.pages()
+    rows = {row.name: row for row in page.rows}
+
+    assert "not-selected" not in rows
+    assert max(one or 0 for one in rows["notebook-1"].hours[-6:]) <= 2
+    assert max(one or 0 for one in rows["notebook-1"].hours[:12]) >= 60
+    assert part_of(next(one for one in demo_fleet() if one.name == "fresh"), NOW - WEEKS, NOW) is None
