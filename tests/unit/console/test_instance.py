@@ -77,7 +77,7 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     [stop] = page.tables[0].rows
 
     assert Decimal("5.67") * 72 == stop[-1]
-    assert "It is not running as a governed instance now" in text(world)
+    assert "It is not among the instances that you see now" in text(world)
     assert "$408 saved" in text(world)
 
 
@@ -158,3 +158,17 @@ def test_an_episode_can_be_asked_for_by_name() -> None:
     assert [ref.execution_name] == [
         one["episode"] for one in episodes(show(world, episode=ref.execution_name))
     ]
+
+
+def test_what_holds_an_instance_that_others_have_by_now_is_theirs() -> None:
+    """Who owned it before sees what was booked then, and not why it is exempt today."""
+    world = ConsoleWorld()
+    world.book(make_entry(1))
+    world.keep(replace(ROW, owner="rivals", project="secret"))
+    hold = Hold(NOW + timedelta(hours=3), "SECRET")
+    world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, hold=hold))
+    found = text(world, caller(Scope(owners=frozenset({"ml-team"}))))
+
+    assert "$408 saved" in found
+    assert "SECRET" not in found
+    assert "Kept until" not in found

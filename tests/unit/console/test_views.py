@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,7 @@ from governor.console.formats import as_json, csv_text
 from governor.console.page import Caller
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.scope import Scope
+from governor.domain.episode.episode import EpisodeRef
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import Meter
 from governor.domain.policy.policy import Policy
@@ -43,30 +45,33 @@ SCOPES = {
     "account": Scope(accounts=frozenset({TARGETS[0].account})),
 }
 MY_INSTANCE = f"/instances/{TARGETS[0].account}/{TARGETS[0].region}/i-{1:017x}"
-FOREIGN_INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{2:017x}"
+FOREIGN_INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{20:017x}"
 
 
-def two_tenants(*, with_foreign: bool) -> ConsoleWorld:
-    """One tenant in the first account and, if wanted, another one in the second, who also has a freeze."""
+def two_tenants(*, with_foreign: bool, share_account: bool = False) -> ConsoleWorld:
+    """One tenant in the first account and, if wanted, another one in the second, or in both."""
     world, day = ConsoleWorld(), NOW.date()
     rows = [asked(make_row(1)), make_row(3, verdict="no-data", name="silent")]
-    meter = {"vision": Decimal(40)}
     world.spend(day, {MINE: Share(Decimal(10), Decimal(3))})
     world.book(make_entry(1))
     if with_foreign:
         owner, project = FOREIGN
-        place = {"account": TARGETS[1].account, "region": TARGETS[1].region}
-        rows.append(asked(make_row(2, name="foreign-2", owner=owner, project=project, **place)))
-        rows.append(make_row(4, name="foreign-4", owner=owner, project=project, verdict="no-data", **place))
-        world.spend(day, {FOREIGN: Share(Decimal(999))}, TARGETS[1])
-        stop = make_entry(2).episode
-        foreign = type(stop)(place["account"], place["region"], rows[2].instance_id, stop.launch_time, 1)
-        world.book(make_entry(2, episode=foreign, owner=owner, project=project))
-        world.state.bring_forward(Meter(TARGETS[1], "2026-11", NOW, {project: Decimal(999)}), None)
-        # The freeze of everything is everybody's; its reason is not.
+        for number, target in enumerate(TARGETS if share_account else TARGETS[1:]):
+            place = {"account": target.account, "region": target.region}
+            theirs = make_row(20 + number, name="foreign", owner=owner, project=project, **place)
+            silent = make_row(30 + number, name="foreign", owner=owner, project=project, **place)
+            rows += [asked(theirs), replace(silent, verdict="no-data")]
+            own = {MINE: Share(Decimal(10), Decimal(3))} if target == TARGETS[0] else {}
+            world.spend(day, {**own, FOREIGN: Share(Decimal(999))}, target)
+            ref = EpisodeRef(target.account, target.region, theirs.instance_id, NOW, 1)
+            world.book(make_entry(2, episode=ref, owner=owner, project=project))
+    # The freeze of everything is everybody's; its reason is not.
     world.state.freeze_hub(BreakerState(NOW, "77 of 99 turned idle" if with_foreign else "1 of 2"))
-    world.state.bring_forward(Meter(TARGETS[0], "2026-11", NOW, meter), None)
-    world.keep(*rows)
+    for target in TARGETS:
+        meter = {"vision": Decimal(40)} if target == TARGETS[0] else {}
+        meter |= {FOREIGN[1]: Decimal(999)} if with_foreign else {}
+        world.state.bring_forward(Meter(target, "2026-11", NOW, meter), None)
+    world.keep(*rows, problem=f"{9 if share_account and with_foreign else 1} steps of the last sweep failed")
     return world
 
 
@@ -86,7 +91,10 @@ def forms(address: str, world: ConsoleWorld, who: Caller) -> list[str]:
 def test_what_others_own_changes_nothing(address: str, scope: str) -> None:
     """No name, no row and no sum of another tenant: the page is the same as if there were none."""
     who = caller(SCOPES[scope])
-    both, alone = (forms(address, two_tenants(with_foreign=some), who) for some in (True, False))
+    share = scope != "account"
+    both, alone = (
+        forms(address, two_tenants(with_foreign=some, share_account=share), who) for some in (True, False)
+    )
 
     assert alone == both
     assert "foreign" not in "".join(both)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from operator import attrgetter
+from typing import NamedTuple
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
@@ -20,7 +21,7 @@ from governor.domain.money.cost import LedgerEntry, month_start, parse_month
 from governor.domain.money.savings import DAY, months
 from governor.domain.sweep.breaker import why_frozen
 from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, family, known_kind
-from governor.domain.units import Usd, UtcDatetime, money
+from governor.domain.units import Item, Usd, UtcDatetime, money
 from governor.domain.wording import clock, full_stop, left, listed, plural, sentence, span, usd
 from governor.errors import InputError
 
@@ -34,8 +35,7 @@ _STALE = timedelta(hours=1)
 """Without a sweep for so long, what is shown is no longer now."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """Something that keeps the governor from its work, and what to do about it."""
 
     text: str
@@ -43,13 +43,11 @@ class Problem:
     href: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One row as a table shows it."""
+class Line(NamedTuple):
+    """One row as a table shows it. `kind` is the class of its color."""
 
     row: FleetRow
     kind: str
-    """The class of its color."""
     verdict: str
     next: str
     href: str
@@ -83,7 +81,8 @@ def family_of(row: FleetRow) -> Family:
 
 def line(row: FleetRow, page: FleetPage, zone: str, now: UtcDatetime) -> Line:
     color, text = _verdict(row, now)
-    return Line(row, color, text, _next(row, page.mode, zone, now), instance_href(row))
+    href = f"/instances/{row.account}/{row.region}/{row.instance_id}"
+    return Line(row, color, text, _next(row, page.mode, zone, now), href)
 
 
 def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
@@ -118,9 +117,8 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:
-        return (
-            f"asked, {left(row.expires_at - now)} left" if row.expires_at > now else "time to answer is over"
-        )
+        is_open = row.expires_at > now
+        return f"asked, {left(row.expires_at - now)} left" if is_open else "time to answer is over"
     if mode == "auto":
         return f"{row.verb or 'stop'} follows, can be held"
     return "question not sent yet" if row.approval_id else "decided, in progress"
@@ -128,10 +126,6 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 
 def is_open_question(row: FleetRow, now: UtcDatetime) -> bool:
     return row.asked_at is not None and row.expires_at is not None and row.expires_at > now
-
-
-def _is_unsent(row: FleetRow, page: FleetPage) -> bool:
-    return page.mode == "ask" and row.approval_id is not None and row.asked_at is None
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
@@ -153,34 +147,33 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
     scope, here = caller.scope, {str(page.target) for _, page in seen}
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:
-        # Its reason counts instances of everybody.
+        # Its reason counts instances of everybody, as problems of a sweep may.
         text = f"All plans are frozen: {why}" if scope.everything else "All plans are frozen"
-        yield Problem(
-            sentence(text), "Nobody is asked and nothing is stopped meanwhile. Run governor freezes for more."
-        )
+        do = "Nobody is asked and nothing is stopped meanwhile. Run governor freezes for more."
+        yield Problem(sentence(text), do)
     frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
     if frozen and why is None:
         yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "Run governor freezes to see why.")
     swept = {page.target: page for page in reader.pages}
     for target in reader.targets:
-        page = swept.get(target)
-        if not (scope.everything or target.account in scope.accounts or str(target) in here):
+        page, is_theirs = swept.get(target), scope.everything or target.account in scope.accounts
+        if not is_theirs and str(target) not in here:
             continue
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
-            yield Problem(f"{target}: {full_stop(page.problem)}", "Run governor doctor if this stays.")
+            text = page.problem if is_theirs else "its last sweep was not complete"
+            yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
         elif now - page.swept_at > _STALE:
             yield Problem(f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor.")
-    unsent = [row.name for row, page in seen if _is_unsent(row, page)]
+    unsent = [row.name for row, _ in seen if row.approval_id and row.asked_at is None]
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
         yield Problem(text, "Questions wait for working hours. If this stays, run governor doctor.")
     silent = rate([one for one in seen if family_of(one[0]) is Family.UNKNOWN])
     if silent.instances:
-        text = (
-            f"{plural(silent.instances, 'instance')} cannot be judged ({usd(silent.usd_per_hour)} an hour)."
-        )
+        which = plural(silent.instances, "instance")
+        text = f"{which} cannot be judged ({usd(silent.usd_per_hour)} an hour)."
         yield Problem(text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data")
 
 
@@ -235,10 +228,6 @@ def _midnight(day: date) -> UtcDatetime:
 # addresses and what they ask for
 
 
-def instance_href(row: FleetRow) -> str:
-    return f"/instances/{row.account}/{row.region}/{row.instance_id}"
-
-
 def project_href(name: str) -> str:
     return f"/projects/{quote(name, safe='')}"
 
@@ -265,14 +254,21 @@ def choice_of(query: Mapping[str, str], name: str, known: Sequence[str], default
     return text or default
 
 
-def number_of(query: Mapping[str, str], name: str, most: int, default: int = 1) -> int:
-    """Return a whole number from 1. Raises: InputError."""
-    text = text_of(query, name)
-    if not text:
-        return default
-    if not (text.isascii() and text.isdecimal() and 1 <= int(text[:6]) <= most and len(text) <= 6):
-        raise InputError(f"{name} must be a number from 1 to {most:,}")
-    return int(text)
+def paged(
+    path: str, asked: Mapping[str, object], query: Mapping[str, str], found: Sequence[Item], size: int
+) -> tuple[Sequence[Item], Mapping[str, object]]:
+    """Return the rows of the page that is asked for, and what leads to the others. Raises: InputError."""
+    text, last = text_of(query, "page") or "1", max(1, -(-len(found) // size))
+    if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 1 <= int(text) <= last):
+        raise InputError(f"page must be a number from 1 to {last:,}")
+    number = int(text)
+    near = {"before": number - 1 or last + 1, "after": number + 1}
+    hrefs = {
+        name: with_query(path, {**asked, "page": one if one > 1 else ""}) if one <= last else ""
+        for name, one in near.items()
+    }
+    rows = found[size * (number - 1) : size * number]
+    return rows, {**hrefs, "number": number, "last": last, "first": size * (number - 1) + 1}
 
 
 def month_in(query: Mapping[str, str], now: datetime) -> UtcDatetime:

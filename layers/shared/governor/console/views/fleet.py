@@ -39,11 +39,9 @@ def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDate
     order = figures.choice_of(query, "sort", tuple(_ORDERS), "idle")
     size = int(figures.choice_of(query, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     found = sorted((one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0]))
-    last = max(1, -(-len(found) // size))
-    number = figures.number_of(query, "page", last)
-    shown = found[size * (number - 1) : size * number]
     rates = figures.rate(found)
     asked = {**wanted, "sort": order if order != "idle" else "", "size": size if size != SIZES[0] else ""}
+    shown, pages = figures.paged("/fleet", asked, query, found, size)
     return Page(
         title="Fleet",
         template="fleet.html",
@@ -51,7 +49,6 @@ def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDate
             "lines": [figures.line(row, page, caller.zone, now) for row, page in shown],
             "rates": rates,
             "all": len(seen),
-            "first": size * (number - 1) + 1,
             "asked": asked,
             "is_filtered": any(wanted.values()),
             "heads": [(text, _order_href(asked, name, order), name == order) for text, name in _HEADS],
@@ -59,16 +56,13 @@ def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDate
             "verdicts": _verdicts(seen),
             "offered": {place: _offered(seen, place) for place in _PLACES},
             "sizes": SIZES,
-            "before": _page_href(asked, number - 1) if number > 1 else "",
-            "after": _page_href(asked, number + 1) if number < last else "",
+            "pages": pages,
             "csv": figures.with_query("/fleet.csv", {**asked, "size": ""}),
-            "number": number,
-            "last": last,
         },
         document={
             "instances": [row for row, _ in shown],
-            "page": number,
-            "pages": last,
+            "page": pages["number"],
+            "pages": pages["last"],
             "total": rates,
         },
         tables=(figures.table("fleet", found),),
@@ -111,7 +105,3 @@ def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:
     if not name or name == order:
         return ""
     return figures.with_query("/fleet", {**asked, "sort": "" if name == "idle" else name})
-
-
-def _page_href(asked: Mapping[str, object], number: int) -> str:
-    return figures.with_query("/fleet", {**asked, "page": number if number > 1 else ""})

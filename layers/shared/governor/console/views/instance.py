@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import itemgetter
 
@@ -12,7 +11,7 @@ from governor.console.reader import Reader
 from governor.console.views import charts, figures
 from governor.console.views.figures import Row
 from governor.domain.approvals.approval import Approval
-from governor.domain.episode.episode import Episode, EpisodeRef, episode_from_execution_name
+from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, saved_in
@@ -28,12 +27,8 @@ _HOUR = timedelta(hours=1)
 _COLUMNS = ("episode", "outcome", "booked_at", "ended_at", "false_stop", "saved_usd_per_hour", "saved_usd")
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """A booked action, and what it has saved so far; `None` where the price is not known."""
-
-    entry: LedgerEntry
-    saved: Usd | None
+Stop = tuple[LedgerEntry, Usd | None]
+"""A booked action, and what it has saved so far; `None` where the price is not known."""
 
 
 def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
@@ -44,7 +39,8 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
     stops = _stops(reader, caller, target, instance_id, now)
     if found is None and not stops:
         raise NotFound(f"there is no instance {instance_id}")
-    record = reader.state.record(target, instance_id)
+    # Of an instance that others have by now, what holds it is theirs.
+    record = reader.state.record(target, instance_id) if found else InstanceRecord(target, instance_id)
     episodes = list(_episodes(reader, caller, found, stops, record.episodes, query))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
     line = figures.line(*found, caller.zone, now) if found else None
@@ -83,7 +79,7 @@ def _stops(reader: Reader, caller: Caller, target: Target, instance_id: str, now
     counts_for = figures.counts_for(reader)
     booked = figures.ledger_in(reader, caller.scope, now - _WEEKS + counts_for, now)
     mine = [one for one in booked if one.episode.target == target and one.episode.instance_id == instance_id]
-    return [Stop(one, saved_in(one, one.booked_at, now, counts_for)) for one in reversed(mine)]
+    return [(one, saved_in(one, one.booked_at, now, counts_for)) for one in reversed(mine)]
 
 
 def _episodes(
@@ -101,7 +97,7 @@ def _episodes(
         names.append(row.episode or "")
         last = EpisodeRef(row.account, row.region, row.instance_id, row.launched_at, count)
         names.append(last.execution_name if count else "")
-    names += [one.entry.episode.execution_name for one in stops[:1]]
+    names += [entry.episode.execution_name for entry, _ in stops[:1]]
     for name in list(dict.fromkeys(filter(None, names)))[:2]:
         try:
             ref = episode_from_execution_name(name)
@@ -117,8 +113,8 @@ def _spans(
     found: Row | None, stops: Sequence[Stop], now: UtcDatetime
 ) -> Iterator[tuple[str, datetime, datetime]]:
     """Return times with what is known of them; later ones are drawn over those before."""
-    for stop in stops:
-        yield "stopped", stop.entry.booked_at, stop.entry.ended_at or now
+    for entry, _ in stops:
+        yield "stopped", entry.booked_at, entry.ended_at or now
     if found is None:
         return
     row, page = found
@@ -135,16 +131,9 @@ def _spans(
 
 
 def _cells(stop: Stop) -> tuple[object, ...]:
-    entry = stop.entry
-    return (
-        entry.episode.execution_name,
-        entry.outcome.value,
-        entry.booked_at,
-        entry.ended_at,
-        entry.false_stop,
-        entry.saved_usd_per_hour,
-        stop.saved,
-    )
+    entry, saved = stop
+    ended, rate = (entry.ended_at, entry.false_stop), entry.saved_usd_per_hour
+    return entry.episode.execution_name, entry.outcome.value, entry.booked_at, *ended, rate, saved
 
 
 def _episode_document(episode: Episode, approval: Approval | None) -> Mapping[str, object]:

@@ -58,10 +58,7 @@ class Spending:
 
 def projects(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
     found = sorted(_spending(reader, caller, now), key=lambda one: (-one.spent, one.name))
-    rows = tuple(
-        (one.name, len(one.rows), one.rate.usd_per_hour, one.spent, one.share.idle, one.budget)
-        for one in found
-    )
+    rows = tuple(map(_cells, found))
     return Page(
         title="Projects",
         template="projects.html",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from itertools import accumulate
 
@@ -16,7 +16,7 @@ from governor.domain.money.cost import LedgerEntry, month_end, month_of, month_s
 from governor.domain.money.savings import DAY, Saved, net_by_day, sum_saved
 from governor.domain.units import Usd, UtcDatetime
 
-_ROWS, _NAMED = 100, 10
+_ROWS, _NAMED, _MOMENT = 100, 10, timedelta(microseconds=1)
 _GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
     "owner": lambda entry: entry.owner,
     "project": lambda entry: entry.project,
@@ -26,14 +26,8 @@ _GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
 _COLUMNS = (
     *("SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd"),
     *("x_Outcome", "x_InstanceType", "x_Owner", "x_Project", "x_PriceSource", "x_BookedAt", "x_EndedAt"),
-    *(
-        "x_FalseStop",
-        "x_Ours",
-        "x_CostBeforePerHourUsd",
-        "x_CostAfterPerHourUsd",
-        "x_NetSavedUsd",
-        "x_Episode",
-    ),
+    *("x_FalseStop", "x_Ours", "x_CostBeforePerHourUsd", "x_CostAfterPerHourUsd", "x_NetSavedUsd"),
+    "x_Episode",
 )
 """Dimensions as FOCUS 1.2 names them; measures and facts that it does not know begin with `x_`."""
 Booked = tuple[LedgerEntry, Usd | None]
@@ -50,12 +44,17 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
     costs = figures.total([share for *_, share in figures.shares(reader, scope, days[0], days[-1])])
     booked = _in_month(entries, start, end, counts_for)
-    last = max(1, -(-len(booked) // _ROWS))
-    number = figures.number_of(query, "page", last)
     rows = tuple(_cells(one, start, end, counts_for) for one in booked)
     groups = {name: _grouped(booked, key) for name, key in _GROUPS.items()}
     steps = _steps(saved, costs)
     this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
+    shown, pages = figures.paged("/savings", this, query, booked, _ROWS)
+    so_far = net_by_day(entries, figures.days_between(days[0], (end - _MOMENT).date()), end, counts_for)
+    earlier = net_by_day(entries, figures.days_between(before.date(), days[0] - DAY), start, counts_for)
+    sums = [
+        ("month-before", list(accumulate(earlier))[: len(days)]),
+        ("this-month", list(accumulate(so_far))),
+    ]
     return Page(
         title=f"Savings in {month}",
         template="savings.html",
@@ -64,17 +63,14 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
             "month": month,
             "is_now": month_of(now) == month_of(start),
             "steps": [(*one, charts.bar(one[2], one[3], one[4], steps[0][1])) for one in steps],
-            "chart": charts.lines(days, _lines(entries, days, before, end, counts_for)),
+            "chart": charts.lines(days, sums),
             "groups": {name: group[:_NAMED] for name, group in groups.items()},
-            "booked": booked[_ROWS * (number - 1) : _ROWS * number],
+            "booked": shown,
+            "pages": pages,
             "count": len(booked),
             "names": {row.instance_id: row.name for row, _ in figures.rows_in(reader.pages, scope)},
             "earlier": figures.with_query("/savings", {"month": f"{before:%Y-%m}"}),
             "later": figures.with_query("/savings", {"month": f"{end:%Y-%m}"}) if end < now else "",
-            "before": figures.with_query("/savings", {**this, "page": number - 1}) if number > 1 else "",
-            "after": figures.with_query("/savings", {**this, "page": number + 1}) if number < last else "",
-            "number": number,
-            "last": last,
             "csv": figures.with_query("/savings.csv", this),
             "zone": caller.zone,
             "now": now,
@@ -129,22 +125,6 @@ def _steps(saved: Saved, costs: Share) -> list[tuple[str, Usd, str, Usd, Usd]]:
         steps.append((text, -amount, kind, level - amount, level))
         level -= amount
     return [*steps, ("Net saving", saved.net_usd, "net", Decimal(0), max(saved.net_usd, Decimal(0)))]
-
-
-def _lines(
-    entries: Sequence[LedgerEntry],
-    days: Sequence[date],
-    before: UtcDatetime,
-    end: UtcDatetime,
-    counts_for: timedelta,
-) -> list[tuple[str, list[Usd]]]:
-    """Return the sums by day of this month so far, and of the month before."""
-    so_far = [day for day in days if day <= (end - timedelta(microseconds=1)).date()]
-    earlier = figures.days_between(before.date(), days[0] - DAY)[: len(days)]
-    return [
-        ("month-before", list(accumulate(net_by_day(entries, earlier, end, counts_for)))),
-        ("this-month", list(accumulate(net_by_day(entries, so_far, end, counts_for)))),
-    ]
 
 
 def _cells(one: Booked, start: UtcDatetime, end: UtcDatetime, counts_for: timedelta) -> tuple[object, ...]:
