@@ -10,7 +10,6 @@ import pytest
 
 from scripts.pictures import FOLDER, TEXT_KEY, Picture, pictures
 
-SHOWN = pictures()
 DOCS = FOLDER.parent
 
 
@@ -26,26 +25,29 @@ def text_entries(path: Path) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("picture", SHOWN, ids=lambda one: one.name)
-def test_a_picture_shows_what_its_page_says_now(picture: Picture) -> None:
+@pytest.fixture(scope="module")
+def shown() -> list[Picture]:
+    """What they would show if they were taken now."""
+    return pictures()
+
+
+def test_a_picture_shows_what_its_page_says_now(shown: list[Picture]) -> None:
     """`make screenshots` takes them anew; the text beside them says what has changed."""
-    kept = (FOLDER / f"{picture.page}.txt").read_text(encoding="utf-8")
-    assert picture.text.splitlines() == kept.splitlines()
-    assert picture.digest == text_entries(FOLDER / f"{picture.name}.png").get(TEXT_KEY)
+    for picture in shown:
+        kept = (FOLDER / f"{picture.page}.txt").read_text(encoding="utf-8")
+        assert picture.text.splitlines() == kept.splitlines(), picture.name
+        assert picture.digest == text_entries(FOLDER / f"{picture.name}.png").get(TEXT_KEY), picture.name
 
 
-def test_no_picture_is_left_over() -> None:
+def test_no_picture_is_left_over(shown: list[Picture]) -> None:
     """Of pages that are gone."""
-    expected = {f"{one.name}.png" for one in SHOWN} | {f"{one.page}.txt" for one in SHOWN}
+    expected = {f"{one.name}.png" for one in shown} | {f"{one.page}.txt" for one in shown}
     assert expected == {path.name for path in FOLDER.iterdir()}
 
 
-def test_every_picture_is_shown_somewhere() -> None:
+def test_every_picture_is_shown_somewhere(shown: list[Picture]) -> None:
     """In the docs or the README."""
-    pages = [DOCS.parent / "README.md", *DOCS.glob("*.md")]
-    named = {
-        name
-        for page in pages
-        for name in re.findall(r"images/([\w-]+)\.png", page.read_text(encoding="utf-8"))
-    }
-    assert {one.name for one in SHOWN} == named
+    pages = "".join(
+        page.read_text(encoding="utf-8") for page in (DOCS.parent / "README.md", *DOCS.glob("*.md"))
+    )
+    assert {one.name for one in shown} == set(re.findall(r"images/([\w-]+)\.png", pages))

@@ -274,7 +274,8 @@ def test_the_advice_counts(gpus: tuple[Series, ...], advice: str) -> None:
     verdict = told(make_evidence(*gpus))
     assert (VerdictKind.PARTLY_IDLE, (advice,)) == (verdict.kind, verdict.advice)
     half = len(gpus) // 2
-    assert verdict.reason == f"{half} of {2 * half} GPUs work (up to 90.0 %), {half} stayed under 5 %"
+    works = "works" if half == 1 else "work"
+    assert verdict.reason == f"{half} of {2 * half} GPUs {works} (up to 90.0 %), {half} stayed under 5 %"
     assert (advice,) == told(make_evidence(*gpus, gpus_expected=None)).advice
 
 

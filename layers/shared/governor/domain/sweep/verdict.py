@@ -578,7 +578,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
     top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
     if idle and busy:
         reason = (
-            f"{len(busy)} of {len(idle) + len(busy)} GPUs work (up to {top:.1f} %), "
+            f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} (up to {top:.1f} %), "
             f"{len(idle)} stayed under {policy.idle.utilization_below_percent:g} %"
         )
         advice = (_right_size(evidence, busy, idle),)
