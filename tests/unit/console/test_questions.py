@@ -4,129 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
-from datetime import timedelta
-from decimal import Decimal
-from typing import Any
+from unittest import mock
 
 import pytest
 
-from governor.console.app import Console
-from governor.console.questions import Answers, question, questions
-from governor.console.reader import Reader
 from governor.console.session import caller_of
-from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import Answer, ApprovalStatus
-from governor.domain.episode.episode import Episode, Phase
-from governor.domain.episode.plan import Price
-from governor.domain.fleet.rows import FleetPage
-from governor.domain.policy.policy import Action
-from governor.stores.fleet import Fleet
-from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ShowApproval
-from tests.builders import NOW, TARGET
-from tests.console_world import make_row
-from tests.unit.console import entrance
-from tests.unit.console.entrance import Entrance, token
-from tests.unit.usecases.world import APPROVAL_ID, World
-
-POLICY = (
-    parse_policy(
-        """
-    ownership: {contacts: {ml: {emails: [alice@example.com]}, web: {emails: [bob@example.com]}}}
-    console:
-      scopes:
-        ops: {groups: [ops], role: approver, everything: true}
-        eyes: {groups: [eyes], everything: true}
-        other: {groups: [other], role: approver, accounts: ["999900001111"]}
-    """
-    )
-    .base()
-    .policy
-)
-OTHER = "A" * 22
-
-
-def episode_of(world: World) -> Episode:
-    found = world.state.episode(world.ref)
-    assert found is not None
-    return found
-
-
-class Site:
-    """The console over a question to stop, and one to terminate that costs more."""
-
-    def __init__(self) -> None:
-        self.world = World(decide=False, phase=Phase.ASKING)
-        self.table: Any = self.world.state._table
-        self.at = Entrance(self.table)
-        self.at.clock.at = NOW
-        first = episode_of(self.world)
-        dear = episode_of(World(decide=False, phase=Phase.ASKING, action=Action.TERMINATE))
-        ref = replace(first.ref, instance_id="i-0fedcba9876543210")
-        second = replace(
-            dear,
-            ref=ref,
-            approval_id=OTHER,
-            instance=replace(dear.instance, instance_id=ref.instance_id, tags={"Name": "trainer"}),
-            price=Price(Decimal("55.04"), "list price"),
-        )
-        self.world.state.take_lock(ref)
-        self.world.state.save_opened(second)
-        self.world.state.await_answer(OTHER, "other", "ask", NOW + timedelta(hours=9))
-        self.world.workflow.waiting.add("other")
-        self.episodes = {APPROVAL_ID: first, OTHER: second}
-        rows = [self.row(number, key) for number, key in enumerate(self.episodes, 1)]
-        fleet = Fleet(self.table)
-        fleet.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, tuple(rows)))
-        show = ShowApproval(self.world.state, self.world.clock)
-        reader = Reader(fleet, self.world.state, show, POLICY, (TARGET,), "gpu-governor")
-        answers = Answers(
-            Decide(
-                self.world.state,
-                self.world.workflow,
-                self.at.clock,
-                self.world.announcer,
-                lambda: self.world.policies,
-            )
-        )
-        self.console = Console(
-            lambda: replace(reader),
-            self.at.doors,
-            self.at.clock,
-            {"/questions": questions, "/questions/<approval_id>": question},
-            {"/questions": answers.several, "/questions/<approval_id>": answers.one},
-        )
-
-    def row(self, number: int, approval_id: str) -> Any:
-        episode = self.episodes[approval_id]
-        return make_row(
-            number,
-            name=episode.instance.name,
-            instance_id=episode.ref.instance_id,
-            account=episode.ref.account,
-            region=episode.ref.region,
-            owner=episode.owner,
-            project=episode.project,
-            usd_per_hour=episode.price.usd_per_hour,
-            episode=episode.ref.execution_name,
-            approval_id=approval_id,
-        )
-
-    def cookies(self, group: str = "ops", email: str = "alice@example.com") -> dict[str, str]:
-        return self.at.session(f"oidc:{group}", email, groups=(group,))
-
-    def ask(self, address: str = "/questions", method: str = "GET", **more: Any) -> dict[str, Any]:
-        return entrance.ask(self.console, address, method, **more)
-
-    def post(self, cookies: dict[str, str], address: str = "/questions", **form: str) -> dict[str, Any]:
-        csrf = token(self.ask(address, cookies=cookies)["body"], address)
-        return self.ask(address, "POST", cookies=cookies, form={"csrf": csrf, **form})
-
-    def status(self, approval_id: str = APPROVAL_ID) -> ApprovalStatus:
-        found = self.world.state.approval(approval_id)
-        assert found is not None
-        return found.status
+from tests.builders import NOW
+from tests.unit.console.asking import OTHER, POLICY, Site
+from tests.unit.console.entrance import token
+from tests.unit.usecases.world import APPROVAL_ID
 
 
 def test_nothing_is_ticked_and_terminations_stand_apart() -> None:
@@ -236,3 +123,19 @@ def test_the_documents_are_those_of_the_command_line_and_name_nobody_else() -> N
 def test_a_page_that_does_not_exist_is_said(page: str) -> None:
     site = Site()
     assert site.ask(f"/questions?page={page}", cookies=site.cookies())["statusCode"] == 400
+
+
+def test_fifty_rows_a_page_and_ten_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many questions are open: those that are shown are read in one batch."""
+    site = Site()
+    site.ask_more(120)
+    cookies = site.cookies()
+    spies = [mock.Mock(wraps=getattr(site.table, name)) for name in ("get", "get_all", "query")]
+    for name, spy in zip(("get", "get_all", "query"), spies, strict=True):
+        monkeypatch.setattr(site.table, name, spy)
+
+    pages = [site.ask(f"/questions?page={number}", cookies=cookies)["body"] for number in (1, 2, 3)]
+
+    assert [49, 50, 22] == [page.count('name="pick-') for page in pages]
+    assert sum(spy.call_count for spy in spies) <= 3 * 10
+    assert "122 open questions" in pages[0]

@@ -15,7 +15,6 @@ from governor.domain.approvals.messages import STEP_TEXT, cost_lines, people_tex
 from governor.domain.approvals.scope import Rank
 from governor.domain.approvals.terms import may
 from governor.domain.units import UtcDatetime, iso, parse_iso
-from governor.domain.wording import clock
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
@@ -114,7 +113,6 @@ def question(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "idle": view.idle_text[1],
             "costs": cost_lines(episode),
             "silence": silence_text(episode, view.approval.expires_at, now),
-            "until": clock(view.approval.expires_at, caller.zone, now),
             "steps": [STEP_TEXT[step] for step in episode.plan.steps],
             "restart": restart_text(episode),
             "people": people_text(episode),

@@ -10,7 +10,7 @@ from typing import Literal
 from governor.domain.settings import Mistake, Section, checked
 
 _CALLER = re.compile(
-    r"arn:aws[a-z-]*:(iam::\d{12}:user/[^\s*]+|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
+    r"arn:aws[a-z-]*:(iam::\d{12}:(root|user/[^\s*]+)|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
 )
 """As API Gateway names an IAM caller. Source: IAM user guide, principals of a request."""
 

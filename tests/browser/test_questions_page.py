@@ -1,0 +1,87 @@
+"""The Questions page in a real browser: a bar that adds up, short on a phone, and whole without scripts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tests.browser.conftest import NewVisitor
+from tests.browser.visitor import Visitor
+from tests.unit.console.asking import OTHER, Site
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Route
+
+SITE = "https://console.example"
+NAMES = ("notebook", "trainer-of-the-large-model", "x" * 250, "مثيل للتدريب", "\U0001f680")
+SCHEMES: dict[str, dict[str, Any]] = {
+    "light": {},
+    "dark": {"color_scheme": "dark"},
+    "forced": {"forced_colors": "active"},
+}
+
+
+def serve(visitor: Visitor, site: Site) -> None:
+    """Answer whatever the visitor opens and sends, with the session of an approver."""
+    cookies = site.cookies()
+
+    def answer(route: Route) -> None:
+        parts = urlsplit(route.request.url)
+        form = dict(parse_qsl(route.request.post_data or "", keep_blank_values=True))
+        address = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        found = site.ask(address, route.request.method, cookies=cookies, form=form)
+        route.fulfill(status=found["statusCode"], headers=found["headers"], body=found["body"])
+
+    visitor.page.route("**/*", answer)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("size", ["desktop", "phone"])
+@pytest.mark.parametrize("address", ["/questions", f"/questions/{OTHER}"])
+def test_the_page_is_at_ease(new_visitor: NewVisitor, address: str, size: str, scheme: str) -> None:
+    visitor, site = new_visitor(size, **SCHEMES[scheme]), Site()
+    site.ask_more(7, NAMES)
+    serve(visitor, site)
+
+    assert 200 == visitor.open(SITE + address)
+    visitor.assert_at_ease()
+
+
+def test_fifty_rows_are_short_on_a_phone(new_visitor: NewVisitor) -> None:
+    """Under 5,000 points, whatever the instances are called; the bar is in sight from the start."""
+    visitor, site = new_visitor("phone", viewport={"width": 390, "height": 844}), Site()
+    site.ask_more(60, NAMES)
+    serve(visitor, site)
+    visitor.open(SITE + "/questions")
+
+    assert 5000 > visitor.page.evaluate("document.documentElement.scrollHeight")
+    bar = visitor.page.locator(".several").bounding_box()
+    assert bar is not None
+    assert 844 >= bar["y"] + bar["height"]
+
+
+def test_the_bar_adds_up_what_is_ticked(new_visitor: NewVisitor) -> None:
+    visitor, site = new_visitor("desktop"), Site()
+    site.ask_more(40)
+    serve(visitor, site)
+    visitor.open(SITE + "/questions")
+    keep = visitor.page.get_by_role("button", name="Keep", exact=True)
+
+    assert keep.is_disabled()
+    for name in ("notebook-39", "notebook-36"):
+        visitor.page.get_by_label(name).check()
+    assert "2 selected, $600 a day" in visitor.text()
+    assert 200 == visitor.press("Keep")
+    assert 2 == visitor.text().count(": recorded")
+
+
+def test_without_scripts_the_same_is_answered(new_visitor: NewVisitor) -> None:
+    visitor, site = new_visitor("phone", java_script_enabled=False), Site()
+    serve(visitor, site)
+    visitor.open(SITE + "/questions")
+
+    visitor.page.locator("input[type=checkbox][name^=pick]").first.check()
+    assert 200 == visitor.press("Keep")
+    assert 1 == visitor.text().count(": recorded")
