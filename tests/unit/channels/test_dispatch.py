@@ -521,8 +521,8 @@ def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
     assert Dispatched(0, 0) == office.post.dispatch([sealed(replace(first, dedup_id="late"))])
 
 
-def test_who_left_hears_of_no_first_yes() -> None:
-    """The question is still open, and it is not theirs any more."""
+def test_who_left_hears_of_no_first_yes_and_of_nothing_that_waits() -> None:
+    """It is open to the end, and it is not theirs any more: they could hold it by the link."""
     office = Office()
     episode = office.post.world.state.episode(office.post.world.ref)
     assert episode is not None
@@ -535,9 +535,14 @@ def test_who_left_hears_of_no_first_yes() -> None:
     office.post.world.state.note_first_yes(APPROVAL_ID, yes)
     office.post.dispatch([sealed(first_yes_alert(episode, yes, NOW + timedelta(hours=1)))])
 
+    approval = office.post.world.state.approval(APPROVAL_ID)
+    assert approval is not None
+    office.post.dispatch([sealed(waiting_alert(episode, approval, "a cap is reached", 24, NOW, None))])
+
     assert "bob@example.com" in office.got("ask")
-    assert "bob@example.com" not in office.got("first-yes")
-    assert "alice@example.com" in office.got("first-yes")
+    for stage in ("first-yes", "wait"):
+        assert "bob@example.com" not in office.got(stage)
+        assert "alice@example.com" in office.got(stage)
 
 
 def test_who_did_not_take_the_escalation_hears_no_end() -> None:

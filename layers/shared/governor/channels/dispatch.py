@@ -386,7 +386,7 @@ class Dispatch:
         if item.alert.kind not in _FOLLOWS:
             return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
-        is_open = item.alert.kind in compose.OPEN
+        is_open = item.alert.kind in compose.OPEN | {AlertKind.APPROVED_WAITS}
         return {
             one.key: one.target if one.target in people else None
             for one in item.known

@@ -81,7 +81,7 @@ def _in_brief(sections: Sequence[Section], room: int) -> tuple[Sequence[Section]
     """Return the sections in so many lines, and what has to stand whole below the buttons for that."""
     if sum(1 + len(one.lines) for one in sections) <= room:
         return sections, ()
-    heading, lines = "In short; more below", tuple(one.heading for one in sections)
+    heading, lines = "In short", tuple(one.heading for one in sections)
     if len(sections) == 1:
         heading, lines = sections[0].heading, sections[0].lines
         kept, rest = lines[: max(0, room - 2)], "; ".join(lines[max(0, room - 2) :])

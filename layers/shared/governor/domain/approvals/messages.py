@@ -23,7 +23,7 @@ from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, deadline, left, people, sentence, span, usd
+from governor.domain.wording import deadline, left, people, sentence, span, usd
 
 
 class Stage(StrEnum):
@@ -376,7 +376,7 @@ def outcome_alert(
     if failed or episode is None:
         facts |= {"incident": f"failure-{cause_of(reason)}", "failed_step": _failed_step(episode, reason)}
         words["step"] = step_text(facts["failed_step"])
-    words["again"] = again if failed or outcome in _ASKED_AGAIN else ""
+    words["again"] = again if failed or outcome in _ASKED_AGAIN or outcome is Outcome.HELD else ""
     if episode is None:
         words |= {"name": ref.instance_id}
         words |= {"in_short": "Nothing was changed", "left_behind": "Nothing was changed."}
@@ -386,7 +386,7 @@ def outcome_alert(
     facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
     if failed:
         return _alert("failure", episode, outcome.value, at, facts, words, link=link)
-    words |= _end(episode, outcome, approval, again, at)
+    words |= _end(episode, outcome, approval)
     severity = Severity.INFO if outcome in _GOOD else None
     return _alert("outcome", episode, outcome.value, at, facts, words, link=link, severity=severity)
 
@@ -395,31 +395,31 @@ def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetim
     """Return when people hear of it again, as a sentence; nothing where it does not run any more."""
     if episode is not None and episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
         return ""
-    asked = (
-        "people are asked again" if episode is None or episode.mode is Mode.ASK else "it is reported again"
-    )
-    when = "later"
-    if again_at is not None and again_at > at:
-        when = f"after {clock(again_at, episode.time_zone if episode else 'UTC', at)}"
-    return f"If it stays idle, {asked} {when}."
+    values = {
+        "asks": episode is None or episode.mode is Mode.ASK,
+        "after": again_at if again_at is not None and again_at > at else None,
+    }
+    return said("again", values, episode.time_zone if episode else "UTC", at)[0]
 
 
-def _end(
-    episode: Episode, outcome: Outcome, approval: Approval | None, again: str, at: UtcDatetime
-) -> dict[str, object]:
+def _end(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
     """Return what a message names of an end that is no failure."""
-    undone = episode.undone_at is not None
+    undone, is_stopped = episode.undone_at is not None, Step.STOP in episode.steps_done
     acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not undone
-    held_stopped = outcome is Outcome.HELD and Step.STOP in episode.steps_done
     per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
+    decision, brake = (approval.decision, approval.brake) if approval else (None, None)
     words: dict[str, object] = {
         "done": "terminated" if episode.plan.destroys else "stopped",
         "saved": usd(per_day) if acted and per_day > 0 else None,
-        "until": approval.decision.keep_until if approval and approval.decision else None,
-        "by_whom": _by_whom(episode, outcome, approval),
-        "after_hold": _after_hold(episode, approval, at, again),
+        "until": decision.keep_until if decision else None,
+        "decided": _why(episode, outcome, approval),
+        "decision": decision,
+        "first_yes": approval.first_yes if approval else None,
+        "held": "exempt" if brake and brake.answer == "exempt" else bool(brake and brake.keep_until),
+        "brake": brake,
+        "is_stopped": is_stopped,
         "snapshots": ", ".join(episode.snapshot_ids),
-        "startable": (outcome is Outcome.STOPPED or held_stopped) and not undone,
+        "startable": (outcome is Outcome.STOPPED or (outcome is Outcome.HELD and is_stopped)) and not undone,
         "restart": [restart_text(episode)] if acted else [],
     }
     if undone and outcome is Outcome.STOPPED:
@@ -427,29 +427,14 @@ def _end(
     return words | ({"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {})
 
 
-def _by_whom(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
-    """Return who decided it, where the reason does not say so."""
+def _why(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
+    """Return by what it was decided, where the reason does not say so."""
     if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""
-    decision = approval.decision if approval else None
-    if decision is not None and decision.answer is Answer.APPROVE:
-        first = f"{people(approval.first_yes.by)} and " if approval and approval.first_yes else ""
-        return f"Approved by {first}{people(decision.by)}."
-    if episode.mode is Mode.AUTO:
-        return "Mode auto: the policy asks nobody."
+    if approval and approval.decision and approval.decision.answer is Answer.APPROVE:
+        return "approved"
     expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
-    return "Nobody answered in time, so the policy acts." if expired and episode.acts_on_silence else ""
-
-
-def _after_hold(episode: Episode, approval: Approval | None, at: UtcDatetime, again: str) -> str:
-    held = approval.brake if approval else None
-    if held is not None and held.answer == "exempt":
-        return "It is exempt: GPU Governor leaves it alone from now on."
-    if held is not None and held.keep_until is not None:
-        return f"It is kept until {clock(held.keep_until, episode.time_zone, at)}."
-    if Step.STOP in episode.steps_done:
-        return "It stays stopped, and its snapshots stay, until somebody starts it again."
-    return again
+    return "auto" if episode.mode is Mode.AUTO else "silence" if expired and episode.acts_on_silence else ""
 
 
 def next_step(reason: str) -> str:
