@@ -646,7 +646,7 @@ def test_a_record_speaks_of_what_has_been() -> None:
     world.end(Outcome.STOPPED)
 
     record = world.get().body
-    assert ": stopped</h1>" in record
+    assert "is stopped. It saves $24/day</h1>" in record
     assert not [text for text in ("Stop it?</h1>", "If you stop it") if text in record]
 
 
@@ -892,7 +892,7 @@ def test_a_held_record_says_so_and_how_a_stopped_instance_starts_again() -> None
     page = world.get().body
     undo = page.split('id="undo"')[1].split("</form>")[0]
 
-    assert ": held</h1>" in page
+    assert "is held</h1>" in page
     assert ("A stopped instance holds no capacity" in undo, "cannot be started" in page) == (True, False)
 
 

@@ -19,6 +19,7 @@ from governor.domain.units import UtcDatetime, iso
 _MEANS = (
     ("outcome_told_at", "outcome sent"),
     ("undone_by", "undone"),
+    ("keep_ended_by", "keep ended"),
     ("outcome", "closed"),
     ("brake", "held"),
     ("decision", "answered"),
@@ -116,7 +117,7 @@ class Change:
             # A delivery has a `refused`, too: the reason of its channel.
             if isinstance(now.get(name), Mapping) and "by" in now[name]:
                 return str(now[name]["by"])
-        if by := [now[name] for name in ("undone_by", "by", "arn") if name in now]:
+        if by := [now[name] for name in ("undone_by", "keep_ended_by", "by", "arn") if name in now]:
             return str(by[0])
         return self.principal or "gpu-governor"
 

@@ -164,6 +164,19 @@ class Episodes(Store):
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
         self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
 
+    def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
+        """End a keep before its date, once, and note who did.
+
+        Raises: ConflictError when it was ended already, or another keep stands by now.
+        """
+        ref, ended = approval.episode, {"keep_ended_at": at, "keep_ended_by": by}
+        is_its = where("snoozed_until", "=", kept.keep_until) | _unset("snoozed_until")
+        places = keys.holds(ref.target, ref.instance_id)
+        self._table.transact(
+            update(keys.approval(approval.approval_id), ended, present() & _unset("keep_ended_at")),
+            *(update(place, {}, is_its, remove=["snoozed_until"]) for place in places),
+        )
+
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
         """Store a keep or an exemption by itself; a longer keep stays."""
         for write in _standing(target, instance_id, standing)[0]:

@@ -160,9 +160,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "first_yes_by": approval.first_yes.by if approval.first_yes else None,
         "decided_by": decision.by if decision else None,
         "decision": decision.answer.value if decision else None,
-        "kept_until": iso(kept.keep_until)
-        if (kept := approval.brake or decision) and kept.keep_until
-        else None,
+        "kept_until": iso(kept) if (kept := approval.kept and approval.kept.keep_until) else None,
         "void_reason": approval.void_reason,
         "outcome": episode.outcome.value if episode.outcome else None,
         "outcome_reason": episode.outcome_reason,

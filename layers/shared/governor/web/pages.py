@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 from jinja2 import pass_context
@@ -13,7 +14,7 @@ from markupsafe import Markup
 
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import Answer, ApprovalStatus, keep_end, keep_text
-from governor.domain.approvals.terms import Role, may, may_undo, permits
+from governor.domain.approvals.terms import Role, may, may_end_keep, may_undo, permits
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
@@ -27,6 +28,8 @@ from governor.web.responses import SEVERAL, TEMPLATES
 _NINE = 9
 _LONGEST_NAME = 48
 """Of a headline on a phone; the whole name stands among the facts."""
+_BUTTON_HERE = "Still needed?"
+"""Begins the line of a message that leads to the button of this page."""
 _OUTCOMES = {
     Outcome.OBSERVED: "the rehearsal is done",
     Outcome.TOLD: "notified",
@@ -81,6 +84,8 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
     price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day
+    headline, meaning = _title(view)
+    kept = view.approval.lasting_keep(view.now)
     morning, expires = keep_end(episode, view.now), view.approval.expires_at
     return _render(
         "approval.html",
@@ -89,7 +94,8 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         episode=episode,
         plan=episode.plan,
         environment=form.environment,
-        headline=_headline(view),
+        headline=headline,
+        meaning=meaning,
         gpus=plural(max(episode.evidence.gpus_expected or 0, len(episode.evidence.gpus)), "GPU"),
         busiest=picture.busiest_svg(episode, view.idle.since if view.idle else None),
         strips=picture.strips_svg(episode),
@@ -114,22 +120,37 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         notice=_notice(view),
         person=visitor.person,
         may_undo=approves and may_undo(episode.terms, visitor.person),
+        may_end_keep=kept is not None and may_end_keep(episode.terms, visitor.role, kept, visitor.person),
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
     )
 
 
-def _headline(view: ApprovalView) -> str:
-    """Return the question, or how it ended."""
+def _title(view: ApprovalView) -> tuple[str, Sequence[str]]:
+    """Return the question, or how it ended and what that means, in the words of its message."""
     episode, approval, name = view.episode, view.approval, view.episode.instance.name
-    name = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    if episode.outcome is not None:
-        return f"{name}: {_OUTCOMES.get(episode.outcome, episode.outcome.value)}"
-    if not view.can_decide and (approval.brake or approval.status is ApprovalStatus.APPROVED):
-        return f"{name}: {'held' if approval.brake else 'approved'}"
+    short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+    if episode.outcome is not None and episode.closed_at is not None:
+        reason = episode.outcome_reason or ""
+        told = messages.outcome_alert(
+            episode.ref, episode, episode.outcome, reason, episode.closed_at, None, approval
+        )
+        title = told.subject
+        if approval.keep_ended_at is not None:
+            title = f"{name}: the keep was ended"
+        elif approval.kept and approval.kept.keep_until and approval.kept.keep_until <= view.now:
+            title = (
+                f"{name} was kept until {day_and_time(approval.kept.keep_until, episode.time_zone, view.now)}"
+            )
+        lines = takewhile(lambda line: not line.endswith(":"), filter(None, told.lines))
+        return title.replace(name, short), [one for one in lines if not one.startswith(_BUTTON_HERE)]
+    if not view.can_decide and approval.brake is not None:
+        return f"{short} is held", ()
+    if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
+        return f"{episode.plan.doing} {short}: approved", ()
     idle = view.idle_text[0]
     idle = f"has been idle for {idle.removeprefix('idle ')}" if idle.startswith("idle ") else f"was {idle}"
-    return f"{name} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}"
+    return f"{short} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}", ()
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:

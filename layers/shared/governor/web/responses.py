@@ -84,10 +84,16 @@ def bad_request(text: str) -> Response:
     return refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
 
 
+_OVER = (
+    "What became of the instance stands in the newest message about it, with a link that works. Without one, "
+    "ask the owner of the instance, or the administrators of GPU Governor."
+)
+
+
 def bad_link(error: LinkError) -> Response:
     """Refuse a link that is not good, or not any more."""
     if isinstance(error, LinkExpired):
-        return refusal(410, "This link has expired", "The time to decide is over.")
+        return refusal(410, "This link has expired", _OVER)
     text = "It was not made by this governor, or was altered on its way. Use the link of the message."
     return refusal(403, "This link is not valid", text)
 

@@ -29,6 +29,7 @@ from governor.errors import (
 )
 from governor.ports import Clock, Undoer
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.end_keep import EndKeep
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
 from governor.web.api import LONGEST_REASON, status_of
@@ -36,10 +37,16 @@ from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
 
+_GONE = (
+    "This question does not exist any more. Ask the owner of the instance, or the administrators of GPU "
+    "Governor: the audit keeps what became of it."
+)
 _UNDO = "undo"
 """Not an answer to the question: the record's own button."""
 _SIGN_OUT = "sign-out"
 """Nor is this: it ends the session in this browser."""
+_END_KEEP = "end-keep"
+"""Nor this: it ends a keep before its date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +105,7 @@ class ApprovalSite:
                 return self._answer(request, visitor)
             return self._page(request, visitor)
         except NotFound:
-            return refusal(404, "Not found", "This question does not exist (any more).")
+            return refusal(404, "Not found", _GONE)
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
         """Do what the form says, or show the page again with why not."""
@@ -114,7 +121,7 @@ class ApprovalSite:
     def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
         """Keep for the audit an answer that came to no decision; one that did is kept already."""
         answer = request.form.get("answer", "")
-        if answer not in {*Answer, _UNDO}:
+        if answer not in {*Answer, _UNDO, _END_KEEP}:
             return
         by = f"link:{visitor.recipient}" if visitor.sign_in else visitor.by
         views = self._picked(request) if request.is_digest else [self.show(request.approval_id)]
@@ -157,9 +164,13 @@ class ApprovalSite:
             return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
         if request.is_digest:
             return self._decide_several(request, visitor)
-        episode = self.show(request.approval_id).episode
+        view = self.show(request.approval_id)
+        episode = view.episode
         if button == _UNDO:
             return self._undo(request, visitor, episode)
+        if button == _END_KEEP:
+            EndKeep(self.decide)(view, visitor.by, visitor.person, visitor.role)
+            return redirect(request.address)
         decided = self.decide(
             request.approval_id,
             _decision(request.form, visitor, self.clock.now(), episode.time_zone),

@@ -93,6 +93,20 @@ class Approval:
     brake: Decision | None = None
     """Who holds it. Never taken off again: an episode that is held ends, and the next one asks anew."""
 
+    keep_ended_at: UtcDatetime | None = None
+    """When somebody ended the keep of this record before its date."""
+    keep_ended_by: str | None = None
+
+    @property
+    def kept(self) -> Decision | None:
+        """The keep that this record stored, whether or not it still lasts."""
+        given = self.brake or self.decision
+        return given if given is not None and given.answer is Answer.KEEP else None
+
+    def lasting_keep(self, now: UtcDatetime) -> Decision | None:
+        kept = self.kept if self.keep_ended_at is None else None
+        return kept if kept is not None and kept.keep_until is not None and kept.keep_until > now else None
+
     @property
     def approvers(self) -> str:
         """Those who said yes, each by their address where it is known, with commas."""

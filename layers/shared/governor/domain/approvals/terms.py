@@ -148,6 +148,14 @@ def may_undo(terms: Terms, person: str | None) -> bool:
     return _has(terms, person, "undo")
 
 
+def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -> bool:
+    """Return whether this person may end that keep before its date: their own, and as an approver any. A link
+    that went to a list ends none: it does not prove whose keep it was."""
+    if person is None:
+        return False
+    return person == kept.person or (role is Role.APPROVER and is_known(terms, person))
+
+
 def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
     if is_known(terms, person):
         return True

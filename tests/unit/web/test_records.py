@@ -1,0 +1,137 @@
+"""Records: the outcome as headline, what it means, what happened step by step, and what can still be done."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.domain.approvals.terms import BROADCAST
+from governor.domain.audit import Change
+from governor.domain.episode.episode import Outcome
+from governor.domain.policy.contacts import Ownership
+from governor.domain.sweep.verdict import Hold
+from governor.domain.units import iso
+from governor.stores import keys
+from tests.builders import NOW
+from tests.unit.web.test_site import ALICE, ID, World
+
+BOB = "bob@example.com"
+SOON = (NOW + timedelta(hours=4)).replace(second=0)
+END, BUTTON = "end-keep", "End this hold"
+
+
+def kept(by: str = ALICE) -> World:
+    """A question that somebody answered with a keep of four hours, and whose workflow has ended."""
+    world = World(link_of=by)
+    world.post("keep", keep_until=iso(SOON))
+    world.state.close_episode(world.ref, Outcome.KEPT, "as asked", NOW, quiet_until=None, ledger=None)
+    return world
+
+
+def visit(world: World, person: str) -> World:
+    """Goes on with another person's link."""
+    world.link_of = person
+    world.open_link()
+    return world
+
+
+def until(world: World) -> Any:
+    """Until when the instance is kept."""
+    return world.state.record(world.ref.target, world.ref.instance_id).hold.snoozed_until
+
+
+def test_a_record_leads_with_what_became_of_the_instance() -> None:
+    """Not with what it costs; then what that means, and each step in its order."""
+    world = kept()
+    page = world.get().body
+
+    assert "keeps running until Fri 16:02</h1>" in page
+    assert "Nothing was changed." in page
+    steps = re.findall(r"<li[^>]*>(.*?)</li>", page.split('class="steps"')[1].split("</ol>")[0])
+    assert ["Found idle on", "Kept by", "Kept on"] == [
+        " ".join(step.split()[:n]) for n, step in zip((3, 2, 2), steps, strict=True)
+    ]
+    world.clock.moment = SOON
+    assert "was kept until Fri 16:02</h1>" in world.get().body
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (Outcome.STOPPED, "is stopped. It saves $24/day</h1>"),
+        (Outcome.EXPIRED, "Nobody answered about"),
+        (Outcome.WOKE_UP, "is working again</h1>"),
+        (Outcome.INTERRUPTED, "Next step: save your work"),
+        (Outcome.FAILED, "Could not"),
+    ],
+)
+def test_every_end_says_what_became_of_it_in_the_words_of_its_message(outcome: Outcome, says: str) -> None:
+    """Also where nothing can be done here any more."""
+    world = World()
+    world.state.void(ID, "it is over", expired=False)
+    world.end(outcome)
+
+    assert says in world.get().body
+
+
+def test_whoever_keeps_it_may_end_that_before_its_date() -> None:
+    """Once; the record and the audit say who, and the instance is judged again."""
+    world = kept()
+    before = dict(world.state._table.get(keys.approval(ID)) or {})
+    assert BUTTON in world.get().body
+
+    assert 303 == world.post(END).status
+
+    assert until(world) is None
+    page = world.get().body
+    assert (BUTTON in page, "the keep was ended</h1>" in page) == (False, True)
+    assert f"Keep ended by {ALICE} (mail link) on" in page
+    after = dict(world.state._table.get(keys.approval(ID)) or {})
+    told = Change(*keys.approval(ID), "MODIFY", NOW, "1", before, after).document()
+    assert ("keep ended", f"link:{ALICE}") == (told["what"], told["who"])
+    assert 409 == world.post(END).status
+
+
+def test_an_approver_may_end_anybodys_keep() -> None:
+    """Whom today's policy still names; nobody else's word is enough."""
+    world = visit(kept(), BOB)
+    assert BUTTON in world.get().body
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership())
+    assert (403, SOON) == (world.post(END).status, until(world))
+
+    world = visit(kept(BROADCAST), BOB)
+    assert (303, None) == (world.post(END).status, until(world))
+
+
+@pytest.mark.parametrize("by", [ALICE, BROADCAST])
+def test_a_link_of_a_list_ends_nobodys_keep(by: str) -> None:
+    """Not even one that such a link gave: it does not prove whose it was."""
+    world = visit(kept(by), BROADCAST)
+    assert BUTTON not in world.get().body
+
+    assert (403, SOON) == (world.post(END).status, until(world))
+
+
+def test_a_longer_keep_stays() -> None:
+    """Somebody else gave it meanwhile: it is not shortened by the end of this one."""
+    world, longer = kept(), SOON + timedelta(days=9)
+    world.state.stand(world.ref.target, world.ref.instance_id, Hold(snoozed_until=longer))
+
+    refused = world.post(END)
+
+    assert (409, longer) == (refused.status, until(world))
+    assert "kept it for longer" in refused.body
+
+
+def test_a_keep_that_is_over_has_nothing_to_end() -> None:
+    """Its record shows no button, and a press from an old page is refused."""
+    world = kept()
+    world.clock.moment = SOON
+
+    assert BUTTON not in world.get().body
+    assert (409, SOON) == (world.post(END).status, until(world))
+    assert 403 == kept().post(END, csrf="k1.nonsense").status
