@@ -240,7 +240,7 @@ def closing(questions: int, summary: dict[str, Any]) -> str:
 
 
 @contextmanager
-def _environment_file(exports: str) -> Iterator[str]:
+def environment_file(exports: str) -> Iterator[str]:
     """The path of a file that another terminal reads, as long as the demo runs."""
     ENVIRONMENT.parent.mkdir(exist_ok=True)
     ENVIRONMENT.write_text(exports + "\n", encoding="utf-8")
@@ -296,7 +296,7 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> N
     _say("what was sent")
     print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
     print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
-    with _environment_file(scene.exports) as path:
+    with environment_file(scene.exports) as path:
         _say("the same questions on the command line, in another terminal in this folder")
         print(f"  . {path}; bin/governor approvals list")
         if auto:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
+from cli import demo
 from cli.demo_fleet import WIDTH, Row, short, table
 
 
@@ -50,3 +53,23 @@ def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
     assert asked.endswith("  2 instances, $3.20 an hour")
     assert WIDTH == len(asked)
     assert "    c                      unassigned   unpriced  no sweep lists it" in lines
+
+
+def test_another_terminal_reads_the_environment_while_the_demo_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By the line that the demo prints; afterwards the file is gone."""
+    monkeypatch.setattr(demo, "ROOT", tmp_path)
+    monkeypatch.setattr(demo, "ENVIRONMENT", tmp_path / "build" / "demo.env")
+    with demo.environment_file("export GOVERNOR_API_URL='http://127.0.0.1:1/$default'") as path:
+        line = f". {path}; echo $GOVERNOR_API_URL"
+        said = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "http://127.0.0.1:1/$default\n" == said.stdout
+    assert not (tmp_path / path).exists()
+
+
+def test_the_last_line_sums_the_story_up() -> None:
+    """From what was read back of the cloud."""
+    actions = [{"state": "stopped"}, {"state": "stopped"}, {"state": "terminated"}]
+    summary = {"actions": actions, "usd_per_hour_saved": "1,024.2174"}
+    assert "4 asked, 2 stopped, 1 terminated, $1,024.22 an hour saved" == demo.closing(4, summary)

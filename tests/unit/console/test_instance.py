@@ -40,7 +40,7 @@ def test_an_open_question_is_shown_with_its_evidence_and_where_to_answer() -> No
     found = text(world)
 
     assert "What happens next: asked, 22 h left." in found
-    assert 'href="/approvals/approval-notebook-1"' in found
+    assert 'href="/questions/approval-notebook-1"' in found
     assert "Idle for 7 h (every GPU under 5%)." in found
     assert "highest 1.0 %" in found
 
