@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import zlib
 from dataclasses import replace
 from datetime import date, timedelta
@@ -14,7 +15,7 @@ from governor.adapters.clients import Clients
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.stores import StateTable
-from governor.stores.fleet import keeping
+from governor.stores.fleet import OTHERS, keeping
 from governor.stores.table import put
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, dynamo_table, ref
@@ -191,3 +192,25 @@ def test_pages_and_days_expire(table: StateTable) -> None:
 
     assert int((NOW + timedelta(days=7)).timestamp()) == stored["expires_at_epoch"]
     assert int(NOW.replace(hour=0, minute=0, second=0).timestamp()) + 400 * 86_400 == day["expires_at_epoch"]
+
+
+def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
+    """Tags of 256 characters on thousands of instances fill an item: the meter beside it is written all the
+    same, the most expensive owners are kept, and the sum stays."""
+    chance = random.Random(1)
+    names = ["".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256)) for _ in range(1_500)]
+    shares = {(name, "vision"): Share(used=Decimal(number)) for number, name in enumerate(names)}
+    whole = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
+
+    table._table.transact(keeping(whole))
+    [item] = table._table.query("DAYS#2026-11")
+    kept = table.day(TARGET, whole.day).shares
+
+    assert len(item["shares"]) < 350_000
+    assert Share(used=Decimal(1_499)) == kept[names[-1], "vision"]
+    assert sum(shares.values(), Share()) == sum(kept.values(), Share())
+    again = table.day(TARGET, whole.day).plus(shares)
+    table._table.transact(keeping(again))
+    twice = table.day(TARGET, whole.day).shares
+    assert sum(again.shares.values(), Share()) == sum(twice.values(), Share())
+    assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total

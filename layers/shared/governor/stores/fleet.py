@@ -9,7 +9,7 @@ import json
 import logging
 import zlib
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, DecimalException
@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 _FLEET = "FLEET"
 _CHUNK_BYTES = 350_000
 """An item may have 400 KB with its names and keys."""
+_MOST_SHARES = 100
+"""Owners and projects of a day, where all do not fit: each name may have 256 characters."""
+OTHERS = ("others", "others")
 _PAGES_KEPT = timedelta(days=7)
 _DAYS_KEPT = timedelta(days=400)
 
@@ -89,15 +92,28 @@ class Fleet(Store):
 
 
 def keeping(costs: DayCosts) -> Write:
-    """The write that replaces the costs of a day, beside that of the meter they are a part of."""
+    """The write that replaces the costs of a day, beside that of the meter they are a part of.
+
+    Too many owners for an item, which whoever tags can bring about, must not keep the meter from being
+    written: the most expensive ones are kept then, and the others summed up.
+    """
     target, day = Target(costs.account, costs.region), costs.day
-    lines = [
-        [owner, project, *map(str, (share.used, share.idle, share.kept, share.unmeasured))]
-        for (owner, project), share in costs.shares.items()
-    ]
-    document = {"account": costs.account, "region": costs.region, "day": f"{day}", "shares": _packed(lines)}
+    data = _packed(_lines(costs.shares))
+    if len(data) > _CHUNK_BYTES:
+        named = {whose: share for whose, share in costs.shares.items() if whose != OTHERS}
+        by_cost = sorted(named.items(), key=lambda one: one[1].total, reverse=True)
+        others = (share for _, share in by_cost[_MOST_SHARES:])
+        rest = sum(others, costs.shares.get(OTHERS, Share()))
+        data = _packed(_lines({**dict(by_cost[:_MOST_SHARES]), OTHERS: rest}))
+    document = {"account": costs.account, "region": costs.region, "day": f"{day}", "shares": data}
     until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
     return put(_day_key(target, day), document, until=until)
+
+
+def _lines(shares: Mapping[tuple[str, str], Share]) -> list[list[str]]:
+    return [
+        [*whose, *map(str, (one.used, one.idle, one.kept, one.unmeasured))] for whose, one in shares.items()
+    ]
 
 
 def _day(item: Document) -> DayCosts | None:
