@@ -10,7 +10,7 @@ from decimal import Decimal
 from governor.domain.evidence import Evidence, peak
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import HOUR, hour_of
-from governor.domain.sweep.verdict import Family, VerdictKind, family
+from governor.domain.sweep.verdict import KEPT, Family, VerdictKind, family
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 
 Hours = tuple[int | None, ...]
@@ -89,7 +89,7 @@ def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDateti
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What instances cost while they were used, idle, left alone by decision, and not measured."""
+    """What instances cost while they were used, idle, kept by an answer, and not measured."""
 
     used: Usd = Decimal(0)
     idle: Usd = Decimal(0)
@@ -110,11 +110,13 @@ class Share:
 
 
 UNMEASURED = "unmeasured"
-_PARTS = {Family.WORKING: "used", Family.IDLE: "idle", Family.LEFT_ALONE: "kept"}
+_PARTS = {Family.WORKING: "used", Family.IDLE: "idle"}
 
 
 def part_of(kind: VerdictKind | None) -> str:
     """Return the part of a `Share` that the time of an instance with this verdict belongs to."""
+    if kind in KEPT:
+        return "kept"
     return UNMEASURED if kind is None else _PARTS.get(family(kind), UNMEASURED)
 
 

@@ -126,6 +126,8 @@ IDLE = _kinds(Family.IDLE)
 LEFT_ALONE = _kinds(Family.LEFT_ALONE)
 YOUNG = _kinds(Family.YOUNG)
 UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
+KEPT = (VerdictKind.SNOOZED,)
+"""Found idle, and left alone by an answer. What is exempt may never have been idle."""
 HELD_BACK = (VerdictKind.FROZEN,)
 """Idle, and nothing follows while the breaker holds plans back."""
 NOTES: Mapping[VerdictKind, str] = {
