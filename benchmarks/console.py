@@ -28,13 +28,12 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable, packed
 from governor.console.app import Console
 from governor.console.reader import Reader
-from governor.console.views.fleet import fleet
-from governor.console.views.overview import overview
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import Share
 from governor.stores import StateTable
 from governor.stores.table import Document
 from governor.usecases.approvals.show_approval import ShowApproval
+from governor.wiring.console import VIEWS
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_entry, many_rows
 from tests.twins.services import FakeClock
@@ -44,7 +43,7 @@ INSTANCES, ENTRIES_A_MONTH = 5_000, 300
 OWNERS_AND_PROJECTS = 200
 """By target and day."""
 HOURLY = Decimal("5.672")
-PAGES = ("/", "/fleet", "/fleet?q=notebook-4&sort=price")
+PAGES = ("/", "/fleet", "/fleet?q=notebook-4&sort=price", "/savings", "/projects")
 _PAGE_BYTES = 1_000_000
 """DynamoDB ends a page of a query at 1 MB."""
 _POLICY = "console: {scopes: {all: {groups: [everybody], everything: true}}}"
@@ -154,7 +153,7 @@ def _site(wire: Wire) -> Console:
 
     doors = Entrance(table)
     doors.clock.at = NOW
-    return Console(reader, doors.doors, clock, {"/": overview, "/fleet": fleet})
+    return Console(reader, doors.doors, clock, VIEWS)
 
 
 def _world(instances: int) -> ConsoleWorld:

@@ -17,6 +17,7 @@ from governor.domain.instance import Target
 from governor.stores import StateTable
 from governor.stores.fleet import OTHERS, keeping
 from governor.stores.table import put
+from tests.console_world import many_rows
 from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, dynamo_table, ref
 
@@ -214,3 +215,14 @@ def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
     twice = table.day(TARGET, whole.day).shares
     assert sum(again.shares.values(), Share()) == sum(twice.values(), Share())
     assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total
+
+
+def test_a_page_of_5000_instances_is_at_most_ten_items(table: StateTable) -> None:
+    """One more write for 500 instances; all of them in one call, so that nobody reads half a page."""
+    rows = [replace(one, account=TARGET.account, region=TARGET.region) for one in many_rows(5_000)]
+    long = page(*rows)
+
+    assert table.keep_page(long)
+
+    assert len(list(table._table.query("FLEET"))) <= 10
+    assert (long,) == table.pages()
