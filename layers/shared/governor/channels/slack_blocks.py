@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from governor.channels.message import ANSWER_TEXT, CUT, Message, Table, clip
+from governor.channels.message import ANSWER_TEXT, CUT, Message, clip
 from governor.domain.alerts.alert import Section
 from governor.domain.approvals.approval import Answer
 
@@ -18,7 +18,7 @@ LINES = 12
 BLOCKS = 50
 """Blocks of one message."""
 _HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
-_LINE_CHARACTERS, _CELL_CHARACTERS = 1000, 40
+_LINE_CHARACTERS = 1000
 _FALLBACK = 3000
 """Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than 4,000."""
 ACTION_PREFIX = "governor."
@@ -31,19 +31,16 @@ Block = dict[str, object]
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
     """Return the blocks. With `interactive` the answers are buttons of the app, else there is the link alone.
 
-    An outcome has no answers any more, whatever the message says. Where there is no room for all, details
-    are left out, never the answers.
+    An outcome has no answers any more, whatever the message says. Details and evidence are on the page.
+    Where there is no room for all, the answers stay.
     """
     offered = message.answers if interactive and not message.is_outcome else ()
     answers = list(_answers(message, offered))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))
-    room = LINES - 1 - len(_first(message)) - bool(message.chart)
-    brief, whole = _in_brief(message.sections, room)
-    head, folded, room = (
-        [*_head(message, brief)],
-        [*_sections(whole), *_folded(message)],
-        BLOCKS - len(answers) - 1,
-    )
+    lines = LINES - 1 - len(_first(message)) - bool(message.chart)
+    brief, whole = _in_brief(message.sections, lines)
+    head, room = list(_head(message, brief)), BLOCKS - len(answers) - 1
+    folded = [*_sections(whole), *([_context(message.about)] if message.about else [])]
     if len(head) + len(folded) > room:
         head = head[: room - 1]
         folded = [*folded[: room - 1 - len(head)], _context(CUT)]
@@ -90,16 +87,6 @@ def _in_brief(sections: Sequence[Section], room: int) -> tuple[Sequence[Section]
     named = lines[: max(1, room - 2)]
     more = (f"and {len(lines) - len(named)} more, below",) if len(lines) > len(named) else ()
     return [Section(heading, (*named, *more))], sections
-
-
-def _folded(message: Message) -> Iterator[Block]:
-    """Return what comes after the buttons: details only where there is no page to have them."""
-    if message.about:
-        yield _context(message.about)
-    if message.link is None:
-        yield from _sections(message.details)
-        if message.evidence is not None:
-            yield from _table(message.evidence)
 
 
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
@@ -172,22 +159,6 @@ def _texts(pieces: Iterable[str]) -> Iterator[Block]:
         text = f"{text}\n{piece}" if text else piece
     if text:
         yield {"type": "section", "text": _mrkdwn(text)}
-
-
-def _table(table: Table) -> Iterator[Block]:
-    """Columns in a fixed-width text, which knows no markup at all."""
-    rows = [tuple(clip(cell, _CELL_CHARACTERS) for cell in row) for row in (table.columns, *table.rows)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(table.columns))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    text = clip("\n".join(line.rstrip() for line in lines), _SECTION)
-    caption = {"type": "text", "text": table.caption or "Evidence", "style": {"bold": True}}
-    yield {
-        "type": "rich_text",
-        "elements": [
-            {"type": "rich_text_section", "elements": [caption]},
-            {"type": "rich_text_preformatted", "elements": [{"type": "text", "text": text}]},
-        ],
-    }
 
 
 def _context(text: str) -> Block:

@@ -127,13 +127,7 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
 
 def plan_lines(plan: Plan) -> tuple[str, ...]:
     """Return the plan as sentences: why nothing else, its steps, what it loses and keeps."""
-    steps = "; then ".join(STEP_TEXT[step] for step in plan.steps)
-    return (
-        *map(sentence, plan.replaced_because),
-        f"The plan: {steps or 'do nothing, this is for your information'}.",
-        *(f"It loses {loss}." for loss in plan.losses),
-        *(f"It keeps {kept}." for kept in plan.stays),
-    )
+    return tuple(said("plan", {"plan": plan, "steps": "; then ".join(STEP_TEXT[one] for one in plan.steps)}))
 
 
 def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tuple[str, str]:
