@@ -15,7 +15,7 @@ from itertools import groupby
 from markupsafe import Markup
 
 from governor.domain.units import Percent, Usd, UtcDatetime
-from governor.domain.wording import usd
+from governor.domain.wording import day_and_time, usd
 
 _WIDTH, _HEIGHT = 1000, 200
 _STEPS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))
@@ -76,18 +76,18 @@ def lines(
     return Chart(_markup(drawn), _scale(top), _ends(days))
 
 
-def hourly(hours: Sequence[int | None], until: UtcDatetime, idle_below: Percent) -> Chart:
-    """Draw the highest utilization of each hour; hours that were not measured stay empty."""
+def hourly(hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent) -> Chart:
+    """Draw the highest utilization of each hour; hours that were not measured are drawn as gaps."""
     step = _WIDTH / max(1, len(hours))
-    boxes: dict[str, list[str]] = {"used": [], "idle": [], "gap": []}
+    boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
     for number, percent in enumerate(hours):
-        kind = "gap" if percent is None else "idle" if percent < idle_below else "used"
+        kind = "no data" if percent is None else "idle" if percent < idle_below else "work"
         tall = _HEIGHT if percent is None else max(3.0, _HEIGHT * percent / 100)
         boxes[kind].append(_box(number * step + 1, _HEIGHT - tall, step - 2, tall))
     shapes = _markup(_path(kind, some) for kind, some in boxes.items() if some)
-    starts = (until - timedelta(hours=len(hours)), until - timedelta(hours=len(hours)) / 2)
-    along = (f"{starts[0]:%a %H:%M} UTC", f"{starts[1]:%H:%M}", f"{until:%a %H:%M} UTC")
-    return Chart(shapes, ("100%", "50%", "0%"), along)
+    length, place = timedelta(hours=len(hours)), zone.rpartition("/")[2].replace("_", " ")
+    first, middle, last = (day_and_time(until - length * part, zone, until) for part in (1, 0.5, 0))
+    return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {place}"))
 
 
 def strip(
@@ -137,7 +137,7 @@ def _markup(parts: Iterable[str]) -> Markup:
 
 
 def _path(kind: str, boxes: Sequence[str]) -> str:
-    return f'<path class="{kind}" d="{"".join(boxes)}"/>'
+    return f'<path class="{kind.replace(" ", "-")}" d="{"".join(boxes)}"/>'
 
 
 def _box(x: float, y: float, wide: float, tall: float) -> str:

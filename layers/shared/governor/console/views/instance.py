@@ -56,7 +56,7 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "hold": record.hold,
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
             "kinds": _KINDS,
-            "hours": found and charts.hourly(found[0].hours, found[1].swept_at, below),
+            "hours": found and charts.hourly(found[0].hours, found[1].swept_at, caller.zone, below),
             "stops": stops,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
@@ -121,7 +121,7 @@ def _spans(
     yield "running", row.launched_at, now
     for back, percent in enumerate(reversed(row.hours)):
         start = max(row.launched_at, page.swept_at - _HOUR * (back + 1))
-        kind = "no-data" if percent is None else "work"
+        kind = "no data" if percent is None else "work"
         if row.idle_since is None or start < row.idle_since:
             yield kind, start, max(start, page.swept_at - _HOUR * back)
     if row.idle_since is not None and row.verdict in IDLE:
