@@ -117,7 +117,7 @@ class Demo:
 
         def link() -> str | None:
             for mail in self.scene.sent_mail():
-                links = [line.strip() for line in mail["BodyText"].splitlines() if "/approvals/" in line]
+                links = [line.strip() for line in mail["BodyText"].splitlines() if "/q/" in line]
                 if mail["To"] == [address] and instance_id in mail["BodyText"] and links:
                     return self.scene.cloud.reachable_url(links[0])
             return None

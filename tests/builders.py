@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.plan import PlanFacts, Price
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
 from governor.domain.instance import Instance, Protection, Shape, Target, Volume
@@ -71,3 +72,8 @@ def make_facts(instance: Instance | None = None, **changes: Any) -> PlanFacts:
 def ago(**span: float) -> datetime:
     """That long before now."""
     return NOW - timedelta(**span)
+
+
+def earlier_link(signer: LinkSigner, page_id: str, recipient: str, expires_at: datetime) -> str:
+    """The address in a message of an earlier release, with the recipient and the end in it."""
+    return f"https://api.example.com/approvals/{signer.earlier(page_id, recipient, expires_at)}"

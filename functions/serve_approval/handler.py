@@ -16,7 +16,7 @@ from governor.wiring.parts import Parts
 
 @observed(page.approval_site(Parts()))
 def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Signatures, query and cookies are never logged."""
+    """An HTTP API request (payload 2.0) to a response. Links, query and cookies are never logged."""
     http = parse(HttpRequest, event)
     try:
         request = Request(
@@ -26,13 +26,17 @@ def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) ->
             form=http.form() if http.method == "POST" else {},
             headers=http.headers,
             cookies=http.cookie_values(),
+            link=http.path_parameters.get("link", ""),
         )
     except InputError as error:
         response = bad_request(str(error))
     else:
         response = approval_site.handle(request)
     if response.note:
-        logger.warning(response.note, extra={"approval_id": http.path_parameters.get("approval_id", "")})
+        page_id = (
+            http.path_parameters.get("approval_id") or http.path_parameters.get("link", "").partition(".")[0]
+        )
+        logger.warning(response.note, extra={"approval_id": page_id})
         count("ApprovalProblems")
     logger.info("answered", extra={"method": http.method, "status": response.status})
     count("ApprovalRequests", Method=http.method, Status=str(response.status))

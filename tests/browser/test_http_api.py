@@ -11,6 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
@@ -42,7 +43,9 @@ OPERATIONS = sorted(
 )
 NO_INPUT = {"listFreezes", "listQuestions", "showPolicy", "showQuestion"}
 NO_BODY = NO_INPUT | {"showPage", "probePage", "showOverview", "probeOverview", "showConsole", "probeConsole"}
-DECIDING = {"answerOnPage", "answerQuestion"}
+NO_BODY |= {"showEarlierPage", "probeEarlierPage"}
+ON_PAGES = {"answerOnPage", "answerOnEarlierPage"}
+DECIDING = ON_PAGES | {"answerQuestion"}
 WANTED = (
     "not_a_server_error",
     "status_code_conformance",
@@ -56,6 +59,9 @@ REACHED = {
     "showPage": {200, 400, 403},
     "probePage": {200, 400, 403},
     "answerOnPage": {303, 400, 403, 409},
+    "showEarlierPage": {200, 400, 403},
+    "probeEarlierPage": {200, 400, 403},
+    "answerOnEarlierPage": {303, 400, 403, 409},
     "beginSignIn": {404},  # no issuer here; `tests/integration/test_sign_in.py` goes on behind this door
     "finishSignIn": {404},
     "pressInSlack": {400, 403},
@@ -106,7 +112,7 @@ class Sender:
 
     def fill_in(self, case: Case) -> None:
         """The hidden field of the page, and an end that it offers: no example would guess either."""
-        if self.genuine and self.operation_id == "answerOnPage" and isinstance(case.body, dict):
+        if self.genuine and self.operation_id in ON_PAGES and isinstance(case.body, dict):
             case.body["csrf"] = self.csrf
             if case.body.get("answer") == "keep" and "keep_until" in case.body:
                 case.body["keep_until"] = self.offered
@@ -144,12 +150,15 @@ def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
     schema = openapi.from_path(DOCUMENT)
     schema.config.generation.update(with_security_parameters=False)  # `sign` adds them
     operation = schema.find_operation_by_id(operation_id)
-    base_url, checks = link.split("/approvals/")[0], CHECKS.get_by_names(WANTED)
+    base_url, checks = link.split("/q/")[0], CHECKS.get_by_names(WANTED)
     if operation_id == "answerQuestion":
         checks += CHECKS.get_by_names(["negative_data_rejection"])
     known: dict[str, Any] = {"path_parameters": {"approval_id": stage.episode(instance_id).approval_id}}
-    if operation_id.endswith("Page"):
+    if operation_id.endswith("EarlierPage"):
+        link = stage.personal(link, expires_at=datetime.now(tz=UTC) + timedelta(days=1))
         known["query"] = dict(parse_qsl(urlsplit(link).query))
+    elif operation_id.endswith("Page"):
+        known = {"path_parameters": {"link": link.rpartition("/")[2]}}
     sender, statuses = Sender(stage, link, operation_id), set()
 
     def answered(case: Case) -> None:

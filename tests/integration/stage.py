@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 import yaml
 
 from governor.adapters.clients import Clients
 from governor.adapters.secrets import AlertSeal, SecretDocument
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.links import EVERYBODY, LinkSigner
+from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
 from governor.stores import StateTable
@@ -90,13 +92,22 @@ class Stage:
     def personal(
         self, link: str, person: str = "alice@example.com", *, expires_at: datetime | None = None
     ) -> str:
-        """The link of the same question that a mail to one person would hold."""
+        """The link of the same question that a mail to one person would hold; with an end, the one of a mail
+        of an earlier release."""
         secret = self.scene.outputs["LinkKeySecretArn"]
-        parts = urlsplit(link)
-        base, approval_id = link.split("/approvals/")[0], parts.path.rsplit("/", 1)[-1]
+        base, is_short, address = re.split(r"/(q|approvals)/", link)
         signer = LinkSigner(SecretDocument(self.clients, secret).read, base)
-        same = datetime.fromtimestamp(int(parse_qs(parts.query)["e"][0]), tz=UTC)
-        return signer.link(approval_id, person, expires_at or same)
+        page_id, _, query = address.partition("." if is_short == "q" else "?")
+        if expires_at is not None or is_short != "q":
+            same = datetime.fromtimestamp(int(parse_qs(query).get("e", ["0"])[0]), tz=UTC)
+            return f"{base}/approvals/{signer.earlier(page_id, person, expires_at or same)}"
+        return signer.link(page_id, self.state.number_recipient(page_id, person, datetime.now(tz=UTC)))
+
+    def whose(self, link: str) -> str:
+        """The recipient of a link, whom it names by a number."""
+        page_id, number, _ = link.partition("/q/")[2].split(".")
+        known = {one: name for name, one in self.state.numbers(page_id).items()}
+        return {EVERYBODY: BROADCAST, **known}[int(number)]
 
     def seal(self, text: bytes) -> str:
         """What the stack's own functions put under an alert."""

@@ -280,7 +280,7 @@ def test_an_answer_in_slack_decides_and_changes_the_message(stage: Stage) -> Non
 
     thread = stage.eventually(recorded, "no thread is on record")
     pressed = receivers.press(thread, "governor.keep")
-    url = link.split("/approvals/")[0] + "/slack/actions"
+    url = link.split("/q/")[0] + "/slack/actions"
 
     assert 403 == post_to_slack_actions(url, pressed.body, pressed.timestamp, "v0=" + "0" * 64)
     assert 200 == post_to_slack_actions(url, pressed.body, pressed.timestamp, pressed.signature)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -63,6 +63,7 @@ def test_an_open_question_goes_on_after_the_update(stage: Stage, worked: bool) -
     stage.policy(POLICY_OF_2428E04)
     instance_id, link = stage.ask()
     as_2428e04_wrote_it(stage, instance_id)
+    link = stage.personal(link, expires_at=datetime.now(tz=UTC) + timedelta(hours=1))  # in the form of then
 
     stage.scene.sweep()
     assert stage.episode(instance_id).outcome is None

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from itertools import product
-from urllib.parse import parse_qs, urlsplit
 
 from governor.domain.approvals.approval import ApprovalStatus
 from tests.integration.people import decide, request
@@ -16,7 +15,7 @@ from tests.integration.stage import Stage
 from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, await_received, send_together
 
 OPENED_TIMES = 20
-_LINK = re.compile(r"""https?://[^\s"'<>\\|]+/approvals/[^\s"'<>\\|)]+""")
+_LINK = re.compile(r"""https?://[^\s"'<>\\|]+/q/[^\s"'<>\\|)]+""")
 
 
 def links_in(text: str) -> set[str]:
@@ -43,7 +42,7 @@ def test_links_that_are_opened_decide_nothing(stage: Stage) -> None:
 
     assert set() == {name for name, links in found.items() if not links}, "no link was found in these"
     urls = {stage.scene.cloud.reachable_url(link) for links in found.values() for link in links}
-    recipients = {parse_qs(urlsplit(url).query)["r"][0] for url in urls}
+    recipients = {stage.whose(url) for url in urls}
     assert {"alice@example.com", "bob@example.com", "broadcast"} == recipients
     open_all(urls, OPENED_TIMES)
 
@@ -61,12 +60,12 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(s
     await_mail(stage, instance_id, "finops@example.com", "Escalation")
     await_received(stage, "pagerduty", instance_id)
     before = every_link(stage, instance_id)
-    people = {parse_qs(urlsplit(url).query)["r"][0] for url in before}
+    people = {stage.whose(url) for url in before}
     assert {"alice@example.com", "bob@example.com", "finops@example.com", "broadcast"} == people
     open_all(before)
     assert_undecided(stage, instance_id, "Escalate")
 
-    of = {parse_qs(urlsplit(url).query)["r"][0]: url for url in sorted(before)}
+    of = {stage.whose(url): url for url in sorted(before)}
     assert 303 == decide(of["alice@example.com"], "approve", typed_instance_id=instance_id)[0]
     await_mail(stage, instance_id, "bob@example.com", "one of two")
     open_all(every_link(stage, instance_id))

@@ -42,7 +42,7 @@ _EVENT_RETRIES = (60.0, 120.0)
 _VISIBILITY = 1_800.0
 """Of the delivery queue."""
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
-_ADDRESS = re.compile(r"https://api\.example\.com/approvals/([^?]+)\?(\S+)")
+_ADDRESS = re.compile(r"https://api\.example\.com/q/(([^.]+)\.\S+)")
 Result = TypeVar("Result")
 
 
@@ -478,13 +478,13 @@ class Cloud:
         """Somebody opens the link and presses a button."""
         found = _ADDRESS.fullmatch(link)
         assert found is not None, link
-        page_id, query = found.groups()
+        address, page_id = found.groups()
         # On the page of a digest one question is ticked.
         picked = [name.removeprefix("pick-") for name in fields if name.startswith("pick-")]
         approval_id = picked[0] if page_id.startswith("digest-") and picked else page_id
         at, status = self.moment, None
         try:
-            page = self.invoke("serve_approval", _request("GET", page_id, query))
+            page = self.invoke("serve_approval", _request("GET", address))
             csrf = _CSRF.search(page["body"])
             if csrf is None:
                 status = 409 if page["statusCode"] == 200 else int(page["statusCode"])
@@ -492,7 +492,7 @@ class Cloud:
                 # It may count, whatever becomes of the answer.
                 self.presses.append(Press(at, by, approval_id, answer, None))
                 form = {"csrf": csrf[1], "answer": answer, **fields}
-                result = self.invoke("serve_approval", _request("POST", page_id, query, form))
+                result = self.invoke("serve_approval", _request("POST", address, form))
                 status = 409 if "not recorded" in result["body"] else int(result["statusCode"])
         except FunctionFailed:
             pass
@@ -512,21 +512,19 @@ class Cloud:
         return UndoAnswer(bool(answer["done"]), str(answer["text"]))
 
 
-def _request(
-    method: str, approval_id: str, query: str, form: Mapping[str, str] | None = None
-) -> dict[str, Any]:
-    path = f"/approvals/{approval_id}"
+def _request(method: str, link: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
+    path = f"/q/{link}"
     return {
         "version": "2.0",
-        "routeKey": f"{method} /approvals/{{approval_id}}",
+        "routeKey": f"{method} /q/{{link}}",
         "rawPath": path,
-        "rawQueryString": query,
+        "rawQueryString": "",
         "headers": {
             "host": "api.example.com",
             "content-type": "application/x-www-form-urlencoded",
             "sec-fetch-site": "same-origin",
         },
-        "pathParameters": {"approval_id": approval_id},
+        "pathParameters": {"link": link},
         "requestContext": {"http": {"method": method, "path": path}},
         "isBase64Encoded": False,
         "body": urlencode(form or {}),

@@ -20,7 +20,7 @@ from tests.soak.scenarios import SCENARIOS, Scenario
 
 FORBIDDEN = {
     "a task token": re.compile(r"\btoken-\d+"),
-    "a link": re.compile(r"approvals/[^\s?\"]+\?\S+"),
+    "a link": re.compile(r"approvals/[^\s?\"]+\?\S+|[\w-]{20,40}\.\d{1,4}\.[\w-]{22}"),
     "a secret": re.compile(r"s{32}|k{64}"),
     "user data": re.compile(SECRET),
     "an address": re.compile(r"[\w.+-]+@[\w-]+\.\w+"),

@@ -162,7 +162,7 @@ def test_what_the_release_before_has_queued_is_made_anew_of_the_record() -> None
     assert ["ask", "first-yes", "stopped", "undone"] == [one.stage for one in post.mail.sent]
     assert "Click!" not in str(post.mail.sent)
     assert "mallory" not in str(post.mail.sent)
-    assert ["alice@example.com"] * 3 == [recipient(one) for one in post.mail.sent[:3]]
+    assert ["alice@example.com"] * 3 == [recipient(post, one) for one in post.mail.sent[:3]]
     assert "stopped" == post.mail.sent[2].data["outcome_reason"]
 
 

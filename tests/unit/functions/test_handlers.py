@@ -171,7 +171,7 @@ def worker(parts: Parts) -> Any:
     return delivery.delivery_worker(parts, lambda *_: None)
 
 
-LINK = SIGNER.relative(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1)).partition("?")[2]
+LINK = SIGNER.earlier(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1)).partition("?")[2]
 ON_THE_PAGE = {"pathParameters": {"approval_id": APPROVAL_ID}, "rawQueryString": LINK}
 FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", safe="")}
 PLACE = {"account": "123456789012", "region": "us-east-1"}

@@ -51,6 +51,7 @@ WRITERS = {
     "OUTBOX": {"DeliverAlert"},
     "LEASE": {"DeliverAlert"},
     "DIGEST": {"DeliverAlert"},
+    "LINK": {"DeliverAlert"},
     "POLICY": {"DeliverAlert"},
     "VERSION": {"PlanSweep"},
     "ACCEPTED": {"ServeApi"},

@@ -282,6 +282,7 @@ def test_every_other_route_asks_iam() -> None:
         "GET /approvals/{approval_id}",
         "HEAD /approvals/{approval_id}",
         "POST /approvals/{approval_id}",
+        *("GET /q/{link}", "HEAD /q/{link}", "POST /q/{link}"),
         "GET /sign-in",
         "GET /sign-in/callback",
         "POST /slack/actions",
@@ -465,11 +466,11 @@ def test_machines_log_without_execution_data() -> None:
 
 
 def test_signatures_are_not_logged() -> None:
-    """The access log holds the path, never the query."""
+    """The access log holds the route: path and query have the signature."""
     logged = RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
 
-    assert "queryString" not in logged
-    assert "$context.path" in logged
+    assert "$context.routeKey" in logged
+    assert not [name for name in ("queryString", "$context.path", "$context.resourcePath") if name in logged]
 
 
 def test_without_an_issuer_nothing_of_a_sign_in_is_deployed() -> None:

@@ -61,7 +61,7 @@ class World:
         self.clock = FakeClock(NOW)
         self.provider = FakeProvider()
         self.cookies: dict[str, str] = {}
-        self.link = SIGNER.relative(ID, "alice@example.com", LATER)
+        self.link = SIGNER.earlier(ID, "alice@example.com", LATER)
         self.sign_ins = SignIns(MemoryTable())
         self.site = SignInSite(
             provider=self.provider,
@@ -151,12 +151,12 @@ def test_cookies_are_closed() -> None:
         "/\\evil.example.com",
         "javascript:alert(1)",
         f"{ID}?k=k1&r=broadcast&e=1795304960&s={'A' * 43}",
-        f"../../evil?{SIGNER.relative(ID, 'broadcast', LATER).partition('?')[2]}",
-        f"@evil.example.com/?{SIGNER.relative(ID, 'broadcast', LATER).partition('?')[2]}",
-        SIGNER.relative(ID, "broadcast", LATER) + "&next=https://evil.example.com",
-        SIGNER.relative(ID, "broadcast", LATER) + "#https://evil.example.com",
-        ID + quote("?" + SIGNER.relative(ID, "broadcast", LATER).partition("?")[2], safe=""),
-        "%00?" + SIGNER.relative(ID, "broadcast", LATER).partition("?")[2],
+        f"../../evil?{SIGNER.earlier(ID, 'broadcast', LATER).partition('?')[2]}",
+        f"@evil.example.com/?{SIGNER.earlier(ID, 'broadcast', LATER).partition('?')[2]}",
+        SIGNER.earlier(ID, "broadcast", LATER) + "&next=https://evil.example.com",
+        SIGNER.earlier(ID, "broadcast", LATER) + "#https://evil.example.com",
+        ID + quote("?" + SIGNER.earlier(ID, "broadcast", LATER).partition("?")[2], safe=""),
+        "%00?" + SIGNER.earlier(ID, "broadcast", LATER).partition("?")[2],
     ],
 )
 def test_there_is_no_way_back_but_to_a_link_of_ours(link: str) -> None:
@@ -172,7 +172,7 @@ def test_there_is_no_way_back_but_to_a_link_of_ours(link: str) -> None:
 def test_the_way_back_holds_nothing_but_the_link() -> None:
     """Even where an id looks like an address."""
     world = World()
-    world.link = SIGNER.relative("//evil.example.com/", "a&b=c@example.com", LATER)
+    world.link = SIGNER.earlier("//evil.example.com/", "a&b=c@example.com", LATER)
     world.begin()
     location = urlsplit(world.finish().headers["Location"])
 
@@ -194,9 +194,9 @@ def test_an_expired_link_begins_nothing() -> None:
 def test_a_link_too_long_for_a_cookie_is_told() -> None:
     """Browsers would drop it silently, and the sign-in would never end."""
     world = World()
-    assert 400 == world.begin(SIGNER.relative(ID, "a" * 1500, LATER)).status
+    assert 400 == world.begin(SIGNER.earlier(ID, "a" * 1500, LATER)).status
 
-    world.link = SIGNER.relative(ID, "a" * 1350, LATER)
+    world.link = SIGNER.earlier(ID, "a" * 1350, LATER)
     assert len(world.link) <= 1500
     assert 4096 > len(world.begin().cookies[0])
     assert 303 == world.finish().status

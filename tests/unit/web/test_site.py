@@ -32,7 +32,7 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
-from tests.builders import NOW, QUIET, make_evidence, make_facts, make_instance
+from tests.builders import NOW, QUIET, earlier_link, make_evidence, make_facts, make_instance
 from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
 from tests.unit.adapters.state_samples import entry
 
@@ -122,7 +122,7 @@ class World:
 
     def open_link(self) -> None:
         """Goes on with the link of `link_of`."""
-        self.query = dict(parse_qsl(urlsplit(SIGNER.link(ID, self.link_of, LATER)).query))
+        self.query = dict(parse_qsl(urlsplit(earlier_link(SIGNER, ID, self.link_of, LATER)).query))
 
     def get(self, method: str = "GET", **query: str) -> Response:
         """Opens the page."""
@@ -616,7 +616,7 @@ def test_an_undo_needs_the_form_of_its_page() -> None:
 def test_an_unknown_question_is_told_only_behind_a_right_signature() -> None:
     """404 needs a genuine link."""
     world = World()
-    query = dict(parse_qsl(urlsplit(SIGNER.link("unknown", "broadcast", LATER)).query))
+    query = dict(parse_qsl(urlsplit(earlier_link(SIGNER, "unknown", "broadcast", LATER)).query))
 
     assert 404 == world.site.handle(Request("GET", "unknown", query)).status
     assert 403 == world.site.handle(Request("GET", "unknown", world.query)).status
@@ -770,7 +770,7 @@ class DigestWorld(World):
         self.state.await_answer("other", "other-token", "ask", LATER)
         self.workflow.waiting.add("other-token")
         self.state.put_digest("digest-1", [ID, "other"], NOW)
-        self.query = dict(parse_qsl(urlsplit(SIGNER.link("digest-1", ALICE, LATER)).query))
+        self.query = dict(parse_qsl(urlsplit(earlier_link(SIGNER, "digest-1", ALICE, LATER)).query))
 
     def get(self, method: str = "GET", **query: str) -> Response:
         """Opens the page."""
@@ -912,6 +912,6 @@ def test_a_digest_is_as_closed_as_a_question() -> None:
     assert 403 == world.post("keep", csrf="", **BOTH).status
     assert 403 == world.post("keep", {"sec-fetch-site": "cross-site"}, **BOTH).status
     assert (200, "") == (world.get("HEAD").status, world.get("HEAD").body)
-    query = dict(parse_qsl(urlsplit(SIGNER.link("digest-2", ALICE, LATER)).query))
+    query = dict(parse_qsl(urlsplit(earlier_link(SIGNER, "digest-2", ALICE, LATER)).query))
     assert 404 == world.site.handle(Request("GET", "digest-2", query)).status
     assert XSS not in world.get().body

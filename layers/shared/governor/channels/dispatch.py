@@ -24,9 +24,8 @@ from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import cause_of, notice_until
-from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
@@ -90,7 +89,7 @@ class _Item:
     """As it may be sent."""
     episode: Episode | None
     expires_at: UtcDatetime
-    """When its link does: with the question, or after a month."""
+    """When its question does; of others a month later."""
     known: Sequence[Delivery]
     """All records of its episode."""
     own: dict[tuple[str, str], Delivery]
@@ -122,7 +121,7 @@ class Dispatch:
     registry: Registry
     park: Park
     vouch: Vouch
-    digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_hex(16)
+    digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_urlsafe(16)
     """By the prefix the page knows a digest."""
     sleep: Callable[[float], None] = time.sleep
 
@@ -269,8 +268,9 @@ class Dispatch:
         link = None
         if episodes:
             self.state.put_digest(digest_id, [episode.approval_id for episode in episodes], now)
-            expires_at = max(item.expires_at for item in items)
-            link = self.signer.link(digest_id, route.person or BROADCAST, expires_at)
+            for episode in episodes:
+                self._number(route, episode.approval_id)
+            link = self.signer.link(digest_id, self._number(route, digest_id))
         if alerts[0].kind is AlertKind.FAILURE:
             return compose.failures_of(alerts, link=link, digest_id=digest_id, now=now)
         return compose.digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
@@ -394,13 +394,18 @@ class Dispatch:
         }
 
     def _link(self, route: Route, item: _Item) -> str | None:
-        """A personal link where one person alone gets it; a question's is good for as long as the
-        question. What is about no episode leads to the page of its instance in the console."""
+        """A personal link where one person alone gets it. What is about no episode leads to the page of its
+        instance in the console."""
         episode, alert = item.episode, item.alert
         if episode is None:
             instance = alert.instance_id
             return self.signer.page("instances", alert.account, alert.region, instance) if instance else None
-        return self.signer.link(episode.approval_id, route.person or BROADCAST, item.expires_at)
+        return self.signer.link(episode.approval_id, self._number(route, episode.approval_id))
+
+    def _number(self, route: Route, page_id: str) -> int:
+        if route.person is None:
+            return EVERYBODY
+        return self.state.number_recipient(page_id, route.person, self.clock.now())
 
 
 def _until(item: _Item) -> UtcDatetime | None:

@@ -61,6 +61,17 @@ class Deliveries(Store):
         item = self._table.get((f"DIGEST#{digest_id}", "DIGEST"))
         return tuple(item["approval_ids"]) if item else ()
 
+    def numbers(self, page_id: str) -> dict[str, int]:
+        """Return the recipients of links to this page with the numbers by which those name them."""
+        return {item["recipient"]: int(item["sk"]) for item in self._table.query(f"LINK#{page_id}")}
+
+    def number_recipient(self, page_id: str, recipient: str, at: datetime) -> int:
+        """Return the number of a recipient, once given: nobody else ever gets it."""
+        while recipient not in (known := self.numbers(page_id)):
+            key = f"LINK#{page_id}", str(len(known) + 1)
+            self._table.wins(put(key, {"recipient": recipient}, absent(), until=at + _DELIVERIES_KEPT))
+        return known[recipient]
+
 
 def _keeping(delivery: Delivery, condition: Condition | None = None) -> Write:
     # A target may be an address: hashed, so that it fits the key and stands in one place only.

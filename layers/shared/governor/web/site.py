@@ -6,14 +6,14 @@ Pure of AWS: the handler parses API Gateway's event into a `Request` and seriali
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, time
 from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of, why_not
 from governor.domain.episode.episode import Episode
 from governor.domain.policy.contacts import Ownership
@@ -23,6 +23,7 @@ from governor.errors import (
     DecisionRefused,
     InputError,
     LinkError,
+    LinkExpired,
     LinkForged,
     NotAllowed,
     NotFound,
@@ -51,7 +52,10 @@ _END_KEEP = "end-keep"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once."""
+    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once.
+
+    `link` is all that a link of today has. Those of earlier releases have an id, and the rest in the query.
+    """
 
     method: str
     approval_id: str
@@ -59,6 +63,7 @@ class Request:
     form: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     cookies: Mapping[str, str] = field(default_factory=dict)
+    link: str = ""
 
     @property
     def is_digest(self) -> bool:
@@ -67,7 +72,7 @@ class Request:
     @property
     def address(self) -> str:
         """The link itself, relative: the page never leaves the address it was opened by."""
-        return f"{quote(self.approval_id, safe='')}?{urlencode(dict(self.query))}"
+        return self.link or f"{quote(self.approval_id, safe='')}?{urlencode(dict(self.query))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +101,10 @@ class ApprovalSite:
         if request.method not in ("GET", "HEAD", "POST"):
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
-            recipient = self.signer.check(request.approval_id, request.query, self.clock.now())
+            request = self._opened(request)
         except LinkError as error:
             return bad_link(error)
+        recipient = request.query["r"]
         visitor = self._visitor(request, recipient)
         try:
             if request.method == "POST":
@@ -106,6 +112,25 @@ class ApprovalSite:
             return self._page(request, visitor)
         except NotFound:
             return refusal(404, "Not found", _GONE)
+
+    def _opened(self, request: Request) -> Request:
+        """Return the request with the page and the recipient of its link. Nothing is read for a forged one.
+
+        Raises: LinkForged, LinkExpired.
+        """
+        now, state = self.clock.now(), self.show.state
+        if not request.link:
+            self.signer.check(request.approval_id, request.query, now)
+            return request
+        page_id, number = self.signer.check_short(request.link)
+        known = {EVERYBODY: BROADCAST} | {one: name for name, one in state.numbers(page_id).items()}
+        ids = state.digest(page_id) if page_id.startswith(DIGEST_PREFIX) else (page_id,)
+        ends = [one.link_ends for one in map(state.approval, ids) if one is not None]
+        if number not in known or (ends and max(ends) <= now):
+            raise LinkExpired("the time of this link is over")
+        # The form of an earlier link, which its CSRF field is bound to; the record says when this one ends.
+        query = {"k": "", "r": known[number], "e": "1", "s": ""}
+        return replace(request, approval_id=page_id, query=query)
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
         """Do what the form says, or show the page again with why not."""
@@ -136,7 +161,8 @@ class ApprovalSite:
         session = self.gate.sessions.read(request.cookies, self.clock.now())
         if session is None:
             # Relative to the page, with the link to come back to.
-            sign_in = f"../sign-in?{urlencode({'return': request.address})}"
+            back = f"/q/{request.link}" if request.link else request.address
+            sign_in = f"../sign-in?{urlencode({'return': back})}"
             return Visitor(recipient, by="nobody", person=None, sign_in=sign_in)
         who = session.who
         known_as = person_of(self.gate.directory(), who)
@@ -236,11 +262,19 @@ class ApprovalSite:
         form = pages.Form(visitor, csrf, request.address, problem, self.environment)
         if request.is_digest:
             views = self.show.digest(page_id)
-            links = [self.signer.relative(v.approval.approval_id, recipient, expires_at) for v in views]
+            links = [self._neighbor(request, view.approval.approval_id, expires_at) for view in views]
             body = pages.digest_page(views, links, form, results)
         else:
             body = pages.approval_page(self.show(page_id), form)
         return Response(status, "" if request.method == "HEAD" else body, HEADERS, note)
+
+    def _neighbor(self, request: Request, approval_id: str, expires_at: UtcDatetime) -> str:
+        """Return the link of the same recipient to one of the questions of this page."""
+        recipient = request.query["r"]
+        if not request.link:
+            return self.signer.earlier(approval_id, recipient, expires_at)
+        number = self.show.state.numbers(approval_id).get(recipient, EVERYBODY)
+        return self.signer.relative(approval_id, number)
 
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:

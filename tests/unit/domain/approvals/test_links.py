@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError, LinkExpired, LinkForged
-from tests.builders import NOW
+from tests.builders import NOW, earlier_link
 
 KEYS = {"current": "k2", "k1": "o" * 64, "k2": "n" * 64}
 SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
@@ -24,12 +24,12 @@ def fields_of(url: str) -> dict[str, str]:
     return dict(parse_qsl(urlsplit(url).query, keep_blank_values=True))
 
 
-GENUINE = fields_of(SIGNER.link(ID, "broadcast", LATER))
+GENUINE = fields_of(earlier_link(SIGNER, ID, "broadcast", LATER))
 
 
 def test_a_link_names_its_recipient() -> None:
     """Round trip."""
-    url = SIGNER.link(ID, "someone+gpu@example.com", LATER)
+    url = earlier_link(SIGNER, ID, "someone+gpu@example.com", LATER)
 
     assert url.startswith(f"https://api.example.com/approvals/{ID}?")
     assert "someone+gpu@example.com" == SIGNER.check(ID, fields_of(url), NOW)
@@ -39,7 +39,7 @@ def test_a_link_names_its_recipient() -> None:
 def test_any_recipient_and_expiry_survive_the_url(recipient: str, seconds: int) -> None:
     """Whatever stands in them."""
     assume(all(not 0xD800 <= ord(character) <= 0xDFFF for character in recipient))
-    url = SIGNER.link(ID, recipient, NOW + timedelta(seconds=seconds + 1))
+    url = earlier_link(SIGNER, ID, recipient, NOW + timedelta(seconds=seconds + 1))
 
     assert recipient == SIGNER.check(ID, fields_of(url), NOW)
 
@@ -65,8 +65,8 @@ def test_any_field_of_another_genuine_link_is_refused(
     recipient: str, expires: datetime, other_recipient: str, other_expires: datetime, swapped: set[str]
 ) -> None:
     """Fields of two links of the same question, mixed in any way: only the two as they were are good."""
-    one = fields_of(SIGNER.link(ID, recipient, expires))
-    other = fields_of(SIGNER.link(ID, other_recipient, other_expires))
+    one = fields_of(earlier_link(SIGNER, ID, recipient, expires))
+    other = fields_of(earlier_link(SIGNER, ID, other_recipient, other_expires))
     mixed = {name: (other if name in swapped else one)[name] for name in one}
     assume(mixed not in (one, other))
 
@@ -111,7 +111,7 @@ def test_a_link_of_another_question_is_refused() -> None:
 
 def test_fields_cannot_borrow_from_each_other() -> None:
     """`a` + `bc` is not `ab` + `c`."""
-    one = fields_of(SIGNER.link("ab", "c", LATER))
+    one = fields_of(earlier_link(SIGNER, "ab", "c", LATER))
 
     with pytest.raises(LinkForged):
         SIGNER.check("a", {**one, "r": "bc"}, NOW)
@@ -127,7 +127,7 @@ def test_expiry_is_told_only_to_who_holds_a_genuine_link() -> None:
 
 def test_links_of_an_older_key_are_accepted_until_it_is_removed() -> None:
     """Two accepted, one signing."""
-    old = fields_of(LinkSigner(lambda: {**KEYS, "current": "k1"}, "https://a").link(ID, "r", LATER))
+    old = fields_of(earlier_link(LinkSigner(lambda: {**KEYS, "current": "k1"}, "https://a"), ID, "r", LATER))
     removed = LinkSigner(lambda: {"current": "k2", "k2": KEYS["k2"]}, None)
 
     assert "r" == SIGNER.check(ID, old, NOW)
@@ -145,7 +145,7 @@ def test_the_name_of_the_current_key_is_no_key() -> None:
 def test_a_weak_or_missing_key_signs_nothing(keys: dict[str, str]) -> None:
     """A configuration that would sign with nothing is an error, not a link."""
     with pytest.raises(ConfigurationError):
-        LinkSigner(lambda: keys, "https://a").link(ID, "r", LATER)
+        earlier_link(LinkSigner(lambda: keys, "https://a"), ID, "r", LATER)
 
 
 def test_a_csrf_value_is_not_a_signature_and_belongs_to_its_link() -> None:

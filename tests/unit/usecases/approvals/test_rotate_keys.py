@@ -12,7 +12,7 @@ import pytest
 from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError, LinkForged
 from governor.usecases.approvals.rotate_keys import RotateKeys, RotationStep, rotated
-from tests.builders import NOW
+from tests.builders import NOW, earlier_link
 
 BORN: Mapping[str, str] = {"current": "k1", "k1": "a" * 64}
 VERSION = "0b8b6d6e-6a1e-4f0c-9a57-5d3f3a1c2b4d"
@@ -75,7 +75,7 @@ def test_every_link_is_good_before_and_after_the_rotation_next_to_its_own() -> N
     """Functions hold the document before for a minute; people hold links for days."""
     documents = generations(6)
     for number, document in enumerate(documents):
-        link = signer(document).link("id", "alice@example.com", NOW + timedelta(days=1))
+        link = earlier_link(signer(document), "id", "alice@example.com", NOW + timedelta(days=1))
         assert is_good(link, documents[max(0, number - 1)])
         assert is_good(link, documents[min(6, number + 1)])
 
@@ -83,7 +83,7 @@ def test_every_link_is_good_before_and_after_the_rotation_next_to_its_own() -> N
 def test_a_key_is_out_after_the_second_rotation_after_it_signed() -> None:
     """So many times somebody rotates when a key has leaked."""
     documents = generations(6)
-    link = signer(documents[2]).link("id", "alice@example.com", NOW + timedelta(days=1))
+    link = earlier_link(signer(documents[2]), "id", "alice@example.com", NOW + timedelta(days=1))
 
     assert [True, True, False] == [is_good(link, document) for document in documents[2:5]]
 
@@ -153,7 +153,7 @@ def test_a_document_without_keys_is_not_rotated() -> None:
 def test_what_points_to_a_key_is_no_key(name: str) -> None:
     """A link that names it is refused like any other that is not ours."""
     (document,) = generations(2)[2:]
-    link = signer(document).link("id", "alice@example.com", NOW + timedelta(days=1))
+    link = earlier_link(signer(document), "id", "alice@example.com", NOW + timedelta(days=1))
     fields = {**dict(parse_qsl(urlsplit(link).query)), "k": name}
     with pytest.raises(LinkForged):
         signer(document).check("id", fields, NOW)

@@ -21,6 +21,7 @@ from governor.domain.wording import clock, day_and_time, people, usd
 from governor.errors import DecisionRefused, TooLate
 
 _KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"
+_RECORD_SHOWN = timedelta(days=30)
 _EXEMPTION_NEEDS_A_REASON = "an exemption needs a reason"
 _TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks of direction. Other invisible marks are part of names and emoji."""
@@ -96,6 +97,12 @@ class Approval:
     keep_ended_at: UtcDatetime | None = None
     """When somebody ended the keep of this record before its date."""
     keep_ended_by: str | None = None
+
+    @property
+    def link_ends(self) -> UtcDatetime:
+        """When its links end: the page is the record for so long after the last answer, or its expiry."""
+        answers = [one.at for one in (self.first_yes, self.decision, self.brake) if one is not None]
+        return max(self.created_at, self.expires_at, *answers) + _RECORD_SHOWN
 
     @property
     def kept(self) -> Decision | None:

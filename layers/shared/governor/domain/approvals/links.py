@@ -16,10 +16,17 @@ from urllib.parse import quote, urlencode
 
 from governor.errors import ConfigurationError, LinkExpired, LinkForged
 
+EVERYBODY = 0
+"""The number of whoever reads a topic, a list or a chat."""
 _VERSION = 1
 _SHORTEST_KEY = 32
 _FIELDS = frozenset({"k", "r", "e", "s"})
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
+_SHORT = re.compile(
+    r"(?P<page>[A-Za-z0-9_-]{1,40})\.(?P<number>0|[1-9][0-9]{0,3})\.(?P<mac>[A-Za-z0-9_-]{22})"
+)
+_MAC_LETTERS = 22
+"""132 bits of the signature: an address of at most 60 characters is not broken by mail programs."""
 _KEY_ID = re.compile(r"k[0-9]{1,9}")
 """Names of keys; `current` and `next` only point to one."""
 _LONGEST_COOKIE = 4096
@@ -38,11 +45,14 @@ class LinkSigner:
         self._keys = keys
         self._base_url = base_url
 
-    def link(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
-        """The whole URL. Raises: ConfigurationError."""
+    def link(self, page_id: str, number: int) -> str:
+        """The whole URL of a page, for the recipient whom the table has under this number.
+
+        Raises: ConfigurationError.
+        """
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
-        return f"{self._base_url}/approvals/{self.relative(approval_id, recipient, expires_at)}"
+        return f"{self._base_url}/q/{self.relative(page_id, number)}"
 
     def page(self, *path: str) -> str | None:
         """The URL of a page of the console, which is behind a sign-in; `None` where there is none."""
@@ -50,14 +60,32 @@ class LinkSigner:
             f"{self._base_url}/{'/'.join(quote(part, safe='') for part in path)}" if self._base_url else None
         )
 
-    def relative(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+    def relative(self, page_id: str, number: int) -> str:
         """The same without what stands before the id: for a page that links to its neighbors."""
+        document = self._keys()
+        return f"{page_id}.{number}.{_short_mac(document, document.get('current', ''), page_id, str(number))}"
+
+    def earlier(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
+        """As `relative`, in the form of earlier releases: for a page that was opened by such a link."""
         key_id, epoch, signature = self._sign("link", approval_id, recipient, expires_at)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
+    def check_short(self, link: str) -> tuple[str, int]:
+        """Return the page and the recipient's number; the record says when it ends. Raises: LinkForged."""
+        found, document = _SHORT.fullmatch(link), self._keys()
+        if found is None:
+            raise LinkForged(_FORGED)
+        page_id, number = found["page"], found["number"]
+        for key_id in filter(_KEY_ID.fullmatch, document):
+            wanted = _short_mac(document, key_id, page_id, number)
+            if hmac.compare_digest(wanted.encode(), found["mac"].encode()):
+                return page_id, int(number)
+        raise LinkForged(_FORGED)
+
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
-        """The recipient named in the link; its end counts only when the signature is right.
+        """The recipient named in a link of an earlier release; its end counts only when the signature is
+        right.
 
         Raises: LinkForged, LinkExpired.
         """
@@ -140,6 +168,10 @@ def _is_signed(document: Mapping[str, str], key_id: str, signature: str, context
         return False
     # Bytes, because compare_digest refuses text that is not ASCII.
     return hmac.compare_digest(_mac(document, key_id, context, *parts).encode(), signature.encode())
+
+
+def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, number: str) -> str:
+    return _mac(document, key_id, "short link", page_id, number)[:_MAC_LETTERS]
 
 
 def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) -> str:

@@ -18,7 +18,7 @@ from governor.domain.policy.policy import Policy, Power
 from governor.errors import NotAllowed, SignInRefused
 
 BROADCAST = "broadcast"
-"""The recipient named in links of messages that go to a topic, not to a person."""
+"""The recipient of links in messages that go to a topic, not to a person."""
 _MOST_GROUPS = 500
 """More than issuers put into a token: Entra ID stops at 200."""
 _SUBJECT_CHARACTERS = 255

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import Stage, stage_alert, waiting_alert
-from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode
@@ -18,8 +17,6 @@ from governor.ports import Announcer, Clock, Policies, Workflow
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import answer_document, asked_about
 from governor.usecases.brakes import frozen
-
-_TOLD_LINK = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +61,7 @@ class AskOwner:
         is_heard = is_heard and not episode.gives_notice
         now = self.clock.now()
         if stage is Stage.TELL:
-            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode, now + _TOLD_LINK)))
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode)))
             return Asked(heard=is_heard)
         if stage is Stage.ASK:
             self._must_not_be_frozen(episode, now)
@@ -80,7 +77,7 @@ class AskOwner:
         if stage is not Stage.AWAIT and not (urges and self._why_frozen(episode, now)):
             # A first message may wait for a channel; the time to answer begins when one has it.
             until = expires_at - self._delivery_limit(episode) if stage is Stage.ASK else expires_at
-            link = self._link(episode, expires_at)
+            link = self._link(episode)
             self.announcer.announce(stage_alert(episode, stage, now, link, until))
         return Asked(heard=is_heard)
 
@@ -110,7 +107,7 @@ class AskOwner:
         approval, now = self.state.approval(episode.approval_id), self.clock.now()
         if approval is not None and approval.waits_told_at is None:
             hours = self.policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
-            link = self._link(episode, now + _TOLD_LINK)
+            link = self._link(episode)
             self.announcer.announce(waiting_alert(episode, approval, reason, hours, now, link))
             self.state.note_waits_told(approval.approval_id, now)
         return Asked(heard=True)
@@ -128,5 +125,5 @@ class AskOwner:
         rule = self.policies.applied_to(episode.instance).policy.approval
         return timedelta(minutes=rule.delivery_limit_minutes)
 
-    def _link(self, episode: Episode, expires_at: UtcDatetime) -> str:
-        return self.signer.link(episode.approval_id, BROADCAST, expires_at)
+    def _link(self, episode: Episode) -> str:
+        return self.signer.link(episode.approval_id, EVERYBODY)

@@ -11,9 +11,8 @@ from datetime import timedelta
 from governor import errors
 from governor.domain.alerts.alert import REPEATS, Alert, AlertKind
 from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert
-from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Target
@@ -39,7 +38,6 @@ from governor.usecases.approvals.deliver_decision import DeliverDecision, answer
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.once import LEASE
 
-_RECORD_LINK_DAYS = 30
 _SAME_CAUSE = timedelta(hours=1)
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
@@ -154,8 +152,7 @@ class RecordOutcome:
         _void(self.state, episode, f"the episode ended: {outcome.value}")
         reason = self._clean_marks(episode, outcome, reason)
         if outcome is not Outcome.TOLD:
-            until = now + timedelta(days=_RECORD_LINK_DAYS)
-            link = self.signer.link(episode.approval_id, BROADCAST, until)
+            link = self.signer.link(episode.approval_id, EVERYBODY)
             approval = self.state.approval(episode.approval_id)
             self.announce(outcome_alert(ref, episode, outcome, reason, now, link, approval, quiet))
         self.state.note_told(ref, now)
