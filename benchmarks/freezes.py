@@ -86,9 +86,9 @@ def run(
         for number in range(INSTANCES):
             while position[number] < len(works[number]) and works[number][position[number]][1] <= now:
                 position[number] += 1
-            mine = works[number][position[number] :]
-            zeros = any(first <= now < last for first, last in broken.get(number, ()))
-            at_work = bool(mine) and mine[0][0] <= now and not zeros
+            at_work = position[number] < len(works[number]) and works[number][position[number]][0] <= now
+            if at_work and number in broken:
+                at_work = not any(first <= now < last for first, last in broken[number])
             if at_work != before[number]:
                 changed.append(_case(number, before[number], at_work))
                 before[number] = at_work

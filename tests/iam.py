@@ -86,8 +86,13 @@ def _holds(operator: str, wanted: Sequence[str], found: Value | None) -> bool:
     return any(each) if each else plain in _NEGATED
 
 
+@cache
+def _pattern(text: str, flags: int) -> re.Pattern[str]:
+    return re.compile(re.escape(text).replace(r"\*", ".*").replace(r"\?", "."), flags)
+
+
 def _like(value: str, pattern: str, flags: int = 0) -> bool:
-    return re.fullmatch(re.escape(pattern).replace(r"\*", ".*").replace(r"\?", "."), value, flags) is not None
+    return _pattern(pattern, int(flags)).fullmatch(value) is not None
 
 
 _OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {

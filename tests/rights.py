@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from functools import wraps
+from functools import lru_cache, wraps
 from typing import Any
 
 import pytest
@@ -81,6 +81,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
 )
 
 
+@lru_cache(100_000)
 def may(function: str, action: str, pk: str | None) -> bool:
     """Whether the role of the function allows the call on this partition; `None`: on no key, as Scan."""
     context = {} if pk is None else {"dynamodb:LeadingKeys": [pk]}

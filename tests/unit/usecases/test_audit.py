@@ -334,8 +334,11 @@ def test_an_acceptance_that_is_refused_is_kept_once_and_counts_for_nothing(strea
     assert () == world.state.accepted(version)
 
 
+_TEXT = st.text(max_size=8)
 _JSON = st.recursive(
-    st.none() | st.booleans() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)
+    st.none() | st.booleans() | _TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXT, inner, max_size=3),
+    max_leaves=8,
 )
 _NAMES = st.sampled_from(
     ["decision", "brake", "first_yes", "refused", "undone_by", "by", "arn", "plan", "what"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
@@ -25,10 +26,9 @@ class Brakes(Store):
     def hub(self) -> Hub:
         """Return what is counted over all targets, and the freeze: one item, one consistent read."""
         item = self._table.get(_HUB) or {}
-        known = [name for name in item if name.startswith((_TURNED, _BACK))]
+        known = {_tail(name) for name in item if name.startswith((_TURNED, _BACK))}
         hours = {
-            _hour(name): HourCount(item.get(_TURNED + _tail(name), 0), item.get(_BACK + _tail(name), 0))
-            for name in known
+            _hour(tail): HourCount(item.get(_TURNED + tail, 0), item.get(_BACK + tail, 0)) for tail in known
         }
         stored = [item["freeze"]] if item.get("freeze") else []
         # An item of an earlier release is as old as its oldest hour.
@@ -149,6 +149,8 @@ def _tail(name: str) -> str:
     return name.rpartition("_")[2]
 
 
+@lru_cache(2_000)
 def _hour(name: str) -> datetime:
+    """Two weeks of hours are read at every sweep of every target."""
     tail = _tail(name)
     return datetime(int(tail[:4]), int(tail[4:6]), int(tail[6:8]), int(tail[8:]), tzinfo=UTC)
