@@ -130,7 +130,7 @@ def test_nothing_is_decided_without_a_sign_in_and_all_with_one(place: Place) -> 
     assert "Approved by alice@example.com (signed in)" in browser.get(link).body
 
     assert 303 == browser.press(link, "sign-out").status
-    assert ({}, True) == (browser.cookies, "Sign in to decide" in browser.get(link).body)
+    assert ({}, True) == (browser.cookies, "Sign in to start it again" in browser.get(link).body)
 
 
 def test_two_people_sign_in_for_a_dear_termination(place: Place) -> None:
