@@ -131,7 +131,8 @@ def _question() -> tuple[str, str, str, str]:
     world.state.put(_episode(world.episode))
     question = world.get().body
     alert = stage_alert(world.episode, Stage.ASK, NOW, LINK, LATER)
-    drawn = evidence_png(world.episode.evidence, world.episode.idle_below_percent)
+    asked = world.episode
+    drawn = evidence_png(asked.evidence, asked.idle_below_percent, asked.time_zone)
     message = message_of(queued(alert), world.episode, link=alert.link, now=NOW, picture_png=drawn)
     document = email_document(message, sender="gpu@example.com", recipient=ALICE)
     page = document.get_body(("html",))
