@@ -580,3 +580,15 @@ def test_who_reads_the_policy_reads_which_version_is_in_force() -> None:
     assert {"POLICY_PARAMETER", "POLICY_BUCKET"} <= set(
         TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]
     )
+
+
+def test_a_custom_domain_takes_two_parameters() -> None:
+    """Its host is that of the links; without a certificate the stack makes none."""
+    made = {name: RESOURCES[name] for name in ("ApprovalDomain", "ApprovalDomainMapping")}
+    domain = made["ApprovalDomain"]["Properties"]
+
+    assert {"HasDomain"} == {one["Condition"] for one in made.values()}
+    assert {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "ApprovalBaseUrl"}]}]} == domain["DomainName"]
+    assert [{"CertificateArn": {"Ref": "ApprovalCertificateArn"}, "SecurityPolicy": "TLS_1_2"}] == domain[
+        "DomainNameConfigurations"
+    ]
