@@ -828,6 +828,17 @@ def test_mail_and_teams_say_it_in_that_order_too(stage: Stage) -> None:
     assert body.index(message.happens) < body.index("<h1")
 
 
+def test_the_mail_about_many_has_its_button_before_them() -> None:
+    """There may be forty: the button was under the last one."""
+    episode = episode_of()
+    alerts = [queued(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE))] * 40
+    message = digest_of(alerts, [episode] * 40, link=LINK, digest_id="digest-1", now=NOW)
+    page = rendered(message)["mail page"]
+
+    assert page.index(message.happens, page.index("<h1")) < page.index(LINK) < page.index("<h2")
+    assert 1 == page.count(LINK)
+
+
 def test_the_chart_shows_each_hour_and_its_holes() -> None:
     """Worked until 6 h 40 min ago; what nobody measured is no zero."""
     episode = episode_of()
