@@ -23,7 +23,7 @@ Command = Sequence[str]
 WHOLE = "not browser and not fuzz"
 CLOUD = ("tests/integration", "tests/local_cloud")
 USE_CASES = (
-    *(f"tests/unit/{name}" for name in ("channels", "functions", "usecases", "web")),
+    *(f"tests/unit/{name}" for name in ("channels", "console", "functions", "usecases", "web")),
     "tests/unit/template/test_rights.py",
     "tests/soak",
 )

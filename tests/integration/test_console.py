@@ -1,105 +1,84 @@
-"""The console over a real sweep on the local cloud: a code of `governor open`, a session, and every view.
-
-The stack's IAM is enforced, so each view shows that its function's role suffices.
-"""
+"""The console on the deployed stack, with its role enforced: in by `governor open`, an answer, and out."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
-from urllib.error import HTTPError
-from urllib.parse import urlencode
-from urllib.request import HTTPRedirectHandler, Request, build_opener
+from urllib.parse import urljoin
 
 import pytest
 
 from cli.governor import main
-from local.cloud import ANSWER_SECONDS
+from tests.integration.people import Answer, Browser, hidden_fields
 from tests.integration.stage import Stage
-
-READER = "arn:aws:iam::123456789012:user/reader"
-
-
-class Still(HTTPRedirectHandler):
-    """Follows nothing: the cookie is in the answer itself."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-class Visit:
-    """Somebody whom `governor open` has let in."""
-
-    def __init__(self, stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-        self.url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"])
-        assert 0 == main(["open", "--print"])
-        code = capsys.readouterr().out.strip().rpartition("#")[2]
-        assert READER in self.ask("/console", {"code": code})[2]
-        status, headers, _ = self.ask("/console", {"code": code, "answer": "open"})
-        assert 303 == status
-        self.cookie = headers["Set-Cookie"].partition(";")[0]
-
-    cookie = ""
-
-    def ask(self, path: str, form: dict[str, str] | None = None, **headers: str) -> tuple[int, Any, str]:
-        """Status, headers and body."""
-        sent = {"Cookie": self.cookie, **headers}
-        request = Request(self.url + path, urlencode(form).encode() if form else None, sent)
-        try:
-            with build_opener(Still).open(request, timeout=ANSWER_SECONDS) as answer:
-                return answer.status, answer.headers, answer.read().decode()
-        except HTTPError as error:
-            with error:
-                return error.code, error.headers, error.read().decode()
 
 
 @pytest.fixture
-def visit(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Visit]:
-    """By an IAM user whom the policy lets see everything."""
+def site(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The console's address, which the command line finds, too."""
     url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"] + "/")
     monkeypatch.setenv("GOVERNOR_API_URL", url)
-    scope = {"identities": [READER], "role": "viewer", "everything": True}
-    stage.policy(json.dumps({"mode": "ask", "console": {"scopes": {"all": scope}}}))
-    iam, name = stage.scene.cloud.client("iam"), READER.rpartition("/")[2]
-    iam.create_user(UserName=name)
-    allowed = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-    iam.put_user_policy(UserName=name, PolicyName="open", PolicyDocument=document)
-    key = iam.create_access_key(UserName=name)["AccessKey"]
-    with monkeypatch.context() as as_reader:
-        as_reader.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
-        as_reader.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-        visit = Visit(stage, capsys)
-    yield visit
-    iam.delete_access_key(UserName=name, AccessKeyId=key["AccessKeyId"])
-    iam.delete_user_policy(UserName=name, PolicyName="open")
-    iam.delete_user(UserName=name)
+    return url
 
 
-def test_every_view_shows_what_a_sweep_has_seen(stage: Stage, visit: Visit) -> None:
-    """The instance with its open question, by name; as data, too; and nothing without a session."""
+def code_of(stage: Stage, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """The page that `governor open` leads to, and the code."""
+    assert 0 == main(["open", "--print"])
+    page, _, code = capsys.readouterr().out.splitlines()[-1].partition("#")
+    return stage.scene.cloud.reachable_url(page), code
+
+
+def enter(browser: Browser, page: str, code: str) -> Answer:
+    assert "governor open" in browser.get(page).body
+    shown = browser.post(page, {"code": code, "answer": "show"})
+    assert 200 == shown.status, shown.body
+    return browser.post(page, {**hidden_fields(shown.body), "answer": "open"})
+
+
+def test_a_code_leads_in_and_an_answer_is_on_record(
+    stage: Stage, site: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Named first, good once; the answer is that of the links; a copy of the cookie ends with it."""
+    browser, other = Browser(stage.scene.receivers.certificate), Browser(stage.scene.receivers.certificate)
+    page, code = code_of(stage, capsys)
+    shown = browser.post(page, {"code": code, "answer": "show"}).body
+    arn = re.findall(r"<strong>(arn:[^<]+)</strong>", shown)[0]
+    assert (401, True) == ((first := browser.get(site)).status, "governor open" in first.body)
+    scope = {"identities": [arn], "role": "approver", "everything": True}
+    stage.policy(json.dumps({"mode": "ask", "console": {"scopes": {"ops": scope}}}))
     instance_id, _ = stage.ask()
-    question = stage.episode(instance_id).approval_id
-    stage.scene.sweep()
+    stage.scene.sweep()  # which sees the question that the one before has asked
 
-    def asked() -> str | None:
-        found = visit.ask("/fleet", accept="application/json")[2]
-        [row] = [one for one in json.loads(found)["instances"] if one["instance_id"] == instance_id]
-        return found if row["approval_id"] == question else None
+    assert 303 == enter(browser, page, code).status
+    assert 403 == enter_again(other, page, code)
+    listed = browser.get(urljoin(site, "questions"))
+    assert (200, True) == (listed.status, stage.episode(instance_id).approval_id in listed.body)
+    for path in ("", "fleet", "savings", "projects", f"instances/123456789012/us-east-1/{instance_id}"):
+        assert 200 == browser.get(urljoin(site, path)).status, path
+        table = browser.get(urljoin(site, f"{path or 'overview'}.csv"))
+        assert (200, False) == (table.status, "<" in table.body), path
+    assert 404 == browser.get(urljoin(site, "instances/999900001111/us-east-1/i-0")).status
 
-    stage.eventually(asked, "the page of the target does not show the question")
-    status, headers, overview = visit.ask("/")
-    assert (200, "no-store") == (status, headers["Cache-Control"])
-    assert f'href="/questions/{question}"' in overview
-    [place] = re.findall(rf'href="(/instances/[^"]*/{instance_id})"', visit.ask("/fleet?size=500")[2])
-    status, _, page = visit.ask(place)
-    assert (200, True) == (status, "Open the question" in page)
-    for path in ("/savings", "/projects", f"/questions/{question}", "/fleet.csv", "/savings.csv"):
-        assert 200 == visit.ask(path)[0], path
-    assert 404 == visit.ask("/instances/123456789012/us-east-1/i-00000000000000000")[0]
-    visit.cookie = ""
-    assert 401 == visit.ask("/")[0]
+    own = urljoin(site, f"questions/{stage.episode(instance_id).approval_id}")
+    csrf = re.findall(
+        r'aria-label="Keep it">\s*<input type="hidden" name="csrf" value="([^"]+)"', browser.get(own).body
+    )
+    assert 303 == browser.post(own, {"csrf": csrf[0], "answer": "keep", "keep_until": ""}).status
+    assert "kept" == stage.outcome(instance_id)
+    approval = stage.state.approval(stage.episode(instance_id).approval_id)
+    assert approval is not None
+    decision = approval.decision
+    assert decision is not None
+    assert (f"aws:{arn}", "console") == (decision.by, decision.channel)
+
+    other.cookies = dict(browser.cookies)
+    assert 200 == other.get(site).status
+    token = re.findall(
+        r'action="/sign-out"><input type="hidden" name="csrf" value="([^"]+)"', browser.get(site).body
+    )
+    assert 200 == browser.post(urljoin(site, "sign-out"), {"csrf": token[0]}).status
+    assert ({}, 401) == (browser.cookies, other.get(site).status)
+
+
+def enter_again(browser: Browser, page: str, code: str) -> int:
+    return browser.post(page, {"code": code, "answer": "open"}).status

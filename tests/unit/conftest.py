@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-_DRIVEN = ("channels", "functions", "usecases", "web")
+_DRIVEN = ("channels", "console", "functions", "usecases", "web")
 _AFTER_ALL = "test_no_role_may_do_what_no_use_case_does"
 
 

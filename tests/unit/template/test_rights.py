@@ -22,7 +22,11 @@ WITHOUT_KEYS = (
 )  # fmt: skip
 STREAM = {f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")}
 ON_THE_INTERNET = {"ServeApproval", "ServeApi", "ServeConsole", "HandleSlackAction"}
-OF_SESSIONS = {"ServeApi": {"CODE", "ACCEPTED"}, "ServeConsole": {"CODE", "SESSION"}, "SignIn": {"SESSION"}}
+OF_SESSIONS = {
+    "ServeApi": {"CODE", "ACCEPTED"},
+    "ServeConsole": {"CODE", "SESSION", "ENDED"},
+    "SignIn": {"SESSION"},
+}
 ENDS = {"RecordOutcome", "HandleExecutionEnd"}
 WARNED = {"HandleSpotInterruption", "HandleLifecycleAction"}
 WRITERS = {
@@ -60,6 +64,7 @@ WRITERS = {
     "HOLD": {"UndoEpisode", *ON_THE_INTERNET},
     "SESSION": {"ServeConsole", "SignIn"},
     "CODE": {"ServeConsole", "ServeApi"},
+    "ENDED": {"ServeConsole"},
 }  # fmt: skip
 """Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
 READS_THE_LAST_POLICY = {

@@ -182,6 +182,26 @@ class Episodes(Store):
         for write in _standing(target, instance_id, standing)[0]:
             self._table.holds(write)
 
+    def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
+        """Take a keep and an exemption off, and keep for the audit who did it, all or nothing.
+
+        Raises: ConflictError where another keep or exemption than the one that was `seen` stands.
+        """
+        stands = [key for key in keys.holds(target, instance_id) if self._table.get(key) is not None]
+        same = _unset("exempt_reason") | where("exempt_reason", "=", seen.exempt_reason)
+        if seen.snoozed_until is not None:
+            same &= _unset("snoozed_until") | where("snoozed_until", "<=", seen.snoozed_until)
+        ended = {
+            "what": "hold ended",
+            "by": by,
+            "instance_id": instance_id,
+            "kept_until": seen.snoozed_until,
+            "exempt_reason": seen.exempt_reason,
+        }
+        key = f"ENDED#{target.account}#{target.region}", f"{instance_id}#{as_utc(at).isoformat()}"
+        gone = [update(one, {}, same, remove=["snoozed_until", "exempt_reason"]) for one in stands]
+        self._table.transact(*gone, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
+
     def _with_standing(self, ref: EpisodeRef, standing: Hold, *writes: Write) -> None:
         *ways, last = _standing(ref.target, ref.instance_id, standing)
         if not any(self._table.wins(*writes, *way) for way in ways):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from governor.console import questions
 from governor.console.app import Console, Post, View
+from governor.console.ending import Ending
 from governor.console.reader import Reader
 from governor.console.session import Doors
 from governor.console.views.fleet import fleet
@@ -17,6 +18,7 @@ from governor.contracts.policy import parse_policy
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.end_hold import EndHold
 from governor.usecases.approvals.open_console import EnterConsole
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.sessions import Sessions
@@ -58,5 +60,9 @@ def console(parts: Parts) -> Console:
     parse_policy("")
     doors = Doors(cookies, parts.sign_ins, enter, parts.signer)
     answers = questions.Answers(parts.fill(Decide, policies_now=policies))
-    posts: dict[str, Post] = {"/questions": answers.several, "/questions/<approval_id>": answers.one}
+    posts: dict[str, Post] = {
+        "/questions": answers.several,
+        "/questions/<approval_id>": answers.one,
+        "/instances/<account>/<region>/<instance_id>": Ending(parts.fill(EndHold)),
+    }
     return Console(reader, doors, parts.clock, VIEWS, posts)

@@ -11,8 +11,10 @@ from governor.console.reader import Reader
 from governor.console.views import charts, figures
 from governor.console.views.figures import Row
 from governor.domain.approvals.approval import Approval
+from governor.domain.approvals.scope import Rank
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
 from governor.domain.evidence import gpu_rows
+from governor.domain.fleet.rows import FleetRow
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, saved_in
 from governor.domain.sweep.verdict import IDLE
@@ -54,6 +56,7 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
+            "may_end": found is not None and _may_end(caller, found[0], record, now),
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
             "kinds": _KINDS,
             "hours": found and charts.hourly(found[0].hours, found[1].swept_at, caller.zone, below),
@@ -72,6 +75,12 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
         },
         tables=(Table("stops", _COLUMNS, tuple(map(_cells, stops))),),
     )
+
+
+def _may_end(caller: Caller, row: FleetRow, record: InstanceRecord, now: UtcDatetime) -> bool:
+    hold = record.hold
+    stands = hold.exempt_reason is not None or bool(hold.snoozed_until and hold.snoozed_until > now)
+    return stands and caller.rank(row.account, row.project, row.owner) is Rank.ADMIN
 
 
 def _stops(reader: Reader, caller: Caller, target: Target, instance_id: str, now: UtcDatetime) -> list[Stop]:

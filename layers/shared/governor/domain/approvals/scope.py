@@ -24,7 +24,7 @@ class Rank(IntEnum):
     APPROVER = 2
     """Answers questions."""
     ADMIN = 3
-    """Ends holds and exemptions, and releases the breaker."""
+    """Ends keeps and exemptions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,124 @@
+"""An admin ends a keep or an exemption of an instance, with a fresh sign-in; nobody else does."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.console.app import Console
+from governor.console.ending import Ending
+from governor.console.session import caller_of
+from governor.console.views.instance import instance
+from governor.contracts.policy import parse_policy
+from governor.domain.sweep.verdict import NO_HOLD, Hold
+from governor.errors import DecisionRefused
+from governor.usecases.approvals.end_hold import EndHold
+from tests.builders import NOW
+from tests.console_world import TARGETS, ConsoleWorld, make_row
+from tests.unit.console import entrance
+from tests.unit.console.entrance import Entrance, token
+
+POLICY = (
+    parse_policy(
+        """
+    console:
+      scopes:
+        all: {groups: [admins], role: admin, everything: true}
+        some: {groups: [approvers], role: approver, everything: true}
+        other: {groups: [others], role: admin, accounts: ["999900001111"]}
+    """
+    )
+    .base()
+    .policy
+)
+ROW = make_row(1)
+PAGE = f"/instances/{ROW.account}/{ROW.region}/{ROW.instance_id}"
+RULE = "/instances/<account>/<region>/<instance_id>"
+KEPT = Hold(snoozed_until=NOW + timedelta(days=3))
+EXEMPT = Hold(exempt_reason="a demo (oidc:bob@example.com)")
+
+
+class Site:
+    """The page of a held instance."""
+
+    def __init__(self, *holds: Hold) -> None:
+        self.world = ConsoleWorld(POLICY)
+        self.world.keep(ROW)
+        for one in holds:
+            self.world.state.stand(TARGETS[0], ROW.instance_id, one)
+        self.at = Entrance(self.world.table)
+        self.at.clock.at = NOW
+        self.end = EndHold(self.world.state, self.at.clock)
+        views, posts = {RULE: instance}, {RULE: Ending(self.end)}
+        self.console = Console(lambda: self.world.reader, self.at.doors, self.at.clock, views, posts)
+
+    @property
+    def hold(self) -> Hold:
+        return self.world.state.record(TARGETS[0], ROW.instance_id).hold
+
+    def post(self, group: str, page: str = PAGE) -> dict[str, Any]:
+        cookies = self.at.session(f"oidc:{group}", f"{group}@example.com", groups=(group,))
+        return self.send(cookies, page)
+
+    def send(self, cookies: dict[str, str], page: str = PAGE) -> dict[str, Any]:
+        known = self.at.doors.known(cookies, self.at.clock.at)
+        assert known is not None
+        form = {"csrf": self.at.doors.token(page, caller_of(POLICY, known)), "answer": "end-hold"}
+        return entrance.ask(self.console, page, "POST", cookies=cookies, form=form)
+
+
+@pytest.mark.parametrize("holds", [(KEPT,), (EXEMPT,), (KEPT, EXEMPT)])
+def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
+    """By the button of the page; the note for the audit is of the same write."""
+    site = Site(*holds)
+    cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
+    csrf = token(entrance.ask(site.console, PAGE, cookies=cookies)["body"], PAGE)
+    form = {"csrf": csrf, "answer": "end-hold"}
+    answered = entrance.ask(site.console, PAGE, "POST", cookies=cookies, form=form)
+
+    assert (303, PAGE) == (answered["statusCode"], answered["headers"]["Location"])
+    assert NO_HOLD == site.hold
+    (note,) = [item for key, item in site.world.table.items.items() if key[0].startswith("ENDED#")]
+    assert ("hold ended", "oidc:ada@example.com", ROW.instance_id) == (
+        note["what"],
+        note["by"],
+        note["instance_id"],
+    )
+    assert "End this hold now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+
+
+@pytest.mark.parametrize(("group", "status"), [("approvers", 403), ("others", 404), ("nobody", 403)])
+def test_nobody_else_ends_it(group: str, status: int) -> None:
+    site = Site(KEPT)
+    cookies = site.at.session("oidc:2", "eve@example.com", groups=(group,))
+    assert "End this hold now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+    assert (status, KEPT) == (site.post(group)["statusCode"], site.hold)
+
+
+def test_an_old_sign_in_ends_nothing() -> None:
+    """Of 15 minutes or more: a screen that was left open is no admin."""
+    site = Site(KEPT)
+    cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
+    site.at.clock.at += timedelta(minutes=15)
+    answered = site.send(cookies)
+    assert (403, KEPT) == (answered["statusCode"], site.hold)
+    assert "sign out and in again" in answered["body"]
+
+
+def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody who keeps it for longer at the same moment is not overruled unseen."""
+    assert 400 == Site().post("admins")["statusCode"]
+    site = Site(KEPT)
+    longer = Hold(snoozed_until=NOW + timedelta(days=9))
+    real = site.world.state.end_hold
+
+    def beaten(*given: Any) -> None:
+        site.world.state.stand(TARGETS[0], ROW.instance_id, longer)
+        real(*given)
+
+    monkeypatch.setattr(site.world.state, "end_hold", beaten)
+    with pytest.raises(DecisionRefused, match="held it anew"):
+        site.end(TARGETS[0], ROW.instance_id, "oidc:ada@example.com")
+    assert longer == site.hold
