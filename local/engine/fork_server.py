@@ -43,7 +43,7 @@ LIBRARIES = (
     "jwt",
     "yaml",
 )
-READS_THE_ENVIRONMENT = ("bootstrap", "functions", "observability", "web", "wiring")
+READS_THE_ENVIRONMENT = ("bootstrap", "console", "functions", "observability", "web", "wiring")
 """Modules of the layer's package that a function process must import itself."""
 SERVICES = (
     "autoscaling",
