@@ -49,6 +49,10 @@ def take(browser: Browser, picture: Picture) -> None:
         device_scale_factor=picture.scale,
     )
     shown.set_content(picture.html)
+    if picture.is_whole:
+        # As tall as the page, so that what sticks to the screen's end lies at the page's.
+        tall = int(shown.evaluate("document.documentElement.scrollHeight"))
+        shown.set_viewport_size({"width": width, "height": max(height, tall)})
     path = FOLDER / f"{picture.name}.png"
     shown.screenshot(path=path, full_page=picture.is_whole)
     shown.close()
