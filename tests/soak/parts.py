@@ -245,7 +245,8 @@ def _digest(message: Message, **_: Any) -> str:
         "kind": message.kind.value,
         "key": message.delivery_key,
         "episode": message.episode,
-        "link": message.link,
+        # A link to the instance's page in the console is nothing to answer by.
+        "link": None if message.link is None or "/instances/" in message.link else message.link,
         "acts": message.acts,
     }
     return json.dumps(known)
