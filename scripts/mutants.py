@@ -46,14 +46,19 @@ FILES = (
     *(f"domain/episode/{name}.py" for name in ("plan", "episode")),
     *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
     *("domain/sweep/verdict.py", "domain/sweep/judging.py", "channels/vouch.py"),
+    *("domain/sweep/breaker.py", "usecases/brakes.py"),
 )
 TESTS = (
     *(f"tests/unit/domain/{room}" for room in ("episode", "approvals", "policy", "sweep")),
     *(
         f"tests/unit/usecases/{room}"
-        for room in ("episode", "approvals", "evidence", "sweep", "test_audit.py")
+        for room in ("episode", "approvals", "evidence", "sweep", "test_audit.py", "test_brakes.py")
     ),
-    *("tests/unit/channels/test_vouch.py", "tests/unit/channels/test_dispatch.py"),
+    *(
+        "tests/unit/channels/test_vouch.py",
+        "tests/unit/channels/test_dispatch.py",
+        "tests/unit/web/test_api.py",
+    ),
 )
 """Of the rooms that these files are in, and of what they are made for: tests far away notice nothing else."""
 LOST = {"_losses": "losses", "_stays": "stays"}

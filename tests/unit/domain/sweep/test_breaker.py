@@ -10,12 +10,22 @@ import pytest
 
 from governor.domain.policy.policy import ApprovalRule, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import (
+    HOUR,
+    BreakerState,
     Change,
+    HourCount,
+    Hub,
     SweepDay,
+    Turned,
     acts_unasked,
     assess,
+    assess_hub,
     count_turned,
+    hour_of,
     is_cause_gone,
+    is_freeze_over,
+    is_lifted,
+    left_of,
     remember,
 )
 from governor.domain.sweep.verdict import VerdictKind as Kind
@@ -161,3 +171,67 @@ def test_the_largest_sweep_of_each_day_is_remembered_for_two_weeks() -> None:
         history = remember(history, TODAY - timedelta(days=age), sweep)
 
     assert (SweepDay(TODAY - timedelta(days=14), 3, 0), SweepDay(TODAY, 5, 0)) == history
+
+
+def test_a_share_is_reached_at_its_percentage_and_not_before() -> None:
+    """50 of 101 are less than half; what is not known any more is no part of the whole."""
+    fleet = changes(50, Kind.BUSY, Kind.IDLE) + changes(50, Kind.BUSY, Kind.BUSY)
+
+    assert assess(count_turned([*fleet, *changes(1, Kind.BUSY, Kind.NO_DATA)]), RULE) is not None
+    assert assess(count_turned(fleet + changes(1, Kind.BUSY, Kind.BUSY)), RULE) is None
+
+
+def test_the_fewest_that_count_are_unusual_in_a_fleet_that_knows_its_days() -> None:
+    """Five of a hundred, where one was the most."""
+    history = [SweepDay((NOW - timedelta(days=day)).date(), 1, 1) for day in range(3)]
+
+    assert assess(Turned(100, RULE.minimum_instances, 100, 0), RULE, history) is not None
+    assert assess(Turned(100, RULE.minimum_instances - 1, 100, 0), RULE, history) is None
+
+
+def test_a_day_is_remembered_by_its_largest_sweeps() -> None:
+    """Of each kind; a day on which nothing turned is known, too."""
+    today = NOW.date()
+    after = remember(remember((), today, Turned(9, 0, 9, 4)), today, Turned(9, 3, 9, 1))
+
+    assert (SweepDay(today, 3, 4),) == after
+    assert (SweepDay(today, 0, 0),) == remember((), today, Turned(9, 0, 9, 0))
+
+
+def test_a_freeze_is_over_at_the_minute_that_the_policy_says() -> None:
+    held = timedelta(minutes=RULE.hold_minutes)
+
+    assert is_freeze_over(held, 5, 5, RULE, unasked=False)
+    assert not is_freeze_over(held - timedelta(seconds=1), 5, 5, RULE, unasked=False)
+
+
+THIS = hour_of(NOW)
+MANY = HourCount(RULE.hub_minimum_instances * 2)
+
+
+@pytest.mark.parametrize(("days", "is_usual"), [(1, True), (2, True), (13, True), (14, True), (15, False)])
+def test_everything_freezes_unless_as_many_turned_at_this_hour_of_two_weeks(
+    days: int, is_usual: bool
+) -> None:
+    """Yesterday and the same weekday two weeks ago count, what was before does not."""
+    hub = Hub({THIS: MANY, THIS - timedelta(days=days): MANY})
+
+    assert is_usual == (assess_hub(hub, NOW, RULE) is None)
+
+
+def test_what_turned_in_the_hour_of_a_lift_counts_on() -> None:
+    """An operator lifts what was before."""
+    lifted = Breaker(lift_freezes_before=THIS.isoformat())
+
+    assert assess_hub(Hub({THIS: MANY}), NOW, lifted) is not None
+    assert assess_hub(Hub({THIS - HOUR: MANY}), NOW, lifted) is None
+    assert is_lifted(BreakerState(THIS - timedelta(seconds=1), "why"), lifted, NOW)
+    assert not is_lifted(BreakerState(THIS, "why"), lifted, NOW)
+
+
+def test_of_a_freeze_the_larger_count_is_told() -> None:
+    """More may turn after it began; of those that were forgotten since, it keeps the number."""
+    hub = Hub({THIS: HourCount(20, 8)})
+
+    assert (20, 12) == left_of(hub, BreakerState(NOW, "why", turned=5))
+    assert (30, 12) == left_of(hub, BreakerState(NOW, "why", turned=30))

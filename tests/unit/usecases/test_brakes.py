@@ -1,0 +1,96 @@
+"""What holds actions back: the caps of an episode, the time to the next hour, the life of an approval, and
+whether silence is an answer."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
+from governor.domain.policy.policy import Caps
+from governor.domain.sweep.breaker import HourCount, Hub, hour_of
+from governor.errors import MetricsLate
+from governor.ports import MetricAnswer
+from governor.usecases.brakes import RefusedAnswers, ShowBrakes, Unanswered, approved_at, caps_of, next_hour
+from tests.builders import NOW, TARGET
+from tests.twins import MemoryMetrics
+from tests.unit.usecases.world import World
+
+HOUR = timedelta(hours=1)
+
+
+def test_an_action_counts_for_all_for_its_account_and_for_its_owner() -> None:
+    """Each by the cap of its own kind."""
+    episode = World()._stored()
+
+    assert {"ORGANIZATION": 20, f"ACCOUNT#{TARGET.account}": 5, f"OWNER#{episode.owner}": 4} == caps_of(
+        episode, Caps(20, 5, 4)
+    )
+
+
+def test_what_waits_for_the_next_hour_begins_in_its_first_ten_minutes() -> None:
+    """Spread by name, over all of them."""
+    now = NOW.replace(minute=12, second=0, microsecond=0)
+    spread = [next_hour(now, f"episode-{number}") - timedelta(minutes=48) for number in range(50)]
+
+    assert timedelta() <= min(spread) < timedelta(minutes=2)
+    assert timedelta(minutes=8) < max(spread) < timedelta(minutes=10)
+
+
+def test_an_approval_lives_from_its_answer_or_from_the_expiry_that_passes_for_one() -> None:
+    """Where nobody was asked, from the opening on."""
+    world = World()
+    episode, approval = world._stored(), world.state.approval("approval-1")
+    assert approval is not None
+    later = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW + HOUR)
+    expired = replace(
+        approval, status=ApprovalStatus.EXPIRED, decision=None, expires_at=episode.opened_at + 9 * HOUR
+    )
+
+    assert NOW + HOUR == approved_at(episode, replace(approval, decision=later))
+    assert episode.opened_at + 9 * HOUR == approved_at(episode, expired)
+    assert episode.opened_at == approved_at(episode, replace(expired, status=ApprovalStatus.PENDING))
+    assert episode.opened_at == approved_at(episode, None)
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(0, True), (1, False)])
+def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(seconds: int, is_known: bool) -> None:
+    """Five minutes later it does."""
+
+    class Nothing(MemoryMetrics):
+        def read(self, *_: object) -> MetricAnswer:
+            return MetricAnswer({"all": (None, 1.0)}, {})
+
+    now = NOW.replace(minute=30, second=0, microsecond=0)
+    until = now - timedelta(minutes=5) + timedelta(seconds=seconds)
+    refused, unanswered = RefusedAnswers(Nothing(), TARGET, "api", "stack"), Unanswered("why", HOUR, until)
+    if is_known:
+        assert refused(unanswered, now) is None
+    else:
+        with pytest.raises(MetricsLate):
+            refused(unanswered, now)
+
+
+def test_the_caps_are_shown_with_that_of_all_first() -> None:
+    """Then by name, however much of them is used."""
+    world, none = World(), Caps()
+    for number, caps in enumerate(({"ACCOUNT#1": 5, "OWNER#a": 5}, {"ACCOUNT#1": 5, "OWNER#b": 5})):
+        assert world.state.reserve(f"episode-{number}", "stop", caps, NOW) is None
+
+    assert [
+        ("ORGANIZATION", 0, none.organization_actions_per_hour),
+        ("ACCOUNT#1", 2, none.account_actions_per_hour),
+        ("OWNER#a", 1, none.owner_actions_per_hour),
+        ("OWNER#b", 1, none.owner_actions_per_hour),
+    ] == ShowBrakes(world.state, world.policies, world.clock).caps()
+
+
+def test_an_hour_counts_who_turned_in_it_and_who_of_them_is_back() -> None:
+    """Whichever of the two is known."""
+    state, this = World().state, hour_of(NOW)
+    state.count_turned(TARGET, {}, ["i-1"], [], Hub(), NOW)
+    state.count_turned(TARGET, {"i-2": this - HOUR}, [], ["i-2"], state.hub(), NOW)
+
+    assert {this: HourCount(1, 0), this - HOUR: HourCount(0, 1)} == state.hub().hours
