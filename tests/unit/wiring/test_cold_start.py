@@ -57,6 +57,16 @@ def test_the_page_never_loads_the_issuer_s_protocol() -> None:
     assert loaded("sign_in", **SIGN_IN) >= ISSUER_PROTOCOL
 
 
+@pytest.mark.parametrize("function", ["serve_approval", "put_away", "handle_state_change"])
+def test_nothing_but_the_console_loads_the_console(function: str) -> None:
+    """Nor the routes of Powertools, nor what only its pages read."""
+    modules = loaded(function)
+
+    assert set() == {one for one in modules if one.startswith("governor.console")}
+    assert set() == modules & {"governor.stores.sessions", "aws_lambda_powertools.event_handler"}
+    assert "governor.console.app" in loaded("serve_console")
+
+
 @pytest.mark.parametrize(
     ("function", "missing"),
     [("put_away", "TABLE_NAME"), ("deliver_alert", "DELIVERY_QUEUE_URL"), ("plan_sweep", "HUB_ACCOUNT_ID")],

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
@@ -19,10 +19,13 @@ from governor.domain.wording import people
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy, InForce
+
+if TYPE_CHECKING:
+    # The page, which shares this module, must start without it.
+    from governor.usecases.approvals.open_console import OpenConsole
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
 LONGEST_REASON = 300

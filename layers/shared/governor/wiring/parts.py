@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
 from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText
@@ -13,10 +14,12 @@ from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
 from governor.ports import Announcer, Archive, DeadLetters, Undoer, Workflow
 from governor.stores import EventLog, StateTable
-from governor.stores.fleet import Fleet
-from governor.stores.sessions import SignIns
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
+
+if TYPE_CHECKING:
+    from governor.stores.fleet import Fleet
+    from governor.stores.sessions import SignIns
 
 
 class Parts(Basics):
@@ -25,8 +28,6 @@ class Parts(Basics):
     table = over(DynamoTable, "table_name", opens="dynamodb")
     policy_text = cached_property(lambda its: PolicyText(its.parameter, its.documents, its.table))
     state = cached_property(lambda its: StateTable(its.table))
-    fleet = cached_property(lambda its: Fleet(its.table))
-    sign_ins = cached_property(lambda its: SignIns(its.table))
     workflow: cached_property[Workflow] = over(
         StepFunctionsWorkflow, "remediation_state_machine_arn", opens="stepfunctions"
     )
@@ -37,6 +38,20 @@ class Parts(Basics):
     queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
     failures = over(SqsDeadLetters, "delivery_failures_url")
     dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")
+
+    # Imported where they are used, or every cold start would load what the console alone shows.
+
+    @cached_property
+    def fleet(self) -> Fleet:
+        from governor.stores.fleet import Fleet
+
+        return Fleet(self.table)
+
+    @cached_property
+    def sign_ins(self) -> SignIns:
+        from governor.stores.sessions import SignIns
+
+        return SignIns(self.table)
 
     @cached_property
     def announcer(self) -> Announcer:
