@@ -56,8 +56,8 @@ WANTED = (
 EXAMPLES = 40
 """Of each kind: right and wrong, with and without a genuine link and signature."""
 REACHED = {
-    "showPage": {200, 400, 403},
-    "probePage": {200, 400, 403},
+    "showPage": {200, 403},
+    "probePage": {200, 403},
     "answerOnPage": {303, 400, 403, 409},
     "showEarlierPage": {200, 400, 403},
     "probeEarlierPage": {200, 400, 403},

@@ -29,7 +29,7 @@ def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
     bob.assert_at_ease()
     assert "kept" == stage.outcome(instance_id)
     assert 200 == bob.open(stage.personal(link, "bob@example.com"))
-    assert [] == bob.offered()
+    assert ["End this hold"] == bob.offered()
 
 
 def test_an_expired_link(stage: Stage, visitor: Visitor) -> None:
