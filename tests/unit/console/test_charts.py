@@ -39,7 +39,8 @@ def test_a_bar_is_as_tall_as_its_amount(amounts: list[tuple[Decimal, Decimal]]) 
     whole = float(sum(map(sum, amounts)))
     if whole:
         scale = drawn / whole
-        assert scale * float(highest) <= 200.5
+        # Heights are rounded to tenths.
+        assert scale * float(highest) <= 200.5 + 0.1 * len(amounts)
 
 
 @pytest.mark.parametrize(
