@@ -114,7 +114,7 @@ class Sender:
         """The hidden field of the page, and an end that it offers: no example would guess either."""
         if self.genuine and self.operation_id in ON_PAGES and isinstance(case.body, dict):
             case.body["csrf"] = self.csrf
-            if case.body.get("answer") == "keep" and "keep_until" in case.body:
+            if case.body.get("answer") == "keep":
                 case.body["keep_until"] = self.offered
                 case.body.pop("keep_date", None)
 
