@@ -41,8 +41,9 @@ OPERATIONS = sorted(
     for operation in item.values()
     if "operationId" in operation
 )
-NO_INPUT = {"listFreezes", "listQuestions", "showPolicy", "showQuestion"}
-NO_BODY = NO_INPUT | {"showPage", "probePage", "showOverview", "probeOverview", "showConsole", "probeConsole"}
+OF_THE_CONSOLE = {"showOverview", "probeOverview", "showConsole", "probeConsole"}
+NO_INPUT = {"listFreezes", "listQuestions", "showPolicy", "showQuestion"} | OF_THE_CONSOLE
+NO_BODY = NO_INPUT | {"showPage", "probePage"}
 NO_BODY |= {"showEarlierPage", "probeEarlierPage"}
 ON_PAGES = {"answerOnPage", "answerOnEarlierPage"}
 DECIDING = ON_PAGES | {"answerQuestion"}
