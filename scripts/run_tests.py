@@ -101,6 +101,7 @@ def main(arguments: Sequence[str]) -> int:
     rest = [one for one in arguments if one != "--checks"]
     first, second, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in PARTS)
     checks = [CHECKS] if "--checks" in arguments else []
+    print("Without the tests in a browser: `make test-browser` runs them where Chromium is.", flush=True)
     return side_by_side(first, [second, *checks], *([part] for part in others))
 
 

@@ -37,10 +37,6 @@ class Caller:
         """Return what they may do with one instance; `None` when they may not even see it."""
         return rank_for(self.grants, account, project, owner)
 
-    def rules_all(self) -> bool:
-        """Whether they are an admin of everything: the breaker is not one instance's."""
-        return any(one.rank is Rank.ADMIN and one.scope.everything for one in self.grants)
-
     def is_fresh(self, now: UtcDatetime) -> bool:
         return now - self.signed_in_at < FRESH
 

@@ -1,7 +1,7 @@
-"""Sessions of people who have signed in, kept in a sealed cookie: nothing is stored on the server.
+"""Sessions of people who have signed in, kept in a sealed cookie.
 
-A session therefore cannot be ended from here before its time, except by rotating the keys out; signing out
-makes the browser forget it. It must not know how a sign-in is done.
+On the pages of links the cookie alone counts, so signing out only makes the browser forget it. The console
+also asks the state table, where a session can be ended. This module must not know how a sign-in is done.
 """
 
 from __future__ import annotations
