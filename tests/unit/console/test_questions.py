@@ -119,7 +119,7 @@ def test_the_documents_are_those_of_the_command_line_and_name_nobody_else() -> N
     assert "token" not in json.dumps(found)
 
 
-@pytest.mark.parametrize("page", ["0", "2", "x", "-1", "9" * 400])
+@pytest.mark.parametrize("page", ["0", "2", "x", "-1", "9" * 400, "000000001" + "0" * 5000])
 def test_a_page_that_does_not_exist_is_said(page: str) -> None:
     site = Site()
     assert site.ask(f"/questions?page={page}", cookies=site.cookies())["statusCode"] == 400

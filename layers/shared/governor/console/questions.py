@@ -221,7 +221,7 @@ def _is_pick(name: str, value: str) -> bool:
 
 
 def _number(text: str, most: int) -> int:
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= most):
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and 1 <= int(text) <= most):
         raise InputError(f"there are {most} pages, not a page {text[:20]!r}")
     return int(text)
 
