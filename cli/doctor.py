@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli.fleet import over_the_fleet, print_unseen
+from cli.telemetry import Finding, Health, findings, health_of
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
-from governor.domain.sweep.telemetry import Finding, Health, findings, health_of
 from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import printable
 from governor.ports import Catalogue, InstanceReader, MetricReader, SeriesFilter

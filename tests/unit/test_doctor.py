@@ -7,9 +7,9 @@ import json
 import pytest
 
 from cli import doctor
+from cli.telemetry import Health, health_of
 from governor.adapters.catalogue import ShippedCatalogue
 from governor.contracts.policy import parse_policy
-from governor.domain.sweep.telemetry import Health, health_of
 from local.cloud import ROOT
 from local.templates import load_template
 from tests.builders import NOW, TARGET, make_instance
