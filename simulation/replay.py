@@ -226,10 +226,13 @@ class _Sweeps:
     def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
         """As `InspectInstance`."""
         policy = track.policy
-        request = _request(track, now, length=policy.ask_window)
-        request = replace(request, always=True, shorter=sooner_window(policy))
-        found = self._gathered([request], now)[track.instance_id]
-        return judge_again(track.instance, NO_HOLD, found.evidence, found.shorter, policy, now)[0]
+        request = replace(_request(track, now, length=policy.ask_window), always=True)
+        evidence = self._gathered([request], now)[track.instance_id].evidence
+        verdict, sooner = judge_again(track.instance, NO_HOLD, evidence, policy, now)
+        if sooner is None:
+            return verdict
+        evidence = self._gathered([replace(request, length=sooner)], now)[track.instance_id].evidence
+        return judge_question(track.instance, NO_HOLD, evidence, policy, sooner, now)
 
     def _gathered(self, requests: Sequence[EvidenceRequest], now: UtcDatetime) -> Mapping[str, Gathered]:
         return self._gather(requests[0].instance.target, requests, now) if requests else {}

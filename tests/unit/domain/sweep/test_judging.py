@@ -294,14 +294,11 @@ def test_the_shorter_window_is_judged_only_where_it_could_help(
 ) -> None:
     """Memory is released, a person has to say yes, and the longer one is not idle."""
     longer = replace(longer, **FREED if freed else {})
-    shorter = seen_for(SOONER, **FREED)
     is_idle = question(longer, 3 * HOUR).is_idle
     helps = freed and policy is POLICY and not is_idle
 
-    verdict, evidence = judge_again(INSTANCE, NO_HOLD, longer, shorter, policy, NOW)
-    assert (IDLE if is_idle or helps else BUSY, evidence) == (verdict.kind, shorter if helps else longer)
-    alone, evidence = judge_again(INSTANCE, NO_HOLD, longer, None, policy, NOW)
-    assert (IDLE if is_idle else BUSY, evidence) == (alone.kind, longer)
+    verdict, shorter = judge_again(INSTANCE, NO_HOLD, longer, policy, NOW)
+    assert (IDLE if is_idle else BUSY, SOONER if helps else None) == (verdict.kind, shorter)
 
 
 @pytest.mark.parametrize(("newest", "kind"), [(1.0, NO_DATA), (90.0, BUSY)])
@@ -310,20 +307,17 @@ def test_what_is_unknown_of_a_gpu_is_not_known_of_the_shorter_window_either(
 ) -> None:
     """Memory that one series has for all GPUs. Work is work all the same."""
     policy = Policy(vetoes=Vetoes(memory_used_percent=90.0, required=("memory",)))
-    longer, shorter = (
-        seen_for(
-            length,
-            (newest,) * 3,
-            source=MetricSource.AGGREGATE,
-            gpus_expected=8,
-            gpus_reporting=8,
-            samples=(40.0,) * int(length / POLICY.period),
-            memory_used_percent=1.0,
-            **FREED,
-        )
-        for length in (3 * HOUR, SOONER)
+    longer = seen_for(
+        3 * HOUR,
+        (newest,) * 3,
+        source=MetricSource.AGGREGATE,
+        gpus_expected=8,
+        gpus_reporting=8,
+        samples=(40.0,) * int(3 * HOUR / POLICY.period),
+        memory_used_percent=1.0,
+        **FREED,
     )
-    verdict, evidence = judge_again(INSTANCE, NO_HOLD, longer, shorter, policy, NOW)
+    verdict, shorter = judge_again(INSTANCE, NO_HOLD, longer, policy, NOW)
 
-    assert (kind, longer) == (verdict.kind, evidence)
+    assert (kind, None) == (verdict.kind, shorter)
     assert (kind is NO_DATA) is ("only one series for all GPUs has it" in verdict.reason)

@@ -666,9 +666,9 @@ def test_a_required_figure_of_several_gpus_in_one_series_is_not_known(
         read=frozenset({"power", "cpu", "network", "memory"}),
         last_measured=dict.fromkeys(("power", "cpu", "network", "memory"), window.end),
     )
-    verdict, _ = judge_again(INSTANCE, NO_HOLD, evidence, None, policy, NOW)
+    verdict, _ = judge_again(INSTANCE, NO_HOLD, evidence, policy, NOW)
 
     assert kind is verdict.kind
     assert ("only one series for all GPUs has it" in verdict.reason) == (gpus > 1)
     free = replace(policy, vetoes=replace(vetoes, required=("cpu",)))
-    assert VerdictKind.IDLE is judge_again(INSTANCE, NO_HOLD, evidence, None, free, NOW)[0].kind
+    assert VerdictKind.IDLE is judge_again(INSTANCE, NO_HOLD, evidence, free, NOW)[0].kind

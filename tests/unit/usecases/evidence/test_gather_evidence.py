@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from random import Random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -688,45 +687,6 @@ class RememberingLists(MemoryMetrics):
         if wanted.metric is None:
             self.asked.append(wanted.recently)
         return super().list_series(target, wanted, instance_id)
-
-
-@pytest.mark.parametrize("period", [60, 300])
-@pytest.mark.parametrize("by_gpu", [True, False])
-@pytest.mark.parametrize("minutes", [5, 20, 90])
-def test_the_newest_part_of_a_window_is_what_a_read_of_it_would_show(
-    minutes: int, by_gpu: bool, period: int
-) -> None:
-    """One read serves a long window and the short one at its end: holes, figures, counts and jobs agree."""
-    world, random = Readings(), Random(minutes)
-
-    def values() -> list[float | None]:
-        return [random.choice([None, 0.0, 1.0, 2.0, 60.0]) for _ in range(400)]
-
-    for index in (0, 1):
-        if by_gpu:
-            world.publish_gpu(1, index, values())
-            world.publish_gpu(1, index, values(), POWER)
-            world.publish_gpu(1, index, values(), MEMORY)
-    if not by_gpu:
-        for metric in (UTILIZATION, POWER, MEMORY):
-            world.publish(1, values(), metric)
-        world.count_samples(1, values())
-    for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
-        world.publish(1, values(), metric)
-    world.metrics.publish("Loss", {"InstanceId": id_of(1)}, values(), namespace="MLTraining")
-    short = timedelta(minutes=minutes)
-    plain = request(
-        instance_type="g4dn.12xlarge",
-        policy=Policy(metrics=Metrics(period_seconds=period)),
-        per_gpu=by_gpu,
-        figures=FIGURES | {"memory"},
-        always=True,
-    )
-    (whole,) = world.gather(replace(plain, length=timedelta(hours=3), shorter=short)).values()
-    (alone,) = world.gather(replace(plain, length=short)).values()
-
-    assert whole.evidence.window.length == timedelta(hours=3)
-    assert alone.evidence == whole.shorter
 
 
 # what cannot be forged, or not by everybody

@@ -169,24 +169,18 @@ def judge_question(
 
 
 def judge_again(
-    instance: Instance,
-    hold: Hold,
-    evidence: Evidence,
-    shorter: Evidence | None,
-    policy: Policy,
-    now: datetime,
-) -> tuple[Verdict, Evidence]:
+    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime
+) -> tuple[Verdict, timedelta | None]:
     """Judge what a question, and whatever follows from it, may rest on: the kind is `idle` where it may.
 
-    `evidence` covers `policy.ask_window`. `shorter`, its newest part, is judged while memory is released.
+    `evidence` covers `policy.ask_window`. While memory is released, the shorter window comes with the verdict
+    that `judge_question` judges in its place.
     """
     verdict = judge_question(instance, hold, evidence, policy, policy.ask_window, now)
     if (unknown := judge_parts(evidence, policy)) is not None:
-        return unknown if verdict.is_idle else verdict, evidence
-    sooner = sooner_window(policy)
-    if verdict.is_idle or shorter is None or sooner is None or not is_released(evidence, policy):
-        return verdict, evidence
-    return judge_question(instance, hold, shorter, policy, sooner, now), shorter
+        return unknown if verdict.is_idle else verdict, None
+    released = not verdict.is_idle and is_released(evidence, policy)
+    return verdict, sooner_window(policy) if released else None
 
 
 def asked_because(idle_for: timedelta, evidence: Evidence, policy: Policy, manager: Manager | None) -> str:

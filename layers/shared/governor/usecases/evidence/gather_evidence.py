@@ -52,7 +52,6 @@ class EvidenceRequest:
         figures: which of `FIGURES` to read for a candidate.
         always: read the figures whatever utilization says.
         length: how far to look back; `None` takes the policy's idle window.
-        shorter: a part of it whose evidence is wanted, too.
     """
 
     instance: Instance
@@ -64,7 +63,6 @@ class EvidenceRequest:
     figures: frozenset[str] = frozenset()
     always: bool = False
     length: timedelta | None = None
-    shorter: timedelta | None = None
 
     @property
     def window(self) -> timedelta:
@@ -76,15 +74,14 @@ class EvidenceRequest:
 class Gathered:
     """Evidence, and what was learnt about where it is found. `searched` says that a search took place.
 
-    `shorter` is the same over the newest part of the window, where the request asks for one. `percent` holds
-    each period's highest power and memory of all GPUs, where the request asks for figures in any case.
+    `percent` holds each period's highest power and memory of all GPUs, where the request asks for figures in
+    any case.
     """
 
     evidence: Evidence
     dimensions: tuple[Dimensions, ...] | None
     source: str | None
     searched: bool
-    shorter: Evidence | None = None
     percent: Mapping[str, Series] = field(default_factory=dict)
 
 
@@ -198,20 +195,14 @@ class _Batch:
     ) -> None:
         self._metrics = gather.metrics
         self._target = target
-        policy = requests[0].policy
-        self._names, self._policy, self._now = policy.metrics, policy, now
-        self._window, self._ec2_window = self._windows(requests[0].window)
+        policy, length = requests[0].policy, requests[0].window
+        self._names, of_ec2 = policy.metrics, max(policy.period, _EC2_PERIOD)
+        self._window = evidence.window_before(now, length, policy.period, policy.lag)
+        self._ec2_window = evidence.window_before(now, max(length, of_ec2), of_ec2, policy.lag)
         self._work = [
             _Work(request, gather.catalogue.shape(request.instance.instance_type), request.dimensions)
             for request in requests
         ]
-
-    def _windows(self, length: timedelta) -> tuple[Window, Window]:
-        """The window that looks back so far, and that of the figures of EC2."""
-        now, period, lag = self._now, self._policy.period, self._policy.lag
-        of_ec2 = max(period, _EC2_PERIOD)
-        own = evidence.window_before(now, length, period, lag)
-        return own, evidence.window_before(now, max(length, of_ec2), of_ec2, lag)
 
     def gather(self) -> dict[str, Gathered]:
         self._read_utilization(self._work)
@@ -238,7 +229,6 @@ class _Batch:
                 dimensions=work.dimensions,
                 source=None if work.source is MetricSource.NONE else work.source.value,
                 searched=work.searched,
-                shorter=None if work.request.shorter is None else self._newest(work, work.request.shorter),
                 percent=self._percent(work) if work.request.always else {},
             )
             for work in self._work
@@ -376,31 +366,8 @@ class _Batch:
 
     # putting together
 
-    def _newest(self, work: _Work, length: timedelta) -> Evidence:
-        """The evidence over the newest part of the window, from the same readings."""
-        # All windows end at the same moment.
-        window, of_ec2 = self._windows(max(length, evidence.END))
-
-        def part(series: Series, figure: str = "") -> Series:
-            by_ec2 = figure in _OF_EC2
-            whole = evidence.padded(series, self._ec2_window if by_ec2 else self._window)
-            return whole[-(of_ec2 if by_ec2 else window).bins :]
-
-        newest = replace(
-            work,
-            figures={
-                figure: {gpu: part(series, figure) for gpu, series in found.items()}
-                for figure, found in work.figures.items()
-            },
-            jobs=[(name, part(series)) for name, series in work.jobs],
-            aggregated=part(work.aggregated) if work.aggregated else (),
-        )
-        return self._evidence(newest, window, of_ec2)
-
-    def _evidence(self, work: _Work, window: Window | None = None, of_ec2: Window | None = None) -> Evidence:
-        """What was read of an instance; of the whole windows, unless others are given."""
-        window, of_ec2 = window or self._window, of_ec2 or self._ec2_window
-        source = MetricSource.NONE if work.silent() else work.source
+    def _evidence(self, work: _Work) -> Evidence:
+        window, source = self._window, work.source
         gpus = sorted(work.readings, key=evidence.by_index) if source is not MetricSource.NONE else ()
         values: dict[str, float | None] = {one.field: None for one in FIGURES.values()}
         last_active: dict[str, datetime] = {}
@@ -411,7 +378,7 @@ class _Batch:
             highest = work.series(figure)
             if highest is None:
                 continue
-            own = of_ec2 if figure in _OF_EC2 else window
+            own = self._ec2_window if figure in _OF_EC2 else window
             # Every GPU and both directions of the network: one alone says nothing about the others.
             parts = work.parts(figure) or [highest]
             measured[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
@@ -433,14 +400,14 @@ class _Batch:
             gpus=tuple(GpuReadings(gpu, work.readings[gpu]) for gpu in gpus),
             aggregate=() if source is MetricSource.NONE else work.aggregated,
             gpus_expected=work.expected,
-            gpus_reporting=self._reporting(work, source),
+            gpus_reporting=self._reporting(work),
             measured_percent=measured,
             read=work.read,
             read_problem=work.problem,
             last_active=last_active,
             work=works,
             samples=work.series("samples") or (),
-            memory_newest_percent=self._memory_newest(work, window),
+            memory_newest_percent=self._memory_newest(work),
             last_measured=last_measured,
             longest_hole_minutes=hole_minutes,
             **values,
@@ -463,22 +430,22 @@ class _Batch:
             if (series := work.series(figure)) is not None
         }
 
-    def _memory_newest(self, work: _Work, window: Window) -> float | None:
+    def _memory_newest(self, work: _Work) -> float | None:
         """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
         # An aggregate of several GPUs goes on where one of them has fallen silent.
         if "memory" not in work.figures or ("all" in work.readings and work.expected != 1):
             return None
         length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
-        peaks = [evidence.newest_peak(one, window, length) for one in work.parts("memory")]
+        peaks = [evidence.newest_peak(one, self._window, length) for one in work.parts("memory")]
         known = [value for value in peaks if value is not None]
         if not known or len(known) < len(peaks):
             return None
         return round(max(known) * self._scale(work, "memory"), 3)
 
-    def _reporting(self, work: _Work, source: MetricSource) -> int | None:
+    def _reporting(self, work: _Work) -> int | None:
         """How many GPUs publish; `None` where an aggregate does not tell."""
-        if source is not MetricSource.AGGREGATE:
-            return work.reporting() if source is MetricSource.PER_GPU else None
+        if work.source is not MetricSource.AGGREGATE:
+            return work.reporting() if work.source is MetricSource.PER_GPU else None
         if work.expected == 1:
             return 1
         per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds

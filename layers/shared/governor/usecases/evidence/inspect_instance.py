@@ -16,7 +16,7 @@ from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
-from governor.domain.sweep.judging import judge_again, sooner_window
+from governor.domain.sweep.judging import judge_again, judge_question
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
 from governor.domain.units import UtcDatetime, iso, printable
 from governor.domain.wording import span
@@ -64,10 +64,13 @@ class InspectInstance:
             figures=frozenset(FIGURES),
             always=True,
             length=policy.ask_window,
-            shorter=sooner_window(policy),
         )
         gathered = self._read(request, now)
-        verdict, evidence = judge_again(instance, hold, gathered.evidence, gathered.shorter, policy, now)
+        evidence = gathered.evidence
+        verdict, sooner = judge_again(instance, hold, evidence, policy, now)
+        if sooner is not None:
+            evidence = self._read(replace(request, length=sooner), now).evidence
+            verdict = judge_question(instance, hold, evidence, policy, sooner, now)
         if verdict.is_idle:
             newest = self._newest(instance, policy, gathered, now)
             verdict = _changed_since(evidence, newest, policy, now) or verdict
