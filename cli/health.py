@@ -13,8 +13,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
-from governor.domain.health.health import Severity
-from governor.domain.health.health_messages import InstanceFinding, finding_document
+from governor.domain.health.health import InstanceFinding, Severity
 from governor.domain.instance import Target
 from governor.domain.units import printable
 from governor.ports import InstanceReader, MetricReader
@@ -96,5 +95,5 @@ def _document(one: HealthReading) -> dict[str, object]:
         "state": str(_state(one)),
         "faults_are_seen": one.has_hardware_figures,
         "problem": one.problem,
-        "findings": [finding_document(InstanceFinding(instance, finding)) for finding in one.findings],
+        "findings": [InstanceFinding(instance, finding).document for finding in one.findings],
     }

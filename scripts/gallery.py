@@ -25,9 +25,8 @@ from governor.channels.picture_png import evidence_png
 from governor.channels.slack_blocks import slack_blocks
 from governor.channels.teams import teams_envelope
 from governor.domain.alerts.alert import Alert
-from governor.domain.approvals.approval import Approval, ApprovalStatus, first_approval
+from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, first_approval
 from governor.domain.approvals.messages import (
-    Stage,
     first_yes_alert,
     outcome_alert,
     stage_alert,

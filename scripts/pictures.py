@@ -22,7 +22,8 @@ from governor.channels.email import email_document
 from governor.channels.picture_png import evidence_png
 from governor.channels.slack_blocks import slack_blocks
 from governor.console.views.overview import overview
-from governor.domain.approvals.messages import Stage, stage_alert
+from governor.domain.approvals.approval import Stage
+from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Price, draw_plan
 from governor.domain.evidence import GpuReadings, evidence_hash, window_before

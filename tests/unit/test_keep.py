@@ -11,8 +11,8 @@ import pytest
 
 from governor.channels.compose import message_of
 from governor.channels.slack_blocks import slack_blocks
-from governor.domain.approvals.approval import keep_end, keep_text
-from governor.domain.approvals.messages import Stage, stage_alert
+from governor.domain.approvals.approval import Stage, keep_end, keep_text
+from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.plan import Price
 from governor.domain.policy.contacts import Contact, Ownership, Weekday
 from governor.domain.policy.policy import Mode, Policy

@@ -77,7 +77,6 @@ def make_outcome(**changes: Any) -> Message:
         "sections": (Section("Outcome", ("Approved by ann@example.com; stopped.",)),),
         "approval_id": None,
         "answers": (),
-        "is_outcome": True,
     }
     return make_message(**{**plain, **changes})
 
@@ -96,12 +95,15 @@ class FakeHttps(Https):
 
     answers: list[HttpAnswer] = field(default_factory=lambda: [HttpAnswer(200)])
     sent: list[tuple[str, bytes, Mapping[str, str]]] = field(default_factory=list)
+    fault: urllib3.exceptions.HTTPError | None = None
 
     def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
         """A status of 0 stands for no answer."""
         assert "POST" == method
         assert isinstance(body, bytes)
         self.sent.append((url, body, headers))
+        if self.fault is not None:
+            raise self.fault
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer.status == 0:
             raise urllib3.exceptions.TimeoutError

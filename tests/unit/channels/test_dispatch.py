@@ -21,12 +21,10 @@ from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Owner, Severity, alert_document, sealed_text
 from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
-from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.approval import Answer, Decision, Stage, notice_until
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import (
-    Stage,
     first_yes_alert,
-    notice_until,
     outcome_alert,
     stage_alert,
     undo_alert,
@@ -195,7 +193,7 @@ def test_what_was_taken_is_not_sent_again() -> None:
 def test_what_may_pass_is_left_and_sent_alone_the_next_time() -> None:
     """Not before what the channel asked for."""
     post = Post()
-    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=70)]
+    post.chat.failures = [DeliveryRetryable("429", retry_after_seconds=70)]
 
     assert Dispatched(1, 0, left=1, retry_after_seconds=70) == post.dispatch([post.alert()])
     post.world.clock.moment = NOW + timedelta(seconds=30)
@@ -209,8 +207,8 @@ def test_what_may_pass_is_left_and_sent_alone_the_next_time() -> None:
 def test_a_channel_that_wants_to_wait_long_holds_up_no_other() -> None:
     """Each is tried again in its own time."""
     post = Post()
-    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=43_200)]
-    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.chat.failures = [DeliveryRetryable("429", retry_after_seconds=43_200)]
+    post.mail.failures = [DeliveryRetryable("503")]
 
     assert Dispatched(0, 0, left=2, retry_after_seconds=None) == post.dispatch([post.alert()])
     assert Dispatched(1, 0, left=1, retry_after_seconds=43_200) == post.dispatch([post.alert()])
@@ -221,7 +219,7 @@ def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
     """Counted as refused, which raises an alarm."""
     post = Post()
     old = sealed(replace(post.alert(), at=NOW - timedelta(days=1, seconds=1)))
-    post.chat.failures = [DeliveryRetryable("503", channel="slack")]
+    post.chat.failures = [DeliveryRetryable("503")]
 
     assert Dispatched(1, 1) == post.dispatch([old])
     assert "given up: slack: 503" == post.records()["slack"]
@@ -236,9 +234,9 @@ def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
     for route, error in zip(
         post.registry.routes_,
         (
-            DeliveryRetryable("503", channel="slack"),
+            DeliveryRetryable("503"),
             ValueError("a library's own"),
-            DeliveryRefused("verify the sender", channel="email"),
+            DeliveryRefused("verify the sender"),
         ),
         strict=True,
     ):
@@ -254,7 +252,7 @@ def test_what_was_given_up_and_put_back_is_tried_once_more() -> None:
     """Only where it was given up; a channel that is still down gives it back at once."""
     post, queue = Post(), FakeQueue()
     old = sealed(replace(post.outcome(), at=NOW - timedelta(days=2)))
-    post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
+    post.chat.failures = [DeliveryRetryable("503")] * 2
     post.dispatch([old])
     again = queued(post, body=json.dumps({"again": alert_document(old)}))
 
@@ -269,7 +267,7 @@ def test_what_cannot_be_kept_is_not_given_up_yet() -> None:
     """Else nobody could put it back."""
     post = Post()
     old = sealed(replace(post.alert(), at=NOW - timedelta(days=2)))
-    post.chat.failures = [DeliveryRetryable("503", channel="slack")] * 2
+    post.chat.failures = [DeliveryRetryable("503")] * 2
     parked, post.dispatch = post.dispatch, replace(post.dispatch, park=_unreachable)
 
     assert Dispatched(1, 0, left=1) == post.dispatch([old])
@@ -284,7 +282,7 @@ def _unreachable(alert: Alert, why: str) -> None:
 def test_a_question_is_not_given_up_for_the_age_of_another_that_comes_with_it() -> None:
     """Nor for that of the message that asked to send both."""
     fleet = Fleet(3)
-    fleet.mail.failures = [DeliveryRetryable("429", channel="email", retry_after_seconds=70)]
+    fleet.mail.failures = [DeliveryRetryable("429", retry_after_seconds=70)]
     waiting = fleet.alerts()
     first = parse_queued(waiting[0].body)
     assert isinstance(first, Alert)
@@ -319,7 +317,7 @@ def test_a_channel_of_everybody_is_not_that_of_the_owner() -> None:
     unnamed = Ownership(contacts={"all": Contact()}, default_contacts=("all",))
     for ownership, heard in ((None, False), (unnamed, True)):
         post = Post()
-        post.mail.failures = [DeliveryRefused("no such box", channel="email")]
+        post.mail.failures = [DeliveryRefused("no such box")]
         address = "alice@example.com"
         post.registry.routes_ = [Route(post.mail, address, address, own=True), Route(post.chat, "C0ALL")]
         if ownership is not None:
@@ -372,7 +370,7 @@ def test_what_is_over_is_not_asked() -> None:
 def test_a_refusal_is_on_record_and_not_repeated() -> None:
     """With what to do; the other channels are told all the same."""
     post = Post()
-    post.mail.failures = [DeliveryRefused("verify the sender", channel="email")]
+    post.mail.failures = [DeliveryRefused("verify the sender")]
 
     assert Dispatched(1, 1) == post.dispatch([post.alert()])
     assert {"email": "email: verify the sender", "slack": None} == post.records()
@@ -386,7 +384,7 @@ def test_a_refusal_is_on_record_and_not_repeated() -> None:
 def test_where_nobody_has_it_that_is_on_record(routes: int, why: str) -> None:
     """The workflow reads it, and fails instead of waiting for an answer nobody can give."""
     post = Post()
-    post.mail.failures = [DeliveryRefused("verify the sender", channel="email")]
+    post.mail.failures = [DeliveryRefused("verify the sender")]
     post.registry.routes_ = post.registry.routes_[:routes]
     post.dispatch([post.alert()])
 
@@ -397,7 +395,7 @@ def test_nothing_is_nowhere_as_long_as_something_is_left() -> None:
     """It may be taken yet."""
     post = Post()
     post.registry.routes_ = post.registry.routes_[:1]
-    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.mail.failures = [DeliveryRetryable("503")]
     post.dispatch([post.alert()])
 
     assert {"email": None} == post.records()
@@ -555,9 +553,7 @@ def test_who_left_hears_of_no_first_yes_and_of_nothing_that_waits() -> None:
 def test_who_did_not_take_the_escalation_hears_no_end() -> None:
     """It would be the end of what they never heard of."""
     office = Office()
-    office.channels["email", "finops@example.com"] = FakeChannel(
-        "email", [DeliveryRefused("no such box", channel="email")]
-    )
+    office.channels["email", "finops@example.com"] = FakeChannel("email", [DeliveryRefused("no such box")])
     office.post.dispatch([office.post.alert()])
     office.post.dispatch([office.post.alert(Stage.ESCALATE)])
     office.post.dispatch([office.post.outcome()])
@@ -866,7 +862,7 @@ def test_what_is_left_comes_back_later_each_time(wanted: int | None, receives: i
     """At least as late as the channel asked for, and never in a rush."""
     post, queue = Post(), FakeQueue()
     digest_rule(post, digest_from=0)
-    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=wanted)]
+    post.chat.failures = [DeliveryRetryable("429", retry_after_seconds=wanted)]
 
     assert ["m1"] == worker(post, queue, [])([queued(post, receives=receives)])
     assert [("r1", hidden)] == queue.hidden
@@ -899,7 +895,7 @@ def test_how_late_a_message_is_or_will_be_is_told(wait: int | None, late: float)
     """A channel that wants to wait for long is seen at once."""
     post, queue, seen = Post(), FakeQueue(), list[float]()
     digest_rule(post, digest_from=0)
-    post.chat.failures = [DeliveryRetryable("429", channel="slack", retry_after_seconds=wait)]
+    post.chat.failures = [DeliveryRetryable("429", retry_after_seconds=wait)]
     work = replace(worker(post, queue, []), seen=lambda _, seconds: seen.append(seconds))
     work([replace(queued(post), sent_at=NOW - timedelta(minutes=10))])
 
@@ -1225,7 +1221,7 @@ def test_what_was_answered_meanwhile_is_not_asked() -> None:
 def test_a_digest_that_may_pass_later_stays_in_the_outbox() -> None:
     """And is sent by the flush that is left in the queue."""
     fleet = Fleet(3)
-    fleet.mail.failures = [DeliveryRetryable("503", channel="email")]
+    fleet.mail.failures = [DeliveryRetryable("503")]
     fleet.worker(fleet.alerts())
     fleet.queue.put = fleet.queue.put[:1]
     again = fleet.queue.put[:1]

@@ -104,7 +104,7 @@ def test_the_next_message_of_a_cause_comes_an_hour_later_with_all_since() -> Non
 def test_what_a_channel_does_not_take_is_sent_before_the_hour_is_over() -> None:
     """A failure is urgent: the hour is for what was delivered."""
     fleet = Failing(2)
-    busy = FakeChannel("email", [DeliveryRetryable("429", channel="email")])
+    busy = FakeChannel("email", [DeliveryRetryable("429")])
     fleet.office.channels["email", "finops@example.com"] = busy
     fleet.worker([fleet.failure(ref) for ref in fleet.refs])
     flush = Queued("f", "rf", fleet.queue.put[0][0], 1)

@@ -254,7 +254,7 @@ def test_a_late_press_is_told_that_it_came_late() -> None:
 def test_a_decision_stands_when_it_cannot_be_confirmed() -> None:
     """Slack is not asked twice for what is decided; the log has it."""
     slack = Slack()
-    slack.private_failure = DeliveryRefused("user_not_in_channel", channel="slack")
+    slack.private_failure = DeliveryRefused("user_not_in_channel")
 
     assert 200 == slack.press("approve")
     assert ApprovalStatus.APPROVED is slack.status

@@ -26,9 +26,8 @@ from governor.channels.teams import teams_envelope
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, Owner, alert_document
-from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, Stage
 from governor.domain.approvals.messages import (
-    Stage,
     first_yes_alert,
     outcome_alert,
     recovered_alert,

@@ -14,8 +14,8 @@ from governor.channels.message import DeliveryRetryable
 from governor.channels.vouch import AlertRefused
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_document
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.messages import Stage, first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.approvals.approval import Answer, Decision, Stage
+from governor.domain.approvals.messages import first_yes_alert, outcome_alert, stage_alert, undo_alert
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Mode
@@ -186,7 +186,7 @@ def test_the_deadline_of_an_unsealed_copy_is_that_of_the_record(wrong_by: timede
 def test_an_unsealed_copy_with_an_old_time_gives_no_delivery_up() -> None:
     """One failure of a channel ended the question, for it seemed to have been tried for two days."""
     post = Post()
-    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.mail.failures = [DeliveryRetryable("503")]
     post.dispatch([forged(replace(post.alert(), at=NOW - timedelta(days=2), facts=forged_facts(post, NOW)))])
     assert [] == post.parked
 
@@ -207,7 +207,7 @@ def test_an_unsealed_copy_long_after_the_question_gives_no_delivery_up(kind: str
     if kind == "undone":
         post.world.state.note_undo(post.world.ref, "link:bob@example.com", now)
         real = undo_alert(stored(post), "link:bob@example.com", "page", now)
-    post.mail.failures = [DeliveryRetryable("503", channel="email")]
+    post.mail.failures = [DeliveryRetryable("503")]
     post.dispatch([forged(real, at=NOW - timedelta(days=2))])
     post.dispatch([sealed(real)])
 

@@ -104,7 +104,7 @@ def test_another_secret_is_refused() -> None:
 def test_a_refusal_tells_neither_address_nor_secret() -> None:
     """Nor does the object itself."""
     sender = channel(FakeHttps([HttpAnswer(403)]))
-    with pytest.raises(DeliveryRefused, match=r"^webhook: it answered 403: .*credentials") as error:
+    with pytest.raises(DeliveryRefused, match=r"^it answered 403: .*credentials") as error:
         sender.send(make_message())
     for text in (str(error.value), repr(error.value), repr(sender)):
         assert "hooks.example" not in text

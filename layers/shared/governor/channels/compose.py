@@ -6,7 +6,6 @@ Pure. This module must not know any channel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,11 +21,12 @@ from governor.domain.evidence import gpu_rows, is_reading
 from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
-from governor.domain.wording import clock, deadline, plural, usd
+from governor.domain.wording import clock, deadline, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
-ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
+_BRAKES = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
+"""The buttons of a notice, by which people keep the plan from being carried out."""
 _WHY_SEVERAL = (
     "You get this because the policy of GPU Governor names you, or this channel, for these instances."
 )
@@ -72,33 +72,51 @@ def message_of(
         picture_png=picture_png if shown else None,
         link=link,
         approval_id=one.approval_id if (one := asked or held) else None,
-        answers=answers_of(asked) if asked else brakes_of(held) if held else (),
+        answers=answers_of(asked) if asked else answers_of(held, _BRAKES) if held else (),
         keep_until=keep_end(one, now or alert.at) if one else None,
         keep_text=keep_text(one, now or alert.at) if one else "",
         thread=thread,
-        is_outcome=alert.kind in ENDS,
-        **_given(words),
+        **words,
     )
-
-
-def _given(words: messages.Words) -> dict[str, Any]:
-    return {one.name: getattr(words, one.name) for one in fields(messages.Words)}
 
 
 def _words(
     alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None
-) -> messages.Words:
-    """Return the words of a stage of the episode, or those that the alert brings."""
-    if episode is not None:
-        return messages.stage_words(episode, messages.STAGE_OF[alert.kind], now, deadline_of(alert) or until)
+) -> dict[str, Any]:
+    """Return the words of a stage of the episode, or those that the alert brings, as a message has them."""
     asks = alert.kind in OPEN
-    waits = alert.kind is AlertKind.APPROVED_WAITS
-    record = "See the record" if alert.facts.get("episode") else "See the instance"
-    return messages.words_of(
-        [alert.subject, *alert.lines],
-        button="Decide" if asks else "Hold or keep it" if waits else record,
-        acts=alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
-    )
+    if episode is None:
+        waits = alert.kind is AlertKind.APPROVED_WAITS
+        record = "See the record" if alert.facts.get("episode") else "See the instance"
+        return {
+            **_read(alert.subject, *alert.lines),
+            "button": "Decide" if asks else "Hold or keep it" if waits else record,
+            "acts": alert.kind in _HAPPENS or (asks and alert.facts.get("acts_on_silence") is True),
+        }
+    stage, plan = messages.STAGE_OF[alert.kind], episode.plan
+    lines, folded = messages.stage_lines(episode, stage, now, deadline_of(alert) or until)
+    button = "Hold or keep it" if episode.gives_notice else "See the details"
+    return {
+        **_read(*lines),
+        "details": _read("", *folded)["sections"],
+        "button": f"{plan.verb.capitalize()} or keep it" if asks else button,
+        "acts": episode.acts_on_silence if asks else episode.gives_notice,
+    }
+
+
+def _read(title: str, *lines: str) -> dict[str, Any]:
+    """Take the lines of an alert apart: what happens, what else leads, and what stands under headings."""
+    lead: list[str] = []
+    found: list[tuple[str, list[str]]] = []
+    for line in lines:
+        if line.startswith("- ") and found:
+            found[-1][1].append(line[2:])
+        elif line.endswith(":"):
+            found.append((line[:-1], []))
+        elif line:
+            (found[-1][1] if found else lead).append(line)
+    sections = tuple(Section(heading, tuple(items)) for heading, items in found)
+    return {"title": title, "happens": "".join(lead[:1]), "lead": tuple(lead[1:]), "sections": sections}
 
 
 def deadline_of(alert: Alert) -> UtcDatetime | None:
@@ -138,10 +156,20 @@ def digest_of(
         "need": "needs" if two == 1 else "need",
     }
     title, happens, *lead = said("digest", values, zone, now)
-    dearest = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
-    sections = tuple(_section_of(*pair, now) for pair in dearest)
-    words = messages.Words(title, happens, tuple(lead), sections, button="Stop or keep them", acts=acting > 0)
-    return _several(alerts, words, first.why, first.at, link, digest_id)
+    by_price = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
+    return _several(
+        alerts,
+        digest_id,
+        at=first.at,
+        why=first.why,
+        link=link,
+        title=title,
+        happens=happens,
+        lead=tuple(lead),
+        sections=tuple(_section_of(*pair, now) for pair in by_price),
+        button="Stop or keep them",
+        acts=acting > 0,
+    )
 
 
 def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, now: UtcDatetime) -> Message:
@@ -156,10 +184,9 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
         "next_step": messages.next_step(reason),
         "listed": map(_failed, alerts),
     }
-    lines = said("failures", values)
-    words = messages.words_of(lines, button="See the records")
-    message = _several(alerts, words, why, now, link, digest_id)
-    return replace(message, data={"incident": alerts[0].facts.get("incident")})
+    words, incident = _read(*said("failures", values)), alerts[0].facts.get("incident")
+    more = {"button": "See the records", "data": {"incident": incident}, **words}
+    return _several(alerts, digest_id, at=now, why=why, link=link, **more)
 
 
 def _failed(alert: Alert) -> str:
@@ -170,28 +197,18 @@ def _failed(alert: Alert) -> str:
     return f"{one_line(alert.subject, 120)} ({kind}{place}, {whose}{price})"
 
 
-def _several(
-    alerts: Sequence[Alert],
-    words: messages.Words,
-    why: str,
-    at: UtcDatetime,
-    link: str | None,
-    digest_id: str,
-) -> Message:
-    account, region, owner, project = (
-        _one_of(getattr(alert, name) for alert in alerts)
-        for name in ("account", "region", "owner", "project")
-    )
+def _several(alerts: Sequence[Alert], digest_id: str, **given: Any) -> Message:
+    def shared(name: str) -> str:
+        found = {str(getattr(alert, name)) for alert in alerts}
+        return found.pop() if len(found) == 1 else f"{len(found)} different"
+
     return Message(
         kind=alerts[0].kind,
         severity=max((alert.severity for alert in alerts), key=list(Severity).index),
-        facts=Facts(account, region, owner, project),
+        facts=Facts(shared("account"), shared("region"), shared("owner"), shared("project")),
         episode=digest_id,
         stage=alerts[0].kind.value,
-        at=at,
-        why=why,
-        link=link,
-        **_given(words),
+        **given,
     )
 
 
@@ -215,19 +232,14 @@ def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
     return Section(heading, tuple(lines))
 
 
-def _one_of(values: Iterable[str]) -> str:
-    found = dict.fromkeys(values)
-    return next(iter(found)) if len(found) == 1 else plural(len(found), "different", "different")
-
-
 def subject_of(alert: Alert) -> str:
     """Return what deliveries of this alert are kept under: its episode, or itself."""
     name = alert.facts.get("episode")
     return name if isinstance(name, str) and name else alert.dedup_id
 
 
-def answers_of(episode: Episode) -> tuple[Answer, ...]:
-    """Return what may be answered by a button alone.
+def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:
+    """Return what of it may be answered by a button alone.
 
     Not what asks for the instance id to be typed or a loss to be accepted, nor what needs two people: the
     page is for that.
@@ -235,14 +247,8 @@ def answers_of(episode: Episode) -> tuple[Answer, ...]:
     plan, terms = episode.plan, episode.terms
     by_button = not plan.destroys and not plan.loses_local_disks and terms.people_needed == 1
     somebody = "a person"  # whether this one may is decided when it is pressed
-    offered = [answer for answer in STATUS_AFTER if may(terms, plan, answer, somebody)]
-    return tuple(answer for answer in offered if answer is not Answer.APPROVE or by_button)
-
-
-def brakes_of(episode: Episode) -> tuple[Answer, ...]:
-    """Return the buttons of a notice, by which people keep the plan from being carried out."""
-    brakes = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
-    return tuple(answer for answer in brakes if may(episode.terms, episode.plan, answer, "a person"))
+    allowed = [answer for answer in offered if may(terms, plan, answer, somebody)]
+    return tuple(answer for answer in allowed if answer is not Answer.APPROVE or by_button)
 
 
 def _chart(history: History) -> str:

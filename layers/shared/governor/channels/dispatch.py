@@ -20,12 +20,12 @@ from governor.channels.message import DeliveryRefused, DeliveryRetryable, Messag
 from governor.channels.picture_png import evidence_png
 from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
-from governor.domain.alerts.alert import ESCALATED, Alert, AlertKind
+from governor.domain.alerts.alert import ENDS, ESCALATED, Alert, AlertKind
 from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
 from governor.domain.alerts.templates import said
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.approval import ApprovalStatus, notice_until
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
-from governor.domain.approvals.messages import cause_of, notice_until
+from governor.domain.approvals.messages import cause_of
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
@@ -43,7 +43,7 @@ _CLAIM_SECONDS = 300
 """The time-out of the function: who holds a claim for longer has died, sent or not."""
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 """Before a record is written again that the table did not take."""
-_FOLLOWS = compose.ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
+_FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
 """Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
 
 _MACHINES = frozenset({"pagerduty", "webhook"})
@@ -142,7 +142,7 @@ class Dispatch:
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]
             # An end changes the first message of its episode, where the channel keeps them together.
-            alone = [one for one in open_ones if one.alert.kind in compose.ENDS and _thread(route, one.known)]
+            alone = [one for one in open_ones if one.alert.kind in ENDS and _thread(route, one.known)]
             rest = [item for item in open_ones if item not in alone]
             single = route.channel.name in _ONE_BY_ONE.get(items[0].alert.kind, _MACHINES)
             for part in (*([one] for one in alone), *in_parts(rest, 1 if single else max(1, len(rest)))):
@@ -276,18 +276,19 @@ class Dispatch:
         return compose.digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
+        name = route.channel.name
         try:
             found = route.channel.send(message)
         except DeliveryRefused as error:
-            _log.error("a delivery was refused: %s", error)
+            _log.error("a delivery by %s was refused: %s", name, error)
             for item in items:
-                self._settle(route, item, refused=str(error))
+                self._settle(route, item, refused=f"{name}: {error}")
         except DeliveryRetryable as error:
-            _log.warning("a delivery failed and is tried again: %s", error)
-            self._postpone(route, items, str(error), error.retry_after_seconds)
+            _log.warning("a delivery by %s failed and is tried again: %s", name, error)
+            self._postpone(route, items, f"{name}: {error}", error.retry_after_seconds)
         except Exception as error:  # noqa: BLE001 - one channel's fault must not hold up the others
-            _log.exception("a delivery by %s failed", route.channel.name)
-            self._postpone(route, items, f"{route.channel.name}: {type(error).__name__}", None)
+            _log.exception("a delivery by %s failed", name)
+            self._postpone(route, items, f"{name}: {type(error).__name__}", None)
         else:
             # A digest is the message of many episodes: none of them may change it at its end.
             thread = (found.thread or message.thread) if len(items) == 1 else None

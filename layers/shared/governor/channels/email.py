@@ -29,7 +29,6 @@ from governor.domain.alerts.templates import said
 from governor.domain.policy.contacts import is_address
 from governor.errors import AccessDenied, CloudError, ConfigurationError, Throttled, Unavailable
 
-_NAME = "email"
 _HTML_BYTES = 90_000
 """Gmail hides what comes after 102 KB behind a link."""
 _SUBJECT = 150
@@ -49,7 +48,7 @@ class EmailChannel(Channel):
         ConfigurationError: an address is not like name@example.com in ASCII.
     """
 
-    name = _NAME
+    name = "email"
 
     def __init__(self, service: MailService, *, sender: str, recipient: str) -> None:
         for role, address in (("sender", sender), ("recipient", recipient)):
@@ -67,10 +66,10 @@ class EmailChannel(Channel):
             # Its text can hold addresses, and so is not repeated.
             text = f"the service did not take it ({error.code or type(error).__name__})"
             if isinstance(error, (Throttled, Unavailable)):
-                raise DeliveryRetryable(text, channel=_NAME) from None
+                raise DeliveryRetryable(text) from None
             code = "AccessDenied" if isinstance(error, AccessDenied) else error.code
             advice = said("refused by SES", {"code": code})[0]
-            raise DeliveryRefused(f"{text}: {advice}", channel=_NAME) from None
+            raise DeliveryRefused(f"{text}: {advice}") from None
 
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:

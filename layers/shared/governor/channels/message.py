@@ -1,8 +1,7 @@
 """One message to people, as every channel renders it, and the Protocol of a channel with its errors.
 
-Errors name the channel and the status, never an address or a token: an address of a webhook is a secret. For
-that reason the foreign error is not chained; its class name is in the message instead. This module must not
-know any channel.
+Errors say the status, never an address or a token: an address of a webhook is a secret. For that reason the
+foreign error is not chained; its class name is in the message instead. This module must not know any channel.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from governor.domain.alerts.alert import AlertKind, Facts, Section, Severity
+from governor.domain.alerts.alert import ENDS, AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
-from governor.domain.approvals.messages import Words, stage_name
+from governor.domain.approvals.messages import stage_name
 from governor.domain.units import UtcDatetime, printable
 from governor.errors import GovernorError
 
@@ -49,21 +48,29 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Message(Words):
+class Message:
     """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
     text that anybody who can launch an instance chooses.
 
-    Reading order: title, `happens`, `lead`, `sections`, the picture or `chart`, the link and the answers;
-    then whatever may be folded: `details`, `evidence`, and `why` somebody gets it. `data` are the exact
+    Reading order: title, `happens` (what happens by itself and when), `lead`, `sections`, the picture or
+    `chart`, the link and the answers; then whatever may be folded: `details`, `evidence`, and `why` somebody
+    gets it. `acts`: something happens to the instance unless somebody prevents it. `data` are the exact
     figures.
 
     `link` leads to the approval page or the record; it may be personal, so that a message is made for one
     recipient of one channel. `approval_id` and `answers` are for channels that take an answer themselves; an
     answer that must not be given there (a termination asks for the instance id to be typed) is not in
     `answers`. `thread` is what `Delivered.thread` of the first message said on the same channel.
-    `is_outcome` says that the question is over: a channel that can changes the first message.
     """
 
+    title: str
+    happens: str = ""
+    lead: tuple[str, ...] = ()
+    sections: tuple[Section, ...] = ()
+    details: tuple[Section, ...] = ()
+    button: str = "See the record"
+    """The text of the button to the page."""
+    acts: bool = False
     kind: AlertKind
     severity: Severity
     facts: Facts
@@ -82,7 +89,6 @@ class Message(Words):
     keep_until: UtcDatetime | None = None
     keep_text: str = ""
     thread: str | None = None
-    is_outcome: bool = False
 
     def __post_init__(self) -> None:
         _change(
@@ -94,6 +100,11 @@ class Message(Words):
             details=_on_lines(self.details),
             why=one_line(self.why, _LINE),
         )
+
+    @property
+    def is_outcome(self) -> bool:
+        """Say whether the question is over: a channel that can changes the first message."""
+        return self.kind in ENDS
 
     @property
     def about(self) -> str:
@@ -141,16 +152,15 @@ class Delivered:
 
 
 class DeliveryError(GovernorError):
-    """A channel did not take a message. `channel` names it."""
-
-    def __init__(self, message: str, *, channel: str, retry_after_seconds: int | None = None) -> None:
-        self.channel = channel
-        self.retry_after_seconds = retry_after_seconds
-        super().__init__(f"{channel}: {message}")
+    """A channel did not take a message."""
 
 
 class DeliveryRetryable(DeliveryError):
     """The same delivery may succeed later: not before `retry_after_seconds`, or `None` when nobody said."""
+
+    def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(message)
 
 
 class DeliveryRefused(DeliveryError):

@@ -154,7 +154,7 @@ class _Refusing(Channel):
 
     def send(self, message: Message) -> Delivered:
         del message
-        raise DeliveryRefused(self._why, channel=self.name)
+        raise DeliveryRefused(self._why)
 
 
 def _route(

@@ -59,13 +59,12 @@ class SlackApi:
     ) -> Mapping[str, Any]:
         """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`. Raises: DeliveryError."""
         body = json.dumps({"parse": "none", **arguments}).encode()
-        answer = post(self._https, _NAME, f"{self._url}/{method}", body, self._headers)
+        answer = post(self._https, f"{self._url}/{method}", body, self._headers)
         data = answer.document
         code = str(data.get("error", ""))
         if (answer.status == 200 and data.get("ok")) or code in unless:
             return data
         raise failure(
-            _NAME,
             answer,
             self._clock.now(),
             # Text in place of a code (from a proxy) is not repeated: it could hold anything.
@@ -135,9 +134,7 @@ def _delivered(answer: Mapping[str, Any]) -> Delivered:
     stamp = answer.get("ts")
     thread = f"{answer.get('channel')}:{stamp}"
     if _THREAD.fullmatch(thread) is None:
-        raise DeliveryRefused(
-            "what answered is not Slack: it named no message; look at the API's address", channel=_NAME
-        )
+        raise DeliveryRefused("what answered is not Slack: it named no message; look at the API's address")
     return Delivered(str(stamp), thread=thread)
 
 
@@ -150,9 +147,7 @@ class SlackWebhookChannel(HttpsChannel):
         """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
         answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
         if answer.body.strip() != b"ok":
-            raise DeliveryRefused(
-                "what answered is no incoming webhook of Slack; store the address of one", channel=_NAME
-            )
+            raise DeliveryRefused("what answered is no incoming webhook of Slack; store the address of one")
         return Delivered(message.delivery_key)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from governor.channels.message import Channel, DeliveryRefused, DeliveryRetryable
+from governor.channels.message import Channel, DeliveryError, DeliveryRefused, DeliveryRetryable
 from governor.domain.alerts.templates import said
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer, HttpError, Https, is_https
@@ -33,27 +33,23 @@ class HttpsChannel(Channel):
 
     def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
         """Raises: DeliveryError unless it was taken, with 2xx."""
-        answer = post(self._https, self.name, self._url, body.encode(), headers)
+        answer = post(self._https, self._url, body.encode(), headers)
         if not 200 <= answer.status < 300:
-            raise failure(self.name, answer, self._clock.now())
+            raise failure(answer, self._clock.now())
         return answer
 
 
-def post(https: Https, channel: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+def post(https: Https, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
     """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it does not."""
     try:
         return https.send("POST", url, body, {**JSON, **headers})
     except HttpError as error:
-        raise unanswered(channel, error) from None
-
-
-def unanswered(channel: str, error: Exception) -> DeliveryRetryable | DeliveryRefused:
-    """Return the error for no answer; a certificate does not become good by asking again."""
-    # urllib3 wraps the reason, as its only argument.
-    reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
-    if isinstance(reason, ssl.SSLCertVerificationError):
-        return DeliveryRefused("its certificate was not accepted; renew it there", channel=channel)
-    return DeliveryRetryable(f"it did not answer ({type(reason).__name__})", channel=channel)
+        # urllib3 wraps the reason, as its only argument.
+        reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            # A certificate does not become good by asking again.
+            raise DeliveryRefused("its certificate was not accepted; renew it there") from None
+        raise DeliveryRetryable(f"it did not answer ({type(reason).__name__})") from None
 
 
 def https_url(url: str, channel: str) -> str:
@@ -66,8 +62,8 @@ def https_url(url: str, channel: str) -> str:
 
 
 def failure(
-    channel: str, answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
-) -> DeliveryRetryable | DeliveryRefused:
+    answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
+) -> DeliveryError:
     """Return the error for an answer that took nothing.
 
     It may be repeated for 408, 425, 429, 5xx and whatever else is for `later`, after the wait that
@@ -77,11 +73,9 @@ def failure(
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
     if later or status in _LATER or status >= 500:
-        wait = retry_after_seconds(answer.headers.get("retry-after"), now)
-        return DeliveryRetryable(text, channel=channel, retry_after_seconds=wait)
+        return DeliveryRetryable(text, retry_after_seconds(answer.headers.get("retry-after"), now))
     kind = "redirect" if 300 <= status < 400 else status
-    advice = advice or said("refused by a channel", {"status": kind})[0]
-    return DeliveryRefused(f"{text}: {advice}", channel=channel)
+    return DeliveryRefused(f"{text}: {advice or said('refused by a channel', {'status': kind})[0]}")
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:

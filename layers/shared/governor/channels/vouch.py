@@ -12,10 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.channels.compose import ENDS, OPEN
-from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Seal, sealed_text
+from governor.channels.compose import OPEN
+from governor.domain.alerts.alert import ENDS, SEAL, Alert, AlertKind, Seal, sealed_text
 from governor.domain.approvals import messages
-from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage
 from governor.domain.episode.episode import Episode, Outcome, Phase, episode_from_execution_name
 from governor.errors import GovernorError
 from governor.ports import Clock
@@ -28,7 +28,7 @@ Raises: CloudError.
 """
 _OLDEST = timedelta(days=60)
 """Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so long."""
-_COMES_AFTER = (messages.Stage.ASK, messages.Stage.AWAIT, messages.Stage.REMIND, messages.Stage.ESCALATE)
+_COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
 
 
 class AlertRefused(GovernorError):

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field
 
 from governor.contracts.parsing import AccountId, Event, InstanceId, Moment, Payload, Region
-from governor.domain.approvals.messages import Stage
+from governor.domain.approvals.approval import Stage
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step, Until
 

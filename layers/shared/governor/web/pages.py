@@ -13,7 +13,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from governor.domain.approvals import messages
-from governor.domain.approvals.approval import Answer, ApprovalStatus, keep_end, keep_text
+from governor.domain.approvals.approval import Answer, ApprovalStatus, keep_end, keep_text, notice_until
 from governor.domain.approvals.terms import Role, may, may_end_keep, may_undo, permits
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
@@ -163,7 +163,7 @@ def _notice(view: ApprovalView) -> str:
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
-    return messages.unasked_text(episode, view.now, messages.notice_until(episode, view.deliveries))
+    return messages.unasked_text(episode, view.now, notice_until(episode, view.deliveries))
 
 
 def digest_page(

@@ -8,8 +8,7 @@ from datetime import timedelta
 import pytest
 
 from governor.domain.alerts.alert import AlertKind
-from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
-from governor.domain.approvals.messages import Stage
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, Stage
 from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Mode, Policy

@@ -10,8 +10,8 @@ import pytest
 
 from governor.channels.compose import message_of
 from governor.domain.alerts.delivery import Delivery
-from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.messages import Stage, notice_until, stage_alert
+from governor.domain.approvals.approval import Answer, Decision, Stage, notice_until
+from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Step, Until
 from governor.domain.policy.policy import Mode

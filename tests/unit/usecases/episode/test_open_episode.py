@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from governor.domain.alerts.alert import owner_of
-from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.approvals.messages import Stage, stage_alert
+from governor.domain.approvals.approval import ApprovalStatus, Stage
+from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import MetricSource, evidence_hash

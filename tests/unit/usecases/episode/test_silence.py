@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.approvals.messages import Stage
+from governor.domain.approvals.approval import Stage
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.errors import MetricsLate, MustWait, SafetyError

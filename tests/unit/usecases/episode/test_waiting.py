@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.approvals.messages import Stage
+from governor.domain.approvals.approval import Stage
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Breaker, Caps, Mode

@@ -227,6 +227,7 @@ FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )
+ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
 ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKind.FAILURE_OVER})
 """Kinds that escalation contacts get, too."""
 

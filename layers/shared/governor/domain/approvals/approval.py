@@ -6,11 +6,12 @@ This module must not know HTTP, signatures or Step Functions.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from governor.domain.alerts.delivery import Delivery
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
@@ -36,6 +37,18 @@ class ApprovalStatus(StrEnum):
     EXEMPTED = "EXEMPTED"
     EXPIRED = "EXPIRED"
     VOID = "VOID"
+
+
+class Stage(StrEnum):
+    """The messages of an episode before its end; `await` sends none."""
+
+    TELL = "tell"
+    ASK = "ask"
+    AWAIT = "await"
+    REMIND = "remind"
+    ESCALATE = "escalate"
+    WAIT = "wait"
+    """After the answer: a freeze or a cap holds the step back."""
 
 
 class Answer(StrEnum):
@@ -286,3 +299,36 @@ def _why_closed(approval: Approval) -> str:
         return "the time to decide is over"
     who = people(approval.decision.by) if approval.decision else "somebody"
     return f"{who} has already decided: {approval.status.value.lower()}"
+
+
+def stage_id(stage: str, ref: EpisodeRef) -> str:
+    """Return the id of a stage's message; one message a stage."""
+    return f"{stage}-{ref.execution_name}"
+
+
+def notice_until(
+    episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
+) -> UtcDatetime | None:
+    """Return when the notice of mode auto is over; `None` before those have it whom it is for.
+
+    It counts from the first delivery to them: later messages name the same time. `minutes` are those of
+    today's policy, which may only add to it.
+    """
+    told = _delivered_at(episode, Stage.TELL, deliveries)
+    return told + max(episode.notice_length, timedelta(minutes=minutes)) if told else None
+
+
+def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    """Return from when on silence is an answer: those who are asked have had the question and its escalation
+    for as long as planned. `None` before one of the two was delivered to any of them."""
+    planned, known = episode.schedule, list(deliveries)
+    asked = _delivered_at(episode, Stage.ASK, known)
+    escalated = _delivered_at(episode, Stage.ESCALATE, known)
+    if planned is None or asked is None or escalated is None:
+        return None
+    return planned.expire_at + max(asked - planned.ask_at, escalated - planned.escalate_at)
+
+
+def _delivered_at(episode: Episode, stage: Stage, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+    message = stage_id(stage, episode.ref)
+    return min((one.at for one in deliveries if one.message == message and one.reached_people), default=None)

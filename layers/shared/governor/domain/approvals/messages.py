@@ -6,17 +6,14 @@ Channels place these words; none of them adds its own. This module must not know
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from enum import StrEnum
-from typing import Any
 
-from governor.domain.alerts.alert import UNASSIGNED, Alert, AlertKind, Owner, Section, Severity, short_hash
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import UNASSIGNED, Alert, AlertKind, Owner, Severity, short_hash
 from governor.domain.alerts.templates import said, written
-from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision
+from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, Stage, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase
 from governor.domain.episode.plan import Plan, Step
 from governor.domain.history import idle_span
@@ -24,51 +21,6 @@ from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import deadline, left, people, sentence, span, usd
-
-
-class Stage(StrEnum):
-    """The messages of an episode before its end; `await` sends none."""
-
-    TELL = "tell"
-    ASK = "ask"
-    AWAIT = "await"
-    REMIND = "remind"
-    ESCALATE = "escalate"
-    WAIT = "wait"
-    """After the answer: a freeze or a cap holds the step back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Words:
-    """One message in reading order. `happens` says what happens by itself and when; `details` may be folded.
-
-    `acts`: something happens to the instance unless somebody prevents it.
-    """
-
-    title: str
-    happens: str = ""
-    lead: tuple[str, ...] = ()
-    sections: tuple[Section, ...] = ()
-    details: tuple[Section, ...] = ()
-    button: str = "See the record"
-    """The text of the button to the page."""
-    acts: bool = False
-
-
-def words_of(lines: Sequence[str], **more: Any) -> Words:
-    title, *body = lines
-    lead: list[str] = []
-    found: list[tuple[str, list[str]]] = []
-    for line in body:
-        if line.startswith("- ") and found:
-            found[-1][1].append(line[2:])
-        elif line.endswith(":"):
-            found.append((line[:-1], []))
-        elif line:
-            (found[-1][1] if found else lead).append(line)
-    sections = tuple(Section(heading, tuple(items)) for heading, items in found)
-    return Words(title, lead[0] if lead else "", tuple(lead[1:]), sections, **more)
-
 
 STAGE_OF: Mapping[AlertKind, Stage] = {
     AlertKind.IDLE_FOUND: Stage.TELL,
@@ -165,34 +117,6 @@ def people_text(episode: Episode) -> str:
     return "One approval is enough."
 
 
-def notice_until(
-    episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
-) -> UtcDatetime | None:
-    """Return when the notice of mode auto is over; `None` before those have it whom it is for.
-
-    It counts from the first delivery to them: later messages name the same time. `minutes` are those of
-    today's policy, which may only add to it.
-    """
-    told = _delivered_at(episode, Stage.TELL, deliveries)
-    return told + max(episode.notice_length, timedelta(minutes=minutes)) if told else None
-
-
-def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
-    """Return from when on silence is an answer: those who are asked have had the question and its escalation
-    for as long as planned. `None` before one of the two was delivered to any of them."""
-    planned, known = episode.schedule, list(deliveries)
-    asked = _delivered_at(episode, Stage.ASK, known)
-    escalated = _delivered_at(episode, Stage.ESCALATE, known)
-    if planned is None or asked is None or escalated is None:
-        return None
-    return planned.expire_at + max(asked - planned.ask_at, escalated - planned.escalate_at)
-
-
-def _delivered_at(episode: Episode, stage: Stage, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
-    message = stage_id(stage, episode.ref)
-    return min((one.at for one in deliveries if one.message == message and one.reached_people), default=None)
-
-
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
     until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
@@ -204,10 +128,13 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
     return said("unasked", values, episode.time_zone, at)[0]
 
 
-def _stage_lines(
+def stage_lines(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
 ) -> tuple[list[str], list[str]]:
-    """Return subject and lines of a stage, and those lines that may be folded."""
+    """Return subject and lines of a stage as it reads at this moment, and those lines that may be folded.
+
+    `until` is when the question expires, or the notice is over.
+    """
     plan, price = episode.plan, episode.price.usd_per_hour
     idle, measured = idle_text(episode, at)
     asks = stage is not Stage.TELL
@@ -236,19 +163,6 @@ def _stage_lines(
     return said("stage", values, episode.time_zone, at), details
 
 
-def stage_words(episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None) -> Words:
-    """Return the message of a stage as it reads at this moment. `until` is when the question expires."""
-    lines, details = _stage_lines(episode, stage, at, until)
-    asks, plan = stage is not Stage.TELL, episode.plan
-    button = "Hold or keep it" if episode.gives_notice else "See the details"
-    return words_of(
-        lines,
-        details=words_of(["", *details]).sections,
-        button=f"{plan.verb.capitalize()} or keep it" if asks else button,
-        acts=episode.acts_on_silence if asks else episode.mode is Mode.AUTO and bool(plan.steps),
-    )
-
-
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
     """Return what a repeated question adds: who was asked, and when. Nothing for other stages."""
     planned = episode.schedule
@@ -268,14 +182,9 @@ def stage_alert(
 ) -> Alert:
     """Return the message of a stage. `link` leads to the approval page, `until` is when the question
     expires."""
-    lines, details = _stage_lines(episode, stage, at, until)
+    lines, details = stage_lines(episode, stage, at, until)
     words = {"lines": [*lines, *details]}
     return _alert(stage.value, episode, stage, at, {"expires_at": until}, words, link=link)
-
-
-def stage_id(stage: str, ref: EpisodeRef) -> str:
-    """Return the id of a stage's message; one message a stage."""
-    return f"{stage}-{ref.execution_name}"
 
 
 def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:

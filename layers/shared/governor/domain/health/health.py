@@ -12,6 +12,7 @@ from statistics import fmean, median
 
 from governor.domain.alerts.templates import said
 from governor.domain.evidence import Series, Window, peak, readings
+from governor.domain.instance import Instance
 from governor.domain.policy.policy import HEAT_AVERAGE, Health
 from governor.domain.units import Percent, UtcDatetime, iso
 
@@ -137,6 +138,49 @@ class Finding:
     @property
     def sentence(self) -> str:
         return f"{self.about}; seen since {iso(self.since)}. {self.advice}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceFinding:
+    instance: Instance
+    finding: Finding
+
+    @property
+    def is_fault(self) -> bool:
+        return self.finding.severity is not Severity.ADVICE
+
+    @property
+    def is_worth_sending(self) -> bool:
+        """Leave out that GPUs are used well: `governor health` shows it."""
+        return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Return what identifies the finding once it was sent; one with a new key has got worse.
+
+        One for each GPU, so that another GPU is news; of counted errors one for each doubling. Another start
+        of the instance is another matter: it may be on another host.
+        """
+        instance, finding = self.instance, self.finding
+        started = int(instance.launch_time.timestamp())
+        level = finding.errors.bit_length()
+        return tuple(
+            f"{instance.instance_id}#{started}#{finding.kind.value}#{gpu}#{level}" for gpu in finding.gpus
+        )
+
+    @property
+    def document(self) -> dict[str, object]:
+        finding = self.finding
+        return {
+            "instance_id": self.instance.instance_id,
+            "kind": finding.kind.value,
+            "severity": finding.severity.value,
+            "gpus": list(finding.gpus),
+            "seen": finding.seen,
+            "since": iso(finding.since),
+            "advice": finding.advice,
+            "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
+        }
 
 
 def health_findings(

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 from governor.domain.alerts.alert import Alert, Owner, named, only, short_hash
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.templates import written
-from governor.domain.health.health import Bottleneck, Finding, Severity
-from governor.domain.instance import Instance
+from governor.domain.health.health import InstanceFinding, Severity
 from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.domain.wording import clock
 
@@ -27,35 +25,6 @@ _SEVERITIES = {
 }
 _RANK = list(Severity)
 _Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceFinding:
-    instance: Instance
-    finding: Finding
-
-    @property
-    def is_fault(self) -> bool:
-        return self.finding.severity is not Severity.ADVICE
-
-    @property
-    def is_worth_sending(self) -> bool:
-        """Leave out that GPUs are used well: `governor health` shows it."""
-        return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """Return what identifies the finding once it was sent; one with a new key has got worse.
-
-        One for each GPU, so that another GPU is news; of counted errors one for each doubling. Another start
-        of the instance is another matter: it may be on another host.
-        """
-        instance, finding = self.instance, self.finding
-        started = int(instance.launch_time.timestamp())
-        level = finding.errors.bit_length()
-        return tuple(
-            f"{instance.instance_id}#{started}#{finding.kind.value}#{gpu}#{level}" for gpu in finding.gpus
-        )
 
 
 def advice_key(owner: Owner) -> str:
@@ -129,26 +98,12 @@ def _alert(
 
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
-    """As `finding_document`, once for all GPUs of an instance with such a finding, to stay short."""
+    """As `InstanceFinding.document`, once for all GPUs of an instance with such a finding, to stay short."""
     return {
-        **finding_document(group[0]),
+        **group[0].document,
         "seen": "; ".join(dict.fromkeys(one.finding.seen for one in group)),
         "gpus": [gpu for one in group for gpu in one.finding.gpus],
         "since": iso(min(one.finding.since for one in group)),
-    }
-
-
-def finding_document(one: InstanceFinding) -> dict[str, object]:
-    finding = one.finding
-    return {
-        "instance_id": one.instance.instance_id,
-        "kind": finding.kind.value,
-        "severity": finding.severity.value,
-        "gpus": list(finding.gpus),
-        "seen": finding.seen,
-        "since": iso(finding.since),
-        "advice": finding.advice,
-        "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
     }
 
 

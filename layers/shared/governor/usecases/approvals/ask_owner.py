@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.approval import ApprovalStatus, Stage
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
-from governor.domain.approvals.messages import Stage, stage_alert, waiting_alert
+from governor.domain.approvals.messages import stage_alert, waiting_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.alerts.delivery import NOWHERE, Delivery
-from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.approvals.messages import Stage, notice_until, stage_id
+from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, notice_until, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
 from governor.domain.instance import Target

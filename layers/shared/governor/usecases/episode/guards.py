@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.domain.alerts.alert import owner_of
-from governor.domain.approvals.approval import Approval, ApprovalStatus
-from governor.domain.approvals.messages import notice_until, silence_from
+from governor.domain.approvals.approval import Approval, ApprovalStatus, notice_until, silence_from
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from governor.domain.alerts.alert import Owner, by_owner, owner_of
-from governor.domain.health.health_messages import InstanceFinding, advice_key, health_alerts
+from governor.domain.health.health import InstanceFinding
+from governor.domain.health.health_messages import advice_key, health_alerts
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
