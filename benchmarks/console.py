@@ -27,7 +27,7 @@ from botocore.compat import HTTPHeaders
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable, packed
 from governor.console.app import Console
-from governor.console.reader import Reader
+from governor.console.page import Reader
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import Share
 from governor.stores import StateTable

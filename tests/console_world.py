@@ -13,9 +13,8 @@ from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
-from governor.console import app, formats
-from governor.console.page import Caller, Page
-from governor.console.reader import Reader
+from governor.console import app
+from governor.console.page import Caller, Page, Reader
 from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
 from governor.console.views.overview import overview
@@ -278,5 +277,4 @@ def html(view: View, world: ConsoleWorld, who: Caller | None = None, path: str =
     """A view's page as the console sends it."""
     reader, who = world.reader, who or caller()
     page = view(reader, who, query, NOW)
-    values = {"frame": app.frame(reader, who, path, NOW), "csrf": lambda address: f"token of {address}"}
-    return formats.html(200, page.template, title=page.title, **values, **page.values).body
+    return app.framed(page, reader, who, path, NOW, lambda address, _: f"token of {address}").body

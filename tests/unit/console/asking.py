@@ -8,8 +8,8 @@ from decimal import Decimal
 from typing import Any
 
 from governor.console.app import Console
+from governor.console.page import Reader
 from governor.console.questions import Answers, question, questions
-from governor.console.reader import Reader
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode, Phase

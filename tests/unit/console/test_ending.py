@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from governor.console.app import Console
-from governor.console.ending import Ending
 from governor.console.session import caller_of
-from governor.console.views.instance import instance
+from governor.console.views.instance import end_hold, instance
 from governor.contracts.policy import parse_policy
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
@@ -51,7 +51,7 @@ class Site:
         self.at = Entrance(self.world.table)
         self.at.clock.at = NOW
         self.end = EndHold(self.world.state, self.at.clock)
-        views, posts = {RULE: instance}, {RULE: Ending(self.end)}
+        views, posts = {RULE: instance}, {RULE: partial(end_hold, self.end)}
         self.console = Console(lambda: self.world.reader, self.at.doors, self.at.clock, views, posts)
 
     @property

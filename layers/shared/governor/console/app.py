@@ -17,9 +17,9 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler import Response as Routed
 
 from governor.console import formats
-from governor.console.page import Caller, Page
-from governor.console.reader import Reader
+from governor.console.page import Caller, Page, Reader
 from governor.console.session import Doors, caller_of
+from governor.console.views import figures
 from governor.domain.units import UtcDatetime
 from governor.domain.wording import people, sentence
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
@@ -29,10 +29,12 @@ from governor.web.responses import Response, redirect
 View = Callable[[Reader, Caller, Mapping[str, str], UtcDatetime], Page]
 Post = Callable[[Reader, Caller, Mapping[str, str], UtcDatetime], Page | Response | str]
 """Does what a form says, once it is known to be one of the caller's own; returns a page, or where to go."""
+Answer = Callable[["Request", Mapping[str, str]], Response]
+"""Of a request, and the parameters of its path."""
 _CSV = ".csv"
 _OLD = timedelta(minutes=30)
 """A target that no sweep has read for this long counts as not read."""
-_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,10 @@ class Request:
     @property
     def wants_data(self) -> bool:
         return self.wants_json or self.path.endswith(_CSV)
+
+    @property
+    def is_from_elsewhere(self) -> bool:
+        return self.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
 
     @property
     def address(self) -> str:
@@ -79,20 +85,23 @@ class Console:
         self._reader, self._doors, self._clock = reader, doors, clock
         self._request: Request | None = None
         self._routes = APIGatewayHttpResolver()
-        known: dict[str, dict[str, Callable[..., Response]]] = {
-            "/console": {"GET": lambda _: doors.show_code(), "POST": self._enter},
-            "/sign-out": {"POST": partial(self._post, self._leave)},
-        }
-        for rule, view in views.items():
-            known[rule] = {"GET": partial(self._show, view)}
-            if "<" not in rule:
-                known[f"{rule if rule != '/' else '/overview'}{_CSV}"] = known[rule]
-        for rule, post in posts.items():
-            known[rule] = {**known.get(rule, {}), "POST": partial(self._post, post)}
-        for rule, answers in known.items():
-            for method in _METHODS:
-                self._add(rule, method, answers.get("GET" if method == "HEAD" else method, _refused))
         self._routes.not_found(lambda _: self._routed(_missing))
+        posts = {**posts, "/sign-out": lambda _, caller, __, now: doors.leave(caller.session_id, now)}
+        shown = {
+            rule: {"GET": partial(self._known, partial(self._view, view))} for rule, view in views.items()
+        }
+        taken = {
+            rule: {"POST": partial(self._known, partial(self._act, post))} for rule, post in posts.items()
+        }
+        for rule in shown | taken:
+            self._add(rule, shown.get(rule, {}) | taken.get(rule, {}))
+            if rule in shown and "<" not in rule:
+                self._add(f"{rule if rule != '/' else '/overview'}{_CSV}", shown[rule])
+        enter: dict[str, Answer] = {
+            "GET": lambda *_: doors.show_code(),
+            "POST": lambda request, _: doors.take_code(request.form, clock.now()),
+        }
+        self._add("/console", enter)
 
     def handle(self, event: dict[str, Any], context: Any, request: Request) -> dict[str, Any]:
         """Answer one event of API Gateway, which `request` was read from."""
@@ -100,29 +109,31 @@ class Console:
         answered: dict[str, Any] = self._routes.resolve(event, context)
         return answered
 
-    def _add(self, rule: str, method: str, answer: Callable[..., Response]) -> None:
-        def routed(**parameters: str) -> Routed[str]:  # a function, because Powertools asks for its name
-            return self._routed(answer, **parameters)
+    def _add(self, rule: str, answers: Mapping[str, Answer]) -> None:
+        def answer(request: Request, named: Mapping[str, str]) -> Response:
+            if request.method == "POST" and request.is_from_elsewhere:
+                return _failed(request, 403, "Refused", "The request came from another site.")
+            method = "GET" if request.method == "HEAD" else request.method
+            return answers.get(method, _refused)(request, named)
 
-        self._routes.route(rule, method=method)(routed)
+        self._routes.route(rule, _METHODS)(lambda **named: self._routed(answer, named))
 
-    def _routed(self, answer: Callable[..., Response], **parameters: str) -> Routed[str]:
+    def _routed(self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})) -> Routed[str]:
         assert self._request is not None
-        return _routed(answer(self._request, **parameters), is_head=self._request.method == "HEAD")
+        found = answer(self._request, {name: unquote(value) for name, value in named.items()})
+        headers = dict(found.headers)
+        if found.cookies:
+            # One at most: the session begins or ends.
+            [headers["Set-Cookie"]] = found.cookies
+        body = "" if self._request.method == "HEAD" else found.body
+        return Routed(found.status, headers.pop("Content-Type"), body, headers)
 
-    def _enter(self, request: Request) -> Response:
-        return _from_elsewhere(request) or self._doors.take_code(request.form, self._clock.now())
-
-    def _leave(self, _: Reader, caller: Caller, __: Mapping[str, str], now: UtcDatetime) -> Response:
-        return self._doors.leave(caller.session_id, now)
-
-    def _show(self, view: View, request: Request, **parameters: str) -> Response:
-        return self._known(request, partial(self._view, view, request, parameters))
-
-    def _post(self, post: Post, request: Request, **parameters: str) -> Response:
-        return _from_elsewhere(request) or self._known(request, partial(self._act, post, request, parameters))
-
-    def _known(self, request: Request, answer: Callable[[Reader, Caller], Response]) -> Response:
+    def _known(
+        self,
+        answer: Callable[[Request, Mapping[str, str], Reader, Caller], Response],
+        request: Request,
+        named: Mapping[str, str],
+    ) -> Response:
         """Answer somebody who has signed in and may see anything at all."""
         known = self._doors.known(request.cookies, self._clock.now())
         if known is None:
@@ -134,7 +145,7 @@ class Console:
             text = f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
             return _failed(request, 403, "Nothing is shared with you", text)
         try:
-            return answer(reader, caller)
+            return answer(request, named, reader, caller)
         except NotFound:
             return _missing(request)
         except NotAllowed as error:
@@ -143,14 +154,13 @@ class Console:
             return _failed(request, 400, "That did not work", sentence(str(error)))
 
     def _view(
-        self, view: View, request: Request, parameters: Mapping[str, str], reader: Reader, caller: Caller
+        self, view: View, request: Request, named: Mapping[str, str], reader: Reader, caller: Caller
     ) -> Response:
-        now, named = self._clock.now(), {name: unquote(value) for name, value in parameters.items()}
         as_csv = request.path.endswith(_CSV)
         if as_csv and named:
-            last = [*named][-1]
-            named[last] = named[last].removesuffix(_CSV)
-        page = view(reader, caller, {**request.query, **named}, now)
+            *_, last = named
+            named = {**named, last: named[last].removesuffix(_CSV)}
+        page = view(reader, caller, {**request.query, **named}, self._clock.now())
         if as_csv:
             return formats.as_csv(page, request.query.get("table", ""))
         if request.wants_json:
@@ -158,23 +168,16 @@ class Console:
         return self._framed(page, reader, caller, request)
 
     def _act(
-        self, post: Post, request: Request, parameters: Mapping[str, str], reader: Reader, caller: Caller
+        self, post: Post, request: Request, named: Mapping[str, str], reader: Reader, caller: Caller
     ) -> Response:
         self._doors.check(request.path, caller, request.form.get("csrf", ""))
-        named = {name: unquote(value) for name, value in parameters.items()}
         done = post(reader, caller, {**request.form, **named}, self._clock.now())
         if isinstance(done, str):
             return redirect(done)
         return done if isinstance(done, Response) else self._framed(done, reader, caller, request)
 
     def _framed(self, page: Page, reader: Reader, caller: Caller, request: Request) -> Response:
-        values = {
-            "title": page.title,
-            "frame": frame(reader, caller, request.path, self._clock.now()),
-            "csrf": lambda path: self._doors.token(path, caller),
-            **page.values,
-        }
-        return formats.html(200, page.template, **values)
+        return framed(page, reader, caller, request.path, self._clock.now(), self._doors.token)
 
     def _ask_who(self, request: Request) -> Response:
         has_issuer = self._doors.has_issuer
@@ -184,52 +187,39 @@ class Console:
         return _failed(request, 401, "Not signed in", how)
 
 
-def _from_elsewhere(request: Request) -> Response | None:
-    if request.headers.get("sec-fetch-site", "same-origin") in ("same-origin", "none"):
-        return None
-    return _failed(request, 403, "Refused", "The request came from another site.")
-
-
-def _missing(request: Request) -> Response:
+def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> Response:
     return _failed(request, 404, "Not found", "There is no such page, or it is not shared with you.")
 
 
-def _refused(request: Request, **_: str) -> Response:
+def _refused(request: Request, _: Mapping[str, str]) -> Response:
     return _failed(request, 405, "Method not allowed", "This page does not know that method.")
 
 
-def frame(reader: Reader, caller: Caller, path: str, now: UtcDatetime) -> Mapping[str, object]:
-    """Return what stands at the head of each page. Only what the caller sees counts."""
-    sees = caller.scope
-    pages = {
-        one.target: one
-        for one in reader.pages
-        if sees.everything
-        or one.account in sees.accounts
-        or any(sees.sees(row.account, row.project, row.owner) for row in one.rows)
-    }
-    wanted = {one for one in reader.targets if sees.everything or one.account in sees.accounts} | pages.keys()
-    unread = [one for one in wanted if one not in pages or now - pages[one].swept_at > _OLD]
-    return {
+def framed(
+    page: Page,
+    reader: Reader,
+    caller: Caller,
+    path: str,
+    now: UtcDatetime,
+    token: Callable[[str, Caller], str],
+) -> Response:
+    """Return a page as HTML, with what stands at the head of each. Only what the caller sees counts."""
+    targets = [page for _, page in figures.targets_in(reader, caller.scope)]
+    swept = [page.swept_at for page in targets if page is not None]
+    frame = {
         "environment": reader.environment,
         "mode": reader.policy.mode.value,
-        "swept": now - min(one.swept_at for one in pages.values()) if pages else None,
-        "targets": len(wanted),
-        "unread": len(unread),
+        "swept": now - min(swept) if swept else None,
+        "targets": len(targets),
+        "unread": len(targets) - sum(now - at <= _OLD for at in swept),
         "by": caller.by,
         "path": path,
     }
+    values = {"frame": frame, "csrf": lambda path: token(path, caller), "zone": caller.zone, "now": now}
+    return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 
 def _failed(request: Request, status: int, title: str, text: str) -> Response:
     if request.wants_data:
         return formats.as_json(status, {"error": text})
     return formats.html(status, "refused.html", title=title, text=text)
-
-
-def _routed(response: Response, *, is_head: bool) -> Routed[str]:
-    headers = dict(response.headers)
-    if response.cookies:
-        # One at most: the session begins or ends.
-        [headers["Set-Cookie"]] = response.cookies
-    return Routed(response.status, headers.pop("Content-Type"), "" if is_head else response.body, headers)

@@ -13,33 +13,18 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from governor.console.page import Cell, Page, Table
 from governor.domain.units import as_utc, iso
-from governor.domain.wording import people, span, usd
 from governor.errors import NotFound
-from governor.web.responses import FOLDER, HEADERS, QUESTIONS, SEVERAL, TOKENS, Response, policy_of
+from governor.web.responses import HEADERS, QUESTIONS, SEVERAL, TOKENS, Response, environment, policy_of
 
 _FOLDER = Path(__file__).parent / "templates"
 _STYLE = TOKENS + QUESTIONS + (_FOLDER / "console.css").read_text(encoding="utf-8")
-_SCRIPTS = {
-    "enter": (_FOLDER / "enter.js").read_text(encoding="utf-8"),
-    "several": SEVERAL,
-}
-TEMPLATES = Environment(
-    loader=FileSystemLoader([_FOLDER, FOLDER]),
-    autoescape=select_autoescape(default=True, default_for_string=True),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
-TEMPLATES.globals.update(
-    style=Markup(_STYLE),  # noqa: S704 - our own file
-    scripts={name: Markup(text) for name, text in _SCRIPTS.items()},  # noqa: S704 - our own files
-)
-TEMPLATES.filters.update(usd=usd, span=span, people=people, iso=iso)
+_SCRIPTS = {"enter": (_FOLDER / "enter.js").read_text(encoding="utf-8"), "several": SEVERAL}
+TEMPLATES = environment(_STYLE, _FOLDER)
+TEMPLATES.globals["scripts"] = {name: Markup(text) for name, text in _SCRIPTS.items()}  # noqa: S704 - ours
 _HEADERS = {
     **HEADERS,
     "Content-Security-Policy": policy_of(_STYLE, *_SCRIPTS.values()),

@@ -1,18 +1,47 @@
-"""What a view is given and returns. `app` answers a page as HTML, JSON or CSV."""
+"""What a view is given, each of it read once a request, and what it returns: `app` answers a page as HTML,
+JSON or CSV."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from governor.domain.approvals.scope import Grant, Rank, Scope, rank_for
+from governor.domain.fleet.rows import FleetPage
+from governor.domain.instance import Target
+from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
+from governor.stores import StateTable
+from governor.stores.fleet import Fleet
+from governor.usecases.approvals.show_approval import ShowApproval
 
 FRESH = timedelta(minutes=15)
 """How young a sign-in must be for what only admins may do."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The stores of one request. `environment` is the stack's name; `targets` are those of the policy."""
+
+    fleet: Fleet
+    state: StateTable
+    show: ShowApproval
+    policy: Policy
+    targets: tuple[Target, ...]
+    environment: str
+
+    @cached_property
+    def pages(self) -> tuple[FleetPage, ...]:
+        """What the last sweeps saw, of every target: one query."""
+        return self.fleet.pages(self.targets)
+
+    @property
+    def counts_for(self) -> timedelta:
+        """For how long a stop saves."""
+        return timedelta(days=self.policy.ledger.saving_counts_days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +81,10 @@ class Table:
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+
+    @property
+    def documents(self) -> list[dict[str, Cell]]:
+        return [dict(zip(self.columns, row, strict=True)) for row in self.rows]
 
 
 @dataclass(frozen=True, slots=True)

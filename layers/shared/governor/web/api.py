@@ -152,8 +152,6 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "status": approval.status.value,
         "can_decide": view.can_decide,
         "held": people(approval.brake.why) if approval.brake else None,
-        "owner": episode.owner,
-        "project": episode.project,
         "cost": list(cost_lines(episode)),
         "plan": list(plan_lines(episode.plan)),
         "needs_instance_id": episode.plan.destroys,
@@ -172,7 +170,6 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
 
 def brief(view: ApprovalView) -> dict[str, Any]:
     episode = view.episode
-    price = episode.price.usd_per_hour
     return {
         "id": view.approval.approval_id,
         "instance_id": episode.ref.instance_id,
@@ -180,12 +177,26 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "instance_type": episode.instance.instance_type,
         "account": episode.ref.account,
         "region": episode.ref.region,
+        "owner": episode.owner,
+        "project": episode.project,
         "reason": view.idle_text[1],
         "action": episode.plan.action.value,
-        "usd_per_day": None if price is None else str(price * 24),
+        "usd_per_day": None if view.usd_per_day is None else str(view.usd_per_day),
         "expires_at": iso(view.approval.expires_at),
         "can_hold": view.can_hold,
     }
+
+
+def posted(form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime) -> Decision:
+    """Return the answer of a page's form, but for a keep's end. Raises: InputError with what to do."""
+    try:
+        answer = Answer(form.get("answer", ""))
+    except ValueError:
+        raise InputError("choose one of the buttons: stop or terminate, keep, exempt, hold") from None
+    reason = form.get("reason", "").strip()
+    if len(reason) > LONGEST_REASON:
+        raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
+    return Decision(answer=answer, by=by, person=person, channel=channel, at=now, reason=reason or None)
 
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:

@@ -20,9 +20,9 @@ from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, day_and_time, left, people, plural, sentence, span, usd
-from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web import picture, questions
+from governor.domain.wording import clock, day_and_time, left, plural, sentence
+from governor.usecases.approvals.show_approval import ApprovalView, by_price
+from governor.web import picture
 from governor.web.responses import SEVERAL, TEMPLATES
 
 _NINE = 9
@@ -83,7 +83,6 @@ def _render(template: str, form: Form, **values: object) -> str:
 def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
-    price, saved = episode.price.usd_per_hour, episode.plan.saving.saved_usd_per_day
     headline, meaning = _title(view)
     kept = view.approval.lasting_keep(view.now)
     morning, expires = keep_end(episode, view.now), view.approval.expires_at
@@ -92,7 +91,6 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         form,
         view=view,
         episode=episode,
-        plan=episode.plan,
         environment=form.environment,
         headline=headline,
         meaning=meaning,
@@ -101,11 +99,6 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
         costs=messages.cost_lines(episode),
-        per_day=None if price is None else usd(price * 24),
-        measured=view.idle_text[1],
-        verb=episode.plan.verb,
-        saved=None if saved is None or saved <= 0 else usd(saved),
-        idle_cost=view.idle_cost,
         restart=messages.restart_text(episode, only_stopped=view.approval.brake is not None),
         start=messages.restart_text(episode, only_stopped=True),
         devices={volume.volume_id: volume.device for volume in episode.instance.volumes},
@@ -118,7 +111,6 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         deadline=f"{clock(expires, episode.time_zone, view.now)}, {left(expires - view.now)} left",
         people_needed=messages.people_text(episode),
         notice=_notice(view),
-        person=visitor.person,
         may_undo=approves and may_undo(episode.terms, visitor.person),
         may_end_keep=kept is not None and may_end_keep(episode.terms, visitor.role, kept, visitor.person),
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
@@ -170,37 +162,29 @@ def digest_page(
     views: Sequence[ApprovalView], links: Sequence[str], form: Form, results: Sequence[tuple[str, str]] = ()
 ) -> str:
     """Return several questions. `links` lead to each one's own page, in the same order."""
-    rows = [_digest_row(view, link, form.visitor) for view, link in zip(views, links, strict=True)]
     link_of = dict(zip((view.approval.approval_id for view in views), links, strict=True))
-    is_open = [view for view in questions.by_price(views) if view.can_decide]
-    lines = [questions.line(view, link_of[view.approval.approval_id]) for view in is_open]
-    total, unpriced = questions.total(views)
+    is_open = [view for view in by_price(views) if view.can_decide]
     return _render(
         "digest.html",
         form,
-        rows=rows,
-        stoppable=[line for line in lines if line["verb"] == "stop"],
-        apart=[line for line in lines if line["verb"] != "stop"],
+        rows=[_digest_row(view, form.visitor) for view in views],
+        links=link_of,
+        open=is_open,
+        stoppable=[view for view in is_open if not view.episode.plan.destroys],
+        apart=[view for view in is_open if view.episode.plan.destroys],
         script=Markup(SEVERAL),  # noqa: S704 - our own file
-        total=total,
-        unpriced=unpriced,
-        is_open=bool(lines),
         may_stop=any(view.can_decide and _may(view, form.visitor, Answer.APPROVE) for view in views),
         keep_options=_keep_options(views[0]),
         results=results,
     )
 
 
-def _digest_row(view: ApprovalView, link: str, visitor: Visitor) -> Mapping[str, object]:
+def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
     episode = view.episode
     return {
         "view": view,
-        "episode": episode,
-        "link": link,
-        "measured": view.idle_text[1],
         "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
         "cost": messages.cost_lines(episode)[0],
-        "plan": "; then ".join(messages.STEP_TEXT[step] for step in episode.plan.steps) or "nothing",
         "progress": _progress(view),
         "may_hold": view.can_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
     }
@@ -250,11 +234,7 @@ def _when(context: Context, moment: UtcDatetime | None) -> str:
 
 TEMPLATES.filters.update(
     when=_when,
-    step=messages.STEP_TEXT.__getitem__,
     readable=messages.readable,
-    usd=usd,
-    span=span,
-    people=people,
     outcome=lambda outcome: _OUTCOMES.get(outcome, outcome.value),
     answered=lambda answer: _ANSWERED[answer],
     stage=lambda one: messages.stage_name(one.message.removesuffix(f"-{one.subject}")),

@@ -12,21 +12,32 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
+from governor.domain.approvals.messages import STEP_TEXT
+from governor.domain.wording import left, people, span, usd
 from governor.errors import LinkError, LinkExpired
 
 FOLDER = Path(__file__).parent / "templates"
 _FILES = ("tokens.css", "page.css", "questions.css", "follow.js", "questions.js")
 TOKENS, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = ((FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
 _STYLE = TOKENS + _PAGE + QUESTIONS
-TEMPLATES = Environment(
-    loader=FileSystemLoader(FOLDER),
-    autoescape=select_autoescape(default=True, default_for_string=True),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+
+
+def environment(style: str, *folders: Path) -> Environment:
+    """Return the templates of these folders, with one style sheet and the filters that all of them need."""
+    found = Environment(
+        loader=FileSystemLoader([*folders, FOLDER]),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals["style"] = Markup(style)  # noqa: S704 - our own file
+    found.filters.update(usd=usd, span=span, people=people, left=left, step=STEP_TEXT.__getitem__)
+    return found
+
+
+TEMPLATES = environment(_STYLE)
 """`pages` adds the filters of those that show an instance."""
-TEMPLATES.globals["style"] = Markup(_STYLE)  # noqa: S704 - our own file
 TEMPLATES.globals["follow"] = Markup(_SCRIPT)  # noqa: S704 - our own file
 
 

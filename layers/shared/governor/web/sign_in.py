@@ -97,7 +97,9 @@ class SignInSite:
         """Take the issuer's answer, and send the browser back to the page with a session."""
         now = self.clock.now()
         kept = self.sealer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
-        if kept is None or not hmac.compare_digest(kept["state"].encode(), _bytes(query.get("state", ""))):
+        # Compared as bytes, because compare_digest refuses text that is not ASCII.
+        state = query.get("state", "").encode(errors="replace")
+        if kept is None or not hmac.compare_digest(kept["state"].encode(), state):
             return _refused(
                 "This sign-in was not the latest one begun in this browser, or took longer than ten minutes. "
                 "Open the link of the message again."
@@ -145,8 +147,3 @@ def _unavailable(error: GovernorError, cookies: tuple[str, ...] = ()) -> Respons
     # The status raises the alarm of the page's errors; the note says what to do.
     text = "The sign-in does not work at this moment. Open the link of the message again in a minute."
     return _refused(text, 503, note=f"a sign-in failed: {error}", cookies=cookies)
-
-
-def _bytes(text: str) -> bytes:
-    # Compared as bytes, because compare_digest refuses text that is not ASCII.
-    return text.encode(errors="replace")

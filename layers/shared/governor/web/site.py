@@ -33,7 +33,7 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.end_keep import EndKeep
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
-from governor.web.api import LONGEST_REASON, status_of
+from governor.web.api import posted, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
@@ -279,23 +279,10 @@ class ApprovalSite:
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:
     """Return the answer of a form. Raises: InputError with what to do, NotAllowed."""
-    try:
-        answer = Answer(form.get("answer", ""))
-    except ValueError:
-        raise InputError("choose one of the buttons: stop or terminate, keep, exempt, hold") from None
-    reason = form.get("reason", "").strip()
-    if len(reason) > LONGEST_REASON:
-        raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
-    check_role(visitor.role, answer)
-    return Decision(
-        answer=answer,
-        by=visitor.by,
-        person=visitor.person,
-        channel="page",
-        at=now,
-        keep_until=_keep_until(form, zone) if answer is Answer.KEEP else None,
-        reason=reason or None,
-    )
+    decision = posted(form, visitor.by, visitor.person, "page", now)
+    check_role(visitor.role, decision.answer)
+    is_keep = decision.answer is Answer.KEEP
+    return replace(decision, keep_until=_keep_until(form, zone)) if is_keep else decision
 
 
 def _keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from governor.console import questions
 from governor.console.app import Console, Post, View
-from governor.console.ending import Ending
-from governor.console.reader import Reader
+from governor.console.page import Reader
 from governor.console.session import Doors
 from governor.console.views.fleet import fleet
-from governor.console.views.instance import instance
+from governor.console.views.instance import end_hold, instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
@@ -63,6 +63,6 @@ def console(parts: Parts) -> Console:
     posts: dict[str, Post] = {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
-        "/instances/<account>/<region>/<instance_id>": Ending(parts.fill(EndHold)),
+        "/instances/<account>/<region>/<instance_id>": partial(end_hold, parts.fill(EndHold)),
     }
     return Console(reader, doors, parts.clock, VIEWS, posts)

@@ -6,7 +6,7 @@ Only attributes and classes, no styles and no scripts: the Content-Security-Poli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
@@ -52,8 +52,7 @@ def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) ->
         hints.append(
             f'<rect class="hint" x="{x}" width="{wide}" height="{_HEIGHT}"><title>{text}</title></rect>'
         )
-    drawn = "".join(_path(kind, boxes) for kind, boxes in bars.items() if boxes)
-    return Chart(_markup([drawn, *hints]), _scale(top), _ends([day for day, _ in days]))
+    return Chart(_markup([*_paths(bars), *hints]), _scale(top), _ends([day for day, _ in days]))
 
 
 def lines(
@@ -84,7 +83,7 @@ def hourly(hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_belo
         kind = "no data" if percent is None else "idle" if percent < idle_below else "work"
         tall = _HEIGHT if percent is None else max(3.0, _HEIGHT * percent / 100)
         boxes[kind].append(_box(number * step + 1, _HEIGHT - tall, step - 2, tall))
-    shapes = _markup(_path(kind, some) for kind, some in boxes.items() if some)
+    shapes = _markup(_paths(boxes))
     length, place = timedelta(hours=len(hours)), zone.rpartition("/")[2].replace("_", " ")
     first, middle, last = (day_and_time(until - length * part, zone, until) for part in (1, 0.5, 0))
     return Chart(shapes, ("100%", "50%", "0%"), (first, middle, f"{last} {place}"))
@@ -100,7 +99,7 @@ def strip(
         left, right = max(0.0, left), min(float(_WIDTH), right)
         if right > left:
             boxes.setdefault(kind, []).append(_box(left, 0, max(2.0, right - left), _HEIGHT))
-    shapes = _markup(_path(kind, some) for kind, some in boxes.items())
+    shapes = _markup(_paths(boxes))
     days = [(start + (end - start) * share).date() for share in (0, 0.5, 1)]
     return Chart(shapes, (), tuple(map(day_text, days)))
 
@@ -108,7 +107,7 @@ def strip(
 def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
     """Draw one bar of a waterfall, between two amounts of a whole."""
     left, right = sorted(_WIDTH * float(one / whole) if whole else 0.0 for one in (start, end))
-    shape = _path(kind, [_box(left, 0, max(2.0, right - left), _HEIGHT)])
+    [shape] = _paths({kind: [_box(left, 0, max(2.0, right - left), _HEIGHT)]})
     size = f'viewBox="0 0 {_WIDTH} {_HEIGHT}" preserveAspectRatio="none"'
     return _markup([f'<svg class="fall" {size} aria-hidden="true">{shape}</svg>'])
 
@@ -136,8 +135,13 @@ def _markup(parts: Iterable[str]) -> Markup:
     return Markup("".join(parts))  # noqa: S704 - built of numbers and our own words
 
 
-def _path(kind: str, boxes: Sequence[str]) -> str:
-    return f'<path class="{kind.replace(" ", "-")}" d="{"".join(boxes)}"/>'
+def _paths(boxes: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return one shape of each kind that has any box."""
+    return [
+        f'<path class="{kind.replace(" ", "-")}" d="{"".join(some)}"/>'
+        for kind, some in boxes.items()
+        if some
+    ]
 
 
 def _box(x: float, y: float, wide: float, tall: float) -> str:

@@ -12,11 +12,11 @@ from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 from governor.console.formats import TEMPLATES
-from governor.console.page import Caller, Table
-from governor.console.reader import Reader
+from governor.console.page import Caller, Reader, Table
 from governor.console.views import charts
 from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import FleetPage, FleetRow, Share
+from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, month_start, parse_month
 from governor.domain.money.savings import DAY, months
 from governor.domain.sweep.breaker import why_frozen
@@ -72,6 +72,17 @@ def rows_in(pages: Iterable[FleetPage], scope: Scope) -> list[Row]:
     return [
         (row, page) for page in pages for row in page.rows if scope.sees(row.account, row.project, row.owner)
     ]
+
+
+def targets_in(reader: Reader, scope: Scope) -> list[tuple[Target, FleetPage | None]]:
+    """Return the targets that the caller sees as a whole or an instance of, each with its page."""
+    swept = {page.target: page for page in reader.pages}
+    here = {page.target for _, page in rows_in(reader.pages, scope)}
+    return [(one, swept.get(one)) for one in reader.targets if _is_whole(one, scope) or one in here]
+
+
+def _is_whole(target: Target, scope: Scope) -> bool:
+    return scope.everything or target.account in scope.accounts
 
 
 def family_of(row: FleetRow) -> Family:
@@ -144,7 +155,7 @@ def table(name: str, seen: Iterable[Row]) -> Table:
 
 def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDatetime) -> Iterator[Problem]:
     """What stands in the way, as far as stored data shows it; nothing of what the caller may not see."""
-    scope, here = caller.scope, {str(page.target) for _, page in seen}
+    scope = caller.scope
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:
         # Its reason counts instances of everybody, as problems of a sweep may.
@@ -154,15 +165,11 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
     frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
     if frozen and why is None:
         yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "Run governor freezes to see why.")
-    swept = {page.target: page for page in reader.pages}
-    for target in reader.targets:
-        page, is_theirs = swept.get(target), scope.everything or target.account in scope.accounts
-        if not is_theirs and str(target) not in here:
-            continue
+    for target, page in targets_in(reader, scope):
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
-            text = page.problem if is_theirs else "its last sweep was not complete"
+            text = page.problem if _is_whole(target, scope) else "its last sweep was not complete"
             yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
         elif now - page.swept_at > _STALE:
             yield Problem(f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor.")
@@ -198,17 +205,13 @@ def total(found: Sequence[Share]) -> Share:
 
 def ledger_in(reader: Reader, scope: Scope, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
     """Return the booked actions that may count from one moment to another, of what the caller may see."""
-    since = first - counts_for(reader)
+    since = first - reader.counts_for
     return [
         entry
         for month in months(since, last)
         for entry in reader.state.entries(month)
         if scope.sees(entry.episode.account, entry.project, entry.owner)
     ]
-
-
-def counts_for(reader: Reader) -> timedelta:
-    return timedelta(days=reader.policy.ledger.saving_counts_days)
 
 
 def percent(part: Decimal | int, whole: Decimal | int) -> str:
@@ -288,7 +291,6 @@ TEMPLATES.filters.update(
     plural=plural,
     percent=percent,
     cents=money,
-    left=left,
     sentence=sentence,
     moment=clock,
     date=lambda moment, zone: charts.day_text(moment.astimezone(ZoneInfo(zone)).date()),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from governor.console.page import Caller, Page
-from governor.console.reader import Reader
+from governor.console.page import Caller, Page, Reader
 from governor.console.views import figures
-from governor.console.views.figures import Row
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.sweep.verdict import IDLE, VerdictKind
 from governor.domain.units import UtcDatetime
@@ -53,8 +51,10 @@ def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDate
             "is_filtered": any(wanted.values()),
             "heads": [(text, _order_href(asked, name, order), name == order) for text, name in _HEADS],
             "orders": _ORDER_WORDS,
-            "verdicts": _verdicts(seen),
-            "offered": {place: _offered(seen, place) for place in _PLACES},
+            "verdicts": [(kind, sum(row.verdict == kind for row, _ in seen)) for kind in VerdictKind],
+            "offered": {
+                place: sorted({getattr(row, place) for row, _ in seen})[:_OFFERED] for place in _PLACES
+            },
             "sizes": SIZES,
             "pages": pages,
             "csv": figures.with_query("/fleet.csv", {**asked, "size": ""}),
@@ -90,15 +90,6 @@ def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
         return False
     text = wanted["q"].casefold()
     return not text or any(text in getattr(row, name).casefold() for name in _SEARCHED)
-
-
-def _verdicts(seen: Sequence[Row]) -> list[tuple[str, int]]:
-    """Return the verdicts with how many instances have each."""
-    return [(kind, sum(row.verdict == kind for row, _ in seen)) for kind in VerdictKind]
-
-
-def _offered(seen: Sequence[Row], place: str) -> list[str]:
-    return sorted({getattr(row, place) for row, _ in seen})[:_OFFERED]
 
 
 def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:

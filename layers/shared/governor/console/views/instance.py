@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 
-from governor.console.page import Caller, Page, Table
-from governor.console.reader import Reader
+from governor.console.page import Caller, Page, Reader, Table
 from governor.console.views import charts, figures
 from governor.console.views.figures import Row
 from governor.domain.approvals.approval import Approval
@@ -20,7 +19,8 @@ from governor.domain.money.cost import LedgerEntry, saved_in
 from governor.domain.sweep.verdict import IDLE
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
-from governor.errors import InputError, NotFound
+from governor.errors import InputError, NotAllowed, NotFound
+from governor.usecases.approvals.end_hold import EndHold
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
@@ -36,8 +36,7 @@ Stop = tuple[LedgerEntry, Usd | None]
 def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
     """Raises: NotFound where the caller may not see it, InputError for an episode that cannot be."""
     account, region, instance_id = place = _PLACE(query)
-    target, seen = Target(account, region), figures.rows_in(reader.pages, caller.scope)
-    found = next((one for one in seen if (one[0].account, one[0].region, one[0].instance_id) == place), None)
+    target, found = Target(account, region), _found(reader, caller, place)
     stops = _stops(reader, caller, target, instance_id, now)
     if found is None and not stops:
         raise NotFound(f"there is no instance {instance_id}")
@@ -46,6 +45,7 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
     episodes = list(_episodes(reader, caller, found, stops, record.episodes, query))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
     line = figures.line(*found, caller.zone, now) if found else None
+    table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     below = reader.policy.idle.utilization_below_percent
     name = line.row.name if line else episodes[0].instance.name if episodes else instance_id
     return Page(
@@ -63,18 +63,40 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "stops": stops,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
-            "zone": caller.zone,
-            "now": now,
         },
         document={
             "instance": line and line.row,
             "kept_until": record.hold.snoozed_until,
             "exempt": record.hold.exempt_reason is not None,
-            "stops": [dict(zip(_COLUMNS, _cells(one), strict=True)) for one in stops],
+            "stops": table.documents,
             "episodes": [_episode_document(one, approval) for one in episodes],
         },
-        tables=(Table("stops", _COLUMNS, tuple(map(_cells, stops))),),
+        tables=(table,),
     )
+
+
+def end_hold(end: EndHold, reader: Reader, caller: Caller, form: Mapping[str, str], now: UtcDatetime) -> str:
+    """End a keep or an exemption, as only admins may; return the page to go on to.
+
+    Raises: InputError, NotFound, NotAllowed, DecisionRefused.
+    """
+    account, region, instance_id = place = _PLACE(form)
+    found = _found(reader, caller, place)
+    if found is None:
+        raise NotFound(f"there is no instance {instance_id}")
+    if caller.rank(account, found[0].project, found[0].owner) is not Rank.ADMIN:
+        raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
+    if not caller.is_fresh(now):
+        raise NotAllowed("you signed in 15 minutes ago or more: sign out and in again, then do it")
+    if form.get("answer") != "end-hold":
+        raise InputError("choose the button of the page")
+    end(Target(account, region), instance_id, caller.by)
+    return f"/instances/{account}/{region}/{instance_id}"
+
+
+def _found(reader: Reader, caller: Caller, place: tuple[str, str, str]) -> Row | None:
+    seen = figures.rows_in(reader.pages, caller.scope)
+    return next((one for one in seen if (one[0].account, one[0].region, one[0].instance_id) == place), None)
 
 
 def _may_end(caller: Caller, row: FleetRow, record: InstanceRecord, now: UtcDatetime) -> bool:
@@ -85,7 +107,7 @@ def _may_end(caller: Caller, row: FleetRow, record: InstanceRecord, now: UtcDate
 
 def _stops(reader: Reader, caller: Caller, target: Target, instance_id: str, now: UtcDatetime) -> list[Stop]:
     """Return what was booked for it in these weeks, the newest first."""
-    counts_for = figures.counts_for(reader)
+    counts_for = reader.counts_for
     booked = figures.ledger_in(reader, caller.scope, now - _WEEKS + counts_for, now)
     mine = [one for one in booked if one.episode.target == target and one.episode.instance_id == instance_id]
     return [(one, saved_in(one, one.booked_at, now, counts_for)) for one in reversed(mine)]

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-from governor.console.page import Caller, Page, Table
-from governor.console.reader import Reader
+from governor.console.page import Caller, Page, Reader, Table
 from governor.console.views import charts, figures
 from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import Share
@@ -22,7 +21,7 @@ _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 
 
 def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
-    pages, scope, counts_for = reader.pages, caller.scope, figures.counts_for(reader)
+    pages, scope, counts_for = reader.pages, caller.scope, reader.counts_for
     seen = figures.rows_in(pages, scope)
     idle = figures.by_price(one for one in seen if figures.family_of(one[0]) is Family.IDLE)
     asked = figures.by_price(one for one in seen if figures.is_open_question(one[0], now))
@@ -42,6 +41,7 @@ def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatet
     before = sum_saved(entries, last, min(this, last + (now - this)), counts_for)
     days = _days(reader, scope, entries, now)
     named = ("day", *(f"{one.replace(' ', '_')}_usd" for one in _KINDS))
+    table = Table("days", named, tuple((day, *amounts) for day, amounts in days))
     return Page(
         title="Overview",
         template="overview.html",
@@ -59,19 +59,14 @@ def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatet
             "oldest": min((row.asked_at for row, _ in asked if row.asked_at), default=None),
             "next_end": min((row.expires_at for row, _ in asked if row.expires_at), default=None),
             "lines": [figures.line(*one, caller.zone, now) for one in idle[:_LISTED]],
-            "now": now,
         },
         document={
             **rates,
             "saved_this_month": saved,
             "net_saved_this_month_usd": saved.net_usd,
-            "days": [dict(zip(named, (day, *amounts), strict=True)) for day, amounts in days],
+            "days": table.documents,
         },
-        tables=(
-            Table("days", named, tuple((day, *amounts) for day, amounts in days)),
-            figures.table("questions", asked),
-            figures.table("idle", idle),
-        ),
+        tables=(table, figures.table("questions", asked), figures.table("idle", idle)),
     )
 
 
@@ -83,7 +78,7 @@ def _days(
     spent: dict[date, list[Share]] = defaultdict(list)
     for day, _, share in figures.shares(reader, scope, days[0], days[-1]):
         spent[day].append(share)
-    avoided = net_by_day(entries, days, now, figures.counts_for(reader))
+    avoided = net_by_day(entries, days, now, reader.counts_for)
     sums = (figures.total(spent[day]) for day in days)
     return [
         (day, (one.used, one.idle, one.kept, one.unmeasured, net))

@@ -9,8 +9,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from governor.console.page import Caller, Page, Table
-from governor.console.reader import Reader
+from governor.console.page import Caller, Page, Reader, Table
 from governor.console.views import charts, figures
 from governor.console.views.figures import Row
 from governor.domain.fleet.rows import Share
@@ -58,16 +57,13 @@ class Spending:
 
 def projects(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
     found = sorted(_spending(reader, caller, now), key=lambda one: (-one.spent, one.name))
-    rows = tuple(map(_cells, found))
+    table = Table("projects", _COLUMNS, tuple(map(_cells, found)))
     return Page(
         title="Projects",
         template="projects.html",
-        values={"projects": found, "now": now},
-        document={
-            "month": month_of(now),
-            "projects": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
-        },
-        tables=(Table("projects", _COLUMNS, rows),),
+        values={"projects": found},
+        document={"month": month_of(now), "projects": table.documents},
+        tables=(table,),
     )
 
 
@@ -96,8 +92,6 @@ def project(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
             "chart": charts.lines(days, [("this-month", sums)], found.budget),
             "lines": [figures.line(*one, caller.zone, now) for one in rows[:_LISTED]],
             "questions": [one for one in rows if figures.is_open_question(one[0], now)],
-            "zone": caller.zone,
-            "now": now,
         },
         document={
             "project": found.name,

@@ -8,8 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from governor.console.page import Caller, Page, Table
-from governor.console.reader import Reader
+from governor.console.page import Caller, Page, Reader, Table
 from governor.console.views import charts, figures
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry, month_end, month_of, month_start, saved_in
@@ -38,13 +37,13 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
     """Raises: InputError for a month or a page that cannot be."""
     start = figures.month_in(query, now)
     end, before = min(now, month_end(start)), month_start(start - DAY)
-    scope, counts_for = caller.scope, figures.counts_for(reader)
+    scope, counts_for = caller.scope, reader.counts_for
     entries = figures.ledger_in(reader, scope, before, end)
     saved = sum_saved(entries, start, end, counts_for)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
     costs = figures.total([share for *_, share in figures.shares(reader, scope, days[0], days[-1])])
     booked = _in_month(entries, start, end, counts_for)
-    rows = tuple(_cells(one, start, end, counts_for) for one in booked)
+    table = Table("savings", _COLUMNS, tuple(_cells(one, start, end, counts_for) for one in booked))
     groups = {name: _grouped(booked, key) for name, key in _GROUPS.items()}
     steps = _steps(saved, costs)
     this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
@@ -72,8 +71,6 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
             "earlier": figures.with_query("/savings", {"month": f"{before:%Y-%m}"}),
             "later": figures.with_query("/savings", {"month": f"{end:%Y-%m}"}) if end < now else "",
             "csv": figures.with_query("/savings.csv", this),
-            "zone": caller.zone,
-            "now": now,
         },
         document={
             "month": f"{start:%Y-%m}",
@@ -84,9 +81,9 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
                 f"by_{name}": [{name: who, "net_usd": amount} for who, amount, _ in group]
                 for name, group in groups.items()
             },
-            "entries": [dict(zip(_COLUMNS, row, strict=True)) for row in rows],
+            "entries": table.documents,
         },
-        tables=(Table("savings", _COLUMNS, rows),),
+        tables=(table,),
     )
 
 

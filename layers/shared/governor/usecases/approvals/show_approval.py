@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -47,6 +47,11 @@ class ApprovalView:
     @property
     def can_hold(self) -> bool:
         return can_hold(self.episode, self.approval, self.now)
+
+    @property
+    def usd_per_day(self) -> Usd | None:
+        price = self.episode.price.usd_per_hour
+        return None if price is None else price * 24
 
     @property
     def is_question(self) -> bool:
@@ -107,10 +112,13 @@ class ShowApproval:
         return [self(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
-        """Return those of some questions that are open or can be held: execution names by their ids."""
+        """Return those of some questions that are open or can be held, the most expensive first.
+
+        `asked` has execution names by the ids of the questions.
+        """
         now = self.clock.now()
         views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
-        return [view for view in views if view.can_hold or (view.is_question and view.can_decide)]
+        return by_price(view for view in views if view.can_hold or (view.is_question and view.can_decide))
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
         """Return the open questions, and what can still be held; the most expensive first, those of unknown
@@ -128,4 +136,9 @@ class ShowApproval:
                 view = ApprovalView(approval, episode, now)
                 if view.can_hold or (view.is_question and approval.status is ApprovalStatus.PENDING):
                     found.append(view)
-        return sorted(found, key=lambda view: -(view.episode.price.usd_per_hour or 0))
+        return by_price(found)
+
+
+def by_price(views: Iterable[ApprovalView]) -> list[ApprovalView]:
+    """Return the most expensive first, those of unknown price at the end."""
+    return sorted(views, key=lambda view: -(view.episode.price.usd_per_hour or 0))
