@@ -14,7 +14,7 @@ from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Episode, Observation
 from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.policy.policy import Policy
-from governor.domain.sweep.verdict import VerdictKind
+from governor.domain.sweep.verdict import VerdictKind, known_kind
 from governor.domain.units import UsdPerHour, money, parse_iso
 from governor.domain.wording import day_and_time, plural
 from local.fleet import SELECTOR
@@ -91,7 +91,8 @@ def _told(instance: Instance, seen: Observation | None, episode: Episode | None)
     manager = managed_by(instance, ())
     if manager is not None:
         return "managed", f"{manager.service} runs it ({instance.tags.get(manager.mark, manager.mark)})"
-    return _OF_KIND.get(VerdictKind(seen.verdict), "not judged"), short(seen.reason)
+    kind = known_kind(seen.verdict)
+    return "not judged" if kind is None else _OF_KIND.get(kind, "not judged"), short(seen.reason)
 
 
 def short(reason: str) -> str:

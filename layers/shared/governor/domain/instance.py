@@ -199,7 +199,13 @@ _MANAGED_TAGS = {
     "Spot Fleet": "aws:ec2spot:fleet-request-id",
 }
 _SAY_LITTLE = (AUTO_SCALING_TAG, "aws:ec2:fleet-id", "aws:ec2spot:fleet-request-id")
-_LISTED = {key: service for service, keys in _MANAGED_TAGS.items() for key in keys.split()}
+
+
+def _by_key(listed: Mapping[str, str]) -> dict[str, str]:
+    return {key: service for service, keys in listed.items() for key in keys.split()}
+
+
+_LISTED = _by_key(_MANAGED_TAGS)
 _BY_TRUST = sorted(_LISTED, key=lambda key: not key.startswith("aws:") or key in _SAY_LITTLE)
 """Tags that users cannot set come first, unless all they say is how instances are started."""
 _MANAGED_TAG_PREFIXES = {
@@ -209,27 +215,22 @@ _MANAGED_TAG_PREFIXES = {
 }
 _HARMLESS_AWS_TAGS = ("aws:cloudformation:", "aws:ec2launchtemplate:", "aws:createdby", "aws:backup:")
 """Say how an instance was made or is saved, and that nobody runs it. Any other `aws:` tag is a service's."""
-_MANAGED_WORDS = {
-    "karpenter": "Karpenter",
-    "kubernetes": "Kubernetes",
-    "k8s": "Kubernetes",
-    "openshift": "OpenShift",
-    "databricks": "Databricks",
-    "skypilot": "SkyPilot",
-    "ray-cluster": "Ray",
-    "ray-node": "Ray",
-    "ray.io": "Ray",
-    "spotinst": "Spot.io",
-    "spot.io": "Spot.io",
-    "elastigroup": "Spot.io",
-    "run.ai": "Run:ai",
-    "run:ai": "Run:ai",
-    "runai": "Run:ai",
-    "rancher": "Rancher",
-    "anyscale": "Anyscale",
-    "parallelcluster": "AWS ParallelCluster",
-    "sagemaker": "Amazon SageMaker",
-}
+_MANAGED_WORDS = _by_key(
+    {
+        "Karpenter": "karpenter",
+        "Kubernetes": "kubernetes k8s",
+        "OpenShift": "openshift",
+        "Databricks": "databricks",
+        "SkyPilot": "skypilot",
+        "Ray": "ray-cluster ray-node ray.io",
+        "Spot.io": "spotinst spot.io elastigroup",
+        "Run:ai": "run.ai run:ai runai",
+        "Rancher": "rancher",
+        "Anyscale": "anyscale",
+        "AWS ParallelCluster": "parallelcluster",
+        "Amazon SageMaker": "sagemaker",
+    }
+)
 """Words in tag keys, in lower case, by which managers are known whose tags differ by version and flavour."""
 
 

@@ -31,7 +31,6 @@ from governor.domain.money.cost import (
     month_start,
     new_meter,
     parse_month,
-    running,
     shares_by_day,
     with_rates,
 )
@@ -177,8 +176,7 @@ def test_what_must_not_be_counted_as_ended(observation: Observation) -> None:
 
 def test_what_runs_has_run_since_its_last_start() -> None:
     """A stop between two sweeps is not paid for."""
-    instance = make_instance(launch_time=at(5, 9))
-    (found,) = running([instance], {instance.instance_id: LLM}, at(5, 10))
+    found = Run(LLM, at(5, 9), at(5, 10))
 
     counted = count(replace(new_meter(TARGET, START), counted_until=at(5, 8)), [found], at(5, 10))
 

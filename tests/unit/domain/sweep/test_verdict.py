@@ -37,7 +37,6 @@ from governor.domain.sweep.verdict import (
     judge,
     judge_age,
     judge_unread,
-    judge_utilization_only,
     ripe_at,
     still_busy,
 )
@@ -278,7 +277,7 @@ def test_an_aggregate_of_several_gpus_that_were_not_counted_is_no_data() -> None
     )
 
     assert VerdictKind.NO_DATA is kind_of(aggregate)
-    assert VerdictKind.IDLE is judge_utilization_only(INSTANCE, NO_HOLD, aggregate, POLICY, NOW).kind
+    assert VerdictKind.IDLE is judge(INSTANCE, NO_HOLD, aggregate, POLICY, NOW, in_full=False).kind
     assert VerdictKind.IDLE is kind_of(replace(aggregate, gpus_expected=1))
 
 
@@ -309,10 +308,10 @@ def test_told_idleness_is_watched_by_utilization_alone() -> None:
     """Figures nobody read do not make it no-data; work makes it busy."""
     unread = make_evidence(QUIET, cpu_percent=None, network_bytes_per_second=None)
 
-    assert VerdictKind.IDLE is judge_utilization_only(INSTANCE, NO_HOLD, unread, POLICY, NOW).kind
+    assert VerdictKind.IDLE is judge(INSTANCE, NO_HOLD, unread, POLICY, NOW, in_full=False).kind
     assert (
         VerdictKind.BUSY
-        is judge_utilization_only(INSTANCE, NO_HOLD, make_evidence((90.0,) * 12), POLICY, NOW).kind
+        is judge(INSTANCE, NO_HOLD, make_evidence((90.0,) * 12), POLICY, NOW, in_full=False).kind
     )
 
 

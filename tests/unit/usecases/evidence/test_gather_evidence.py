@@ -103,7 +103,7 @@ def test_the_aggregate_is_asked_first_and_nothing_is_listed() -> None:
     assert [(("InstanceId", id_of(1)),)] == [query.dimensions for query in world.metrics.reads]
     assert [(UTILIZATION, "Maximum")] == world.asked()
     assert (0, False) == (world.metrics.lists, found.searched)
-    assert (MetricSource.AGGREGATE, "aggregate") == (found.evidence.source, found.source)
+    assert MetricSource.AGGREGATE is found.evidence.source
     assert tuple(BUSY) == found.evidence.gpus[0].utilization
 
 
@@ -150,7 +150,7 @@ def test_a_silent_instance_is_looked_for_in_one_pass_for_all() -> None:
     assert 1 == world.metrics.lists
     assert 3 + 2 == len(world.metrics.reads)
     assert sets_of(2, 0) == found[id_of(2)].dimensions
-    assert "per-gpu" == found[id_of(2)].source
+    assert MetricSource.PER_GPU is found[id_of(2)].evidence.source
     assert found[id_of(2)].searched
 
 
@@ -213,7 +213,7 @@ def test_an_aggregate_stays_the_cheap_way_although_gpus_are_known() -> None:
     (cheap,) = world.gather(known).values()
     (full,) = world.gather(replace(known, per_gpu=True)).values()
 
-    assert ("aggregate", "per-gpu") == (cheap.source, full.source)
+    assert ("aggregate", "per-gpu") == (cheap.evidence.source, full.evidence.source)
 
 
 def test_gpu_by_gpu_is_looked_for_although_the_aggregate_talks() -> None:

@@ -20,7 +20,7 @@ from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, month_start, parse_month
 from governor.domain.money.savings import DAY, months
 from governor.domain.sweep.breaker import why_frozen
-from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, family, known_kind
+from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, known_kind
 from governor.domain.units import Item, Usd, UtcDatetime, money
 from governor.domain.wording import clock, full_stop, left, listed, plural, sentence, span, usd
 from governor.errors import InputError
@@ -87,7 +87,7 @@ def _is_whole(target: Target, scope: Scope) -> bool:
 
 def family_of(row: FleetRow) -> Family:
     kind = known_kind(row.verdict)
-    return Family.UNKNOWN if kind is None else family(kind)
+    return Family.UNKNOWN if kind is None else kind.family
 
 
 def line(row: FleetRow, page: FleetPage, zone: str, now: UtcDatetime) -> Line:

@@ -10,7 +10,7 @@ from decimal import Decimal
 from governor.domain.evidence import Evidence, peak
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import HOUR, hour_of
-from governor.domain.sweep.verdict import KEPT, Family, VerdictKind, family
+from governor.domain.sweep.verdict import KEPT, Family, VerdictKind
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 
 Hours = tuple[int | None, ...]
@@ -117,7 +117,7 @@ def part_of(kind: VerdictKind | None) -> str:
     """Return the part of a `Share` that the time of an instance with this verdict belongs to."""
     if kind in KEPT:
         return "kept"
-    return UNMEASURED if kind is None else _PARTS.get(family(kind), UNMEASURED)
+    return UNMEASURED if kind is None else _PARTS.get(kind.family, UNMEASURED)
 
 
 @dataclass(frozen=True, slots=True)

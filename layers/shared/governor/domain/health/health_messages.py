@@ -18,11 +18,6 @@ _A_LINE = 5
 """Instances with kinds in one such line. Teams gets 600 characters of a line."""
 _INSTANCES = 50
 """Named by one message. SNS takes 256 KiB, in which the facts stand once for every protocol."""
-_SEVERITIES = {
-    Severity.CRITICAL: AlertSeverity.CRITICAL,
-    Severity.WARNING: AlertSeverity.WARNING,
-    Severity.ADVICE: AlertSeverity.INFO,
-}
 _RANK = list(Severity)
 _Item = TypeVar("_Item")
 
@@ -93,7 +88,8 @@ def _alert(
         "before": ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES]),
     }
     dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}"
-    severity = _SEVERITIES[first.finding.severity]
+    own = first.finding.severity
+    severity = AlertSeverity.INFO if own is Severity.ADVICE else AlertSeverity(own.value)
     return written("health", one or target, dedup_id, now, facts, words, owner=owner, severity=severity)
 
 

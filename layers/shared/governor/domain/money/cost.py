@@ -104,12 +104,6 @@ def marginal_usd_per_hour(instance: Instance, price: Price) -> UsdPerHour | None
     return price.usd_per_hour
 
 
-def running(instances: Iterable[Instance], rates: Mapping[str, Rate], now: UtcDatetime) -> Iterator[Run]:
-    """What runs now has run since its last start."""
-    for instance in instances:
-        yield Run(rates[instance.instance_id], instance.launch_time, now)
-
-
 def ended(
     before: Mapping[str, Observation],
     launched: Mapping[str, UtcDatetime],

@@ -36,7 +36,6 @@ from governor.domain.sweep.verdict import (
     judge_holes,
     judge_parts,
     judge_unread,
-    judge_utilization_only,
     limit_of,
     still_busy,
 )
@@ -83,8 +82,7 @@ def after_reading(
     people_know: bool,
 ) -> Verdict:
     """The verdict by the idle window: by utilization alone where people know of the idleness."""
-    judged = judge_utilization_only if people_know else judge
-    verdict = judged(instance, hold, evidence, policy, now)
+    verdict = judge(instance, hold, evidence, policy, now, in_full=not people_know)
     if verdict.kind is VerdictKind.NO_DATA:
         return replace(verdict, is_late=_is_late(memory, verdict, evidence, policy, now))
     if not verdict.is_idle:

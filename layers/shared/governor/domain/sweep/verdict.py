@@ -12,7 +12,7 @@ from enum import Enum, StrEnum, auto
 from fractions import Fraction
 from functools import cache
 from math import ceil
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 from governor.domain.evidence import (
     END,
@@ -67,26 +67,6 @@ _NEWEST_FIGURE = timedelta(minutes=20)
 """A required figure must be measured up to so long ago, or to the newest periods that the lag leaves."""
 
 
-class VerdictKind(StrEnum):
-    BUSY = "busy"
-    IDLE = "idle"
-    PARTLY_IDLE = "partly-idle"
-    NO_DATA = "no-data"
-    TOO_YOUNG = "too-young"
-    EXEMPT = "exempt"
-    SNOOZED = "snoozed"
-    MANAGED_ELSEWHERE = "managed-elsewhere"
-    FROZEN = "frozen"
-
-
-def known_kind(name: str) -> VerdictKind | None:
-    """`None` for a name that this release does not know. Earlier ones wrote `resting` before a question."""
-    try:
-        return VerdictKind.IDLE if name == "resting" else VerdictKind(name)
-    except ValueError:
-        return None
-
-
 class Family(Enum):
     """What the sweep, the breaker and a recheck make of a verdict. Every kind belongs to one."""
 
@@ -100,25 +80,37 @@ class Family(Enum):
     UNKNOWN = auto()
 
 
-def family(kind: VerdictKind) -> Family:
-    """Return the family of a kind. A new kind is a type error here until it has one."""
-    match kind:
-        case VerdictKind.BUSY | VerdictKind.PARTLY_IDLE:
-            return Family.WORKING
-        case VerdictKind.IDLE | VerdictKind.MANAGED_ELSEWHERE | VerdictKind.FROZEN:
-            return Family.IDLE
-        case VerdictKind.EXEMPT | VerdictKind.SNOOZED:
-            return Family.LEFT_ALONE
-        case VerdictKind.TOO_YOUNG:
-            return Family.YOUNG
-        case VerdictKind.NO_DATA:
-            return Family.UNKNOWN
-        case _:
-            assert_never(kind)
+class VerdictKind(StrEnum):
+    """A kind cannot be written without its family: the module would not load."""
+
+    family: Family
+
+    def __new__(cls, name: str, family: Family) -> VerdictKind:
+        kind = str.__new__(cls, name)
+        kind._value_, kind.family = name, family
+        return kind
+
+    BUSY = "busy", Family.WORKING
+    IDLE = "idle", Family.IDLE
+    PARTLY_IDLE = "partly-idle", Family.WORKING
+    NO_DATA = "no-data", Family.UNKNOWN
+    TOO_YOUNG = "too-young", Family.YOUNG
+    EXEMPT = "exempt", Family.LEFT_ALONE
+    SNOOZED = "snoozed", Family.LEFT_ALONE
+    MANAGED_ELSEWHERE = "managed-elsewhere", Family.IDLE
+    FROZEN = "frozen", Family.IDLE
+
+
+_KNOWN = {kind.value: kind for kind in VerdictKind}
+
+
+def known_kind(name: str) -> VerdictKind | None:
+    """`None` for a name that this release does not know. Earlier ones wrote `resting` before a question."""
+    return VerdictKind.IDLE if name == "resting" else _KNOWN.get(name)
 
 
 def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
-    return tuple(kind for kind in VerdictKind if family(kind) in families)
+    return tuple(kind for kind in VerdictKind if kind.family in families)
 
 
 WORKING = _kinds(Family.WORKING)
@@ -220,31 +212,30 @@ def is_candidate(evidence: Evidence, policy: Policy) -> bool:
     return _judge_utilization(evidence, policy) is None
 
 
-def judge(instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime) -> Verdict:
-    """The verdict on one instance. Holes of the evidence stay holes; `now` decides grace and snooze only."""
-    unread = judge_unread(instance, hold, policy, now)
-    if unread is not None:
-        return unread
+def judge(
+    instance: Instance,
+    hold: Hold,
+    evidence: Evidence,
+    policy: Policy,
+    now: datetime,
+    *,
+    in_full: bool = True,
+) -> Verdict:
+    """The verdict on one instance. Holes of the evidence stay holes; `now` decides grace and snooze only.
+
+    `in_full` is false where idleness was proved and people know of it: then only utilization shows that work
+    has resumed. Whatever acts judges in full again before it does.
+    """
+    verdict = judge_unread(instance, hold, policy, now)
+    if verdict is not None:
+        return verdict
     verdict = _judge_utilization(evidence, policy)
-    if verdict is None or verdict.kind is VerdictKind.NO_DATA:
+    if in_full and (verdict is None or verdict.kind is VerdictKind.NO_DATA):
         # A job that says it works is believed where its GPUs cannot be seen, too.
         verdict = _judge_work(evidence, policy) or verdict
-    verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence, policy)
-    return verdict or _idle(instance, evidence, policy)
-
-
-def judge_utilization_only(
-    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime
-) -> Verdict:
-    """The verdict on an instance whose idleness was already proved in full, and of which people know.
-
-    Reads only what shows that work has resumed; whatever acts judges in full again before it does.
-    """
-    verdict = judge_unread(instance, hold, policy, now) or _judge_utilization(evidence, policy)
-    return verdict or _idle(instance, evidence, policy)
-
-
-def _idle(instance: Instance, evidence: Evidence, policy: Policy) -> Verdict:
+        verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence, policy)
+    if verdict is not None:
+        return verdict
     manager, idle_for = managed_by(instance, policy.managed.tag_keys), evidence.window.length
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
     return Verdict(kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager)
@@ -576,12 +567,16 @@ def _amount(figure: str, value: float) -> str:
 def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:
     window = evidence.window
     ended = window.bin_end(last)
-    idle, busy = _split(evidence, policy)
+    threshold, needed = policy.idle.utilization_below_percent, policy.idle.minimum_coverage_percent
+    busy = [gpu for gpu in evidence.gpus if last_at_or_above(gpu.utilization, threshold) is not None]
+    # Those that were seen too little are in neither.
+    seen = [gpu for gpu in evidence.gpus if coverage_percent(padded(gpu.utilization, window)) >= needed]
+    idle = [gpu for gpu in seen if gpu not in busy]
     top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
     if idle and busy:
         reason = (
             f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} (up to {top:.1f} %), "
-            f"{len(idle)} stayed under {policy.idle.utilization_below_percent:g} %"
+            f"{len(idle)} stayed under {threshold:g} %"
         )
         advice = (_right_size(evidence, busy, idle),)
         return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
@@ -593,17 +588,6 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
 def _busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -> Verdict:
     until = ended + policy.window
     return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=ended, not_before=until)
-
-
-def _split(evidence: Evidence, policy: Policy) -> tuple[list[GpuReadings], list[GpuReadings]]:
-    """The GPUs that are proved idle, and those that worked. Those seen too little are in neither."""
-    idle, busy, window = [], [], evidence.window
-    for gpu in evidence.gpus:
-        if last_at_or_above(gpu.utilization, policy.idle.utilization_below_percent) is not None:
-            busy.append(gpu)
-        elif coverage_percent(padded(gpu.utilization, window)) >= policy.idle.minimum_coverage_percent:
-            idle.append(gpu)
-    return idle, busy
 
 
 def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadings]) -> str:

@@ -46,7 +46,7 @@ class EvidenceRequest:
 
     Attributes:
         dimensions: per-GPU dimension sets where they are known.
-        source: by which series it was last seen; `None` asks the aggregate first.
+        source: by which series it was last seen; the aggregate is asked first unless by those of its GPUs.
         search: whether silent series may be looked for.
         per_gpu: read GPU by GPU although the aggregate exists.
         figures: which of `FIGURES` to read for a candidate.
@@ -72,7 +72,7 @@ class EvidenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Evidence, and what was learnt about where it is found. `searched` says that a search took place.
+    """Evidence, and the dimension sets that were found. `searched` says that a search took place.
 
     `percent` holds each period's highest power and memory of all GPUs, where the request asks for figures in
     any case.
@@ -80,7 +80,6 @@ class Gathered:
 
     evidence: Evidence
     dimensions: tuple[Dimensions, ...] | None
-    source: str | None
     searched: bool
     percent: Mapping[str, Series] = field(default_factory=dict)
 
@@ -227,7 +226,6 @@ class _Batch:
             work.instance_id: Gathered(
                 evidence=self._evidence(work),
                 dimensions=work.dimensions,
-                source=None if work.source is MetricSource.NONE else work.source.value,
                 searched=work.searched,
                 percent=self._percent(work) if work.request.always else {},
             )

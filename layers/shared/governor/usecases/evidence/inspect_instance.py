@@ -129,7 +129,7 @@ class InspectInstance:
             instance=instance,
             policy=recent,
             dimensions=gathered.dimensions,
-            source=gathered.source,
+            source=gathered.evidence.source,
             search=False,
             figures=frozenset(FIGURES),
             always=True,

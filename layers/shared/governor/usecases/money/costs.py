@@ -65,7 +65,8 @@ class CountCosts:
         # At the very first sweep: what runs now is known to have run since its start.
         since = (this or last or cost.new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
-        runs = [*cost.running(instances, rates, now), *cost.ended(before, launched, since, now)]
+        runs = [Run(rates[one], start, now) for one, start in launched.items()]
+        runs += cost.ended(before, launched, since, now)
         if this is None and last is not None and not self._forward(last, last, runs, now):
             return
         forward = cost.with_rates(this or cost.new_meter(target, now), rates.values())

@@ -9,7 +9,7 @@ from typing import assert_never
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.sweep.breaker import count_turned
-from governor.domain.sweep.verdict import WORKING, Family, family
+from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
 from governor.ports import Workflow
 from governor.stores import StateTable
@@ -92,7 +92,7 @@ class FollowUp:
 
     def _watch_open(self, case: Case, ref: EpisodeRef, now: UtcDatetime) -> None:
         """Close the question when the answer is no longer needed, and repair a flow that has died."""
-        kind = family(case.verdict.kind)
+        kind = case.verdict.kind.family
         if case.instance.launch_time != ref.launch_time:
             self.void(ref, "the instance was restarted", Outcome.VOID)
         else:

@@ -3,10 +3,8 @@ turned in one sweep, everything by what turned over all targets in some hours.""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 
 from governor.domain.alerts.alert import Alert
 from governor.domain.instance import Target
@@ -54,7 +52,7 @@ class FreezePlans:
             held |= turned.who
             state = BreakerState(now, why, tripped.told_at if tripped else None, turned=len(held), held=held)
             self.state.set_breaker(target, state)
-            self._notify_of(sweep, state, len(held))
+            self._notify(sweep, state, len(held))
         elif tripped is not None:
             state = replace(tripped, held=held)
             if state != tripped:
@@ -84,12 +82,11 @@ class FreezePlans:
             # What was no habit must not pass for one in the two weeks to come; what an operator lifts may.
             learns = breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
             forget = [] if learns else breaker.hours_around(hub, state)
-            alert = breaker_alert("all released", self.hub, state, now)
-            self._release(sweep, alert, lambda: self.state.release_hub(forget))
+            if self._announce(sweep, breaker_alert("all released", self.hub, state, now)):
+                self.state.release_hub(forget)
             return None
         # Sweeps at the same time send the same message, which is delivered once.
-        left = breaker.left_of(hub, state)[1]
-        self._notify(sweep, "all frozen", self.hub, state, left, self.state.keep_hub_freeze)
+        self._notify(sweep, state, breaker.left_of(hub, state)[1], everything=True)
         return state.why
 
     def _counted(self, sweep: Sweep) -> Hub:
@@ -110,41 +107,33 @@ class FreezePlans:
         """Why plans stay frozen; `None` when they are released."""
         target, now, rule = sweep.target, sweep.now, sweep.base.breaker
         left = [case for case in sweep.cases if case.id in state.held and case.verdict.kind not in LEFT_ALONE]
-        self._notify_of(sweep, state, len(left))
+        self._notify(sweep, state, len(left))
         # A policy that cannot be read does not say that it asks.
         unasked = any(case.unknown is not None or breaker.acts_unasked(case.policy) for case in left)
         frozen_for = now - state.tripped_at
         over = breaker.is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
         if not over and not breaker.is_lifted(state, rule, now):
             return state.why
-        alert = breaker_alert("released", target, state, now)
-        self._release(sweep, alert, lambda: self.state.set_breaker(target, None))
+        # Notified first: a freeze that nobody knows has ended would be reported by nobody ever after.
+        if self._announce(sweep, breaker_alert("released", target, state, now)):
+            self.state.set_breaker(target, None)
         return None
 
-    def _notify_of(self, sweep: Sweep, state: BreakerState, left: int) -> None:
-        keep = partial(self.state.set_breaker, sweep.target)
-        self._notify(sweep, "frozen", sweep.target, state, left, keep)
-
-    def _notify(
-        self,
-        sweep: Sweep,
-        template: str,
-        about: Target,
-        state: BreakerState,
-        left: int,
-        keep: Callable[[BreakerState], object],
-    ) -> None:
+    def _notify(self, sweep: Sweep, state: BreakerState, left: int, *, everything: bool = False) -> None:
         """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
         again = 0
         if state.told_at is not None:
             if sweep.now - state.told_at < _REMIND:
                 return
             again = max(1, (sweep.now - state.tripped_at) // _REMIND)
+        template, about = ("all frozen", self.hub) if everything else ("frozen", sweep.target)
         alert = breaker_alert(template, about, state, sweep.now, left=left, again=again)
-        if sweep.attempt("breaker alert", self.announcer.announce, alert):
-            keep(replace(state, told_at=sweep.now))
+        if self._announce(sweep, alert):
+            told = replace(state, told_at=sweep.now)
+            if everything:
+                self.state.keep_hub_freeze(told)
+            else:
+                self.state.set_breaker(sweep.target, told)
 
-    def _release(self, sweep: Sweep, alert: Alert, release: Callable[[], object]) -> None:
-        """Notified first: a freeze that nobody knows has ended would be reported by nobody ever after."""
-        if sweep.attempt("breaker alert", self.announcer.announce, alert):
-            release()
+    def _announce(self, sweep: Sweep, alert: Alert) -> bool:
+        return sweep.attempt("breaker alert", self.announcer.announce, alert)

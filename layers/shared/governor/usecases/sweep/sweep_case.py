@@ -176,7 +176,8 @@ class Case:
         source, dimensions, searched = before.source, before.dimensions, before.searched_at
         due = self.next_gpu_check_at or before.next_gpu_check_at
         if gathered is not None:
-            source, dimensions = gathered.source or source, gathered.dimensions
+            found, dimensions = gathered.evidence.source, gathered.dimensions
+            source = source if found is MetricSource.NONE else found.value
             searched = now if gathered.searched else searched
             if self.checks_gpus:
                 # The aggregate stays the cheap way to watch it; its GPUs were read once.

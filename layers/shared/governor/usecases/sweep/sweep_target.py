@@ -168,7 +168,7 @@ def _longer(case: Case, window: timedelta) -> EvidenceRequest:
         instance=case.instance,
         policy=case.policy,
         dimensions=gathered.dimensions if gathered else None,
-        source=gathered.source if gathered else None,
+        source=gathered.evidence.source if gathered else None,
         search=False,
         figures=judging.wanted_figures(case.policy) | {"memory"},
         length=window,
