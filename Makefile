@@ -27,8 +27,8 @@ env-project env-cloud env-sam env-browser: env-%:
 demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
 	@SECONDS=0; $(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE) && $(call took,demo))
 
-up: env-project env-cloud ## like demo, and keeps the cloud running for a look until Ctrl-C
-	@$(VENV)/python -m cli.demo --keep
+up: env-project env-cloud ## the console over a simulated fleet with a past: prints one URL, goes on until Ctrl-C
+	@$(VENV)/python -m cli.up
 
 test: env-project env-cloud ## the whole suite, its parts side by side
 	@SECONDS=0; $(VENV)/python -m scripts.run_tests && $(call took,test)

@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any, TypeVar
@@ -33,16 +32,25 @@ from governor.domain.wording import span
 from governor.stores import StateTable
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
 from local.fleet import METRIC_LENGTH, demo_fleet
-from local.past import write_past
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 
 OWNER, SECOND = "owner@example.com", "colleague@example.com"
-POLICY = f"""\
+VISITOR = f"arn:aws:iam::{ACCOUNT}:user/you"
+"""Whoever sits at this machine, as an IAM user of the local cloud."""
+VISITORS_POLICY = f"""\
 plan: {{action: stop, when_stop_is_unsupported: terminate}}
 approval: {{digest_from: 0}}
 caps: {{account_actions_per_hour: 20, owner_actions_per_hour: 20}}
-ownership: {{contacts: {{owner: {{emails: [{OWNER}, {SECOND}]}}}}, default_contacts: [owner]}}
+ownership:
+  contacts: {{owner: {{emails: [{OWNER}, {SECOND}], identities: {{"aws:{VISITOR}": {OWNER}}}}}}}
+  default_contacts: [owner]
+console:
+  scopes: {{this machine: {{identities: ["{VISITOR}"], role: admin, everything: true}}}}
+"""
+"""The policy of `make up`."""
+POLICY = f"""\
+{VISITORS_POLICY}\
 overrides:
   - name: research is terminated
     match: {{tags: {{Project: llm}}}}
@@ -77,7 +85,7 @@ class Demo:
         self.verdicts = {instance_id: str(found.verdict) for instance_id, found in seen.items()}
         records = self.state.records(TARGET).values()
         episodes = {r.instance_id: found for r in records if (found := self._latest_episode(r))}
-        policy = parse_policy(POLICY).base().policy
+        policy = parse_policy(VISITORS_POLICY).base().policy
         return rows_of(list(self.scene.members), TARGET, policy, seen, episodes)
 
     def _wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
@@ -124,13 +132,13 @@ class Demo:
 
         return self._wait_for(link, f"no mail about {instance_id}")
 
-    def warn(self, name: str) -> float:
+    def warn(self, name: str, taken_after: float | None = None) -> float:
         """EC2 takes an instance back: the seconds until it was asked to save its work. Waits until whoever is
-        on call has been paged.
+        on call has been paged. EC2 does as it says after so many seconds, if any.
         """
         (warned,) = [i for i, member in self.scene.members.items() if member.name == name]
         began = time.time()
-        self.scene.simulation.spot_warning(warned)
+        self.scene.simulation.spot_warning(warned, interrupt_after=taken_after)
 
         def hooked() -> float | None:
             hooks = [c for c in self.scene.simulation.commands() if warned in c["InstanceIds"]]
@@ -161,13 +169,17 @@ class Demo:
         def over() -> bool | None:
             # First whether they run, then what they did: what comes last is printed, too.
             running = any(found["status"] == "RUNNING" for found in self.scene.executions().values())
-            for record in self.state.records(TARGET).values():
-                self._print(record)
+            self.print_news()
             return None if running else True
 
         while patiently and over() is None:
             time.sleep(0.3)
         self._wait_for(over, "a workflow does not end")
+
+    def print_news(self) -> None:
+        """Prints each step of each episode that was not printed before."""
+        for record in self.state.records(TARGET).values():
+            self._print(record)
 
     def _print(self, record: InstanceRecord) -> None:
         episode = self._latest_episode(record)
@@ -267,54 +279,46 @@ def _hidden_fields(page: str) -> dict[str, str]:
     return parser.found
 
 
-def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool, keep: bool) -> None:
+def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     """Print the story as it happens."""
     started = time.monotonic()
-    _say("deploying template.yaml into the local cloud")
+    say("deploying template.yaml into the local cloud")
     scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY)
     demo = Demo(scene)
     fleet = demo_fleet()
-    _say(f"launching {len(fleet)} instances, with their GPU metrics of the last {span(METRIC_LENGTH)}")
-    launched = scene.launch(fleet)
-    if keep:
-        past = {launched[member.name]: member for member in fleet}
-        stops = write_past(demo.table, TARGET, past, datetime.now(tz=UTC), OWNER)
-        _say(f"six weeks of past: what the fleet cost, and {stops} stops")
-    _say("one sweep; then a workflow for each idle instance, which decides whether to ask")
+    say(f"launching {len(fleet)} instances, with their GPU metrics of the last {span(METRIC_LENGTH)}")
+    scene.launch(fleet)
+    say("one sweep; then a workflow for each idle instance, which decides whether to ask")
     scene.sweep()
     questions = demo.await_questions()
-    if keep:
-        scene.sweep()  # the console shows what a sweep has seen: the questions of this one by the next
     rows = demo.rows()
     print(table(rows))
-    _say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")
+    say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")
     subjects = {question["instance_id"]: question["subject"] for question in questions}
     for instance_id in (row.instance_id for row in rows if row.instance_id in subjects):
         print(f"  {subjects[instance_id]}\n    '{receivers.short_link(demo.await_mail(instance_id))}'")
-    _say("EC2 warns that it takes train-a back in two minutes")
+    say("EC2 warns that it takes train-a back in two minutes")
     print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
-    _say("what was sent")
+    say("what was sent")
     print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
     print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
     with environment_file(scene.exports) as path:
-        _say("the same questions on the command line, in another terminal in this folder")
+        say("the same questions on the command line, in another terminal in this folder")
         print(f"  . {path}; bin/governor approvals list")
         if auto:
-            _say(f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send")
+            say(f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send")
             for question in questions:
                 demo.approve(question)
         else:
-            _say("open a link and decide; Ctrl-C ends the demo")
+            say("open a link and decide; Ctrl-C ends the demo")
         demo.follow(patiently=not auto)
         summary = demo.summary()
-        _say(f"{closing(len(questions), summary)}; the demo took {time.monotonic() - started:.0f} s")
-        if keep:
-            _say("the cloud keeps running; Ctrl-C ends it")
-            signal.pause()
+        say(f"{closing(len(questions), summary)}; the demo took {time.monotonic() - started:.0f} s")
     print(json.dumps(summary, separators=(",", ":")), flush=True)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """A heading of the story."""
     print(f"\n* {text}", flush=True)
 
 
@@ -322,7 +326,6 @@ def main() -> int:
     """Exit status 0 when the loop has run to its end."""
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--approve", choices=["auto"], help="answer every question by itself")
-    parser.add_argument("--keep", action="store_true", help="keep the cloud running until Ctrl-C")
     arguments = parser.parse_args()
     # A terminated demo must clean up as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -333,7 +336,7 @@ def main() -> int:
         ):
             os.environ.update(cloud.environment())
             try:
-                run(cloud, receivers, auto=arguments.approve == "auto", keep=arguments.keep)
+                run(cloud, receivers, auto=arguments.approve == "auto")
             except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
                 print(f"\nthe demo failed: {error}", file=sys.stderr)
                 if log := cloud.log()[-3000:].strip():

@@ -6,7 +6,6 @@ simulator's affair. Each member is there for one behaviour of the governor, name
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -263,16 +262,29 @@ class Points:
     points: tuple[tuple[datetime, float], ...]
 
 
-def series_of(member: Member, instance_id: str, now: datetime) -> Iterator[Points]:
-    """Everything the agent of a member, and EC2 itself, have published in the last `METRIC_MINUTES`."""
-    start = now.replace(second=0, microsecond=0)
-    silent_since = 40 if member.agent == "fell-silent" else 0
-    minutes = [m for m in range(METRIC_MINUTES, 0, -1) if silent_since < m <= member.launched_minutes_ago]
+def series_of(
+    member: Member,
+    instance_id: str,
+    launched: datetime,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Iterator[Points]:
+    """Everything the agent of a member, and EC2 itself, publish from `since` to before `until`.
+
+    Both are whole minutes; without them the `METRIC_MINUTES` before `launched`, when the scene was set. After
+    that the same load goes on: the idle stay idle, and the busy stay busy.
+    """
+    start = launched.replace(second=0, microsecond=0)
+    until = until or start
+    since = since or start - METRIC_LENGTH
+    born = start - timedelta(minutes=member.launched_minutes_ago)
+    quiet = start - timedelta(minutes=40) if member.agent == "fell-silent" else until
+    times = [at for at in _times(since, until, timedelta(minutes=1)) if born <= at < quiet]
     for metric, value in _GPU_METRICS.items():
         whole: list[tuple[datetime, float]] = []
         for index in range(member.gpus):
             points = tuple(
-                (start - timedelta(minutes=m), value(member, member.load(index, m))) for m in minutes
+                (at, value(member, member.load(index, (start - at) // timedelta(minutes=1)))) for at in times
             )
             dimensions = {
                 "InstanceId": instance_id,
@@ -286,17 +298,21 @@ def series_of(member: Member, instance_id: str, now: datetime) -> Iterator[Point
         if member.agent != "per-gpu":
             # As the agent aggregates: one sample a GPU and minute under the instance id alone.
             yield Points(NAMESPACE, metric, {"InstanceId": instance_id}, tuple(whole))
-    yield from _ec2_series(member, instance_id, now)
+    yield from _ec2_series(member, instance_id, max(since, born), until)
 
 
-def _ec2_series(member: Member, instance_id: str, now: datetime) -> Iterator[Points]:
+def _times(since: datetime, until: datetime, every: timedelta) -> Iterator[datetime]:
+    while since < until:
+        yield since
+        since += every
+
+
+def _ec2_series(member: Member, instance_id: str, since: datetime, until: datetime) -> Iterator[Points]:
     """Basic monitoring: a value in five minutes, from EC2 itself and so also of silent hosts."""
-    epoch = int(now.timestamp()) // 300 * 300
-    times = [
-        datetime.fromtimestamp(epoch - 300 * n, tz=now.tzinfo)
-        for n in range(math.ceil(METRIC_MINUTES / 5), 0, -1)
-        if 5 * n <= member.launched_minutes_ago
-    ]
+    every = timedelta(minutes=5)
+    first = datetime.fromtimestamp(int(since.timestamp()) // 300 * 300, tz=since.tzinfo)
+    # A period is named by its start, and there when it is over.
+    times = [at for at in _times(first, until, every) if at + every <= until]
     works = member.load is not idle
     values = {
         "CPUUtilization": 45.0 if works else 1.2,

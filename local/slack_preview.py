@@ -33,6 +33,7 @@ label { display: block; font-weight: 700; margin-top: .6rem; } .soft { color: #6
 .input { margin: .3rem 0 .6rem; } .context { font-size: 12px; color: #616061; }
 .button { display: inline-block; border: 1px solid #bbb; border-radius: 4px; padding: 4px 12px; }
 .button { margin: .2rem .4rem .2rem 0; font-weight: 700; }
+a.button { color: inherit; text-decoration: none; }
 .danger { background: #e01e5a; border-color: #e01e5a; color: #fff; }
 </style>
 </head>
@@ -103,6 +104,10 @@ def _input(block: Mapping[str, Any]) -> Markup:
 
 def _button(element: Mapping[str, Any]) -> Markup:
     style = " danger" if element.get("style") == "danger" else ""
+    if "url" in element:
+        return Markup('<a class="button{}" href="{}">{}</a>').format(
+            style, element["url"], _text(element["text"])
+        )
     return Markup('<span class="button{}">{}</span>').format(style, _text(element["text"]))
 
 

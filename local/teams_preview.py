@@ -26,6 +26,7 @@ p { margin: 8px 0 0; overflow-wrap: anywhere; } .small { font-size: 12px; } .lar
 .warning { color: #8a5a00; } .attention { color: #c4314b; }
 .button, summary { display: inline-block; border: 1px solid #ccc; border-radius: 4px; padding: 5px 12px; }
 .button, summary { margin: 12px 4px 0 0; font-weight: 600; }
+a.button { color: inherit; text-decoration: none; }
 @media (prefers-color-scheme: dark) {
   body { background: #1f1f1f; color: #fff; } article { background: #292929; border-color: #444; }
   .warning { color: #ffd583; } .attention { color: #ff8a9b; } .line { border-color: #444; }
@@ -74,4 +75,6 @@ def _run(one: Mapping[str, Any]) -> Markup:
 def _action(one: Mapping[str, Any]) -> Markup:
     if one["type"] not in ("Action.OpenUrl", "Action.ToggleVisibility"):
         raise UnknownElementError(f"the preview knows no {one['type']}: teach it in local/teams_preview.py")
+    if "url" in one:
+        return Markup('<a class="button" href="{}">{}</a>').format(one["url"], one["title"])
     return Markup('<span class="button">{}</span>').format(one["title"])

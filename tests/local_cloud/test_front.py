@@ -1,26 +1,30 @@
-"""The front server of `make up`: passes what a browser sends, and answers to no other host."""
+"""The front of `make up`: passes what a browser sends, lets people in, and answers no other host."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from governor.web.sessions import SESSION_COOKIE
-from local.front import Front
+from local.site.front import Front, Reply
 
 
 class _Api(BaseHTTPRequestHandler):
+    """Says what it was asked; lets in whoever sends the code, and only those to `/kept`."""
+
     def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-        self.send_response(302)
-        self.send_header("Location", "/fleet")
-        self.send_header("Set-Cookie", "a=1; Secure; Path=/")
-        self.send_header("Set-Cookie", "b=2; Secure; Path=/")
-        said = f"{self.command} {self.path} {self.headers.get('Cookie')} {body.decode()}".encode()
+        body = self.rfile.read(int(self.headers.get("Content-Length", "0"))).decode()
+        cookie = self.headers.get("Cookie") or ""
+        is_locked = self.path.endswith("/kept") and "__Host-session=good" not in cookie
+        said = f"<body>{self.command} {self.path} {cookie} {body}".encode()
+        self.send_response(401 if is_locked else 303 if "/console" in self.path else 200)
+        self.send_header("Content-Type", "text/plain" if "csv" in self.path else "text/html; charset=utf-8")
+        if self.path.endswith("/console") and body == "code=secret&answer=open":
+            self.send_header("Set-Cookie", "__Host-session=good; Path=/; Secure; HttpOnly; SameSite=Lax")
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)
@@ -31,12 +35,36 @@ class _Api(BaseHTTPRequestHandler):
         pass
 
 
+@dataclass
+class _Site:
+    api: str
+    codes: list[str] = field(default_factory=lambda: ["secret"])
+
+    def obtain_code(self) -> str:
+        if not self.codes:
+            raise RuntimeError("no more codes")
+        return self.codes[0]
+
+    def own_page(self, path: str) -> Reply | None:
+        return Reply(200, (), b"its own") if path.startswith("/simulated") else None
+
+    def dress(self, path: str, page: Reply) -> Reply:
+        return Reply(page.status, page.headers, f"dressed {path} ".encode() + page.body)
+
+
 @pytest.fixture
 def front(socket_enabled: None) -> Iterator[Front]:
-    api = ThreadingHTTPServer(("127.0.0.1", 0), _Api)
-    threading.Thread(target=api.serve_forever, daemon=True).start()
-    with Front(f"http://127.0.0.1:{api.server_port}/prefix/$default", lambda: "/console#code") as server:
+    with Front() as server:
         yield server
+
+
+@pytest.fixture
+def site(front: Front) -> Iterator[_Site]:
+    api = ThreadingHTTPServer(("127.0.0.1", 0), _Api)
+    threading.Thread(target=api.serve_forever, args=(0.05,), daemon=True).start()
+    site = _Site(f"http://127.0.0.1:{api.server_port}/prefix/$default")
+    front.site = site
+    yield site
     api.shutdown()
     api.server_close()
 
@@ -53,24 +81,73 @@ def _ask(
         connection.close()
 
 
-def test_method_query_cookies_and_body_pass_and_so_do_location_and_cookies_back(front: Front) -> None:
-    answer, said = _ask(front, "POST", "/q/1?a=b%20c", "answer=approve", Cookie="k=v")
-    assert said == "POST /prefix/$default/q/1?a=b%20c k=v answer=approve"
-    assert (answer.status, answer.getheader("Location")) == (302, "/fleet")
-    assert answer.headers.get_all("Set-Cookie") == ["a=1; Secure; Path=/", "b=2; Secure; Path=/"]
+def test_method_query_cookies_and_body_pass(front: Front, site: _Site) -> None:
+    """Cookies by the names that the console knows; pages are dressed, data are not."""
+    answer, said = _ask(front, "POST", "/q/1?a=b%20c", "answer=approve", Cookie="k=v; l=w")
+    assert (
+        200,
+        "dressed /q/1?a=b%20c <body>POST /prefix/$default/q/1?a=b%20c __Host-k=v; __Host-l=w answer=approve",
+    ) == (
+        answer.status,
+        said,
+    )
+    assert "<body>GET" == _ask(front, "GET", "/fleet.csv")[1][:9]
 
 
-def test_a_visit_without_a_session_gets_a_fresh_code(front: Front) -> None:
-    answer, _ = _ask(front, "GET", "/")
-    assert (answer.status, answer.getheader("Location")) == (303, "/console#code")
+def test_who_has_no_session_that_holds_gets_one_and_the_page(front: Front, site: _Site) -> None:
+    """By the console's own doors, with a cookie that browsers keep without https."""
+    for cookie in ("", "session=old"):
+        answer, _ = _ask(front, "GET", "/kept", Cookie=cookie, Accept="text/html")
+        assert (303, "/kept") == (answer.status, answer.getheader("Location"))
+        assert "session=good; Path=/; HttpOnly; SameSite=Lax" == answer.getheader("Set-Cookie")
+    answer, said = _ask(front, "GET", "/kept", Cookie="session=good", Accept="text/html")
+    assert (200, True) == (answer.status, said.startswith("dressed"))
 
 
-def test_a_visit_with_a_session_goes_to_the_api(front: Front) -> None:
-    _, said = _ask(front, "GET", "/", Cookie=f"{SESSION_COOKIE}=x")
-    assert said.startswith("GET /prefix/$default/ ")
+def test_programs_get_no_session_unasked(front: Front, site: _Site) -> None:
+    """They are told, as the console tells them."""
+    assert 401 == _ask(front, "GET", "/kept", Accept="application/json")[0].status
+
+
+def test_a_code_that_opens_nothing_ends_in_a_plain_page(front: Front, site: _Site) -> None:
+    """Not in a circle of redirects; as does a door that gives no code."""
+    for codes in (["wrong"], []):
+        site.codes = codes
+        answer, said = _ask(front, "GET", "/kept", Accept="text/html")
+        assert (502, True) == (answer.status, "did not answer" in said)
+
+
+def test_an_engine_that_has_gone_is_a_plain_page(front: Front, site: _Site) -> None:
+    """With what to do, and before there is a site, too."""
+    site.api = "http://127.0.0.1:1/x"
+    assert (502, True) == ((gone := _ask(front, "GET", "/"))[0].status, "Try again" in gone[1])
+    front.site = None
+    assert (503, True) == ((early := _ask(front, "GET", "/"))[0].status, "is starting" in early[1])
+
+
+def test_pages_of_its_own_are_read_only(front: Front, site: _Site) -> None:
+    """What is posted goes to the stack."""
+    assert "its own" == _ask(front, "GET", "/simulated/mail")[1]
+    assert "POST" in _ask(front, "POST", "/simulated/mail", "a=b")[1]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example"])
-def test_another_host_is_refused_and_gets_no_code(front: Front, host: str) -> None:
-    answer, _ = _ask(front, "GET", "/", Host=host)
-    assert (answer.status, answer.getheader("Location")) == (421, None)
+def test_another_host_is_refused_and_gets_no_session(front: Front, site: _Site, host: str) -> None:
+    """A name that was rebound to this machine reads nothing."""
+    answer, said = _ask(front, "GET", "/kept", Host=host, Accept="text/html")
+    assert (421, None) == (answer.status, answer.getheader("Set-Cookie"))
+    assert "prefix" not in said
+
+
+def test_no_path_leads_to_another_host(front: Front, site: _Site) -> None:
+    """Where the session is renewed, the browser is sent back to its path."""
+    host = front.url.split("/")[2]
+    answer, _ = _ask(front, "GET", "//evil.example/kept", Accept="text/html", Host=host)
+    assert "/evil.example/kept" == answer.getheader("Location")
+    answer, _ = _ask(front, "GET", "http://evil.example/kept", Accept="text/html", Host=host)
+    assert (421, None) == (answer.status, answer.getheader("Location"))
+
+
+def test_a_form_that_is_too_long_is_refused(front: Front, site: _Site) -> None:
+    """Before it is read."""
+    assert 413 == _ask(front, "POST", "/q/1", None, **{"Content-Length": "1048577"})[0].status

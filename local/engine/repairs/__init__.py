@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from local.engine import processes
+from local.engine import mail, processes
 from local.engine.repairs import (
     alarms,
     bursts,
@@ -39,5 +39,6 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     bursts.repair()
     buses.repair()
     alarms.repair()
+    mail.repair()
     table_keys.repair()
     request_keys.repair(simulation)

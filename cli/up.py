@@ -1,0 +1,122 @@
+"""A simulated fleet with a past, which goes on until Ctrl-C, and one URL: its console in a browser.
+
+Ends with everything it started. This module must not know how anything is decided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import boto3
+
+from cli.api import Api
+from cli.demo import OWNER, TARGET, VISITOR, VISITORS_POLICY, Demo, environment_file, say
+from cli.errors import CommandError
+from local.cloud import REGION, LocalCloud, LocalCloudError
+from local.fleet import demo_fleet
+from local.past import write_past
+from local.receivers import Receivers
+from local.scene import Scene, deploy_scene
+from local.site.front import Front
+from local.site.messages import Messages
+from local.site.pages import Pages
+from local.site.pulse import Pulse
+from local.site.story import Story
+
+_BEAT_SECONDS = 2.0
+_NOTICE_SECONDS = 120.0
+"""Between EC2's warning and the end of a Spot instance."""
+
+
+def now() -> datetime:
+    """The time, which this module alone asks for."""
+    return datetime.now(tz=UTC)
+
+
+def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, Pulse]:
+    """The fleet with its past, swept and asked about, and the front before it."""
+    say("deploying template.yaml into the local cloud")
+    more = {"ApprovalBaseUrl": front.url, "SweepRateMinutes": "1"}
+    scene = deploy_scene(cloud, receivers, mode="ask", policy=VISITORS_POLICY, more=more)
+    demo, fleet, launched = Demo(scene), demo_fleet(), now()
+    ids = scene.launch(fleet, launched)
+    stops = write_past(demo.table, TARGET, {ids[one.name]: one for one in fleet}, launched, OWNER)
+    say(f"launched {len(fleet)} instances with six weeks of past: what they cost, and {stops} stops")
+    demo.warn("train-a", _NOTICE_SECONDS)
+    scene.sweep()
+    questions = demo.await_questions()
+    say(f"{len(questions)} questions are in mail and Slack; somebody is paged about train-a")
+    pulse = Pulse(scene, launched)
+    pulse.beat(now())  # The console shows what a sweep has seen: the questions of one are in the next.
+    names = {instance_id: member.name for instance_id, member in scene.members.items()}
+    story = Story(demo.state, TARGET, names, now)
+    api = cloud.reachable_url(scene.outputs["ApiUrl"])
+    front.site = Pages(api, _codes(scene, api), Messages(scene), story)
+    return demo, pulse
+
+
+def _codes(scene: Scene, api: str) -> Callable[[], str]:
+    """What gives codes as `governor open` does, to the person at this machine."""
+    iam, name = scene.cloud.client("iam"), VISITOR.rpartition("/")[2]
+    iam.create_user(UserName=name)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    person = Api(api, boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION))
+
+    def code() -> str:
+        try:
+            return str(person.call("POST", "/api/console", {})["url"]).partition("#")[2]
+        except CommandError as error:
+            raise RuntimeError(str(error)) from None
+
+    return code
+
+
+def go_on(demo: Demo, pulse: Pulse) -> None:
+    """Until somebody ends it: the fleet goes on, and what becomes of it is printed."""
+    while True:
+        try:
+            pulse.beat(now())
+            demo.print_news()
+        except (LocalCloudError, TimeoutError, RuntimeError) as error:
+            print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
+        time.sleep(_BEAT_SECONDS)
+
+
+def main() -> int:
+    """Exit status 0 when it was ended by Ctrl-C."""
+    parser = argparse.ArgumentParser(prog="make up", description=__doc__)
+    parser.parse_args()
+    # A terminated one must clean up as an interrupted one does.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with Receivers() as receivers, LocalCloud(trust=receivers.certificate) as cloud, Front() as front:
+            os.environ.update(cloud.environment())
+            try:
+                demo, pulse = begin(cloud, receivers, front)
+                with environment_file(demo.scene.exports) as path:
+                    say(f"open {front.url}/ in a browser; Ctrl-C ends it")
+                    print(
+                        f"  on the command line, in another terminal: . {path}; bin/governor approvals list"
+                    )
+                    go_on(demo, pulse)
+            except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
+                print(f"\nit failed: {error}", file=sys.stderr)
+                if log := cloud.log()[-3000:].strip():
+                    print(f"\nlast lines of the engine:\n{log}", file=sys.stderr)
+                return 1
+    except LocalCloudError as error:
+        print(f"it failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nended")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+"""Lets the simulated fleet go on: its agents publish every minute, and a sweep looks every minute.
+
+The engine fires no schedules, so whoever keeps the cloud running calls `beat`, with the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from local.fleet import Member, series_of
+from local.scene import Scene
+
+MINUTE = timedelta(minutes=1)
+_MOST = timedelta(hours=6)
+"""Of a gap that is filled: a laptop that has slept for longer starts anew."""
+_PUBLISHING = ("running", "stopping")
+
+
+class Pulse:
+    """Of a scene whose members were launched at `launched`. `beat` may be called as often as one likes."""
+
+    def __init__(self, scene: Scene, launched: datetime) -> None:
+        self.scene, self.launched = scene, launched
+        self._published = _minute(launched)
+        self._swept = launched
+        self._seen: object = None
+
+    def beat(self, now: datetime) -> None:
+        """Publish the minutes that are over, and sweep when one is, or a workflow has moved on."""
+        self.publish(now)
+        executions = {arn: found["status"] for arn, found in self.scene.executions().items()}
+        if now - self._swept >= MINUTE or executions != self._seen:
+            self._swept, self._seen = now, executions
+            self.scene.sweep()
+
+    def publish(self, now: datetime) -> None:
+        """What running instances have measured since the last time."""
+        until = _minute(now)
+        since = max(self._published, until - _MOST)
+        if since < until:
+            states = self.scene.simulation.dump()["instances"]
+            for instance_id, member in self.running(states):
+                series = series_of(member, instance_id, self.launched, since, until)
+                self.scene.simulation.put_metrics(series)
+            self._published = until
+
+    def running(self, states: Mapping[str, str]) -> list[tuple[str, Member]]:
+        """Members that publish, by their ids."""
+        return [one for one in self.scene.members.items() if states.get(one[0]) in _PUBLISHING]
+
+
+def _minute(at: datetime) -> datetime:
+    return at.replace(second=0, microsecond=0)

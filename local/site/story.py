@@ -1,0 +1,99 @@
+"""How far a visitor has come in the story of the banner, read from what the stack has stored.
+
+Looking is remembered here; answering and saving are what the state table says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.episode.episode import Episode
+from governor.domain.instance import Target
+from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.savings import months
+from governor.stores import StateTable
+
+_HOURS_A_DAY = 24
+LOOKED, SAVED = "/fleet", "/savings"
+"""The pages to which the first and the last step lead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the story, and the page where it is done."""
+
+    text: str
+    path: str
+    is_done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What became of an instance; `path` is its page, where it can say more."""
+
+    text: str
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The steps, and the news below them."""
+
+    steps: tuple[Step, ...]
+    news: tuple[News, ...]
+
+
+@dataclass
+class Story:
+    """The story of one `make up`, from now on; `names` are those of the instances by id."""
+
+    state: StateTable
+    target: Target
+    names: Mapping[str, str]
+    clock: Callable[[], datetime]
+    _visited: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._began = self.clock()
+
+    def visit(self, path: str) -> None:
+        """Somebody has opened a page. The savings count once there are any."""
+        page = path.partition("?")[0]
+        if page == LOOKED or (page == SAVED and self._done()):
+            self._visited.add(page)
+
+    def progress(self) -> Progress:
+        """How far it has come."""
+        done = self._done()
+        steps = (
+            Step("See what is idle", f"{LOOKED}?verdict=idle", bool(LOOKED in self._visited or done)),
+            Step("Stop one", "/questions", bool(done)),
+            Step("See what it saved", SAVED, SAVED in self._visited),
+        )
+        return Progress(steps, (*self._acting(), *done))
+
+    def _done(self) -> list[News]:
+        """What was stopped or terminated since the story began, oldest first."""
+        booked = (one for month in months(self._began, self.clock()) for one in self.state.entries(month))
+        return [self._ended(one) for one in booked if one.booked_at >= self._began and one.ours]
+
+    def _ended(self, entry: LedgerEntry) -> News:
+        ref, usd = entry.episode, entry.saved_usd_per_hour
+        saves = "" if usd is None else f": it saves ${usd * _HOURS_A_DAY:,.2f} a day"
+        name = self.names.get(ref.instance_id, ref.instance_id)
+        path = f"/instances/{ref.account}/{ref.region}/{ref.instance_id}"
+        return News(f"{name} is {entry.outcome.value}{saves}.", path)
+
+    def _acting(self) -> list[News]:
+        """What was answered with yes, and is not done yet."""
+        records = self.state.records(self.target).values()
+        episodes = [self.state.episode(one.open_episode) for one in records if one.open_episode]
+        answered = (one for one in episodes if one and self._is_answered(one))
+        return [News(f"{one.plan.doing} {one.instance.name} ...") for one in answered]
+
+    def _is_answered(self, episode: Episode) -> bool:
+        approval = self.state.approval(episode.approval_id)
+        return approval is not None and approval.status is ApprovalStatus.APPROVED
