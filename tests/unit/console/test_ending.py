@@ -14,7 +14,7 @@ from governor.console.views.instance import end_hold, instance
 from governor.contracts.policy import parse_policy
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
-from governor.usecases.approvals.end_hold import EndHold
+from governor.usecases.approvals.end_keep import EndHold
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
 from tests.unit.console import entrance

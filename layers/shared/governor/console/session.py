@@ -10,7 +10,7 @@ from governor.console import formats
 from governor.console.page import Caller
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.scope import SignIn, contact_of, grants_of
-from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn, person_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import LinkForged, NotAllowed
@@ -89,10 +89,9 @@ def caller_of(policy: Policy, known: Known) -> Caller:
     """Return what the policy makes of a session now: a group or a contact that goes, goes at once."""
     who, people = known.who, policy.ownership
     contact = contact_of(people, who)
-    by_email = people.person(who.email) if who.email else None
     return Caller(
         by=who.by,
-        person=people.person(who.identity) or by_email or who.identity,
+        person=person_of(people, who.identity, who.email),
         grants=grants_of(policy, who),
         signed_in_at=who.at,
         session_id=known.session_id,

@@ -314,7 +314,7 @@ class Episodes(Store):
         """
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
         self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
-        return self._existing(approval_id)
+        return self.existing(approval_id)
 
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
         """Note that people know that the approved step waits."""
@@ -324,7 +324,7 @@ class Episodes(Store):
         """Note the first of two approvals; return the approval as stored. Raises: NotFound."""
         is_first = _PENDING & _unset("first_yes")
         self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
-        return self._existing(approval_id)
+        return self.existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision) -> Approval:
         """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
@@ -341,18 +341,19 @@ class Episodes(Store):
         return self._decide(approval_id, changes, NO_HOLD)
 
     def _decide(self, approval_id: str, changes: Document, standing: Hold) -> Approval:
-        approval = self._existing(approval_id)
+        approval = self.existing(approval_id)
         # Read first: spares a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
             raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
         decided = update(keys.approval(approval_id), changes, _PENDING)
         self._with_standing(approval.episode, standing, decided)
-        return self._existing(approval_id)
+        return self.existing(approval_id)
 
-    def _existing(self, approval_id: str) -> Approval:
+    def existing(self, approval_id: str) -> Approval:
+        """As `approval`. Raises: NotFound where there is none."""
         approval = self.approval(approval_id)
         if approval is None:
-            raise NotFound(f"there is no approval {approval_id}", operation="dynamodb:GetItem")
+            raise NotFound(f"approval {approval_id} does not exist", operation="dynamodb:GetItem")
         return approval
 
 

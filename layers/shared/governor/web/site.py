@@ -165,7 +165,7 @@ class ApprovalSite:
             sign_in = f"../sign-in?{urlencode({'return': back})}"
             return Visitor(recipient, by="nobody", person=None, sign_in=sign_in)
         who = session.who
-        known_as = person_of(self.gate.directory(), who)
+        known_as = person_of(self.gate.directory(), who.identity, who.email)
         return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:

@@ -18,7 +18,7 @@ from governor.contracts.policy import parse_policy
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.end_hold import EndHold
+from governor.usecases.approvals.end_keep import EndHold
 from governor.usecases.approvals.open_console import EnterConsole
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.sessions import Sessions

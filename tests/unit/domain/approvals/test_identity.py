@@ -101,8 +101,8 @@ def test_the_policy_knows_people_by_subject_or_by_verified_address() -> None:
     stranger = SignedIn("eve@example.com", "eve@example.com", Role.APPROVER)
     known = directory(**{"oidc:u-1": "alice@example.com"})
 
-    assert "alice@example.com" == person_of(known, by_subject)
-    assert "alice@example.com" == person_of(known, by_email)
-    assert "oidc:eve@example.com" == person_of(known, stranger)
+    assert "alice@example.com" == person_of(known, by_subject.identity, by_subject.email)
+    assert "alice@example.com" == person_of(known, by_email.identity, by_email.email)
+    assert "oidc:eve@example.com" == person_of(known, stranger.identity, stranger.email)
     terms = Terms(known_people=frozenset({"alice@example.com", "eve@example.com"}))
-    assert not is_known(terms, person_of(known, stranger))
+    assert not is_known(terms, person_of(known, stranger.identity, stranger.email))

@@ -20,7 +20,7 @@ from governor.domain.sweep.verdict import IDLE
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotAllowed, NotFound
-from governor.usecases.approvals.end_hold import EndHold
+from governor.usecases.approvals.end_keep import EndHold
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
-from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn, person_of
 from governor.domain.policy.console import ConsoleScope
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Policy
@@ -101,10 +101,8 @@ def signed_in_by(who: SignedIn, groups: tuple[str, ...], at: UtcDatetime, ends_a
 
 def contact_of(people: Ownership, who: SignIn) -> Contact | None:
     """Return the contact with this identity, else with this verified address."""
-    address = people.person(who.identity) or (people.person(who.email) if who.email else None)
-    if address is None:
-        return None
-    return next(one for one in people.contacts.values() if address in map(str.lower, one.emails))
+    person = person_of(people, who.identity, who.email)
+    return next((one for one in people.contacts.values() if person in map(str.lower, one.emails)), None)
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:

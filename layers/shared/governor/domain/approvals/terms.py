@@ -83,10 +83,10 @@ def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...
     return tuple(one for one in held if isinstance(one, str))[:_MOST_GROUPS]
 
 
-def person_of(directory: Ownership, who: SignedIn) -> str:
-    """Return the address of the contact, by subject, else by verified address; else the identity."""
-    by_email = directory.person(who.email) if who.email else None
-    return directory.person(who.identity) or by_email or who.identity
+def person_of(directory: Ownership, identity: str, email: str | None) -> str:
+    """Return the address of the contact, by identity, else by verified address; else the identity."""
+    by_email = directory.person(email) if email else None
+    return directory.person(identity) or by_email or identity
 
 
 def permits(role: Role, answer: Answer) -> bool:

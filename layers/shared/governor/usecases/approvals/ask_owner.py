@@ -10,7 +10,7 @@ from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import stage_alert, waiting_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.policy.contacts import addresses, list_addresses
-from governor.domain.policy.policy import Mode
+from governor.domain.policy.policy import ApprovalRule, Mode
 from governor.domain.units import UtcDatetime
 from governor.errors import InputError, MustWait, SafetyError
 from governor.ports import Announcer, Clock, Policies, Workflow
@@ -65,7 +65,10 @@ class AskOwner:
             return Asked(heard=is_heard)
         if stage is Stage.ASK:
             self._must_not_be_frozen(episode, now)
-        expires_at = self._expiry(episode, stage, now)
+        until = expires_at = self._expiry(episode, stage, now)
+        if stage is Stage.ASK:
+            # The time to answer begins when a channel has the message; until then it may be answered, too.
+            expires_at += timedelta(minutes=self._rule(episode).delivery_limit_minutes)
         approval = self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
         if approval.status is not ApprovalStatus.PENDING:
             if task_token is not None:
@@ -75,10 +78,7 @@ class AskOwner:
         urges = stage not in (Stage.ASK, Stage.AWAIT)
         # Nobody is urged to answer a question about what an outage may show as idle.
         if stage is not Stage.AWAIT and not (urges and self._why_frozen(episode, now)):
-            # A first message may wait for a channel; the time to answer begins when one has it.
-            until = expires_at - self._delivery_limit(episode) if stage is Stage.ASK else expires_at
-            link = self._link(episode)
-            self.announcer.announce(stage_alert(episode, stage, now, link, until))
+            self.announcer.announce(stage_alert(episode, stage, now, self._link(episode), until))
         return Asked(heard=is_heard)
 
     def _is_theirs(self, episode: Episode) -> bool:
@@ -88,14 +88,13 @@ class AskOwner:
 
     def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
         """A question about what an outage shows as idle is not asked, and not answered in good faith."""
-        policies, planned = self.policies, episode.schedule
-        approval = self.state.approval(episode.approval_id)
+        planned, approval = episode.schedule, self.state.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
             return
         why = self._why_frozen(episode, now)
         if why is None:
             return
-        hours = policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
+        hours = self._rule(episode).wait_at_most_hours
         if now - (planned.ask_at if planned else episode.opened_at) < timedelta(hours=hours):
             raise MustWait(why)
         raise SafetyError(f"{why}; the question waited for {hours} h (approval.wait_at_most_hours)")
@@ -106,7 +105,7 @@ class AskOwner:
     def _notify_waiting(self, episode: Episode, reason: str) -> Asked:
         approval, now = self.state.approval(episode.approval_id), self.clock.now()
         if approval is not None and approval.waits_told_at is None:
-            hours = self.policies.applied_to(episode.instance).policy.approval.wait_at_most_hours
+            hours = self._rule(episode).wait_at_most_hours
             link = self._link(episode)
             self.announcer.announce(waiting_alert(episode, approval, reason, hours, now, link))
             self.state.note_waits_told(approval.approval_id, now)
@@ -117,13 +116,10 @@ class AskOwner:
         if planned is None:
             raise SafetyError("nobody is asked about this episode")
         begins = {Stage.REMIND: planned.remind_at, Stage.ESCALATE: planned.escalate_at}
-        expires_at = now + (planned.expire_at - begins.get(stage, planned.ask_at))
-        # The time to answer begins when a channel has taken the message; until then it may be answered, too.
-        return expires_at + self._delivery_limit(episode) if stage is Stage.ASK else expires_at
+        return now + (planned.expire_at - begins.get(stage, planned.ask_at))
 
-    def _delivery_limit(self, episode: Episode) -> timedelta:
-        rule = self.policies.applied_to(episode.instance).policy.approval
-        return timedelta(minutes=rule.delivery_limit_minutes)
+    def _rule(self, episode: Episode) -> ApprovalRule:
+        return self.policies.applied_to(episode.instance).policy.approval
 
     def _link(self, episode: Episode) -> str:
         return self.signer.link(episode.approval_id, EVERYBODY)

@@ -85,7 +85,7 @@ class Decide:
             NotFound: no such question.
             DecisionRefused: it cannot take this answer (any more); `status` says where it stands.
         """
-        approval = self._approval(approval_id)
+        approval = self.state.existing(approval_id)
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)
         except DecisionRefused as error:
@@ -98,14 +98,10 @@ class Decide:
         now, episode = self.clock.now(), self._episode(approval)
         if decision.answer is Answer.KEEP and decision.keep_until is None:
             decision = replace(decision, keep_until=keep_end(episode, now))
-        if _repeats(approval.decision, decision):
-            return self._again(approval)
-        if _brakes(decision, approval, episode, now):
-            return self._hold(approval, episode, decision)
-        check_decision(approval, decision, now)
+        if (known := self._repeat_or_hold(approval, episode, decision, now)) is not None:
+            return known
         self._check_terms(episode, decision)
-        _check_open(episode, decision)
-        _check_confirmed(episode, decision, typed, accepted)
+        _check_approval(episode, decision, typed, accepted)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
             if approval.first_yes is None and stored.first_yes == decision:
@@ -115,9 +111,32 @@ class Decide:
         try:
             settled = self.state.settle(approval_id, decision)
         except ConflictError:
-            return self._lost(approval_id, decision)
+            # Somebody was faster: another person, or this one's own repeated request.
+            stored = self.state.existing(approval_id)
+            known = self._repeat_or_hold(stored, self._episode(stored), decision, self.clock.now())
+            if known is None:
+                # Still pending: the table was busy, not decided. The person may press again.
+                raise DecisionRefused("please try again", status=stored.status.value) from None
+            return known
         # Before the first task waits there is nobody to hand it to; that task finds it in the table.
         return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
+
+    def _repeat_or_hold(
+        self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
+    ) -> Decided | None:
+        """Take a repeated request, or one that holds what acts by itself; `None` while the question is open.
+
+        Raises: DecisionRefused.
+        """
+        if _repeats(approval.decision, decision):
+            # Delivered again in case the first was lost; that it was taken before is no news.
+            self._deliver(approval.approval_id)
+            return Decided(approval, delivered=True)
+        is_yes, holds = decision.answer is Answer.APPROVE, decision.answer is Answer.HOLD
+        if not is_yes and (holds or acts_by_itself(episode, approval, now)):
+            return self._hold(approval, episode, decision)
+        check_decision(approval, decision, now)
+        return None
 
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
         """Keep the plan from being carried out any further. Its write and the note of the call exclude each
@@ -146,7 +165,7 @@ class Decide:
         try:
             self.state.hold(episode, brake, standing, approval.brake)
         except ConflictError:
-            stored = self._approval(episode.approval_id)
+            stored = self.state.existing(episode.approval_id)
             if not _repeats(stored.brake, brake):
                 check_hold(self._episode(stored), stored, brake, self.clock.now())
                 raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
@@ -164,29 +183,6 @@ class Decide:
         except CloudError:
             _log.exception("nobody could be notified of a first yes")
 
-    def _approval(self, approval_id: str) -> Approval:
-        approval = self.state.approval(approval_id)
-        if approval is None:
-            raise NotFound(f"approval {approval_id} does not exist")
-        return approval
-
-    def _lost(self, approval_id: str, decision: Decision) -> Decided:
-        """Somebody was faster: another person, or this one's own repeated request."""
-        stored = self._approval(approval_id)
-        if _repeats(stored.decision, decision):
-            return self._again(stored)
-        now, episode = self.clock.now(), self._episode(stored)
-        if _brakes(decision, stored, episode, now):
-            return self._hold(stored, episode, decision)
-        check_decision(stored, decision, now)
-        # Still pending: the table was busy, not decided. The person may press again.
-        raise DecisionRefused("please try again", status=stored.status.value)
-
-    def _again(self, approval: Approval) -> Decided:
-        """A repeated request. Tried again in case the first was lost; that it was taken before is no news."""
-        self._deliver(approval.approval_id)
-        return Decided(approval, delivered=True)
-
     def _deliver(self, approval_id: str) -> bool:
         try:
             return DeliverDecision(self.state, self.workflow)(approval_id)
@@ -195,17 +191,17 @@ class Decide:
             return False
 
 
-def _check_open(episode: Episode, decision: Decision) -> None:
-    """The workflow may have ended the episode while the answer was on its way. Raises: DecisionRefused."""
-    if decision.answer is Answer.APPROVE and episode.outcome is not None:
-        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
-        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
+def _check_approval(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
+    """Some scanners press buttons; none types an instance id, or says that it knows what is lost.
 
-
-def _check_confirmed(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
-    """Some scanners press buttons; none types an instance id, or says that it knows what is lost."""
+    Raises: DecisionRefused.
+    """
     if decision.answer is not Answer.APPROVE:
         return
+    if episode.outcome is not None:
+        # The workflow has ended the episode while the answer was on its way.
+        why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
+        raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
     plan, status = episode.plan, ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
     if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
@@ -219,10 +215,3 @@ def _repeats(stored: Decision | None, new: Decision) -> bool:
     """Return whether a request repeats what the same person has already decided."""
     # Everything but the time: another date or reason is another decision, which came too late.
     return stored is not None and stored == replace(new, at=stored.at)
-
-
-def _brakes(decision: Decision, approval: Approval, episode: Episode, now: UtcDatetime) -> bool:
-    """Return whether the answer is no answer to the question, but holds what follows from it."""
-    if decision.answer is Answer.APPROVE:
-        return False
-    return decision.answer is Answer.HOLD or acts_by_itself(episode, approval, now)

@@ -97,9 +97,9 @@ class ShowApproval:
 
     def __call__(self, approval_id: str) -> ApprovalView:
         """Return one question, with what became of its messages. Raises: NotFound."""
-        approval = self.state.approval(approval_id)
-        episode = self.state.episode(approval.episode) if approval else None
-        if approval is None or episode is None:
+        approval = self.state.existing(approval_id)
+        episode = self.state.episode(approval.episode)
+        if episode is None:
             raise NotFound(f"approval {approval_id} does not exist")
         deliveries = self.state.deliveries(episode.ref.execution_name)
         return ApprovalView(approval, episode, self.clock.now(), tuple(deliveries))
