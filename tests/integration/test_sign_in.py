@@ -20,7 +20,7 @@ import pytest
 import pytest_socket
 
 from governor.adapters.oidc import Client, OidcProvider
-from governor.domain.approvals.links import Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.errors import IssuerUnavailable
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
@@ -228,7 +228,7 @@ def test_an_expired_session_decides_nothing(place: Place) -> None:
     """Nor does one that is sealed by the right keys for another client."""
     instance_id, link = place.stage.ask()
     issuer, now = place.issuer, datetime.now(tz=UTC)
-    sealer = Sealer(place.stage.link_keys)
+    signer = LinkSigner(place.stage.link_keys, None)
     session = Session("session-1", SignedIn("u-alice", "alice@example.com", Role.APPROVER))
     scope = (issuer.url, issuer.client_id, "groups", GROUP)
     for rests_on, begun, good in (
@@ -237,7 +237,7 @@ def test_an_expired_session_decides_nothing(place: Place) -> None:
         (scope, now, True),
     ):
         browser = place.browser()
-        browser.keep(Sessions(sealer, rests_on).cookie(session, begun))
+        browser.keep(Sessions(signer, rests_on).cookie(session, begun))
         assert good == ("Signed in as" in browser.get(link).body)
         if not good:
             fields = hidden_fields(browser.get(link).body)

@@ -11,12 +11,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from governor.console.app import Console, Request
 from governor.console.session import Doors
-from governor.domain.approvals.links import LinkSigner, Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.scope import SignIn
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.stores.sessions import SignIns
 from governor.stores.table import Table
-from governor.usecases.approvals.open_console import EnterConsole
+from governor.usecases.approvals.open_console import OpenConsole
 from governor.web.sessions import SESSION_COOKIE, Session, Sessions
 from tests.twins.table import MemoryTable
 
@@ -39,8 +39,8 @@ class Entrance:
         self.clock = Clock()
         self.table = table or MemoryTable()
         self.stored = SignIns(self.table)
-        self.cookies = Sessions(Sealer(lambda: KEYS), ("scope",))
-        enter = EnterConsole(self.stored, self.clock, issuer)
+        self.cookies = Sessions(LinkSigner(lambda: KEYS, None), ("scope",))
+        enter = OpenConsole(self.stored, self.clock, issuer)
         self.doors = Doors(self.cookies, self.stored, enter, LinkSigner(lambda: KEYS, None))
 
     def session(self, identity: str = "oidc:1", email: str | None = None, **more: Any) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from governor.domain.approvals.approval import ApprovalStatus, Decision
-from governor.domain.approvals.links import LinkSigner, Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST, Role, SignedIn
 from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Contact, Ownership
@@ -21,7 +21,9 @@ from governor.web.site import Gate, Request
 from tests.builders import NOW
 from tests.unit.web.test_site import ALICE, BOTH, ID, LATER, SIGNER, DigestWorld, World
 
-SESSIONS = Sessions(Sealer(lambda: {"current": "k1", "k1": "n" * 64}), ("https://issuer.example.com",))
+SESSIONS = Sessions(
+    LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, None), ("https://issuer.example.com",)
+)
 BOB = SignedIn("u-bob", "bob@example.com", Role.APPROVER)
 VIEWER = replace(BOB, role=Role.VIEWER)
 STRANGER = SignedIn("u-eve", None, Role.APPROVER)

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
 
-from governor.domain.approvals.links import LinkSigner, Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import Role, SignedIn, signed_in
 from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
 from governor.stores.sessions import SignIns
@@ -24,8 +24,7 @@ from tests.twins.table import MemoryTable
 BASE = "https://api.example.com"
 KEYS = {"current": "k1", "k1": "n" * 64}
 SIGNER = LinkSigner(lambda: KEYS, BASE)
-SEALER = Sealer(lambda: KEYS)
-SESSIONS = Sessions(SEALER, ("https://issuer.example.com", "gpu-governor"))
+SESSIONS = Sessions(SIGNER, ("https://issuer.example.com", "gpu-governor"))
 LATER = NOW + timedelta(hours=24)
 ID = "JG1Kw3bzgWbtOnVwnoF6Jg"
 
@@ -65,7 +64,6 @@ class World:
         self.sign_ins = SignIns(MemoryTable())
         self.site = SignInSite(
             provider=self.provider,
-            sealer=SEALER,
             sessions=SESSIONS,
             signer=SIGNER,
             groups_claim="groups",
@@ -331,7 +329,7 @@ def test_a_session_lasts_a_working_day() -> None:
 
     world.clock.moment = NOW + LIFE - timedelta(seconds=1)
     assert world.session is not None
-    elsewhere = Sessions(SEALER, ("https://other.example.com", "gpu-governor"))
+    elsewhere = Sessions(SIGNER, ("https://other.example.com", "gpu-governor"))
     assert elsewhere.read(world.cookies, NOW) is None
     world.clock.moment = NOW + LIFE
     assert world.session is None

@@ -15,7 +15,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import LinkForged, NotAllowed
 from governor.stores.sessions import SignIns
-from governor.usecases.approvals.open_console import SESSION, EnterConsole
+from governor.usecases.approvals.open_console import SESSION, OpenConsole
 from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie
 
@@ -33,7 +33,7 @@ class Doors:
 
     cookies: Sessions
     stored: SignIns
-    enter: EnterConsole
+    enter: OpenConsole
     signer: LinkSigner
 
     @property

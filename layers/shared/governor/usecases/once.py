@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from governor.errors import CloudError
 from governor.ports import Clock
 from governor.stores import EventLog
+
+Result = TypeVar("Result")
 
 LEASE = timedelta(seconds=30)
 """Shorter than the 40 seconds after which a queue, and the minute after which Lambda, repeats an event that
@@ -73,16 +76,18 @@ class Once:
         return results
 
 
-def run_all(steps: Sequence[Callable[[], object]]) -> None:
+def run_all(steps: Sequence[Callable[[], Result]]) -> list[Result]:
     """Runs every step, whatever becomes of those before it. Raises: as `joined` returns."""
+    results: list[Result] = []
     failed: list[Exception] = []
     for step in steps:
         try:
-            step()
+            results.append(step())
         except Exception as error:  # noqa: BLE001 - raised below, after the others had their turn
             failed.append(error)
     if failed:
         raise joined(failed)
+    return results
 
 
 def joined(failed: Sequence[Exception]) -> Exception:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.approvals.links import Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import Role, SignedIn
 from governor.domain.units import UtcDatetime
 
@@ -34,7 +34,7 @@ class Sessions:
     `scope` names what a session rests on (issuer, client, group): when that changes, all of them end.
     """
 
-    sealer: Sealer
+    signer: LinkSigner
     scope: tuple[str, ...]
 
     def cookie(self, session: Session, now: UtcDatetime, life: timedelta = LIFE) -> str:
@@ -45,13 +45,13 @@ class Sessions:
             "email": session.who.email or "",
             "role": session.who.role.value,
         }
-        sealed = self.sealer.seal(("session", *self.scope), values, now + life)
+        sealed = self.signer.seal(("session", *self.scope), values, now + life)
         return set_cookie(SESSION_COOKIE, sealed, life)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
         """Return the session of a request's cookies; `None` when there is none that holds now."""
         sealed = cookies.get(SESSION_COOKIE)
-        values = self.sealer.unseal(("session", *self.scope), sealed, now) if sealed else None
+        values = self.signer.unseal(("session", *self.scope), sealed, now) if sealed else None
         if values is None:
             return None
         who = SignedIn(values["sub"], values["email"] or None, Role(values["role"]))

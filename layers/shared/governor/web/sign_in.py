@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor.domain.approvals.links import LinkSigner, Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.scope import signed_in_by
 from governor.domain.approvals.terms import groups_of, signed_in
 from governor.errors import (
@@ -53,7 +53,6 @@ class SignInSite:
     """
 
     provider: IdentityProvider
-    sealer: Sealer
     sessions: Sessions
     signer: LinkSigner
     groups_claim: str
@@ -90,13 +89,13 @@ class SignInSite:
             return _unavailable(error)
         place = {"path": link} if is_path else {"id": approval_id, "query": fields}
         kept = {"state": state, "nonce": nonce, "verifier": verifier, **place}
-        cookie = set_cookie(SIGN_IN_COOKIE, self.sealer.seal(_PURPOSE, kept, now + LIFE), LIFE)
+        cookie = set_cookie(SIGN_IN_COOKIE, self.signer.seal(_PURPOSE, kept, now + LIFE), LIFE)
         return redirect(address, cookies=(cookie,))
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
         """Take the issuer's answer, and send the browser back to the page with a session."""
         now = self.clock.now()
-        kept = self.sealer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
+        kept = self.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.
         state = query.get("state", "").encode(errors="replace")
         if kept is None or not hmac.compare_digest(kept["state"].encode(), state):

@@ -15,7 +15,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.clock import SystemClock
 from governor.adapters.secrets import SecretDocument
 from governor.contracts.settings import Settings, parse_settings
-from governor.domain.approvals.links import LinkSigner, Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.domain.instance import Target
 from governor.ports import Clock
 
@@ -49,7 +49,6 @@ class Basics:
     signer = cached_property(
         lambda its: LinkSigner(its.link_keys.read, its.settings.approval_base_url or None)
     )
-    sealer = cached_property(lambda its: Sealer(its.link_keys.read))
     channel_secret = over(SecretDocument, "channel_secret_arn", opens="secretsmanager")
     client_secret = over(SecretDocument, "oidc_client_secret_arn", opens="secretsmanager")
     hub = cached_property(lambda its: Target(its.settings.hub_account_id, its.settings.aws_region))

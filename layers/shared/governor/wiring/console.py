@@ -19,7 +19,7 @@ from governor.domain.instance import Target
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.end_keep import EndHold
-from governor.usecases.approvals.open_console import EnterConsole
+from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.sessions import Sessions
 from governor.wiring.parts import Parts
@@ -54,8 +54,8 @@ def console(parts: Parts) -> Console:
             environment=known.need("powertools_metrics_namespace"),
         )
 
-    cookies = Sessions(parts.sealer, known.session_scope)
-    enter = EnterConsole(parts.sign_ins, parts.clock, known.oidc_issuer)
+    cookies = Sessions(parts.signer, known.session_scope)
+    enter = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer)
     # Builds the parser.
     parse_policy("")
     doors = Doors(cookies, parts.sign_ins, enter, parts.signer)

@@ -23,7 +23,7 @@ def approval_site(parts: Parts) -> ApprovalSite:
         from governor.wiring.policies import or_defaults
 
         policies = or_defaults(parts)
-        sessions = Sessions(parts.sealer, parts.settings.session_scope)
+        sessions = Sessions(parts.signer, parts.settings.session_scope)
         gate = Gate(sessions, lambda: policies().base().policy.ownership)
     stack = parts.settings.powertools_metrics_namespace.removeprefix("gpu-governor").strip("-")
     decide = parts.fill(Decide, policies_now=policies)

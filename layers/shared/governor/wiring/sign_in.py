@@ -22,7 +22,7 @@ def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> Sign
     return parts.fill(
         SignInSite,
         provider=provider or OidcProvider(client),
-        sessions=Sessions(parts.sealer, known.session_scope),
+        sessions=Sessions(parts.signer, known.session_scope),
         groups_claim=known.oidc_groups_claim,
         approver_group=known.oidc_approver_group,
         base_url=known.need("approval_base_url"),

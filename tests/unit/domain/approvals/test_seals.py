@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.approvals.links import LinkSigner, Sealer
+from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError
 from tests.builders import NOW
 
 KEYS = {"current": "k2", "k1": "o" * 64, "k2": "n" * 64}
-SEALER = Sealer(lambda: KEYS)
+SEALER = LinkSigner(lambda: KEYS, None)
 LATER = NOW + timedelta(minutes=10)
 PURPOSE = ("session", "https://issuer.example.com")
 VALUES = {"sub": "u-1", "email": "alice@example.com"}
@@ -59,13 +59,13 @@ def test_a_seal_is_no_link_and_no_form() -> None:
 
 def test_a_seal_outlives_one_rotation_of_the_keys() -> None:
     """And no longer than its key."""
-    older = Sealer(lambda: {**KEYS, "current": "k1"}).seal(PURPOSE, VALUES, LATER)
+    older = LinkSigner(lambda: {**KEYS, "current": "k1"}, None).seal(PURPOSE, VALUES, LATER)
 
     assert VALUES == SEALER.unseal(PURPOSE, older, NOW)
-    assert Sealer(lambda: {"current": "k2", "k2": "n" * 64}).unseal(PURPOSE, older, NOW) is None
+    assert LinkSigner(lambda: {"current": "k2", "k2": "n" * 64}, None).unseal(PURPOSE, older, NOW) is None
 
 
 def test_nothing_is_sealed_without_a_key() -> None:
     """A short one is none."""
     with pytest.raises(ConfigurationError):
-        Sealer(lambda: {"current": "k1", "k1": "short"}).seal(PURPOSE, VALUES, LATER)
+        LinkSigner(lambda: {"current": "k1", "k1": "short"}, None).seal(PURPOSE, VALUES, LATER)

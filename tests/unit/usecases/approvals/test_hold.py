@@ -107,9 +107,7 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
     decide(world)
 
     assert "hold" in undo(world)
-    look = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
-    )
+    look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
     assert 0 == look(world.ref, Until.SNAPSHOTS_COMPLETED)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
     world.ec2.finish_snapshots("completed")
@@ -167,9 +165,7 @@ def test_a_refused_answer_that_is_incomplete_or_not_allowed_is_not_stored() -> N
 
 def progress(world: World, until: Until) -> bool:
     """Whether the workflow goes on to its next step."""
-    look = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
-    )
+    look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
     return look(world.ref, until) == 0
 
 

@@ -21,9 +21,7 @@ from tests.unit.usecases.world import World
 def check(world: World, until: Until, minutes: float = 0) -> int:
     """One look, that many minutes after now."""
     world.clock.moment = NOW + timedelta(minutes=minutes)
-    look = CheckProgress(
-        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2, world.ec2
-    )
+    look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
     return look(world.ref, until)
 
 

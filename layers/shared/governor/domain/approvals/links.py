@@ -35,7 +35,7 @@ _FORGED = "this link was not made by this governor, or was altered"
 
 
 class LinkSigner:
-    """Makes and checks the signature of approval links.
+    """Makes and checks the signature of approval links; seals values that a browser keeps.
 
     `keys` gives the key document: `current` names the key that signs; every key in it is accepted.
     `base_url` is needed only where links are made.
@@ -56,9 +56,8 @@ class LinkSigner:
 
     def page(self, *path: str) -> str | None:
         """The URL of a page of the console, which is behind a sign-in; `None` where there is none."""
-        return (
-            f"{self._base_url}/{'/'.join(quote(part, safe='') for part in path)}" if self._base_url else None
-        )
+        where = "/".join(quote(part, safe="") for part in path)
+        return f"{self._base_url}/{where}" if self._base_url else None
 
     def relative(self, page_id: str, number: int) -> str:
         """The same without what stands before the id: for a page that links to its neighbors."""
@@ -123,18 +122,11 @@ class LinkSigner:
         if not _is_signed(self._keys(), key_id, signature, context, *parts):
             raise LinkForged(_FORGED)
 
-
-class Sealer:
-    """Seals values that a browser keeps: it can read them, and not change them.
-
-    `keys` gives the key document, as for `LinkSigner`. Raises: ConfigurationError.
-    """
-
-    def __init__(self, keys: Callable[[], Mapping[str, str]]) -> None:
-        self._keys = keys
-
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
-        """A text for a cookie: ASCII letters, digits, `-`, `_` and `.`."""
+        """A text for a cookie, which a browser can read and not change: ASCII letters, digits, `-`, `_`, `.`.
+
+        Raises: ConfigurationError.
+        """
         document = self._keys()
         key_id = document.get("current", "")
         content = json.dumps([int(expires_at.timestamp()), dict(values)], separators=(",", ":"))

@@ -223,16 +223,11 @@ class Episode:
         return self.steps_done.get(self.final_step.value)
 
     @property
-    def has_stopped_it(self) -> bool:
-        """Whether this episode had EC2 stop the instance: as EC2 showed it, however the episode ended."""
-        return self.became is Outcome.STOPPED
-
-    @property
     def can_be_started(self) -> bool:
         """Whether people may have it started again: this episode stopped it, and does no more to it."""
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
         is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
-        return self.undone_at is None and (self.has_stopped_it or is_last)
+        return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:

@@ -122,19 +122,16 @@ class Plan:
 
 def mode_of(policy: Policy, plan: Plan) -> Mode:
     """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says else."""
-    if (
-        policy.mode is Mode.AUTO
-        and plan.loses_local_disks
-        and not policy.plan.local_disks_may_be_lost_unasked
-    ):
-        return Mode.ASK
-    return policy.mode
+    return Mode.ASK if policy.mode is Mode.AUTO and not _may_lose(policy, plan) else policy.mode
 
 
 def acts_on_silence(policy: Policy, plan: Plan) -> bool:
     """Whether an expiry counts as a yes to this plan."""
-    may_lose = policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
-    return policy.approval.on_expiry == "act" and may_lose
+    return policy.approval.on_expiry == "act" and _may_lose(policy, plan)
+
+
+def _may_lose(policy: Policy, plan: Plan) -> bool:
+    return policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,32 +19,24 @@ _USED = "This code was used already. If that was not you, ask who can read your 
 
 @dataclass(frozen=True, slots=True)
 class OpenConsole:
-    """Makes a code for a caller whom AWS has authenticated. `issuer` is empty where people cannot sign in."""
+    """Makes codes, and exchanges each for a session with its caller's rights.
+
+    `issuer` is empty where people cannot sign in; `base_url` is needed only where codes are made.
+    """
 
     state: SignIns
     clock: Clock
     issuer: str
-    base_url: str
+    base_url: str = ""
 
     def __call__(self, arn: str) -> str:
-        """Return the address to open: the code is its fragment, which no browser sends.
-
-        Raises: NotAllowed.
-        """
+        """Return the address to open, for a caller whom AWS has authenticated: the code is its fragment,
+        which no browser sends. Raises: NotAllowed."""
         if self.issuer:
             raise NotAllowed(f"people sign in at the issuer here: open {self.base_url}/ in a browser")
         secret = secrets.token_urlsafe(_RANDOM_BYTES)
         self.state.keep_code(secret, Code(arn, self.clock.now() + _GOOD_FOR))
         return f"{self.base_url}/console#{secret}"
-
-
-@dataclass(frozen=True, slots=True)
-class EnterConsole:
-    """Exchanges a code for a session with its caller's rights."""
-
-    state: SignIns
-    clock: Clock
-    issuer: str
 
     def caller(self, secret: str) -> str:
         """Return whose code it is, and use nothing up. Raises: NotAllowed."""

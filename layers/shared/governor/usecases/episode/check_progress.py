@@ -12,13 +12,12 @@ from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, 
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
 from governor.domain.instance import Target
-from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import minutes
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
-from governor.ports import Clock, InstanceReader, Policies, Snapshotter
+from governor.ports import Clock, InstanceReader, Policies
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.episode.guards import Guards, own_snapshots
+from governor.usecases.episode.guards import Guards
 
 _NOTICE_PAUSE_SECONDS = 300
 """Between two looks at a notice: a hold is recorded after so long at the latest."""
@@ -39,7 +38,6 @@ class CheckProgress:
     guards: Guards
     state: StateTable
     instances: InstanceReader
-    snapshots: Snapshotter
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
         """Return after how many seconds to look again at what the last step leads to; 0 when it is there.
@@ -119,8 +117,7 @@ class CheckProgress:
         return min(_NOTICE_PAUSE_SECONDS, rest)
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
-        tagged = self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
-        found = own_snapshots(episode, tagged)
+        found = self.guards.own_snapshots(episode, target)
         failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
         if failed:
             raise SnapshotFailed(f"snapshots failed: {', '.join(failed)}; nothing is destroyed")

@@ -6,7 +6,7 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from governor.domain.approvals.terms import stricter, terms_of, was_rightly_appr
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
@@ -158,11 +158,9 @@ class Guards:
             raise SafetyError(f"the episode is over: {outcome}")
         return episode
 
-    def completed_snapshots(self, cleared: Cleared) -> tuple[Snapshot, ...]:
-        """The episode's own snapshots; each EBS volume must have a completed one. Raises: SafetyError."""
-        ref = cleared.episode.ref
-        tagged = self.snapshots.find(cleared.instance.target, {EPISODE_TAG: ref.execution_name})
-        found = own_snapshots(cleared.episode, tagged)
+    def snapshots_must_be_completed(self, cleared: Cleared) -> None:
+        """Each EBS volume has a completed snapshot of the episode's own. Raises: SafetyError."""
+        found = self.own_snapshots(cleared.episode, cleared.instance.target)
         completed = {snapshot.volume_id for snapshot in found if snapshot.state == "completed"}
         wanted = {volume.volume_id for volume in cleared.instance.volumes}
         wanted |= {volume.volume_id for volume in cleared.episode.instance.volumes}
@@ -171,7 +169,21 @@ class Guards:
             raise SafetyError(
                 f"no completed snapshot of {', '.join(missing) or 'any volume'}: nothing is destroyed"
             )
-        return tuple(found)
+
+    def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
+        """Return those that the episode has recorded, each of its recorded volume, in the instance's account,
+        and begun after the step was noted: the instance was seen stopped then or, where it runs on, approved.
+
+        A tag counts for nothing: whoever may tag could pass an older copy off as ours.
+        """
+        since = episode.steps_done.get(Step.SNAPSHOT.value)
+        return [
+            snapshot
+            for snapshot in self.snapshots.find(target, {EPISODE_TAG: episode.ref.execution_name})
+            if since is not None
+            and episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
+            and snapshot.counts(episode.ref.account, since)
+        ]
 
     def _approval(self, episode: Episode) -> Approval | None:
         """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes, or
@@ -259,22 +271,6 @@ class Guards:
             raise SafetyError(f"its type was changed to {instance.instance_type} since it was asked about")
         if added := sorted({volume.volume_id for volume in instance.volumes} - asked.keys()):
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
-
-
-def own_snapshots(episode: Episode, found: Iterable[Snapshot]) -> list[Snapshot]:
-    """Return those that the episode has recorded, each of its recorded volume, in the instance's account, and
-    begun after the step was noted: the instance was seen stopped then or, where it runs on, approved.
-
-    A tag counts for nothing: whoever may tag could pass an older copy off as ours.
-    """
-    since = episode.steps_done.get(Step.SNAPSHOT.value)
-    return [
-        snapshot
-        for snapshot in found
-        if since is not None
-        and episode.snapshots.get(snapshot.snapshot_id) == snapshot.volume_id
-        and snapshot.counts(episode.ref.account, since)
-    ]
 
 
 def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:

@@ -49,7 +49,7 @@ class PutAway:
             if state != wanted:
                 raise SafetyError(f"the instance is {state}, not {wanted}")
             if step is Step.TERMINATE and real:
-                self.guards.completed_snapshots(cleared)
+                self.guards.snapshots_must_be_completed(cleared)
                 if cleared.episode.user_data is None:
                     raise SafetyError("no copy of its user data was kept: nothing is destroyed")
                 self._snapshots_must_be_recent(cleared)

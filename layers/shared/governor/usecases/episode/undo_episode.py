@@ -39,24 +39,26 @@ class UndoEpisode:
 
         Raises: CloudError. Nothing was started, unless EC2's answer was lost: trying again finds it running.
         """
-        answer, now = self._undo(ref, by, channel), self.clock.now()
-        if not answer.done:
-            self.state.journal(ref, "refused", now, step="start", reason=answer.text, by=by, channel=channel)
-        return answer
+        why, now = self._why_not(ref, by, channel), self.clock.now()
+        if why is None:
+            return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
+        self.state.journal(ref, "refused", now, step="start", reason=why, by=by, channel=channel)
+        return UndoAnswer(False, why)
 
-    def _undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+    def _why_not(self, ref: EpisodeRef, by: str, channel: str) -> str | None:
+        """Start it and return `None`, or why it was not started."""
         episode = self.state.episode(ref)
         if episode is None:
-            return UndoAnswer(False, "there is no such episode")
+            return "there is no such episode"
         approval = self.state.approval(episode.approval_id)
         if (refusal := _refusal(episode, approval, self.clock.now())) is not None:
-            return UndoAnswer(False, refusal)
+            return refusal
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
         instance = self.instances.describe(target, ref.instance_id)
         if instance is None or instance.state in ("shutting-down", "terminated"):
-            return UndoAnswer(False, "the instance no longer exists")
+            return "the instance no longer exists"
         if (refusal := _not_startable(instance, episode)) is not None:
-            return UndoAnswer(False, refusal)
+            return refusal
         hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
         quiet = Hold(snoozed_until=self.clock.now() + timedelta(hours=hours))
@@ -65,31 +67,28 @@ class UndoEpisode:
             request = self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
             where = instance.availability_zone or "its zone"
-            return UndoAnswer(
-                False,
+            return (
                 f"EC2 has no free capacity for {instance.instance_type} in {where} at this moment "
                 f"({error.code}). Nothing was lost: try again later, change its type while it is stopped, or "
-                "launch another from its snapshots in another zone",
+                "launch another from its snapshots in another zone"
             )
         except (AccessDenied, WrongState, Unsupported) as error:
-            return UndoAnswer(False, f"EC2 refused to start it: {error}")
+            return f"EC2 refused to start it: {error}"
         self.state.journal(ref, "done", self.clock.now(), step="start", request_ids=[request], by=by)
-        if self._note(ref, by):
-            self._tell(episode, by, channel)
-        return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
+        self._note(episode, by, channel)
+        return None
 
-    def _note(self, ref: EpisodeRef, by: str) -> bool:
-        """EC2 has been asked: the person must hear that, whether or not it can be written down."""
+    def _note(self, episode: Episode, by: str, channel: str) -> None:
+        """EC2 has been asked: the person must hear that, whether or not it can be written down, or others be
+        notified."""
+        now, is_first = self.clock.now(), True
         try:
-            return self.state.note_undo(ref, by, self.clock.now())
+            is_first = self.state.note_undo(episode.ref, by, now)
         except CloudError:
             _log.exception("an undo could not be recorded")
-            return True
-
-    def _tell(self, episode: Episode, by: str, channel: str) -> None:
-        """The instance starts whether or not others can be notified: a failure here is none of the undo."""
         try:
-            self.announcer.announce(undo_alert(episode, by, channel, self.clock.now()))
+            if is_first:
+                self.announcer.announce(undo_alert(episode, by, channel, now))
         except CloudError:
             _log.exception("nobody could be notified of an undo")
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import chain
 
 from governor.domain.alerts.alert import Alert, Owner, by_owner, owner_of
 from governor.domain.events.messages import block_alert, notice_alert
@@ -46,15 +47,12 @@ class NotifyDates:
     def scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
         """Return the instances whose owners were notified. Raises: CloudError, after all others were."""
         policy = self.policies.base().policy
-        notified: list[str] = []
-        run_all(
-            [
-                partial(self._about, instance_id, notice, change.is_over, policy, notified)
-                for instance_id, notice in change.notices.items()
-                if self.accounts.governs(policy, notice.account, notice.region)
-            ]
-        )
-        return tuple(notified)
+        sending = [
+            partial(self._about, instance_id, notice, change.is_over, policy)
+            for instance_id, notice in change.notices.items()
+            if self.accounts.governs(policy, notice.account, notice.region)
+        ]
+        return tuple(chain.from_iterable(run_all(sending)))
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
         """Return the owners whom this call has notified: of what runs in the block; of one that has begun
@@ -98,20 +96,18 @@ class NotifyDates:
         if not is_known:
             raise SafetyError(f"EC2 knows no Capacity Block {reservation_id} in {target}: nothing was sent")
 
-    def _about(
-        self, instance_id: str, notice: Notice, is_over: bool, policy: Policy, notified: list[str]
-    ) -> None:
+    def _about(self, instance_id: str, notice: Notice, is_over: bool, policy: Policy) -> tuple[str, ...]:
         now = self.clock.now()
         if is_over or (notice.at or now) < now - _STILL_NEWS:
             self.log.drop_notice(notice)
-            return
+            return ()
         instance = self.instances.describe(self.accounts.target(notice.account, notice.region), instance_id)
         if instance is None or not policy.selector.is_on(instance):
-            return
+            return ()
         owner, reminded = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
         alert = notice_alert(notice, [instance], owner, now, again=False, reminded=reminded)
         alerts = {f"notice#{notice.message_key}": (instance_id, alert)}
-        notified += self._send_latest(notice, alerts, policy, now)
+        return self._send_latest(notice, alerts, policy, now)
 
     def _send_latest(
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
