@@ -33,17 +33,11 @@ from governor.domain.sweep.breaker import (
     remember,
 )
 from governor.domain.sweep.judging import (
-    after_reading,
-    before_reading,
-    figures_to_read,
-    judge_again,
-    judge_question,
-    remembered,
+    Subject,
     sooner_window,
     wanted_figures,
-    window_to_prove,
 )
-from governor.domain.sweep.verdict import NO_HOLD, WORKING, Verdict, VerdictKind, is_candidate
+from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, is_candidate
 from governor.domain.units import UtcDatetime
 from governor.ports import Policies
 from governor.usecases.brakes import REFUSALS_LATE
@@ -184,26 +178,21 @@ class _Sweeps:
             if track.memory is not None:
                 # Every sweep remembers; those that were passed over would have found the same.
                 track.memory = replace(track.memory, at=now - PERIOD)
-            settled = _known(track, index, now) or before_reading(
-                track.instance, NO_HOLD, track.memory, track.policy, now
-            )
+            settled = _known(track, index, now) or _subject(track, now).before_reading()
             if settled is not None:
                 verdicts[track.instance_id] = settled
         unread = [(track, index) for track, index in running if track.instance_id not in verdicts]
         gathered = self._gathered([_request(track, now) for track, _ in unread], now)
         for track, index in unread:
-            people_know = _people_know(track, now)
-            evidence = gathered[track.instance_id].evidence
-            verdict = after_reading(
-                track.instance, NO_HOLD, track.memory, evidence, track.policy, now, people_know=people_know
-            )
+            subject, evidence = _subject(track, now), gathered[track.instance_id].evidence
+            verdict = subject.after_reading(evidence)
             verdicts[track.instance_id] = verdict
-            _remember(track, index, verdict, evidence.window, people_know=people_know)
-        proofs = self._prove([track for track, _ in unread if not _people_know(track, now)], verdicts, now)
+            _remember(track, index, verdict, evidence.window, people_know=subject.people_know)
+        proofs = self._prove([track for track, _ in unread], verdicts, now)
         judged = []
         for track, _ in running:
             verdict, proof = verdicts[track.instance_id], proofs.get(track.instance_id)
-            track.memory = remembered(track.memory, verdict, proof, track.policy, now)
+            track.memory = _subject(track, now).remembered(verdict, proof)
             judged.append((verdict, proof))
         return judged
 
@@ -213,26 +202,25 @@ class _Sweeps:
         """The longer window of those about which a question may start."""
         found = {}
         for track in tracks:
-            verdict = verdicts[track.instance_id]
-            window = window_to_prove(track.instance, track.memory, verdict, track.policy)
+            window = _subject(track, now).window_to_prove(verdicts[track.instance_id])
             if window is not None:
                 found[track.instance_id] = self._question(track, window, now)
         return found
 
     def _question(self, track: Track, window: timedelta, now: UtcDatetime) -> Verdict:
         evidence = self._gathered([_request(track, now, length=window)], now)[track.instance_id].evidence
-        return judge_question(track.instance, NO_HOLD, evidence, track.policy, window, now)
+        return _subject(track, now).judge_question(evidence, window)
 
     def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
         """As `InspectInstance`."""
-        policy = track.policy
-        request = replace(_request(track, now, length=policy.ask_window), always=True)
+        subject = _subject(track, now)
+        request = replace(_request(track, now, length=track.policy.ask_window), always=True)
         evidence = self._gathered([request], now)[track.instance_id].evidence
-        verdict, sooner = judge_again(track.instance, NO_HOLD, evidence, policy, now)
+        verdict, sooner = subject.judge_again(evidence)
         if sooner is None:
             return verdict
         evidence = self._gathered([replace(request, length=sooner)], now)[track.instance_id].evidence
-        return judge_question(track.instance, NO_HOLD, evidence, policy, sooner, now)
+        return subject.judge_question(evidence, sooner)
 
     def _gathered(self, requests: Sequence[EvidenceRequest], now: UtcDatetime) -> Mapping[str, Gathered]:
         return self._gather(requests[0].instance.target, requests, now) if requests else {}
@@ -483,7 +471,7 @@ def _request(track: Track, now: datetime, length: timedelta | None = None) -> Ev
     """What the sweep reads; with a length, what it reads before a question."""
     policy = track.policy
     if length is None:
-        figures = figures_to_read(track.memory, policy, now, people_know=_people_know(track, now))
+        figures = _subject(track, now).figures_to_read()
     else:
         figures = wanted_figures(policy) | {"memory"}
     by_gpu = track.recording.source is MetricSource.PER_GPU
@@ -514,6 +502,11 @@ def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
         if released >= 0:
             ends.append(released + 1)
     return min(ends) - end
+
+
+def _subject(track: Track, now: datetime) -> Subject:
+    people_know = _people_know(track, now)
+    return Subject(track.instance, track.policy, now, memory=track.memory, people_know=people_know)
 
 
 def _people_know(track: Track, now: datetime) -> bool:

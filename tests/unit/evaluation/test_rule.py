@@ -14,8 +14,8 @@ from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
 from governor.domain.instance import Shape
 from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
-from governor.domain.sweep.judging import judge_question
-from governor.domain.sweep.verdict import NO_HOLD, VerdictKind
+from governor.domain.sweep.judging import Subject
+from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from simulation.recording import RecordedMetrics
 from simulation.traces import as_recording
@@ -211,7 +211,7 @@ def test_it_agrees_with_the_products_own_judgement(
             length=window,
         )
         evidence = gather(instance.target, [request], now)[instance.instance_id].evidence
-        return judge_question(instance, NO_HOLD, evidence, policy, window, now).kind is VerdictKind.IDLE
+        return Subject(instance, policy, now).judge_question(evidence, window).kind is VerdictKind.IDLE
 
     product = [
         index

@@ -19,7 +19,7 @@ from governor.domain.evidence import Evidence, MetricSource
 from governor.domain.instance import Protection, Shape
 from governor.domain.policy.contacts import Contact, Ownership, Weekday
 from governor.domain.policy.policy import Action, ApprovalRule, IdleRule, Mode, PlanRule, Policy
-from governor.domain.sweep.judging import judge_question, wanted_figures
+from governor.domain.sweep.judging import Subject, wanted_figures
 from governor.domain.sweep.verdict import NO_HOLD, VerdictKind, activity, judge
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from simulation.outcome import Ending, InstanceResult
@@ -468,7 +468,7 @@ def first_proved(recording: Recording, policy: Policy) -> int | None:
             return gather(instance.target, [request], now)[instance.instance_id].evidence
 
         if judge(instance, NO_HOLD, read(policy.window), policy, now).kind is VerdictKind.IDLE and any(
-            judge_question(instance, NO_HOLD, read(window), policy, window, now).kind is VerdictKind.IDLE
+            Subject(instance, policy, now).judge_question(read(window), window).kind is VerdictKind.IDLE
             for window in (policy.ask_window, policy.released_window)
         ):
             return index

@@ -12,16 +12,10 @@ from governor.domain.evidence import Evidence, MetricSource, window_before
 from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy, Vetoes
 from governor.domain.sweep.judging import (
     Memory,
-    after_reading,
-    before_reading,
-    figures_to_read,
-    judge_again,
-    judge_question,
-    remembered,
+    Subject,
     sooner_window,
-    window_to_prove,
 )
-from governor.domain.sweep.verdict import LATE, NO_HOLD, Hold, Verdict, VerdictKind
+from governor.domain.sweep.verdict import LATE, Hold, Verdict, VerdictKind
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 BUSY, IDLE, NO_DATA = VerdictKind.BUSY, VerdictKind.IDLE, VerdictKind.NO_DATA
@@ -54,15 +48,19 @@ def seen_for(length: timedelta, series: tuple[float | None, ...] = (), **changes
     return make_evidence((1.0,) * (window.bins - len(series)) + series, window=window, **changes)
 
 
+def subject(known: Memory | None = None, policy: Policy = POLICY, **changes: Any) -> Subject:
+    """The instance after a sweep that knew this."""
+    return replace(Subject(INSTANCE, policy, NOW, memory=known), **changes)
+
+
 def read(evidence: Evidence, known: Memory | None = None, policy: Policy = POLICY, **people: bool) -> Verdict:
     """The verdict of a sweep."""
-    people = {"people_know": False, **people}
-    return after_reading(INSTANCE, NO_HOLD, known, evidence, policy, NOW, **people)
+    return subject(known, policy, **people).after_reading(evidence)
 
 
 def question(evidence: Evidence, window: timedelta, policy: Policy = POLICY) -> Verdict:
     """What may be asked."""
-    return judge_question(INSTANCE, NO_HOLD, evidence, policy, window, NOW)
+    return subject(policy=policy).judge_question(evidence, window)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +79,9 @@ def test_a_read_is_saved_only_while_every_window_holds_the_last_work(
     known: Memory | None, saved: bool
 ) -> None:
     """Work in the future is that of a clock that was wrong."""
-    verdict = before_reading(INSTANCE, NO_HOLD, known, POLICY, NOW)
+    verdict = subject(known).before_reading()
     assert (BUSY if saved else None) == (verdict and verdict.kind)
-    exempt = before_reading(INSTANCE, Hold(exempt_reason="mine"), known, POLICY, NOW)
+    exempt = subject(known, hold=Hold(exempt_reason="mine")).before_reading()
     assert exempt is not None
     assert VerdictKind.EXEMPT is exempt.kind
 
@@ -154,15 +152,15 @@ def test_lateness_is_counted_from_its_first_sweep(before: timedelta, kept: bool)
     known = memory(NOW - before, NO_DATA, late_since=ago(minutes=40))
     since = ago(minutes=40) if kept else None
 
-    assert (since or NOW) == remembered(known, late, None, POLICY, NOW).late_since
-    assert since == remembered(known, silent, None, POLICY, NOW).late_since
-    assert NOW == remembered(None, late, None, POLICY, NOW).late_since
-    assert remembered(known, read(make_evidence()), None, POLICY, NOW).late_since is None
+    assert (since or NOW) == subject(known).remembered(late, None).late_since
+    assert since == subject(known).remembered(silent, None).late_since
+    assert NOW == subject().remembered(late, None).late_since
+    assert subject(known).remembered(read(make_evidence()), None).late_since is None
 
 
 def idle_since(known: Memory | None, verdict: Verdict, proof: Verdict | None = None) -> Any:
     """What the next sweep knows."""
-    return remembered(known, verdict, proof, POLICY, NOW).idle_since
+    return subject(known).remembered(verdict, proof).idle_since
 
 
 def test_what_the_next_sweep_knows_of_idleness() -> None:
@@ -218,11 +216,13 @@ def test_how_far_is_looked_back(idle_for: timedelta, freed: bool, policy: Policy
     evidence = make_evidence(**FREED if freed else {})
     verdict = Verdict(IDLE, "", evidence=evidence)
 
-    assert window == window_to_prove(INSTANCE, memory(idle_since=END - idle_for), verdict, policy)
-    assert window == window_to_prove(make_instance(launch_time=END - idle_for), None, verdict, policy)
+    known, fresh = memory(idle_since=END - idle_for), make_instance(launch_time=END - idle_for)
+    assert window == subject(known, policy).window_to_prove(verdict)
+    assert window == subject(None, policy, instance=fresh).window_to_prove(verdict)
+    assert subject(known, policy, people_know=True).window_to_prove(verdict) is None
     managed = replace(verdict, kind=VerdictKind.MANAGED_ELSEWHERE)
-    assert window_to_prove(INSTANCE, None, managed, policy) is None
-    assert window_to_prove(INSTANCE, None, Verdict(IDLE, ""), policy) is None
+    assert subject(None, policy).window_to_prove(managed) is None
+    assert subject(None, policy).window_to_prove(Verdict(IDLE, "")) is None
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_memory_is_read_where_a_question_could_start_sooner(
     known = memory(idle_since=NOW - idle_for) if idle_for else None
     wanted = {"power", "agentless", "cpu", "network"} | ({"memory"} if helps else set())
 
-    assert wanted == figures_to_read(known, policy, NOW, people_know=False)
-    assert set() == figures_to_read(known, policy, NOW, people_know=True)
+    assert wanted == subject(known, policy).figures_to_read()
+    assert set() == subject(known, policy, people_know=True).figures_to_read()
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_the_shorter_window_is_judged_only_where_it_could_help(
     is_idle = question(longer, 3 * HOUR).is_idle
     helps = freed and policy is POLICY and not is_idle
 
-    verdict, shorter = judge_again(INSTANCE, NO_HOLD, longer, policy, NOW)
+    verdict, shorter = subject(policy=policy).judge_again(longer)
     assert (IDLE if is_idle else BUSY, SOONER if helps else None) == (verdict.kind, shorter)
 
 
@@ -317,7 +317,7 @@ def test_what_is_unknown_of_a_gpu_is_not_known_of_the_shorter_window_either(
         memory_used_percent=1.0,
         **FREED,
     )
-    verdict, shorter = judge_again(INSTANCE, NO_HOLD, longer, policy, NOW)
+    verdict, shorter = subject(policy=policy).judge_again(longer)
 
     assert (kind, None) == (verdict.kind, shorter)
     assert (kind is NO_DATA) is ("only one series for all GPUs has it" in verdict.reason)

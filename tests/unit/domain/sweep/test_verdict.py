@@ -27,7 +27,7 @@ from governor.domain.evidence import (
     window_before,
 )
 from governor.domain.policy.policy import IdleRule, Mode, Policy, Vetoes
-from governor.domain.sweep.judging import judge_again
+from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import (
     NO_HOLD,
     Hold,
@@ -665,9 +665,9 @@ def test_a_required_figure_of_several_gpus_in_one_series_is_not_known(
         read=frozenset({"power", "cpu", "network", "memory"}),
         last_measured=dict.fromkeys(("power", "cpu", "network", "memory"), window.end),
     )
-    verdict, _ = judge_again(INSTANCE, NO_HOLD, evidence, policy, NOW)
+    verdict, _ = Subject(INSTANCE, policy, NOW).judge_again(evidence)
 
     assert kind is verdict.kind
     assert ("only one series for all GPUs has it" in verdict.reason) == (gpus > 1)
     free = replace(policy, vetoes=replace(vetoes, required=("cpu",)))
-    assert VerdictKind.IDLE is judge_again(INSTANCE, NO_HOLD, evidence, free, NOW)[0].kind
+    assert VerdictKind.IDLE is Subject(INSTANCE, free, NOW).judge_again(evidence)[0].kind

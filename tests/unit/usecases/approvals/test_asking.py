@@ -16,8 +16,8 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy
-from governor.domain.sweep.judging import Memory, after_reading, judge_question, remembered
-from governor.domain.sweep.verdict import NO_HOLD, VerdictKind
+from governor.domain.sweep.judging import Memory, Subject
+from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.wording import span
 from governor.errors import MetricsLate
 from tests.builders import NOW, TARGET, make_evidence, make_instance
@@ -237,10 +237,10 @@ def proof_of(world: FleetWorld, idle_since: datetime | None, **changes: Any) -> 
     window = window_before(NOW, policy.ask_window, policy.period, policy.lag)
     gpus = (GpuReadings("0", (1.0,) * window.bins),)
     longer = replace(evidence, window=window, gpus=gpus, **changes)
-    verdict = after_reading(make_instance(), NO_HOLD, known, evidence, policy, NOW, people_know=False)
-    proof = judge_question(make_instance(), NO_HOLD, longer, policy, policy.ask_window, NOW)
+    subject = Subject(make_instance(), policy, NOW, memory=known)
+    verdict, proof = subject.after_reading(evidence), subject.judge_question(longer, policy.ask_window)
     assert (True, False) == (verdict.is_idle, proof.is_idle)
-    return remembered(known, verdict, proof, policy, NOW)
+    return subject.remembered(verdict, proof)
 
 
 @pytest.mark.parametrize(

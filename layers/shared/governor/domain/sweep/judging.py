@@ -1,23 +1,23 @@
 """One instance at one moment: from memory and evidence to a verdict, a question, and the next memory.
 
-The sweep and the back-test both decide with these functions, in this order:
+The sweep and the back-test both decide with a `Subject`, in this order:
 
-    verdict = before_reading(instance, hold, memory, policy, now)
+    verdict = subject.before_reading()
     if verdict is None:
-        verdict = after_reading(instance, hold, memory, evidence, policy, now, people_know=people_know)
-    window = window_to_prove(instance, memory, verdict, policy)
-    proof = None if window is None else judge_question(instance, hold, longer_evidence, policy, window, now)
+        verdict = subject.after_reading(evidence)
+    window = subject.window_to_prove(verdict)
+    proof = None if window is None else subject.judge_question(longer_evidence, window)
     # A question may start where `proof` is not None and its kind is `idle`.
-    memory = remembered(memory, verdict, proof, policy, now)
+    memory = subject.remembered(verdict, proof)
 
 `evidence` covers `policy.window`, `longer_evidence` covers `window`. Opening an episode and every recheck
-judge by `judge_question` alone, without memory. Pure: this module must not know how anything is read.
+use `judge_again`, without memory. Pure: this module must not know how anything is read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from governor.domain.evidence import Evidence, Window, latest, unmeasured_until, window_before
 from governor.domain.instance import Instance, Manager
@@ -25,6 +25,7 @@ from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import (
     FIGURES,
     LATE,
+    NO_HOLD,
     WORKING,
     Hold,
     Verdict,
@@ -57,128 +58,167 @@ class Memory:
     """The first of the sweeps without data that go on, where its readings were only late then."""
 
 
-def before_reading(
-    instance: Instance, hold: Hold, memory: Memory | None, policy: Policy, now: datetime
-) -> Verdict | None:
-    """The verdict that needs no metrics; `None` where they must be read."""
-    verdict = judge_unread(instance, hold, policy, now)
-    if verdict is not None or memory is None or memory.last_busy is None:
-        return verdict
-    # The first window without the last work starts where that ended; until then a read is saved.
-    window = window_before(now, policy.window, policy.period, policy.lag)
-    if memory.verdict not in WORKING or not window.start < memory.last_busy <= now:
-        return None
-    return still_busy(memory.verdict, memory.last_busy, memory.advice, policy)
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """All that an instance is judged by at one moment, besides its metrics."""
 
+    instance: Instance
+    policy: Policy
+    now: UtcDatetime
+    hold: Hold = NO_HOLD
+    memory: Memory | None = None
+    people_know: bool = False
+    """Whether people know of its idleness: then only whether work resumed is worth a read."""
 
-def after_reading(
-    instance: Instance,
-    hold: Hold,
-    memory: Memory | None,
-    evidence: Evidence,
-    policy: Policy,
-    now: datetime,
-    *,
-    people_know: bool,
-) -> Verdict:
-    """The verdict by the idle window: by utilization alone where people know of the idleness."""
-    verdict = judge(instance, hold, evidence, policy, now, in_full=not people_know)
-    if verdict.kind is VerdictKind.NO_DATA:
-        return replace(verdict, is_late=_is_late(memory, verdict, evidence, policy, now))
-    if not verdict.is_idle:
-        return verdict
-    idle_for = evidence.window.end - _since(memory, evidence, policy)
-    return replace(verdict, reason=idle_sentence(idle_for, policy, verdict.manager))
+    def before_reading(self) -> Verdict | None:
+        """The verdict that needs no metrics; `None` where they must be read."""
+        memory, policy, now = self.memory, self.policy, self.now
+        verdict = judge_unread(self.instance, self.hold, policy, now)
+        if verdict is not None or memory is None or memory.last_busy is None:
+            return verdict
+        # The first window without the last work starts where that ended; until then a read is saved.
+        window = window_before(now, policy.window, policy.period, policy.lag)
+        if memory.verdict not in WORKING or not window.start < memory.last_busy <= now:
+            return None
+        return still_busy(memory.verdict, memory.last_busy, memory.advice, policy)
 
+    def figures_to_read(self) -> frozenset[str]:
+        """The figures that a sweep reads where utilization alone would call an instance idle.
 
-def _is_late(
-    memory: Memory | None, verdict: Verdict, evidence: Evidence, policy: Policy, now: datetime
-) -> bool:
-    """Whether nobody is alerted yet. Readings that always come late, or with ever new holes, are silence."""
-    started = _late_before(memory, now) or now
-    if verdict.is_late:
-        return now - started < LATE
-    over = evidence.read_problem is None and is_short_hole(evidence, policy)
-    return over and now - started < LATE + policy.window
+        None where people know of it, for whatever acts reads everything again. Memory also where a question
+        could start sooner if it is released.
+        """
+        if self.people_know:
+            return frozenset()
+        sooner, since = sooner_window(self.policy), self.memory.idle_since if self.memory else None
+        long_enough = sooner is not None and (since is None or self.now - since >= sooner)
+        helps = long_enough and not self.policy.never_asks
+        return wanted_figures(self.policy) | ({"memory"} if helps else set())
 
+    def after_reading(self, evidence: Evidence) -> Verdict:
+        """The verdict by the idle window: by utilization alone where people know of the idleness."""
+        policy, in_full = self.policy, not self.people_know
+        verdict = judge(self.instance, self.hold, evidence, policy, self.now, in_full=in_full)
+        if verdict.kind is VerdictKind.NO_DATA:
+            return replace(verdict, is_late=self._is_late(verdict, evidence))
+        if not verdict.is_idle:
+            return verdict
+        idle_for = evidence.window.end - self._since(evidence)
+        return replace(verdict, reason=idle_sentence(idle_for, policy, verdict.manager))
 
-def window_to_prove(
-    instance: Instance, memory: Memory | None, verdict: Verdict, policy: Policy
-) -> timedelta | None:
-    """How far to look back before a question about an idle instance; `None` while none can start.
+    def _is_late(self, verdict: Verdict, evidence: Evidence) -> bool:
+        """Whether nobody is alerted yet. What always comes late, or with ever new holes, is silence."""
+        late_for = self.now - (self._late_before() or self.now)
+        if verdict.is_late:
+            return late_for < LATE
+        over = evidence.read_problem is None and is_short_hole(evidence, self.policy)
+        return over and late_for < LATE + self.policy.window
 
-    An instance of which nothing is known from before its window is looked at in full.
-    """
-    evidence = verdict.evidence
-    if verdict.kind is not VerdictKind.IDLE or evidence is None or policy.never_asks:
-        return None
-    since = _known_since(memory, evidence.window, policy) or instance.launch_time
-    idle_for = evidence.window.end - since
-    if idle_for >= policy.ask_window:
-        return policy.ask_window
-    sooner = sooner_window(policy)
-    return sooner if sooner and idle_for >= sooner and is_released(evidence, policy) else None
+    def window_to_prove(self, verdict: Verdict) -> timedelta | None:
+        """How far to look back before a question about an idle instance; `None` while none can start.
+
+        An instance of which nothing is known from before its window is looked at in full.
+        """
+        evidence, policy = verdict.evidence, self.policy
+        is_open = verdict.kind is VerdictKind.IDLE and not self.people_know and not policy.never_asks
+        if evidence is None or not is_open:
+            return None
+        idle_for = evidence.window.end - (self._known_since(evidence.window) or self.instance.launch_time)
+        if idle_for >= policy.ask_window:
+            return policy.ask_window
+        sooner = sooner_window(policy)
+        return sooner if sooner and idle_for >= sooner and is_released(evidence, policy) else None
+
+    def judge_question(self, evidence: Evidence, window: timedelta) -> Verdict:
+        """Whether idleness is proved well enough to ask, and at a recheck to act: then the kind is `idle`.
+
+        Utilization and vetoes are judged over all of `window`, which is `policy.ask_window`, or
+        `policy.released_window` while memory is released.
+        """
+        policy = self.policy
+        if policy.never_asks:
+            reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
+            return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
+        sooner = sooner_window(policy)
+        is_shorter_one = sooner is not None and window >= sooner and is_released(evidence, policy)
+        if window < policy.ask_window and not is_shorter_one:
+            needed = f"GPU memory is not released, and {span(policy.ask_window)} of idleness are needed"
+            return Verdict(VerdictKind.NO_DATA, needed, evidence=evidence)
+        whole = policy.over(window)
+        verdict = judge(self.instance, self.hold, evidence, whole, self.now)
+        if not verdict.is_idle:
+            return verdict
+        unproved = judge_age(evidence, whole, self.now) or judge_holes(evidence, whole)
+        if unproved is not None:
+            return unproved
+        reason = asked_because(evidence.window.length, evidence, policy, verdict.manager)
+        return replace(verdict, reason=reason)
+
+    def judge_again(self, evidence: Evidence) -> tuple[Verdict, timedelta | None]:
+        """Judge what a question, and whatever follows from it, may rest on: the kind is `idle` where it may.
+
+        `evidence` covers `policy.ask_window`. While memory is released, the shorter window comes with the
+        verdict that `judge_question` judges in its place.
+        """
+        policy = self.policy
+        verdict = self.judge_question(evidence, policy.ask_window)
+        if (unknown := judge_parts(evidence, policy)) is not None:
+            return unknown if verdict.is_idle else verdict, None
+        released = not verdict.is_idle and is_released(evidence, policy)
+        return verdict, sooner_window(policy) if released else None
+
+    def remembered(self, verdict: Verdict, proof: Verdict | None) -> Memory:
+        is_silent = verdict.kind is VerdictKind.NO_DATA
+        late_since = self._late_before() or (self.now if verdict.is_late else None)
+        return Memory(
+            at=self.now,
+            verdict=verdict.kind,
+            last_busy=verdict.last_busy,
+            advice=verdict.advice,
+            idle_since=self._idle_since(verdict, proof),
+            late_since=late_since if is_silent else None,
+        )
+
+    def _late_before(self) -> UtcDatetime | None:
+        """Since when it has been late, by the sweeps before; after a pause of theirs nothing is known."""
+        memory = self.memory
+        return memory.late_since if memory and self.now - memory.at < LATE else None
+
+    def _idle_since(self, verdict: Verdict, proof: Verdict | None) -> UtcDatetime | None:
+        if verdict.is_late and self.memory is not None:
+            return self.memory.idle_since  # readings that may still come break nothing off
+        evidence = verdict.evidence
+        if not verdict.is_idle or evidence is None:
+            return None
+        since, found = self._since(evidence), proof.evidence if proof else None
+        if proof is None or found is None:
+            return since
+        # Nothing is known without a memory; then the next sweep looks at the longer window in full again.
+        known = None if self._known_since(evidence.window) is None else since
+        if found.read_problem is not None or proof.is_late:
+            return known  # what could not be read breaks nothing off, either
+        if proof.is_idle:
+            return min(since, found.window.start)
+        # Tried again when the work, or the hole, that was found has left the longer window. What else is
+        # missing is older than the idle window, so it is tried at every sweep, and not for long.
+        worked = known if proof.not_before is None else proof.not_before - found.window.length
+        return latest(worked, unmeasured_until(found.gpus, found.window))
+
+    def _since(self, evidence: Evidence) -> UtcDatetime:
+        """From when on an idle instance is idle, by this sweep and the one before: not across a long hole."""
+        since = self._known_since(evidence.window) or evidence.window.start
+        return max(since, unmeasured_until(evidence.gpus, evidence.window) or since)
+
+    def _known_since(self, window: Window) -> UtcDatetime | None:
+        """From when on it is idle, by what the sweep before knew; `None` where that leaves a gap."""
+        memory = self.memory
+        if memory is None or window.start > memory.at - self.policy.lag - self.policy.period:
+            return None
+        return window.start if memory.verdict in WORKING else memory.idle_since
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:
     return frozenset(figure for figure in FIGURES if limit_of(policy, figure) is not None)
-
-
-def figures_to_read(
-    memory: Memory | None, policy: Policy, now: datetime, *, people_know: bool
-) -> frozenset[str]:
-    """The figures that a sweep reads where utilization alone would call an instance idle.
-
-    None where people know of it, for whatever acts reads everything again. Memory also where a question could
-    start sooner if it is released.
-    """
-    if people_know:
-        return frozenset()
-    sooner, since = sooner_window(policy), memory.idle_since if memory else None
-    helps = sooner is not None and not policy.never_asks and (since is None or now - since >= sooner)
-    return wanted_figures(policy) | ({"memory"} if helps else set())
-
-
-def judge_question(
-    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, window: timedelta, now: datetime
-) -> Verdict:
-    """Whether idleness is proved well enough to ask, and at a recheck to act: then the kind is `idle`.
-
-    Utilization and vetoes are judged over all of `window`, which is `policy.ask_window`, or
-    `policy.released_window` while memory is released.
-    """
-    if policy.never_asks:
-        reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
-        return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
-    sooner = sooner_window(policy)
-    if window < policy.ask_window and (
-        sooner is None or window < sooner or not is_released(evidence, policy)
-    ):
-        needed = f"GPU memory is not released, and {span(policy.ask_window)} of idleness are needed"
-        return Verdict(VerdictKind.NO_DATA, needed, evidence=evidence)
-    whole = policy.over(window)
-    verdict = judge(instance, hold, evidence, whole, now)
-    if not verdict.is_idle:
-        return verdict
-    unproved = judge_age(evidence, whole, now) or judge_holes(evidence, whole)
-    if unproved is not None:
-        return unproved
-    return replace(verdict, reason=asked_because(evidence.window.length, evidence, policy, verdict.manager))
-
-
-def judge_again(
-    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime
-) -> tuple[Verdict, timedelta | None]:
-    """Judge what a question, and whatever follows from it, may rest on: the kind is `idle` where it may.
-
-    `evidence` covers `policy.ask_window`. While memory is released, the shorter window comes with the verdict
-    that `judge_question` judges in its place.
-    """
-    verdict = judge_question(instance, hold, evidence, policy, policy.ask_window, now)
-    if (unknown := judge_parts(evidence, policy)) is not None:
-        return unknown if verdict.is_idle else verdict, None
-    released = not verdict.is_idle and is_released(evidence, policy)
-    return verdict, sooner_window(policy) if released else None
 
 
 def asked_because(idle_for: timedelta, evidence: Evidence, policy: Policy, manager: Manager | None) -> str:
@@ -196,59 +236,3 @@ def sooner_window(policy: Policy) -> timedelta | None:
     """The window of a proof while memory is released; `None` where it is no shorter, or may act unasked."""
     unasked = policy.mode is Mode.AUTO or policy.approval.on_expiry == "act"
     return policy.released_window if not unasked and policy.released_window < policy.ask_window else None
-
-
-def remembered(
-    memory: Memory | None, verdict: Verdict, proof: Verdict | None, policy: Policy, now: UtcDatetime
-) -> Memory:
-    is_silent = verdict.kind is VerdictKind.NO_DATA
-    late_since = _late_before(memory, now) or (now if verdict.is_late else None)
-    return Memory(
-        at=now,
-        verdict=verdict.kind,
-        last_busy=verdict.last_busy,
-        advice=verdict.advice,
-        idle_since=_idle_since(memory, verdict, proof, policy),
-        late_since=late_since if is_silent else None,
-    )
-
-
-def _late_before(memory: Memory | None, now: datetime) -> UtcDatetime | None:
-    """Since when it has been late, by the sweeps before; after a pause of theirs nothing is known of it."""
-    return memory.late_since if memory and now - memory.at < LATE else None
-
-
-def _idle_since(
-    memory: Memory | None, verdict: Verdict, proof: Verdict | None, policy: Policy
-) -> UtcDatetime | None:
-    if verdict.is_late and memory is not None:
-        return memory.idle_since  # readings that may still come break nothing off
-    evidence = verdict.evidence
-    if not verdict.is_idle or evidence is None:
-        return None
-    since, found = _since(memory, evidence, policy), proof.evidence if proof else None
-    if proof is None or found is None:
-        return since
-    # Nothing is known without a memory; then the next sweep looks at the longer window in full again.
-    known = None if _known_since(memory, evidence.window, policy) is None else since
-    if found.read_problem is not None or proof.is_late:
-        return known  # what could not be read breaks nothing off, either
-    if proof.is_idle:
-        return min(since, found.window.start)
-    # Tried again when the work, or the hole, that was found has left the longer window. What else is missing
-    # is older than the idle window, so it is tried at every sweep, and not for long.
-    worked = known if proof.not_before is None else proof.not_before - found.window.length
-    return latest(worked, unmeasured_until(found.gpus, found.window))
-
-
-def _since(memory: Memory | None, evidence: Evidence, policy: Policy) -> UtcDatetime:
-    """From when on an idle instance is idle, by this sweep and the one before: not across a long hole."""
-    since = _known_since(memory, evidence.window, policy) or evidence.window.start
-    return max(since, unmeasured_until(evidence.gpus, evidence.window) or since)
-
-
-def _known_since(memory: Memory | None, window: Window, policy: Policy) -> UtcDatetime | None:
-    """From when on it is idle, by what the sweep before knew; `None` where that leaves a gap."""
-    if memory is None or window.start > memory.at - policy.lag - policy.period:
-        return None
-    return window.start if memory.verdict in WORKING else memory.idle_since

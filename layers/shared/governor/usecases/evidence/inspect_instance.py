@@ -16,7 +16,7 @@ from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
-from governor.domain.sweep.judging import judge_again, judge_question
+from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
 from governor.domain.units import UtcDatetime, iso, printable
 from governor.domain.wording import span
@@ -57,6 +57,7 @@ class InspectInstance:
                 judging is not.
         """
         hold = self.state.record(instance.target, instance.instance_id).hold
+        subject = Subject(instance, policy, now, hold)
         request = EvidenceRequest(
             instance=instance,
             policy=policy,
@@ -67,10 +68,10 @@ class InspectInstance:
         )
         gathered = self._read(request, now)
         evidence = gathered.evidence
-        verdict, sooner = judge_again(instance, hold, evidence, policy, now)
+        verdict, sooner = subject.judge_again(evidence)
         if sooner is not None:
             evidence = self._read(replace(request, length=sooner), now).evidence
-            verdict = judge_question(instance, hold, evidence, policy, sooner, now)
+            verdict = subject.judge_question(evidence, sooner)
         if verdict.is_idle:
             newest = self._newest(instance, policy, gathered, now)
             verdict = _changed_since(evidence, newest, policy, now) or verdict

@@ -15,7 +15,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import AppliedPolicy, Policy
 from governor.domain.sweep.breaker import Change
-from governor.domain.sweep.judging import Memory, before_reading, remembered
+from governor.domain.sweep.judging import Memory, Subject
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, Verdict, VerdictKind, known_kind
 from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
@@ -71,7 +71,12 @@ class Case:
         return self.applied.policy
 
     @property
-    def memory(self) -> Memory | None:
+    def subject(self) -> Subject:
+        hold, know = self.record.hold, self.people_know
+        return Subject(self.instance, self.policy, self.now, hold, self._memory, know)
+
+    @property
+    def _memory(self) -> Memory | None:
         """The observation as far as it holds under this version of the policy."""
         before, kind = self.before, known_kind(self.before.verdict)
         if kind is None:
@@ -85,7 +90,7 @@ class Case:
         """The verdict that needs no metrics; `None` where they must be read."""
         if self.unknown is not None:
             return Verdict(VerdictKind.NO_DATA, self.unknown)
-        return before_reading(self.instance, self.record.hold, self.memory, self.policy, self.now)
+        return self.subject.before_reading()
 
     @property
     def checks_gpus(self) -> bool:
@@ -141,7 +146,7 @@ class Case:
 
     @property
     def _remembered(self) -> Memory:
-        return remembered(self.memory, self.verdict, self.proof, self.policy, self.now)
+        return self.subject.remembered(self.verdict, self.proof)
 
     @property
     def was_heard(self) -> bool:

@@ -17,7 +17,7 @@ from datetime import timedelta
 from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, Policy
-from governor.domain.sweep import judging
+from governor.domain.sweep.judging import wanted_figures
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
@@ -114,26 +114,14 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> 
     gathered = gather(sweep.target, [_request(case) for case in to_read], sweep.now)
     windows = {}
     for case in to_read:
-        case.gathered = gathered[case.id]
-        case.verdict = judging.after_reading(
-            case.instance,
-            case.record.hold,
-            case.memory,
-            case.gathered.evidence,
-            case.policy,
-            sweep.now,
-            people_know=case.people_know,
-        )
-        window = judging.window_to_prove(case.instance, case.memory, case.verdict, case.policy)
-        if window is not None and not case.people_know:
+        case.gathered, subject = gathered[case.id], case.subject
+        case.verdict = subject.after_reading(case.gathered.evidence)
+        if (window := subject.window_to_prove(case.verdict)) is not None:
             windows[case.id] = window
     to_prove = [case for case in to_read if case.id in windows]
     longer = gather(sweep.target, [_longer(case, windows[case.id]) for case in to_prove], sweep.now)
     for case in to_prove:
-        evidence, hold = longer[case.id].evidence, case.record.hold
-        case.proof = judging.judge_question(
-            case.instance, hold, evidence, case.policy, windows[case.id], sweep.now
-        )
+        case.proof = case.subject.judge_question(longer[case.id].evidence, windows[case.id])
 
 
 def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
@@ -157,7 +145,7 @@ def _request(case: Case) -> EvidenceRequest:
         source=before.source,
         search=before.searched_at is None or case.now - before.searched_at >= _SEARCH_EVERY,
         per_gpu=case.checks_gpus,
-        figures=judging.figures_to_read(case.memory, case.policy, case.now, people_know=case.people_know),
+        figures=case.subject.figures_to_read(),
     )
 
 
@@ -170,7 +158,7 @@ def _longer(case: Case, window: timedelta) -> EvidenceRequest:
         dimensions=gathered.dimensions if gathered else None,
         source=gathered.evidence.source if gathered else None,
         search=False,
-        figures=judging.wanted_figures(case.policy) | {"memory"},
+        figures=wanted_figures(case.policy) | {"memory"},
         length=window,
     )
 
