@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -34,14 +35,6 @@ class _AlertDocument(Payload):
 
     def alert(self) -> Alert:
         return Alert(**self.model_dump())
-
-
-class _AgainDocument(Payload):
-    again: _AlertDocument
-
-
-class _FlushDocument(Payload):
-    flush: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 class _AlarmDocument(Event):
@@ -79,10 +72,10 @@ def parse_queued(body: str) -> Alert | Flush | Again:
             fit.
     """
     match document := queued_event(body):
-        case {"flush": _}:
-            return Flush(parse(_FlushDocument, document).flush)
-        case {"again": _}:
-            return Again(parse(_AgainDocument, document).again.alert())
+        case {"flush": str(group), **others} if not others and re.fullmatch("[0-9a-f]{32}", group):
+            return Flush(group)
+        case {"again": known, **others} if not others:
+            return Again(parse(_AlertDocument, known).alert())
         case {"AlarmName": _} if "version" not in document:
             return parse(_AlarmDocument, document).alert()
         case _:

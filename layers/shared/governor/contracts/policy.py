@@ -159,16 +159,15 @@ def people_of(text: str) -> PolicyBook:
 
 def _dropped(settings: Any, path: Path) -> bool:
     """Take out what has this path, or else what it would stand in; return whether there was any."""
-    found: tuple[Any, Any] | None = None
-    for part in path:
-        key = int(part) if isinstance(settings, list) and part.isdecimal() else part
-        try:
-            found, settings = (settings, key), settings[key]
-        except (LookupError, TypeError):
-            break
-    if found is None:
+    if not path:
         return False
-    del found[0][found[1]]
+    key = int(path[0]) if isinstance(settings, list) and path[0].isdecimal() else path[0]
+    try:
+        inside = settings[key]
+    except (LookupError, TypeError):
+        return False
+    if not _dropped(inside, path[1:]):
+        del settings[key]
     return True
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from governor.domain.approvals.terms import Role, SignedIn, person_of
-from governor.domain.policy.console import ConsoleScope
-from governor.domain.policy.contacts import Contact, Ownership
+from governor.domain.policy.contacts import ConsoleScope, Contact, Ownership
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 

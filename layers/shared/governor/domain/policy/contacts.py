@@ -1,4 +1,4 @@
-"""Who is asked about an instance, and how a proven identity becomes a known person.
+"""Who is asked about an instance, how a proven identity becomes a known person, and who sees the console.
 
 A contact is a person or a group, named in the policy. This module must not know channels.
 """
@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from governor.domain.settings import Mistake, Section, checked
@@ -20,6 +21,10 @@ _OWN = re.compile(
     r"aws:arn:aws[a-z-]*:(iam::\d{12}:user/\S+|sts::\d{12}:assumed-role/AWSReservedSSO_[^/]+/\S+)"
 )
 """Identities of AWS whose name nobody chooses for oneself."""
+_CALLER = re.compile(
+    r"arn:aws[a-z-]*:(iam::\d{12}:(root|user/[^\s*]+)|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
+)
+"""As API Gateway names an IAM caller. Source: IAM user guide, principals of a request."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _CLOCK, _CLOCK_OR_END = (re.compile(rf"([01][0-9]|2[0-3]):[0-5][0-9]{end}") for end in ("", "|24:00"))
 _NO_ADDRESS = "it is not an email address like name@example.com"
@@ -150,15 +155,14 @@ class Ownership(Section):
             return self.contacts[owner]
         if not is_address(owner):
             return None
-        address = owner.lower()
-        for contact in self.contacts.values():
-            if address in (known.lower() for known in contact.emails):
-                # Only that person, with the hours of the group.
-                return replace(contact, emails=(address,), identities={}, lists=())
-        for contact in self.contacts.values():
-            if address in (known.lower() for known in contact.lists):
-                # A list stays one, also where a tag names it as the owner.
-                return replace(contact, emails=(), identities={}, lists=(address,))
+        address, contacts = owner.lower(), self.contacts.values()
+        # Only that person, or that list, with the hours of the group.
+        for one in contacts:
+            if address in addresses([one]):
+                return replace(one, emails=(address,), identities={}, lists=())
+        for one in contacts:
+            if address in list_addresses([one]):
+                return replace(one, emails=(), identities={}, lists=(address,))
         domain = address.rpartition("@")[2]
         if domain in (allowed.lower() for allowed in self.email_domains):
             return Contact(emails=(address,))
@@ -173,3 +177,40 @@ def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
     """All their addresses in lower case, each once."""
     return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.emails))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleScope(Section):
+    """What some people see in the console, and what they may do there."""
+
+    groups: tuple[str, ...] = ()
+    """Groups of the issuer, by the names in its claim."""
+    identities: tuple[str, ...] = checked(
+        (), "write the ARN of a user, or of a role session; * may stand for its name", _CALLER.fullmatch
+    )
+    """ARNs of IAM callers. `*` stands for the session name of an assumed role, and for nothing else."""
+    role: Literal["viewer", "approver", "admin"] = "viewer"
+    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and
+    exemptions."""
+    everything: bool = False
+    """The whole fleet."""
+    accounts: tuple[str, ...] = checked(
+        (), "an account has 12 digits, in quotes", re.compile(r"\d{12}").fullmatch
+    )
+    """All instances of these accounts."""
+    projects: tuple[str, ...] = ()
+    """All instances of these projects."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if not (self.groups or self.identities):
+            yield ("groups",), "names nobody: set groups or identities"
+        if not (self.everything or self.accounts or self.projects):
+            yield ("everything",), "shows nothing: set everything, accounts or projects"
+
+
+@dataclass(frozen=True, slots=True)
+class Console(Section):
+    """Who sees what in the console. Contacts see what they or their projects own without being named here."""
+
+    scopes: Mapping[str, ConsoleScope] = field(default_factory=dict)
+    """What groups of the issuer and IAM callers see, by a name of your choice."""

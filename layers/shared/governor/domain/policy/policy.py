@@ -16,8 +16,7 @@ from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
 from governor.domain.instance import Instance
-from governor.domain.policy.console import Console
-from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.contacts import Console, Ownership
 from governor.domain.settings import (
     A_MONTH,
     PER_UNIT,
