@@ -53,11 +53,10 @@ def message_of(
     `thread` is what the channel said of the episode's first message. `expires_at` is when the question
     expires, for alerts of a release that did not say so.
     """
-    asked = episode if alert.kind in QUESTIONS else None
+    now = now or alert.at
+    asks, waits = alert.kind in QUESTIONS, alert.kind is AlertKind.APPROVED_WAITS
     shown = episode if alert.kind in messages.STAGE_OF else None
-    waits = alert.kind is AlertKind.APPROVED_WAITS
-    held = episode if waits or (shown and asked is None and shown.gives_notice) else None
-    words = _words(alert, shown, now or alert.at, expires_at)
+    open_one = episode if asks or waits or (shown and shown.gives_notice) else None
     return Message(
         kind=alert.kind,
         severity=alert.severity,
@@ -68,15 +67,15 @@ def message_of(
         why=alert.why,
         data=alert.facts,
         chart=_chart(shown.history) if shown and shown.history else "",
-        evidence=_evidence(shown, now or alert.at) if shown else None,
+        evidence=_evidence(shown, now) if shown else None,
         picture_png=picture_png if shown else None,
         link=link,
-        approval_id=one.approval_id if (one := asked or held) else None,
-        answers=answers_of(asked) if asked else answers_of(held, _BRAKES) if held else (),
-        keep_until=keep_end(one, now or alert.at) if one else None,
-        keep_text=keep_text(one, now or alert.at) if one else "",
+        approval_id=open_one.approval_id if open_one else None,
+        answers=answers_of(open_one, STATUS_AFTER if asks else _BRAKES) if open_one else (),
+        keep_until=keep_end(open_one, now) if open_one else None,
+        keep_text=keep_text(open_one, now) if open_one else "",
         thread=thread,
-        **words,
+        **_words(alert, shown, now, expires_at),
     )
 
 

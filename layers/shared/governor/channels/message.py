@@ -6,9 +6,9 @@ foreign error is not chained; its class name is in the message instead. This mod
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from governor.domain.alerts.alert import ENDS, AlertKind, Facts, Section, Severity
 from governor.domain.approvals.approval import Answer
@@ -30,21 +30,11 @@ _LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Evidence in figures, already formatted, each on one line. Every row is as long as `columns`.
-
-    Raises:
-        ValueError: it is not, or there is no column.
-    """
+    """Evidence in figures, already formatted. Every row is as long as `columns`."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        rows = tuple(_lines(row, _CELL) for row in self.rows)
-        _change(
-            self, caption=one_line(self.caption, _HEADING), columns=_lines(self.columns, _CELL), rows=rows
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +81,8 @@ class Message:
     thread: str | None = None
 
     def __post_init__(self) -> None:
-        _change(
-            self,
-            title=one_line(self.title, _LINE),
-            happens=one_line(self.happens, _LINE),
-            lead=_lines(self.lead),
-            sections=_on_lines(self.sections),
-            details=_on_lines(self.details),
-            why=one_line(self.why, _LINE),
-        )
+        for name in ("title", "happens", "lead", "sections", "details", "why", "evidence"):
+            object.__setattr__(self, name, _on_lines(getattr(self, name)))
 
     @property
     def is_outcome(self) -> bool:
@@ -131,8 +114,10 @@ class Message:
         """The message, then with ever less of it, for channels that take only so much."""
         brief = replace(
             self,
-            lead=_lines(self.lead[:5], _SHORT),
-            sections=tuple(Section(one.heading, _lines(one.lines[:5], _SHORT)) for one in self.sections[:8]),
+            lead=_on_lines(self.lead[:5], _SHORT),
+            sections=tuple(
+                Section(one.heading, _on_lines(one.lines[:5], _SHORT)) for one in self.sections[:8]
+            ),
             details=(),
             evidence=None,
         )
@@ -174,10 +159,8 @@ class CallbackRefused(GovernorError):
 class Channel(Protocol):
     """A way to people. Taken means taken by the channel's own service, not read by anybody."""
 
-    @property
-    def name(self) -> str:
-        """`email`, `slack`, `teams`, `pagerduty` or `webhook`; safe to record and to log."""
-        ...
+    name: str
+    """`email`, `slack`, `teams`, `pagerduty` or `webhook`; safe to record and to log."""
 
     def takes(self, message: Message) -> bool:
         """Say whether this channel is for messages like this one. By default it is for all."""
@@ -194,17 +177,19 @@ class Channel(Protocol):
         ...
 
 
-def _change(one: Message | Table, **texts: object) -> None:
-    for name, text in texts.items():
-        object.__setattr__(one, name, text)
-
-
-def _on_lines(sections: Sequence[Section]) -> tuple[Section, ...]:
-    return tuple(Section(one_line(one.heading, _HEADING), _lines(one.lines)) for one in sections)
-
-
-def _lines(lines: Sequence[str], limit: int = _LINE) -> tuple[str, ...]:
-    return tuple(one_line(line, limit) for line in lines)
+def _on_lines(part: Any, limit: int = _LINE) -> Any:
+    """Return a part of a message with each of its texts on one line."""
+    match part:
+        case str():
+            return one_line(part, limit)
+        case tuple() | list():
+            return tuple(_on_lines(one, limit) for one in part)
+        case Section():
+            return Section(one_line(part.heading, _HEADING), _on_lines(part.lines))
+        case Table():
+            columns, rows = _on_lines(part.columns, _CELL), _on_lines(part.rows, _CELL)
+            return Table(one_line(part.caption, _HEADING), columns, rows)
+    return part
 
 
 def one_line(text: str, limit: int) -> str:

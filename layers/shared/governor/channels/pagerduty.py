@@ -48,7 +48,7 @@ class PagerDutyChannel(HttpsChannel):
 
     def takes(self, message: Message) -> bool:
         """Take critical messages, and the end of what there may be an incident for."""
-        return _is_critical(message) or bool(_resolved(message))
+        return bool(pagerduty_events(message))
 
     def send(self, message: Message) -> Delivered:
         """As the Protocol says. The thread is the deduplication key.
@@ -56,12 +56,23 @@ class PagerDutyChannel(HttpsChannel):
         Raises:
             ValueError: the message is none that this channel takes.
         """
-        if not self.takes(message):
+        if not (events := pagerduty_events(message)):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
-        events = [*_resolved(message), *([pagerduty_event(message)] if _is_critical(message) else [])]
         for event in events:
             self.post(json.dumps({"routing_key": self._routing_key, **event}))
         return Delivered(message.delivery_key, thread=str(events[-1]["dedup_key"]))
+
+
+def pagerduty_events(message: Message) -> list[dict[str, object]]:
+    """Return what this message resolves, and what it triggers.
+
+    Resolved are the incident of a question with its outcome, also if that is a failure and an incident of its
+    own; and that of a cause when it is gone.
+    """
+    is_over, is_critical = message.kind in _OVER, message.severity is Severity.CRITICAL
+    over = _incident(message) if is_over else message.thread if message.is_outcome else None
+    events: list[dict[str, object]] = [{"event_action": "resolve", "dedup_key": over}] if over else []
+    return [*events, pagerduty_event(message)] if is_critical else events
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
@@ -95,18 +106,6 @@ def _incident(message: Message) -> str:
 def dedup_key(episode: str) -> str:
     """One incident for an episode. A name that is too long is replaced by its hash."""
     return episode if len(episode) <= _KEY_CHARACTERS else hashlib.sha256(episode.encode()).hexdigest()
-
-
-def _is_critical(message: Message) -> bool:
-    return message.severity is Severity.CRITICAL
-
-
-def _resolved(message: Message) -> list[dict[str, object]]:
-    """Return the event, if any, that says which incident is over: that of a question with its outcome, also
-    if that is a failure and an incident of its own; that of a cause when it is gone."""
-    is_over = message.kind in _OVER
-    key = _incident(message) if is_over else message.thread if message.is_outcome else None
-    return [{"event_action": "resolve", "dedup_key": key}] if key else []
 
 
 def _details(message: Message) -> dict[str, str]:

@@ -146,11 +146,8 @@ class Registry:
 class _Refusing(Channel):
     """In place of a channel that cannot be made of its settings: refuses every message with the reason."""
 
-    name = ""
-
     def __init__(self, name: str, why: str) -> None:
-        self.name = name
-        self._why = why
+        self.name, self._why = name, why
 
     def send(self, message: Message) -> Delivered:
         del message

@@ -16,10 +16,10 @@ from urllib.parse import parse_qs
 
 from governor.channels import slack_blocks
 from governor.channels.message import CallbackRefused
+from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Answer, Decision, keep_end
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
-from governor.domain.wording import clock
 from governor.errors import ConfigurationError, DecisionRefused, InputError, NotFound
 from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
@@ -121,17 +121,8 @@ class SlackActions:
             return "This question does not exist any more."
         except DecisionRefused as error:
             return f"Not recorded: {error}."
-        if decided.needs_another:
-            return "Noted. A second person must approve before anything is done."
-        if decided.holds:
-            kept = f"; kept until {clock(until, view.episode.time_zone, now)}" if until else ""
-            kept = "; it is exempt from now on" if answer.answer is Answer.EXEMPT else kept
-            return f"Held: nothing more is done{kept}."
-        if until is not None:
-            return f"Recorded: kept until {clock(until, view.episode.time_zone, now)}."
-        if answer.answer is Answer.APPROVE:
-            return "Recorded: approved. Until EC2 is called, you can still hold it."
-        return "Recorded: exempted."
+        values = {"decided": decided, "answer": answer.answer, "until": until}
+        return said("answered in Slack", values, view.episode.time_zone, now)[0]
 
     def _held_by_a_button(self, approval_id: str) -> str | None:
         """Return the approval if a hold would be taken now, wherever the yes was given."""

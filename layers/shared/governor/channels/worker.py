@@ -124,8 +124,8 @@ class Worker:
         self.state.end_lease(f"{group}-hour")
         return done
 
-    def _refused(self, body: str, error: AlertRefused) -> Dispatched:
-        """Keep it for a person: it was forged, or an update left it without its seal."""
+    def _refused(self, body: str, error: GovernorError) -> Dispatched:
+        """Keep it for a person: it was forged, or an update left it without its seal, or unreadable."""
         _log.error("a message was refused: %s", error)
         self.refuse(body, str(error))
         return Dispatched(0, 1)
@@ -170,11 +170,7 @@ class Worker:
                 if isinstance(found, Alert):
                     people = dispatch.group(dispatch.vouch(found).alert)
                     audiences.setdefault(people, []).append((name, found))
-            except InputError:
-                # It could be read when it was put here; an older release wrote it.
-                _log.exception("the waiting message %s cannot be read any more", name)
-                self.state.drop_outbox(group, name)
-            except AlertRefused as error:
+            except (InputError, AlertRefused) as error:
                 total = total.plus(self._refused(text, error))
                 self.state.drop_outbox(group, name)
             except (Throttled, Unavailable):

@@ -17,7 +17,7 @@ from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import clock, day_and_time, deadline, full_stop, people, sentence, usd
 
 _FILE = Path(__file__).parents[2] / "data" / "alerts.txt"
-_CONDITION = re.compile(r"([?!])(\w+)(?:=(\S+))? (.*)")
+_CONDITION = re.compile(r"([?!])([\w.]+)(?:=(\S+))? (.*)")
 _SUBJECT = 98
 """Characters that SNS takes as a subject."""
 _FORMS: Mapping[str, Callable[[Any], str]] = {
@@ -82,7 +82,7 @@ def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | No
     heading: list[str] = []
     form = _Form(zone, now)
     for line in _templates()[template][1:]:
-        text = _chosen(line, values)
+        text = _chosen(form, line, values)
         before, several, field = text.partition("{*")
         if several:
             name, _, spec = field.rstrip("}").partition(":")
@@ -109,11 +109,12 @@ class _Form(Formatter):
         return _FORMS[spec](value) if spec in _FORMS else str(format(value, spec))
 
 
-def _chosen(line: str, values: Values) -> str:
+def _chosen(form: Formatter, line: str, values: Values) -> str:
     """Return the line without its conditions; empty where one of them does not hold."""
     while found := _CONDITION.fullmatch(line):
         sign, name, wanted, line = found.groups()
-        holds = bool(values[name]) if wanted is None else str(values[name]) == wanted
+        value, _ = form.get_field(name, (), values)
+        holds = bool(value) if wanted is None else str(value) == wanted
         if holds is (sign == "!"):
             return ""
     return line

@@ -37,6 +37,20 @@ _NAMED = 40
 _FRESH = timedelta(hours=1)
 """So long what was measured still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
+_GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
+_ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED, Outcome.HELD, Outcome.FAILED)
+_TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
+_WAITING = ("StepTimedOut", "SnapshotFailed")
+"""Errors of what was begun and did not come to its end."""
+_JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
+_ERROR = re.compile(
+    r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled|Unavailable"
+    r"|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
+    re.DOTALL,
+)
+_VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
+"""Ids, times, ARNs and encoded texts: what differs between failures of one cause."""
+_ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 
 
 def stage_name(stage: str) -> str:
@@ -120,11 +134,8 @@ def people_text(episode: Episode) -> str:
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
     until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
-    values = {
-        "mode": "over" if mode == "auto" and at >= until else mode,
-        "plan": episode.plan,
-        "until": until,
-    }
+    mode = "over" if mode == "auto" and at >= until else mode
+    values = {"mode": mode, "plan": episode.plan, "until": until}
     return said("unasked", values, episode.time_zone, at)[0]
 
 
@@ -218,9 +229,28 @@ def _alert(
     link: str | None = None,
     severity: Severity | None = None,
 ) -> Alert:
+    """Return any message about an episode. Its facts hold no task token and no link."""
+    about, plan = episode.instance, episode.plan
+    known = {
+        "episode": episode.ref.execution_name,
+        "launch_time": about.launch_time,
+        "mode": episode.mode.value,
+        "reason": episode.reason,
+        "evidence_hash": episode.evidence_hash,
+        "policy_version": episode.policy_version,
+        "action": plan.action.value,
+        "steps": [step.value for step in plan.steps],
+        "usd_per_hour": episode.price.usd_per_hour,
+        "saved_usd_per_hour": plan.saving.saved_usd_per_hour,
+        "price_source": episode.price.source,
+        "acts_on_silence": episode.acts_on_silence,
+        "people_needed": episode.terms.people_needed,
+        "time_zone": episode.time_zone,
+        "expires_at": None,
+    }
     owner = Owner(episode.owner, episode.project, episode.time_zone)
-    facts, name = {**episode_facts(episode), **facts}, stage_id(stage, episode.ref)
-    about, words = episode.instance, {"name": episode.instance.name, "plan": episode.plan, **words}
+    facts, words = {**known, **facts}, {"name": about.name, "plan": plan, **words}
+    name = stage_id(stage, episode.ref)
     return written(template, about, name, at, facts, words, owner=owner, severity=severity, link=link)
 
 
@@ -236,29 +266,13 @@ def waiting_alert(
 ) -> Alert:
     """Return that a step waits, and why, with what to do; sent once an episode."""
     stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
-    return _alert(
-        "waiting", episode, Stage.WAIT, at, {"why": why}, {"hours": hours, "stands": stands}, link=link
-    )
+    words = {"hours": hours, "stands": stands}
+    return _alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
 
 
 def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
     facts = {"undone_by": by, "channel": channel}
     return _alert("undone", episode, "undone", at, facts, {"price": price_text(episode)})
-
-
-# how it ended
-
-_GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
-_ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED)
-_TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
-_WAITING = ("StepTimedOut", "SnapshotFailed")
-"""Errors of what was begun and did not come to its end."""
-_JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
-_ERROR = re.compile(
-    r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled|Unavailable"
-    r"|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
-    re.DOTALL,
-)
 
 
 def outcome_alert(
@@ -273,16 +287,16 @@ def outcome_alert(
 ) -> Alert:
     """Return how an episode ended. `episode` is `None` when it failed before it was written; until
     `again_at` the same idleness is left alone."""
-    failed, again = outcome is Outcome.FAILED, _again(episode, again_at, at)
+    failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
     words: dict[str, object] = {"readable": readable(reason), "next_step": next_step(reason)}
     if failed or episode is None:
         facts |= {"incident": f"failure-{cause_of(reason)}", "failed_step": _failed_step(episode, reason)}
         words["step"] = step_text(facts["failed_step"])
-    words["again"] = again if failed or outcome in _ASKED_AGAIN or outcome is Outcome.HELD else ""
+    words["again"] = _again(episode, again_at, at) if outcome in _ASKED_AGAIN else ""
     if episode is None:
-        words |= {"name": ref.instance_id}
-        words |= {"in_short": "Nothing was changed", "left_behind": "Nothing was changed."}
+        unchanged = "Nothing was changed"
+        words |= {"name": ref.instance_id, "in_short": unchanged, "left_behind": f"{unchanged}."}
         alert = written("failure", ref.target, stage_id(outcome.value, ref), at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
     words["in_short"], words["left_behind"] = left_behind(episode)
@@ -298,10 +312,8 @@ def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetim
     """Return when people hear of it again, as a sentence; nothing where it does not run any more."""
     if episode is not None and episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
         return ""
-    values = {
-        "asks": episode is None or episode.mode is Mode.ASK,
-        "after": again_at if again_at is not None and again_at > at else None,
-    }
+    after = again_at if again_at is not None and again_at > at else None
+    values = {"asks": episode is None or episode.mode is Mode.ASK, "after": after}
     return said("again", values, episode.time_zone if episode else "UTC", at)[0]
 
 
@@ -383,16 +395,9 @@ def left_behind(episode: Episode) -> tuple[str, str]:
     return short, long
 
 
-_VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
-"""Ids, times, ARNs and encoded texts: what differs between failures of one cause."""
-
-
 def cause_of(reason: str) -> str:
     """Return what is the same for workflows that failed for one cause: a hash."""
     return short_hash(_VARIES.sub("#", reason))
-
-
-_ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 
 
 def readable(reason: str) -> str:
@@ -400,24 +405,3 @@ def readable(reason: str) -> str:
     error, cause = _taken_apart(reason or "the cause is not known")
     text, *_ = said("error", {"error": error, "cause": cause})
     return sentence(_ISO.sub(r"\1 \2 UTC", people(text)))
-
-
-def episode_facts(episode: Episode) -> dict[str, object]:
-    """Return the episode as facts, for machines that subscribe. Holds no task token and no link."""
-    return {
-        "episode": episode.ref.execution_name,
-        "launch_time": episode.instance.launch_time,
-        "mode": episode.mode.value,
-        "reason": episode.reason,
-        "evidence_hash": episode.evidence_hash,
-        "policy_version": episode.policy_version,
-        "action": episode.plan.action.value,
-        "steps": [step.value for step in episode.plan.steps],
-        "usd_per_hour": episode.price.usd_per_hour,
-        "saved_usd_per_hour": episode.plan.saving.saved_usd_per_hour,
-        "price_source": episode.price.source,
-        "acts_on_silence": episode.acts_on_silence,
-        "people_needed": episode.terms.people_needed,
-        "time_zone": episode.time_zone,
-        "expires_at": None,
-    }

@@ -113,11 +113,7 @@ def checkpoint_failed_alert(
 
 
 def elsewhere_alert(
-    instance: Instance,
-    prices: Sequence[SpotPrice],
-    scores: Mapping[str, int],
-    owner: Owner,
-    now: UtcDatetime,
+    instance: Instance, prices: Sequence[SpotPrice], scores: Mapping[str, int], owner: Owner, now: UtcDatetime
 ) -> Alert | None:
     """Return the cheapest other zones for the same type; `None` where no price of another zone is known.
 
@@ -195,16 +191,13 @@ def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
 def block_alert(change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime) -> Alert:
     """Return that a Capacity Block has begun, which is paid for whether it is used or not, or that its
     instances are terminated in minutes. `instances` are those of one owner."""
-    about: Instance | Target = Target(change.account, change.region)
-    facts: dict[str, object] = {"capacity_reservation_id": change.reservation_id}
-    if change.is_expiring:
-        template, about = "block ends", only(instances) or about
-        facts |= {"what": "Capacity Block expires", "terminated_from": change.terminated_from}
-        dedup_id = f"expiring-{change.event_id}-{owner.key}"
-    else:
-        template = "block begins"
-        facts |= {"what": "Capacity Block delivered", "ends_at": change.ends_at}
-        dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
-    facts["instance_ids"] = ids(instances)
+    place, which = Target(change.account, change.region), change.reservation_id
+    facts: dict[str, object] = {"capacity_reservation_id": which, "instance_ids": ids(instances)}
     words = {"listed": ", ".join(map(named, instances)) or "none yet"}
-    return written(template, about, dedup_id, now, facts, words, owner=owner)
+    if change.is_expiring:
+        facts |= {"what": "Capacity Block expires", "terminated_from": change.terminated_from}
+        about, dedup_id = only(instances) or place, f"expiring-{change.event_id}-{owner.key}"
+        return written("block ends", about, dedup_id, now, facts, words, owner=owner)
+    facts |= {"what": "Capacity Block delivered", "ends_at": change.ends_at}
+    dedup_id = f"delivered-{which}-{iso(change.ends_at)}-{owner.key}"
+    return written("block begins", place, dedup_id, now, facts, words, owner=owner)

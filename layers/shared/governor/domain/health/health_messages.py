@@ -88,8 +88,7 @@ def _alert(
         "before": ", ".join(sorted({one.instance.instance_id for one in lasting})[:_LINES]),
     }
     dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}"
-    own = first.finding.severity
-    severity = AlertSeverity.INFO if own is Severity.ADVICE else AlertSeverity(own.value)
+    severity = AlertSeverity(first.finding.severity) if first.is_fault else AlertSeverity.INFO
     return written("health", one or target, dedup_id, now, facts, words, owner=owner, severity=severity)
 
 
