@@ -15,7 +15,7 @@ from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
 from governor.domain.health.health import InstanceFinding, Severity
 from governor.domain.instance import Target
-from governor.domain.units import printable
+from governor.domain.units import iso, printable
 from governor.ports import InstanceReader, MetricReader
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
@@ -60,7 +60,8 @@ def _print(found: Sequence[HealthReading], *, as_json: bool) -> None:
         name = printable(instance.name)
         print(f"{_state(one):<8} {instance.instance_id} {instance.instance_type} {name}{unseen}")
         for finding in one.findings:
-            print(f"         {printable(finding.sentence)}")
+            sentence = f"{finding.about}; seen since {iso(finding.since)}. {finding.advice}"
+            print(f"         {printable(sentence)}")
         if one.problem:
             print(f"         not all could be read: {printable(one.problem)}")
         elif not one.measured:

@@ -171,7 +171,7 @@ def test_faults(gpu: GpuFigures, kind: FindingKind, severity: Severity, since: d
     assert (kind, severity, since, ("1",)) == (finding.kind, finding.severity, finding.since, finding.gpus)
     assert seen in finding.seen
     assert finding.advice
-    assert finding.sentence.startswith("GPU 1: ")
+    assert finding.about.startswith("GPU 1: ")
 
 
 @pytest.mark.parametrize(

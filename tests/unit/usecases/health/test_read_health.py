@@ -14,7 +14,6 @@ from governor.domain.health.health import FindingKind, GpuFigures, health_findin
 from governor.domain.policy.policy import HEAT_AVERAGE, Metrics
 from governor.domain.units import money
 from governor.errors import Throttled
-from governor.usecases.health.read_health import HARDWARE_METRICS
 from gpu_metrics_publisher import metrics as publisher
 from tests.builders import NOW
 from tests.unit.usecases.health_world import AGENT, BINS, HARDWARE, SOUND, HealthWorld, flat
@@ -213,9 +212,11 @@ def test_a_silent_machine_is_not_measured() -> None:
 def test_the_names_are_those_that_are_published() -> None:
     """By the publisher's own table, and by the agent's names that it shares."""
     custom = {metric.name for metric in publisher.METRICS if metric.namespace == publisher.CUSTOM_NAMESPACE}
-    names = Metrics()
+    names, world = Metrics(), HealthWorld()
+    world.read(world.add(1, gpus=8))
+    read = {one.metric for one in world.metrics.reads if one.namespace == names.hardware_namespace}
 
-    assert set(HARDWARE_METRICS) <= {*custom, publisher.XID_METRIC}
+    assert (7, True) == (len(read), read <= {*custom, publisher.XID_METRIC})
     assert publisher.CUSTOM_NAMESPACE == names.hardware_namespace
     shared = {metric.name for metric in publisher.METRICS if metric.namespace == publisher.AGENT_NAMESPACE}
     assert {names.temperature, names.memory_utilization, names.utilization} <= shared

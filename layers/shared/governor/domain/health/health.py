@@ -135,10 +135,6 @@ class Finding:
     def about(self) -> str:
         return f"GPU{'s' if len(self.gpus) > 1 else ''} {', '.join(self.gpus)}: {self.seen}"
 
-    @property
-    def sentence(self) -> str:
-        return f"{self.about}; seen since {iso(self.since)}. {self.advice}"
-
 
 @dataclass(frozen=True, slots=True)
 class InstanceFinding:

@@ -213,13 +213,7 @@ def is_candidate(evidence: Evidence, policy: Policy) -> bool:
 
 
 def judge(
-    instance: Instance,
-    hold: Hold,
-    evidence: Evidence,
-    policy: Policy,
-    now: datetime,
-    *,
-    in_full: bool = True,
+    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime, *, in_full: bool = True
 ) -> Verdict:
     """The verdict on one instance. Holes of the evidence stay holes; `now` decides grace and snooze only.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial, reduce
 from statistics import median_low
@@ -152,11 +152,6 @@ class _Work:
     def reporting(self) -> int:
         return sum(evidence.peak(series) is not None for series in self.readings.values())
 
-    def lacks_gpus(self) -> bool:
-        """Whether it is read GPU by GPU, and some that its type has are not among them."""
-        known = self.source is MetricSource.PER_GPU and self.problem is None
-        return known and self.expected is not None and self.reporting() < self.expected
-
 
 class _Asked(NamedTuple):
     work: _Work
@@ -235,19 +230,22 @@ class _Batch:
     # utilization
 
     def _wants_search(self, work: _Work) -> bool:
-        wants_gpus = work.request.per_gpu and work.dimensions is None and work.problem is None
-        return work.request.search and (work.silent() or wants_gpus or work.lacks_gpus())
+        """Where it is silent, or GPUs that are wanted, or that its type has, are not among those read."""
+        if work.problem is not None or not work.request.search:
+            return False
+        by_gpu, reporting = work.source is MetricSource.PER_GPU, work.reporting()
+        lacks_gpus = by_gpu and work.expected is not None and reporting < work.expected
+        return not reporting or lacks_gpus or (work.request.per_gpu and work.dimensions is None)
 
-    def _read_utilization(self, works: Iterable[_Work]) -> None:
+    def _read_utilization(self, works: Iterable[_Work], *, all_sets: bool = False) -> None:
         asked = []
         for work in works:
             request = work.request
             known = work.dimensions or ()
             # An aggregate under other dimensions than `InstanceId` alone is only found by a search, too.
             has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known)
-            use_known = bool(known) and (
-                request.per_gpu or request.source == MetricSource.PER_GPU or not has_gpus
-            )
+            by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
+            use_known = bool(known) and (by_gpu or not has_gpus)
             work.sets = known if use_known else (work.aggregate,)
             work.source = MetricSource.PER_GPU if use_known and has_gpus else MetricSource.AGGREGATE
             if work.source is MetricSource.PER_GPU:
@@ -277,11 +275,7 @@ class _Batch:
             # Of one that is not silent, a GPU is not forgotten because it was silent for three hours.
             kept = () if work.silent() else work.dimensions or ()
             work.dimensions = tuple(sorted({*found_sets, *kept}))
-        again = [work for work in works if work.dimensions]
-        for work in again:
-            work.request = replace(work.request, source=MetricSource.PER_GPU)
-        if again:
-            self._read_utilization(again)
+        self._read_utilization([work for work in works if work.dimensions], all_sets=True)
         self._read(self._agentless([work for work in works if work.silent()]))
 
     def _agentless(self, works: list[_Work]) -> Iterator[_Asked]:

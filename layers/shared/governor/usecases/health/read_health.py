@@ -121,8 +121,6 @@ _FIGURES = (
 )
 """All that the first look reads."""
 _OF_GPUS = (*(figure for figure in _FIGURES if figure is not _XIDS), _MEMORY)
-HARDWARE_METRICS = tuple(figure.published for figure in _FIGURES if figure.is_hardware)
-"""The metrics that only `agent/` publishes."""
 
 
 @dataclass(frozen=True, slots=True)
