@@ -149,7 +149,7 @@ def _site(wire: Wire) -> Console:
     def reader() -> Reader:
         # As every request does: a version that was accepted since counts.
         assert state.version_in_force() is None
-        return Reader(state, state, ShowApproval(state, clock), policy, TARGETS, "governor")
+        return Reader(state, ShowApproval(state, clock), policy, TARGETS, "governor")
 
     doors = Entrance(table)
     doors.clock.at = NOW

@@ -28,7 +28,7 @@ from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.policy.policy import Mode, Policy
-from governor.stores.fleet import Fleet, keeping
+from governor.stores.fleet import keeping
 from governor.stores.ledger import booking
 from governor.usecases.approvals.show_approval import ShowApproval
 from tests.builders import NOW, make_evidence, make_facts, make_instance
@@ -115,9 +115,7 @@ class ConsoleWorld:
     table: MemoryTable = field(default_factory=MemoryTable)
 
     def __post_init__(self) -> None:
-        self.state = MemoryStateTable()
-        self.state._table = self.table
-        self.fleet = Fleet(self.table)
+        self.state = MemoryStateTable(self.table)
 
     def keep(self, *rows: FleetRow, mode: str = "ask", problem: str | None = None) -> None:
         """Store the rows as the pages of their targets, swept two minutes ago."""
@@ -125,7 +123,7 @@ class ConsoleWorld:
             own = tuple(row for row in rows if (row.account, row.region) == (target.account, target.region))
             swept = NOW - timedelta(minutes=2)
             page = FleetPage(target.account, target.region, swept, mode, problem, own)
-            assert self.fleet.keep_page(page)
+            assert self.state.keep_page(page)
 
     def spend(self, day: date, shares: dict[tuple[str, str], Share], target: Target = TARGETS[0]) -> None:
         """Store what was spent on a day, by owner and project."""
@@ -138,9 +136,7 @@ class ConsoleWorld:
     @property
     def reader(self) -> Reader:
         clock = FakeClock(NOW)
-        return Reader(
-            self.fleet, self.state, ShowApproval(self.state, clock), self.policy, TARGETS, "governor"
-        )
+        return Reader(self.state, ShowApproval(self.state, clock), self.policy, TARGETS, "governor")
 
 
 def make_episode(row: FleetRow, **changes: Any) -> Episode:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import marshal
 import operator
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from governor.adapters.table.codec import read_all, written
@@ -17,7 +17,7 @@ from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.errors import ConflictError
 from governor.stores import EventLog, StateTable, keys
-from governor.stores.table import Condition, Document, Key, Record, Table, Write
+from governor.stores.table import Condition, Document, Key, Table, Write
 
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt}
 
@@ -30,6 +30,8 @@ class MemoryTable(Table):
     Those in `ASKED` are told the IAM action and the partition of every request (`tests/rights.py`).
     """
 
+    document, records = staticmethod(written), staticmethod(read_all)
+
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.items: dict[Key, Document] = {}
@@ -38,12 +40,6 @@ class MemoryTable(Table):
     def hasty(self) -> Table:
         """Itself: no call takes time."""
         return self
-
-    def document(self, record: object) -> Document:
-        return written(record)
-
-    def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-        return read_all(kind, items)
 
     def get(self, key: Key) -> Document | None:
         _ask("dynamodb:GetItem", key[0])
@@ -142,16 +138,12 @@ def _holds(condition: Condition, item: Document) -> bool:
 
 
 class MemoryStateTable(StateTable):
-    """All stores over a table of its own, which tests may change behind their back."""
+    """All stores over one table, whose `items` tests may change behind their back."""
 
-    def __init__(self) -> None:
-        super().__init__(MemoryTable())
-
-    @property
-    def items(self) -> dict[Key, Document]:
-        """The stored items."""
-        assert isinstance(self._table, MemoryTable)
-        return self._table.items
+    def __init__(self, memory: MemoryTable | None = None) -> None:
+        self.memory = memory or MemoryTable()
+        super().__init__(self.memory)
+        self.items = self.memory.items
 
     def put(self, *records: Episode | Approval | InstanceRecord) -> None:
         """Stores the records as they are, whatever was there."""
@@ -176,15 +168,5 @@ class MemoryEventLog(EventLog):
     """The event log over a table of its own."""
 
     def __init__(self) -> None:
-        super().__init__(MemoryTable())
-
-    @property
-    def failure(self) -> Exception | None:
-        """Raised by every call."""
-        assert isinstance(self._table, MemoryTable)
-        return self._table.failure
-
-    @failure.setter
-    def failure(self, error: Exception | None) -> None:
-        assert isinstance(self._table, MemoryTable)
-        self._table.failure = error
+        self.memory = MemoryTable()
+        super().__init__(self.memory)

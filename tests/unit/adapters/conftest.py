@@ -8,6 +8,9 @@ import pytest
 from moto import mock_aws
 
 from governor.adapters.clients import Clients
+from governor.stores import StateTable
+from tests.twins import MemoryStateTable
+from tests.unit.adapters.state_samples import dynamo_table
 
 REGION = "us-east-1"
 
@@ -22,3 +25,12 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clients]:
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
         yield Clients()
+
+
+@pytest.fixture(params=["memory", "dynamodb"])
+def table(request: pytest.FixtureRequest) -> StateTable:
+    """Each implementation, empty."""
+    if request.param == "memory":
+        return MemoryStateTable()
+    clients: Clients = request.getfixturevalue("aws")
+    return dynamo_table(clients)

@@ -11,15 +11,13 @@ from decimal import Decimal
 
 import pytest
 
-from governor.adapters.clients import Clients
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.stores import StateTable
 from governor.stores.fleet import OTHERS, keeping
 from governor.stores.table import put
 from tests.console_world import many_rows
-from tests.twins import MemoryStateTable
-from tests.unit.adapters.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, dynamo_table, ref
+from tests.unit.adapters.state_samples import INSTANCE_ID, LAUNCHED, NOW, TARGET, ref
 
 OTHER = Target("111122223333", "us-east-10")
 LATER = NOW + timedelta(minutes=5)
@@ -85,15 +83,6 @@ GOLDEN = {
 """How a row is stored; a later release reads it so."""
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def table(request: pytest.FixtureRequest) -> StateTable:
-    """Each implementation, empty."""
-    if request.param == "memory":
-        return MemoryStateTable()
-    clients: Clients = request.getfixturevalue("aws")
-    return dynamo_table(clients)
-
-
 def test_pages_of_all_targets_are_read_by_one_query(table: StateTable) -> None:
     """A Region whose name begins like another's has a page of its own, and no page is read for it."""
     here, there = page(row()), page(target=OTHER, problem="2 steps failed")
@@ -122,7 +111,7 @@ def test_a_long_page_is_written_whole_and_a_shorter_one_replaces_it(
     table: StateTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the long one leaves behind is not read."""
-    monkeypatch.setattr("governor.stores.fleet._CHUNK_BYTES", 300)
+    monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", 300)
     long = page(*(row(f"i-{number}", name=f"node {number**7}") for number in range(40)))
     assert table.keep_page(long)
     assert len(list(table._table.query("FLEET"))) > 2

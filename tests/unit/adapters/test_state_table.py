@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.clients import Clients
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
@@ -21,28 +20,17 @@ from governor.domain.sweep.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotFound
 from governor.stores import StateTable, keys
 from governor.stores.table import delete, put, update
-from tests.twins import MemoryStateTable
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
     LAUNCHED,
     NOW,
     TARGET,
     decision,
-    dynamo_table,
     entry,
     episode,
     observation,
     ref,
 )
-
-
-@pytest.fixture(params=["memory", "dynamodb"])
-def table(request: pytest.FixtureRequest) -> StateTable:
-    """Each implementation, empty."""
-    if request.param == "memory":
-        return MemoryStateTable()
-    clients: Clients = request.getfixturevalue("aws")
-    return dynamo_table(clients)
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from governor.domain.episode.episode import Episode, Phase
 from governor.domain.episode.plan import Price
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.policy.policy import Action
-from governor.stores.fleet import Fleet
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from tests.builders import NOW, TARGET
@@ -71,10 +70,9 @@ class Site:
         self.world.state.await_answer(OTHER, "other", "ask", NOW + timedelta(hours=9))
         self.world.workflow.waiting.add("other")
         self.episodes = {APPROVAL_ID: first, OTHER: second}
-        fleet = Fleet(self.table)
         self.sweep()
         show = ShowApproval(self.world.state, self.world.clock)
-        reader = Reader(fleet, self.world.state, show, POLICY, (TARGET,), "gpu-governor")
+        reader = Reader(self.world.state, show, POLICY, (TARGET,), "gpu-governor")
         answers = Answers(
             Decide(
                 self.world.state,
@@ -95,7 +93,7 @@ class Site:
     def sweep(self) -> None:
         """What the last sweep saw: an instance for each question."""
         rows = tuple(self.row(number, key) for number, key in enumerate(self.episodes, 1))
-        Fleet(self.table).keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, rows))
+        self.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, rows))
 
     def ask_more(self, count: int, names: tuple[str, ...] = ("notebook",)) -> None:
         """As many questions more, about instances of three owners with these names."""

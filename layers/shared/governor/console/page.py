@@ -15,7 +15,6 @@ from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.stores import StateTable
-from governor.stores.fleet import Fleet
 from governor.usecases.approvals.show_approval import ShowApproval
 
 FRESH = timedelta(minutes=15)
@@ -26,7 +25,6 @@ FRESH = timedelta(minutes=15)
 class Reader:
     """The stores of one request. `environment` is the stack's name; `targets` are those of the policy."""
 
-    fleet: Fleet
     state: StateTable
     show: ShowApproval
     policy: Policy
@@ -36,7 +34,7 @@ class Reader:
     @cached_property
     def pages(self) -> tuple[FleetPage, ...]:
         """What the last sweeps saw, of every target: one query."""
-        return self.fleet.pages(self.targets)
+        return self.state.pages(self.targets)
 
     @property
     def counts_for(self) -> timedelta:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
+from governor.stores.keys import place
 from governor.stores.table import Key, Store, Write, absent, present, put, update, where
 
 _HUB: Key = ("BREAKER#hub", "HUB")
@@ -142,7 +143,7 @@ def _cap_pk(at: datetime) -> str:
 
 
 def _turned_key(target: Target) -> Key:
-    return f"BREAKER#{target.account}#{target.region}", "TURNED"
+    return f"BREAKER#{place(target)}", "TURNED"
 
 
 def _tail(name: str) -> str:

@@ -198,7 +198,7 @@ class Episodes(Store):
             "kept_until": seen.snoozed_until,
             "exempt_reason": seen.exempt_reason,
         }
-        key = f"ENDED#{target.account}#{target.region}", f"{instance_id}#{as_utc(at).isoformat()}"
+        key = f"ENDED#{keys.place(target)}", f"{instance_id}#{as_utc(at).isoformat()}"
         gone = [update(one, {}, same, remove=["snoozed_until", "exempt_reason"]) for one in stands]
         self._table.transact(*gone, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
 

@@ -5,26 +5,33 @@ Each sweep writes them; nothing is ever decided by them.
 
 from __future__ import annotations
 
-import json
 import logging
-import zlib
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal, DecimalException
-from typing import Any
+from decimal import Decimal
 
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.errors import CloudError
-from governor.stores.table import Document, Key, Store, Write, absent, put, where
+from governor.stores.keys import place
+from governor.stores.table import (
+    DAMAGED,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    packed,
+    put,
+    unpacked,
+    where,
+)
 
 _log = logging.getLogger(__name__)
 
 _FLEET = "FLEET"
-_CHUNK_BYTES = 350_000
-"""An item may have 400 KB with its names and keys."""
 _MOST_SHARES = 100
 """Owners and projects of a day, where all do not fit: each name may have 256 characters."""
 OTHERS = ("others", "others")
@@ -42,22 +49,21 @@ class Fleet(Store):
 
     def page(self, target: Target) -> FleetPage | None:
         """Return what the last sweep of the target saw."""
-        return next(self._pages(_prefix(target)), None)
+        return next(self._pages(f"{place(target)}#"), None)
 
     def keep_page(self, page: FleetPage) -> bool:
         """Replace the page of a target, as a whole; false when that of a later sweep is there."""
-        data = _packed([self._table.document(row) for row in page.rows])
         head = self._table.document(replace(page, rows=()))
         not_later = absent() | where("swept_at", "<=", head["swept_at"])
         # What is left of a longer page lies behind the end of the packed rows, and expires.
         writes = [
             put(
-                (_FLEET, f"{_prefix(page.target)}{number:03d}"),
-                {**head, "rows": data[start : start + _CHUNK_BYTES]},
+                (_FLEET, f"{place(page.target)}#{number:03d}"),
+                {**head, "rows": rows},
                 None if number else not_later,
                 until=page.swept_at + _PAGES_KEPT,
             )
-            for number, start in enumerate(range(0, len(data), _CHUNK_BYTES))
+            for number, rows in enumerate(packed([[self._table.document(row) for row in page.rows]]))
         ]
         # Nearly every page is one item, whose write costs half as much outside of a transaction.
         return self._table.holds(*writes) if len(writes) == 1 else self._table.wins(*writes)
@@ -83,9 +89,9 @@ class Fleet(Store):
                 _log.warning("the page of %s cannot be read", name, exc_info=True)
                 continue
             try:
-                documents = _unpacked(b"".join(item["rows"] for item in items))
+                [documents] = unpacked(item["rows"] for item in items)
                 yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
-            except (CloudError, *_DAMAGED):
+            except (CloudError, *DAMAGED):
                 # Also where it was replaced between two parts of the query.
                 _log.warning("the rows of %s cannot be read", name, exc_info=True)
                 yield replace(page, problem="What the last sweep saw could not be read. Try again.")
@@ -98,14 +104,14 @@ def keeping(costs: DayCosts) -> Write:
     written: the most expensive ones are kept then, and the others summed up.
     """
     target, day = Target(costs.account, costs.region), costs.day
-    data = _packed(_lines(costs.shares))
-    if len(data) > _CHUNK_BYTES:
+    parts = packed([_lines(costs.shares)])
+    if len(parts) > 1:
         named = {whose: share for whose, share in costs.shares.items() if whose != OTHERS}
         by_cost = sorted(named.items(), key=lambda one: one[1].total, reverse=True)
         others = (share for _, share in by_cost[_MOST_SHARES:])
         rest = sum(others, costs.shares.get(OTHERS, Share()))
-        data = _packed(_lines({**dict(by_cost[:_MOST_SHARES]), OTHERS: rest}))
-    document = {"account": costs.account, "region": costs.region, "day": f"{day}", "shares": data}
+        parts = packed([_lines({**dict(by_cost[:_MOST_SHARES]), OTHERS: rest})])
+    document = {"account": costs.account, "region": costs.region, "day": f"{day}", "shares": parts[0]}
     until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
     return put(_day_key(target, day), document, until=until)
 
@@ -118,29 +124,13 @@ def _lines(shares: Mapping[tuple[str, str], Share]) -> list[list[str]]:
 
 def _day(item: Document) -> DayCosts | None:
     try:
-        lines = {
-            (owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in _unpacked(item["shares"])
-        }
-        return DayCosts(date.fromisoformat(item["day"]), item["account"], item["region"], lines)
-    except (KeyError, *_DAMAGED):
+        [lines] = unpacked([item["shares"]])
+        shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
+        return DayCosts(date.fromisoformat(item["day"]), item["account"], item["region"], shares)
+    except DAMAGED:
         _log.warning("the costs %s / %s cannot be read", item["pk"], item["sk"], exc_info=True)
         return None
 
 
-_DAMAGED = (ValueError, TypeError, DecimalException, zlib.error)
-
-
-def _packed(documents: list[Any]) -> bytes:
-    return zlib.compress(json.dumps(documents, separators=(",", ":")).encode(), level=3)
-
-
-def _unpacked(data: bytes) -> Any:
-    return json.loads(zlib.decompress(data))
-
-
-def _prefix(target: Target) -> str:
-    return f"{target.account}#{target.region}#"
-
-
 def _day_key(target: Target, day: date) -> Key:
-    return f"DAYS#{day:%Y-%m}", f"{_prefix(target)}{day:%d}"
+    return f"DAYS#{day:%Y-%m}", f"{place(target)}#{day:%d}"

@@ -32,9 +32,9 @@ class Instances(Store):
         found = {}
         known: dict[str, list[Document]] = defaultdict(list)
         # A close frees the lock and says for how long it is quiet: whoever sees it free must see that, too.
-        locks = list(self._table.query(keys.lock_pk(target)))
+        locks = list(self._table.query(f"LOCK#{keys.place(target)}"))
         records = self._table.query(keys.target_pk(target), "INSTANCE#")
-        for item in chain(records, locks, self._table.query(keys.hold_pk(target))):
+        for item in chain(records, locks, self._table.query(f"HOLD#{keys.place(target)}")):
             known[item["sk"].partition("#")[2]].append(item)
         for instance_id, items in known.items():
             try:
@@ -71,7 +71,7 @@ class Instances(Store):
         if at is None:
             self._remove(target, instance_id, "marked_at")
         else:
-            self._set(target, instance_id, "marked_at", at)
+            self._table.write(update(keys.instance(target, instance_id), {"marked_at": at}))
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
         """Note until when warnings stand, by instance id. The last one counts."""
@@ -88,9 +88,6 @@ class Instances(Store):
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""
         self._remove(target, instance_id, "quiet_until", "quiet_launch_time", "failures")
-
-    def _set(self, target: Target, instance_id: str, attribute: str, at: datetime) -> None:
-        self._table.write(update(keys.instance(target, instance_id), {attribute: at}))
 
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
         # Without a record there is nothing to remove.
@@ -126,8 +123,8 @@ class Failures(Store):
 
 
 def _cause(one: Failing) -> Key:
-    return _FAILING, f"CAUSE#{one.cause}#{one.target.account}#{one.target.region}#{one.instance_id}"
+    return _FAILING, f"CAUSE#{one.cause}#{keys.place(one.target)}#{one.instance_id}"
 
 
 def _worked(target: Target) -> Key:
-    return _FAILING, f"WORKED#{target.account}#{target.region}"
+    return _FAILING, f"WORKED#{keys.place(target)}"

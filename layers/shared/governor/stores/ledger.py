@@ -10,7 +10,7 @@ from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, Meter, month_of, parse_month
 from governor.domain.units import iso
 from governor.stores.fleet import keeping
-from governor.stores.keys import target_pk
+from governor.stores.keys import place, target_pk
 from governor.stores.table import Key, Store, Write, absent, delete, insert, present, put, update, where
 
 _METERS_KEPT = timedelta(days=400)
@@ -67,4 +67,4 @@ def _open_key(entry: LedgerEntry) -> Key:
 
 
 def _meter_key(target: Target, month: str) -> Key:
-    return f"COST#{month}", f"{target.account}#{target.region}"
+    return f"COST#{month}", place(target)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from datetime import datetime, timedelta
+from typing import Literal
 
 from governor.domain.approvals.scope import Code, SignIn
 from governor.stores.table import Document, Key, Store, Write, absent, present, update, where
@@ -14,25 +15,25 @@ _CODES_KEPT = timedelta(days=1)
 
 class SignIns(Store):
     def keep_session(self, session_id: str, who: SignIn) -> None:
-        self._table.write(_new(_session(session_id), self._table.document(who), who.ends_at))
+        self._table.write(_new(_key("SESSION", session_id), self._table.document(who), who.ends_at))
 
     def session(self, session_id: str, now: datetime) -> SignIn | None:
         """Return a session that was neither ended nor is over."""
-        found = self._table.read(SignIn, _session(session_id))
+        found = self._table.read(SignIn, _key("SESSION", session_id))
         return found if found is not None and now < found.ends_at else None
 
     def end_session(self, session_id: str, now: datetime) -> None:
-        self._table.holds(update(_session(session_id), {"ends_at": now}, present()))
+        self._table.holds(update(_key("SESSION", session_id), {"ends_at": now}, present()))
 
     def keep_code(self, secret: str, code: Code) -> None:
-        self._table.write(_new(_code(secret), self._table.document(code), code.ends_at + _CODES_KEPT))
+        self._table.write(_new(_key("CODE", secret), self._table.document(code), code.ends_at + _CODES_KEPT))
 
     def code(self, secret: str) -> Code | None:
-        return self._table.read(Code, _code(secret))
+        return self._table.read(Code, _key("CODE", secret))
 
     def use_code(self, secret: str, now: datetime) -> bool:
         """Return whether this call was the first to use it."""
-        return self._table.holds(update(_code(secret), {"used_at": now}, where("used_at", "=", None)))
+        return self._table.holds(update(_key("CODE", secret), {"used_at": now}, where("used_at", "=", None)))
 
 
 def _new(key: Key, document: Document, until: datetime) -> Write:
@@ -40,14 +41,6 @@ def _new(key: Key, document: Document, until: datetime) -> Write:
     return update(key, document, absent(), until=until)
 
 
-def _session(session_id: str) -> Key:
-    return f"SESSION#{_hash(session_id)}", "SESSION"
-
-
-def _code(secret: str) -> Key:
-    return f"CODE#{_hash(secret)}", "CODE"
-
-
-def _hash(secret: str) -> str:
+def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:
     # Both are 256 random bits: nobody finds one by trying, so a plain hash hides them well enough.
-    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+    return f"{kind}#{hashlib.sha256(secret.encode(errors='replace')).hexdigest()}", kind

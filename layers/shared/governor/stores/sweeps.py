@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import random
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import tee
-from typing import Any
 
 from governor.domain.episode.episode import Observation
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.units import as_utc
 from governor.errors import CloudError
-from governor.stores.keys import target_pk
-from governor.stores.table import Key, Store, delete, insert, present, put
+from governor.stores.keys import place, target_pk
+from governor.stores.table import DAMAGED, Key, Store, delete, insert, packed, present, put, unpacked
 
 _log = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 350_000
-"""An item may have 400 KB with its names and keys."""
-_SLICE_BYTES = 8_192
 _OBSERVATIONS_FORMAT = 1
 
 
@@ -47,17 +41,16 @@ class Sweeps(Store):
             _log.warning("the remembered observations of %s are incomplete; reading everything anew", target)
             return {}
         try:
-            lines, same = tee(_unpacked(item["data"] for item in current))
+            lines, same = tee(unpacked(item["data"] for item in current))
             seen = self._table.records(Observation, same)
             return {line["id"]: one for line, one in zip(lines, seen, strict=True)}
-        except (CloudError, KeyError, ValueError, TypeError, zlib.error) as error:
+        except (CloudError, *DAMAGED) as error:
             _log.warning("the remembered observations of %s cannot be read: %s", target, error)
             return {}
 
     def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
         """Replace the observations. Last writer wins; it is a cache."""
-        data = _packed({"id": one, **self._table.document(seen)} for one, seen in observations.items())
-        parts = [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
+        parts = packed({"id": one, **self._table.document(seen)} for one, seen in observations.items())
         chunk = {
             # Two sweeps at once may interleave their chunks; the version tells the reader.
             "version": f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}",
@@ -105,28 +98,8 @@ def _breaker_keys(target: Target) -> tuple[Key, Key]:
 
     Both are written and read for one release, so that neither a rollback nor its end loses a freeze.
     """
-    return (f"BREAKER#{target.account}#{target.region}", "BREAKER"), (target_pk(target), "BREAKER")
+    return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")
 
 
 def _chunk_key(target: Target, number: int) -> Key:
     return target_pk(target), f"OBSERVATIONS#{number:03d}"
-
-
-def _packed(lines: Iterable[Mapping[str, Any]]) -> bytes:
-    """One JSON line per instance, compressed as a stream: only one line is held as text at a time."""
-    packer = zlib.compressobj(level=3)
-    parts = [packer.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n") for line in lines]
-    return b"".join((*parts, packer.flush()))
-
-
-def _unpacked(chunks: Iterable[bytes]) -> Iterator[dict[str, Any]]:
-    """The inverse of `_packed`. Raises: ValueError, TypeError, zlib.error."""
-    unpacker, rest = zlib.decompressobj(), b""
-    for chunk in chunks:
-        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.
-        for start in range(0, len(chunk), _SLICE_BYTES):
-            text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
-            *whole, rest = text.split(b"\n")
-            yield from map(json.loads, whole)
-    if rest or not unpacker.eof:
-        raise ValueError("the packed observations are cut short")

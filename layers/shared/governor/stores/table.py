@@ -7,7 +7,9 @@ these; in place of a document, a record stands for all its fields. An item is de
 
 from __future__ import annotations
 
+import json
 import logging
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +22,12 @@ from governor.errors import ConflictError, GovernorError
 _log = logging.getLogger(__name__)
 TRANSACTION = 100
 """Writes in one. Source: DynamoDB API, TransactWriteItems."""
+
+_CHUNK_BYTES = 350_000
+"""An item may have 400 KB with its names and keys."""
+_SLICE_BYTES = 32_768
+DAMAGED = (KeyError, ValueError, TypeError, ArithmeticError, zlib.error)
+"""What reading may raise where packed JSON is cut short, or not what was written."""
 
 Document = dict[str, Any]
 Key = tuple[str, str]
@@ -101,6 +109,29 @@ def delete(key: Key, condition: Condition | None = None) -> Write:
 def check(key: Key, condition: Condition) -> Write:
     """Let a transaction fail unless the condition holds."""
     return Write("ConditionCheck", key, condition)
+
+
+def packed(lines: Iterable[Any]) -> list[bytes]:
+    """JSON, compressed as a stream, so that only one line is held as text; in parts that fit an item each."""
+    packer = zlib.compressobj(level=3)
+    parts = [packer.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n") for line in lines]
+    data = b"".join((*parts, packer.flush()))
+    return [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
+
+
+def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
+    """Return the lines of what was packed. Raises: as `DAMAGED`."""
+    unpacker, rest = zlib.decompressobj(), b""
+    for chunk in chunks:
+        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.
+        for start in range(0, len(chunk), _SLICE_BYTES):
+            text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
+            *whole, rest = text.split(b"\n")
+            yield from map(json.loads, whole)
+    if not unpacker.eof:
+        raise ValueError("the packed JSON is cut short")
+    # A single line of an earlier release ends without a break.
+    yield from map(json.loads, filter(None, [rest]))
 
 
 def epoch(at: datetime) -> int:

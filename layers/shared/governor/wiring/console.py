@@ -46,7 +46,6 @@ def console(parts: Parts) -> Console:
         policy = policies().base().policy
         places = swept(policy, parts.hub.account, parts.hub.region)
         return Reader(
-            fleet=parts.fleet,
             state=parts.state,
             show=parts.fill(ShowApproval),
             policy=policy,

@@ -18,7 +18,6 @@ from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
 
 if TYPE_CHECKING:
-    from governor.stores.fleet import Fleet
     from governor.stores.sessions import SignIns
 
 
@@ -39,16 +38,9 @@ class Parts(Basics):
     failures = over(SqsDeadLetters, "delivery_failures_url")
     dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")
 
-    # Imported where they are used, or every cold start would load what the console alone shows.
-
-    @cached_property
-    def fleet(self) -> Fleet:
-        from governor.stores.fleet import Fleet
-
-        return Fleet(self.table)
-
     @cached_property
     def sign_ins(self) -> SignIns:
+        # Here, or every cold start would load what the console alone needs.
         from governor.stores.sessions import SignIns
 
         return SignIns(self.table)

@@ -777,7 +777,7 @@ def test_where_nobody_else_hears_subscribers_get_every_failure() -> None:
 def test_without_the_log_everybody_gets_every_failure() -> None:
     """Twice is better than never."""
     world = World(decide=False)
-    world.log.failure = Unavailable("dynamodb did not answer", operation="dynamodb:UpdateItem")
+    world.log.memory.failure = Unavailable("dynamodb did not answer", operation="dynamodb:UpdateItem")
     failure(world, "Throttled: ec2")
     failure(world, "Throttled: ec2")
 

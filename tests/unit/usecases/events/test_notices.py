@@ -212,7 +212,7 @@ def test_dates_that_cannot_be_read_do_not_sink_the_sweep() -> None:
     """Counted as a problem; everything else is done."""
     world, _ = world_with()
     assert isinstance(world.log, MemoryEventLog)
-    world.log.failure = Throttled("busy", operation="dynamodb:Query")
+    world.log.memory.failure = Throttled("busy", operation="dynamodb:Query")
 
     summary = world.sweep()
 
@@ -360,11 +360,11 @@ def test_a_date_is_told_though_nobody_can_say_whether_it_is_the_latest() -> None
     """And the event is repeated: twice is better than never."""
     world, instance_id = world_with()
     assert isinstance(world.log, MemoryEventLog)
-    world.log.failure = Unavailable("down", operation="dynamodb:UpdateItem")
+    world.log.memory.failure = Unavailable("down", operation="dynamodb:UpdateItem")
     with pytest.raises(Unavailable):
         world.scheduled(retirement(instance_id))
     assert 1 == len(world.told())
-    world.log.failure = None
+    world.log.memory.failure = None
     world.scheduled(retirement(instance_id))
 
     assert 1 == len(world.log.notices(TARGET))

@@ -152,7 +152,7 @@ def test_an_action_that_is_not_known_is_taken_for_the_worst(action: str | None, 
 def test_neither_a_busy_table_nor_a_dead_channel_keeps_the_hook_back() -> None:
     """Every step is tried; what failed is raised, so that the event is repeated."""
     world = WarnedWorld()
-    world.log.failure = Throttled("busy", operation="dynamodb:UpdateItem")
+    world.log.memory.failure = Throttled("busy", operation="dynamodb:UpdateItem")
     with pytest.raises(Throttled):
         world.interruption(world.warned())
     assert (1, 1) == (len(world.sent), len(world.hook.sent))
@@ -445,7 +445,7 @@ def test_a_warning_that_came_twice_in_a_batch_is_answered_once() -> None:
 def test_claims_that_cannot_be_made_keep_no_hook_back() -> None:
     """Twice is better than never; and the warnings come again."""
     world = WarnedWorld()
-    world.log.failure = Throttled("busy", operation="dynamodb:TransactWriteItems")
+    world.log.memory.failure = Throttled("busy", operation="dynamodb:TransactWriteItems")
 
     results = world.react(batch(world, 3))
 
@@ -723,7 +723,7 @@ def test_the_alert_says_what_became_of_the_hook(
 def test_a_hook_that_was_sent_is_told_as_sent_whatever_came_after() -> None:
     """The note of it failed, or the telling did and comes again."""
     world = WarnedWorld()
-    world.log.failure = Throttled("busy", operation="dynamodb:UpdateItem")
+    world.log.memory.failure = Throttled("busy", operation="dynamodb:UpdateItem")
     world.react([world.warned()])
     assert [True] == [alert.facts["checkpoint_sent"] for alert in world.sent]
 

@@ -140,7 +140,7 @@ def test_a_checkpoint_that_is_refused_for_good_is_not_waited_for(
 def test_a_checkpoint_that_was_sent_but_not_noted_is_not_cut_short() -> None:
     """It runs, though the table is away."""
     world = WarnedWorld(OWN)
-    world.log.failure = AccessDenied("no", operation="dynamodb:TransactWriteItems")
+    world.log.memory.failure = AccessDenied("no", operation="dynamodb:TransactWriteItems")
     with pytest.raises(AccessDenied):
         world.lifecycle(world.let_go())
 

@@ -251,11 +251,11 @@ def test_a_look_that_fails_as_a_whole_is_raised_and_made_up_for(broken: str) -> 
     elif broken == "listing":
         world.metrics.list_failure = Unavailable("away")
     else:
-        world.log.failure = Unavailable("away")
+        world.log.memory.failure = Unavailable("away")
     with pytest.raises(Unavailable):
         world.check()
 
-    world.metrics.list_failure = world.log.failure = None
+    world.metrics.list_failure = world.log.memory.failure = None
     assert world.check(5).looked
     assert 1 == len(world.told())
 

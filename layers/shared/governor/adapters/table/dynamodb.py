@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import is_dataclass
 from datetime import datetime
@@ -15,7 +15,7 @@ from governor.adapters.clients import Adapter, Clients
 from governor.adapters.table import codec
 from governor.domain.units import in_parts
 from governor.errors import Throttled
-from governor.stores.table import Condition, Document, Key, Record, Table, Write, epoch
+from governor.stores.table import Condition, Document, Key, Table, Write, epoch
 
 _BATCH = 100
 """Items of one read. Source: DynamoDB API, BatchGetItem."""
@@ -26,6 +26,8 @@ _ATTEMPTS = 6
 class DynamoTable(Adapter, Table):
     """One table in DynamoDB. Safe to use from several threads and processes; no state of its own."""
 
+    document, records = staticmethod(codec.written), staticmethod(codec.read_all)
+
     def __init__(self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
         super().__init__(clients, name)
         self._sleep = sleep
@@ -34,12 +36,6 @@ class DynamoTable(Adapter, Table):
         table = copy(self)
         table._patient = False
         return table
-
-    def document(self, record: object) -> Document:
-        return codec.written(record)
-
-    def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-        return codec.read_all(kind, items)
 
     def get(self, key: Key) -> Document | None:
         asked = {"TableName": self._resource, "Key": _packed_key(key), "ConsistentRead": True}

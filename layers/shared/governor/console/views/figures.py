@@ -190,7 +190,7 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
 def shares(reader: Reader, scope: Scope, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
     """Yield what was spent on these days (UTC), of what the caller may see: day, project and share."""
     for month in months(_midnight(first), _midnight(last)):
-        for costs in reader.fleet.days(month, first):
+        for costs in reader.state.days(month, first):
             if costs.day <= last:
                 for (owner, project), share in costs.shares.items():
                     if scope.sees(costs.account, project, owner):
