@@ -329,15 +329,12 @@ def _mistakes(error: ValidationError) -> list[Mistake]:
 
 _WANTED = {
     "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a smaller number",
     "float_type": "a number",
     "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "text; put it in quotes",
     "tuple_type": "a list",
     "dict_type": "a mapping",
-    "mapping_type": "a mapping",
     "dataclass_type": "a mapping of settings",
     "enum": "{expected}",
     "literal_error": "{expected}",
@@ -350,7 +347,7 @@ _WANTED = {
 
 def _reason(item: ErrorDetails) -> str:
     kind = item["type"]
-    if kind in ("unexpected_keyword_argument", "extra_forbidden"):
+    if kind == "unexpected_keyword_argument":
         return "unknown setting"
     if kind == "missing":
         return "is missing"
