@@ -11,6 +11,7 @@ from governor.domain.approvals.terms import (
     Role,
     SignedIn,
     check_role,
+    groups_of,
     is_known,
     permits,
     person_of,
@@ -82,6 +83,11 @@ def test_a_subject_is_one_to_255_characters(subject: str) -> None:
 def test_the_group_makes_the_role(groups: Any, group: str, role: Role) -> None:
     """To the letter; whatever cannot be read makes no approver."""
     assert role is signed_in({**ALICE, "cognito:groups": groups}, "cognito:groups", group).role
+
+
+def test_groups_are_texts() -> None:
+    """What else an issuer puts into the claim is no group."""
+    assert ("a", "b") == groups_of({"groups": ["a", 5, None, ["c"], "b"]}, "groups")
 
 
 def test_who_is_not_in_the_group_may_keep_and_no_more() -> None:

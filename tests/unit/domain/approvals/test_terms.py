@@ -8,7 +8,17 @@ from typing import Any, get_args
 import pytest
 
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.terms import check_terms, is_known, may, may_undo, stricter, terms_of, why_not
+from governor.domain.approvals.terms import (
+    Role,
+    check_terms,
+    is_known,
+    may,
+    may_end_keep,
+    may_undo,
+    stricter,
+    terms_of,
+    why_not,
+)
 from governor.domain.episode.episode import Terms
 from governor.domain.episode.plan import Plan, Price, draw_plan
 from governor.domain.policy.contacts import Contact, Ownership
@@ -165,3 +175,24 @@ def test_people_and_powers_that_came_later_count_for_nothing() -> None:
     assert (
         2 == stricter(terms(Action.TERMINATE, people_to_terminate=1), terms(Action.TERMINATE)).people_needed
     )
+
+
+@pytest.mark.parametrize(
+    ("by", "role", "person", "may_end"),
+    [
+        (ALICE, Role.VIEWER, ALICE, True),
+        (STRANGERS["tag"], Role.VIEWER, STRANGERS["tag"], True),
+        (ALICE, Role.APPROVER, BOB, True),
+        (ALICE, Role.VIEWER, BOB, False),
+        (ALICE, Role.APPROVER, STRANGERS["tag"], False),
+        (ALICE, Role.APPROVER, None, False),
+        (None, Role.APPROVER, None, False),
+    ],
+)
+def test_a_keep_is_ended_by_whose_it_is_and_by_approvers(
+    by: str | None, role: Role, person: str | None, may_end: bool
+) -> None:
+    """Whom the policy knows. A link that went to a list ends none, not even one given by such a link."""
+    kept = Decision(Answer.KEEP, "somebody", "page", NOW, person=by)
+
+    assert may_end is may_end_keep(terms(), role, kept, person)

@@ -19,6 +19,7 @@ from governor.domain.approvals.approval import (
     check_decision,
     check_hold,
     hold_of,
+    keep_end,
 )
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, Phase, Terms
@@ -122,6 +123,19 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     assert (why is not None) is (approval.status is ApprovalStatus.PENDING)
+
+
+def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
+    """As every button says; the answer holds the date from then on."""
+    world = World(decide=False)
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+
+    kept = decide(APPROVAL_ID, said(Answer.KEEP)).approval
+
+    assert ApprovalStatus.KEPT is kept.status
+    assert kept.decision == said(Answer.KEEP, keep_until=keep_end(episode, NOW))
 
 
 @pytest.mark.parametrize(
