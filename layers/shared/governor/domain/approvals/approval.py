@@ -155,7 +155,6 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
     Answer.KEEP: ApprovalStatus.KEPT,
     Answer.EXEMPT: ApprovalStatus.EXEMPTED,
 }
-"""The status that an answer to an open question leads to."""
 
 
 def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
@@ -190,9 +189,8 @@ def too_late(episode: Episode, now: datetime) -> str | None:
     """Return why no hold comes before the final step, and what to do instead; `None` where one does."""
     if episode.begun_at is None:
         return None
-    asked = (
-        f"EC2 was asked to {episode.final_step.value} it on {clock(episode.begun_at, episode.time_zone, now)}"
-    )
+    when = clock(episode.begun_at, episode.time_zone, now)
+    asked = f"EC2 was asked to {episode.final_step.value} it on {when}"
     if episode.final_step is Step.STOP:
         return f"{asked}: once it is stopped, its record has a button to start it again"
     return f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 is not asked again"
@@ -216,9 +214,8 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         # As for a question: the person may correct it and send it again.
         raise DecisionRefused(incomplete, status=ApprovalStatus.PENDING.value)
     if (late := too_late(episode, now)) is not None:
-        stored = (
-            "" if decision.answer is Answer.HOLD else ", but your answer is stored for when it runs again"
-        )
+        is_stored = decision.answer is not Answer.HOLD
+        stored = ", but your answer is stored for when it runs again" if is_stored else ""
         raise TooLate(f"too late to hold it{stored}. {late}", status=status)
     if (held := approval.brake) is not None and not _says_more(decision, held):
         why = f"it is already {people(held.why)}, so nothing more is done"

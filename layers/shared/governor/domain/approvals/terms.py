@@ -205,11 +205,8 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
     if person is None and not by.startswith("slack:"):
         why = f"this link went to a list, and the policy lets nobody {doing} by it"
         return f"{why}: use the link of your own mail"
-    who = (
-        f"no contact has the address {person}"
-        if person and is_address(person)
-        else f"the policy does not know {by}"
-    )
+    is_named = person is not None and is_address(person)
+    who = f"no contact has the address {person}" if is_named else f"the policy does not know {by}"
     return f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask one of them"
 
 

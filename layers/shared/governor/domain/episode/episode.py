@@ -161,7 +161,6 @@ class Episode:
     history: History | None = None
     """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
     terms: Terms = Terms()
-    """Who may decide it."""
     schedule: Schedule | None = None
     """When people are asked; `None` where nobody is."""
     time_zone: str = "UTC"
@@ -199,7 +198,6 @@ class Episode:
     """When people were told of the outcome; `None` until a channel has taken the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
     undone_at: UtcDatetime | None = None
-    """When somebody had the stopped instance started again."""
     undone_by: str | None = None
 
     @property

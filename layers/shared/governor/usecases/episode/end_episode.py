@@ -160,11 +160,10 @@ class RecordOutcome:
 
     def _as_answered(self, episode: Episode, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
         """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
+        says = f"the workflow says {outcome.value}, but"
         if (end := _ends(episode).get(outcome)) is not None:
             if not end[0]:
-                raise SafetyError(
-                    f"the workflow says {outcome.value}, but the record of the episode does not"
-                )
+                raise SafetyError(f"{says} the record of the episode does not")
             return outcome, end[1]
         is_answer = outcome in _OF_AN_ANSWER and (episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK)
         if not (is_answer or outcome is Outcome.HELD):
@@ -174,7 +173,7 @@ class RecordOutcome:
             raise SafetyError("there is no approval for this episode")
         if outcome is Outcome.HELD:
             if approval.brake is None:
-                raise SafetyError("the workflow says held, but nobody holds it")
+                raise SafetyError(f"{says} nobody holds it")
             return outcome, approval.brake.why
         must_be_answered(approval)
         acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
@@ -183,9 +182,7 @@ class RecordOutcome:
         said = answer_document(approval)
         stands = _OUTCOMES.get(str(said["decision"])) or said.get("outcome")
         if stands is None:
-            raise SafetyError(
-                f"the workflow says {outcome.value}, but the question is {approval.status.value}"
-            )
+            raise SafetyError(f"{says} the question is {approval.status.value}")
         return Outcome(str(stands)), str(said["reason"])
 
     def _noted(self, episode: Episode, outcome: Outcome, reason: str) -> str:

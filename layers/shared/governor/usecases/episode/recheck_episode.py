@@ -88,9 +88,8 @@ class RecheckEpisode:
         The call needs a recent recheck; once that is long over, none is under way.
         """
         episode, valid = cleared.episode, cleared.applied.policy.plan.recheck_valid_minutes
-        is_over = (
-            episode.cleared_at is None or now - episode.cleared_at > timedelta(minutes=valid) + _EC2_SETTLES
-        )
+        under_way = timedelta(minutes=valid) + _EC2_SETTLES
+        is_over = episode.cleared_at is None or now - episode.cleared_at > under_way
         if Step.TERMINATE.value in episode.steps_done and is_over:
             self.state.forget_step(episode, Step.TERMINATE.value)
 

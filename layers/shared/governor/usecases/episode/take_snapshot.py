@@ -28,8 +28,6 @@ whole seconds, and only snapshots that it began after the note count."""
 
 @dataclass(frozen=True, slots=True)
 class TakeSnapshot:
-    """Keeps user data, and starts the snapshots or finds those of an earlier try."""
-
     clock: Clock
     guards: Guards
     snapshots: Snapshotter
