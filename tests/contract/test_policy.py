@@ -243,6 +243,9 @@ def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> No
     if not path.startswith("instance_families"):
         ((_, where, reason),) = refusal(f"targets: {{{match}}}")
         assert (f"targets.{path}", True) == (where, said in reason)
+    if path.startswith("accounts"):
+        ((_, where, reason),) = refusal(f"console: {{scopes: {{a: {{groups: [a], {match}}}}}}}")
+        assert (f"console.scopes.a.{path}", True) == (where, said in reason)
 
 
 def test_every_kind_of_region_and_family_has_a_name() -> None:

@@ -12,8 +12,10 @@ from enum import StrEnum
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from governor.domain.settings import Mistake, Section, checked
+from governor.domain.settings import Mistake, Section, checked, named
 
+ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
+"""What an account id is, and what to write instead of anything else."""
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _ADDRESS_CHARACTERS = 254
 """RFC 5321, 4.5.3.1.3."""
@@ -194,9 +196,7 @@ class ConsoleScope(Section):
     exemptions."""
     everything: bool = False
     """The whole fleet."""
-    accounts: tuple[str, ...] = checked(
-        (), "an account has 12 digits, in quotes", re.compile(r"\d{12}").fullmatch
-    )
+    accounts: tuple[str, ...] = named(*ACCOUNT)
     """All instances of these accounts."""
     projects: tuple[str, ...] = ()
     """All instances of these projects."""

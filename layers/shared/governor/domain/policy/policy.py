@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
 from governor.domain.instance import Instance
-from governor.domain.policy.contacts import Console, Ownership
+from governor.domain.policy.contacts import ACCOUNT, Console, Ownership
 from governor.domain.settings import (
     A_MONTH,
     PER_UNIT,
@@ -59,7 +59,6 @@ class Action(StrEnum):
     NOTIFY_ONLY = "notify-only"
 
 
-_ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
 # No list of Regions: AWS opens them faster than this is released.
 _REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
 _FAMILY = (
@@ -110,7 +109,7 @@ class TagMatch(Section):
 class Targets(Section):
     """The accounts and Regions that are swept: every account in every Region."""
 
-    accounts: tuple[str, ...] = named(*_ACCOUNT, "widened")
+    accounts: tuple[str, ...] = named(*ACCOUNT, "widened")
     """Account IDs, in quotes. Empty: the account of the stack."""
     regions: tuple[str, ...] = named(*_REGION, "widened")
     """Region codes. Empty: the Region of the stack."""
@@ -581,7 +580,7 @@ class OverrideMatch(Section):
     """Tags that the instance must have, each with this value."""
     instance_families: tuple[str, ...] = named(*_FAMILY)
     """Instance families, one of which the type belongs to: the part before the dot, such as `p5`."""
-    accounts: tuple[str, ...] = named(*_ACCOUNT)
+    accounts: tuple[str, ...] = named(*ACCOUNT)
     """Account IDs, one of which the instance is in."""
     regions: tuple[str, ...] = named(*_REGION)
     """Region codes, one of which the instance is in."""
