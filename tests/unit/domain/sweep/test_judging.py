@@ -81,6 +81,9 @@ def test_a_read_is_saved_only_while_every_window_holds_the_last_work(
     """Work in the future is that of a clock that was wrong."""
     verdict = subject(known).before_reading()
     assert (BUSY if saved else None) == (verdict and verdict.kind)
+    if verdict is not None and known is not None and known.last_busy is not None:
+        worked = known.last_busy
+        assert (worked, worked + HOUR) == (verdict.last_busy, verdict.not_before)
     exempt = subject(known, hold=Hold(exempt_reason="mine")).before_reading()
     assert exempt is not None
     assert VerdictKind.EXEMPT is exempt.kind

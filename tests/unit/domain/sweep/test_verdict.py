@@ -38,7 +38,6 @@ from governor.domain.sweep.verdict import (
     judge_age,
     judge_unread,
     ripe_at,
-    still_busy,
 )
 from governor.domain.units import printable
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
@@ -322,7 +321,6 @@ def test_a_frozen_verdict_keeps_its_evidence() -> None:
 
     assert (VerdictKind.FROZEN, verdict.evidence) == (frozen.kind, frozen.evidence)
     assert "30 of 40" in frozen.reason
-    assert still_busy(VerdictKind.BUSY, NOW, (), POLICY).not_before == NOW + POLICY.window
 
 
 @given(all_gpus)

@@ -38,9 +38,8 @@ from governor.domain.sweep.verdict import (
     judge_parts,
     judge_unread,
     limit_of,
-    still_busy,
 )
-from governor.domain.units import UtcDatetime
+from governor.domain.units import UtcDatetime, iso
 from governor.domain.wording import span
 
 
@@ -80,7 +79,9 @@ class Subject:
         window = window_before(now, policy.window, policy.period, policy.lag)
         if memory.verdict not in WORKING or not window.start < memory.last_busy <= now:
             return None
-        return still_busy(memory.verdict, memory.last_busy, memory.advice, policy)
+        worked, until = memory.last_busy, memory.last_busy + policy.window
+        reason = f"worked until {iso(worked)}, so it cannot be idle before {iso(until)}"
+        return Verdict(memory.verdict, reason, not_before=until, last_busy=worked, advice=memory.advice)
 
     def figures_to_read(self) -> frozenset[str]:
         """The figures that a sweep reads where utilization alone would call an instance idle.

@@ -323,18 +323,6 @@ def _counted(evidence: Evidence) -> int | None:
     return gpus if evidence.source is MetricSource.AGGREGATE and gpus != 1 else None
 
 
-def still_busy(kind: VerdictKind, last_busy: datetime, advice: tuple[str, ...], policy: Policy) -> Verdict:
-    """The verdict on an instance seen busy so lately that it cannot be idle yet; nothing was read."""
-    until = last_busy + policy.window
-    return Verdict(
-        kind,
-        f"worked until {iso(last_busy)}, so it cannot be idle before {iso(until)}",
-        not_before=until,
-        last_busy=last_busy,
-        advice=advice,
-    )
-
-
 def freeze(verdict: Verdict, why: str) -> Verdict:
     """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
     return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason} Plans are frozen: {why}")

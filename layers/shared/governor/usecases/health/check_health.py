@@ -70,7 +70,7 @@ class CheckHealth:
         again = _to_repeat(known, now)
         next_look = now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
         due, only = again or (next_look, None)
-        readings = self._readings(target, base, known, only, now)
+        readings = self._readings(summary, base, known, only)
         summary.instances = len(readings)
         unread = {instance_id: one.problem for instance_id, one in readings.items() if one.problem}
         summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
@@ -90,22 +90,17 @@ class CheckHealth:
         return summary
 
     def _readings(
-        self,
-        target: Target,
-        base: Policy,
-        known: Collection[str],
-        only: Collection[str] | None,
-        now: UtcDatetime,
+        self, look: HealthSummary, base: Policy, known: Collection[str], only: Collection[str] | None
     ) -> dict[str, HealthReading]:
         requests = []
-        for instance in self.instances.list_selected(target, base.selector):
+        for instance in self.instances.list_selected(look.target, base.selector):
             if only is not None and instance.instance_id not in only:
                 continue
             policy = policy_or_base(self.policies, instance)
             if policy.health.enabled:
                 advice = advice_key(owner_of(instance, base.ownership)) not in known
                 requests.append(HealthRequest(instance, policy, advice))
-        return self.read(target, requests, now)
+        return self.read(look.target, requests, look.at)
 
     def _tell(
         self,

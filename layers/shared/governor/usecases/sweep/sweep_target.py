@@ -25,7 +25,7 @@ from governor.errors import PolicyError
 from governor.ports import Catalogue, Clock, InstanceReader, InstanceTagger, Policies
 from governor.stores import StateTable
 from governor.usecases.events.notify_dates import RemindNotices
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
@@ -119,7 +119,8 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> 
         if (window := subject.window_to_prove(case.verdict)) is not None:
             windows[case.id] = window
     to_prove = [case for case in to_read if case.id in windows]
-    longer = gather(sweep.target, [_longer(case, windows[case.id]) for case in to_prove], sweep.now)
+    asked = [_longer(case, gathered[case.id], windows[case.id]) for case in to_prove]
+    longer = gather(sweep.target, asked, sweep.now)
     for case in to_prove:
         case.proof = case.subject.judge_question(longer[case.id].evidence, windows[case.id])
 
@@ -149,14 +150,13 @@ def _request(case: Case) -> EvidenceRequest:
     )
 
 
-def _longer(case: Case, window: timedelta) -> EvidenceRequest:
+def _longer(case: Case, seen: Gathered, window: timedelta) -> EvidenceRequest:
     """The same series over the window of a question, with everything that may speak against it."""
-    gathered = case.gathered
     return EvidenceRequest(
         instance=case.instance,
         policy=case.policy,
-        dimensions=gathered.dimensions if gathered else None,
-        source=gathered.evidence.source if gathered else None,
+        dimensions=seen.dimensions,
+        source=seen.evidence.source,
         search=False,
         figures=wanted_figures(case.policy) | {"memory"},
         length=window,
