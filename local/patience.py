@@ -16,7 +16,10 @@ Seen = TypeVar("Seen")
 LOOKS_PER_ROUND = 10
 QUIET_ROUNDS = 60
 """Rounds in a row in which nothing has moved: longer than any pause of a workflow in a scaled cloud."""
-PAUSE_SECONDS = 0.1
+PAUSE_SECONDS = 0.05
+"""Before the second look. Each pause is longer than the one before, as every look is work for the engine."""
+LONGER = 1.15
+LONGEST_PAUSE_SECONDS = 0.3
 PROC = Path("/proc")
 
 
@@ -32,12 +35,13 @@ def wait_for(
     Raises:
         TimeoutError: nothing has moved for that many rounds of looks; with what `otherwise` says.
     """
-    quiet, before = 0, moved()
+    quiet, before, pause = 0, moved(), PAUSE_SECONDS
     while quiet < quiet_rounds:
         for _ in range(LOOKS_PER_ROUND):
             if (found := look()) is not None:
                 return found
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(pause)
+            pause = min(LONGEST_PAUSE_SECONDS, pause * LONGER)
         now = moved()
         quiet = quiet + 1 if now == before else 0
         before = now

@@ -1,4 +1,4 @@
-"""botocore's descriptions of services, parsed once a process: every session parses them anew otherwise."""
+"""botocore's descriptions of services, read once a process: else every session lists and parses them anew."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Any
 
 
 def remember_service_models() -> None:
-    """Keeps what has been parsed, by file, for all sessions to come. Nothing changes what is kept."""
+    """Keeps what has been found and parsed for all sessions to come. Nothing changes what is kept."""
     from botocore import loaders
 
     known: dict[str, Any] = {}
-    parse = loaders.JSONFileLoader.load_file
+    services: dict[tuple[str, ...], list[str]] = {}
+    parse, walk = loaders.JSONFileLoader.load_file, loaders.Loader.list_available_services
 
     def load(self: Any, file_path: str) -> Any:
         found = known.get(file_path)
@@ -18,4 +19,11 @@ def remember_service_models() -> None:
             found = known[file_path] = parse(self, file_path)
         return found
 
+    def list_services(self: Any, type_name: str) -> list[str]:
+        key = (type_name, *self.search_paths)
+        if key not in services:
+            services[key] = walk(self, type_name)
+        return services[key]
+
+    loaders.Loader.list_available_services = list_services  # type: ignore[method-assign]
     loaders.JSONFileLoader.load_file = load  # type: ignore[method-assign]

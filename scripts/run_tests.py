@@ -60,7 +60,8 @@ def side_by_side(shown: Command, *beside: Sequence[Command]) -> int:
             said = _passed_on(first.stdout)
         failed = first.returncode != 0
         for one, output in zip(running, outputs, strict=True):
-            failed += one.wait()
+            status = one.wait()
+            failed += status if status >= 0 else 1  # a signal has ended it
             output.seek(0)
             said += _passed_on(output)
     counts = closing_counts(said.decode(errors="replace"))

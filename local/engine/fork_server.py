@@ -52,7 +52,10 @@ SERVICES = (
     "dynamodb",
     "ec2",
     "events",
+    "kms",
+    "lambda",
     "pricing",
+    "s3",
     "secretsmanager",
     "sesv2",
     "sns",
@@ -102,7 +105,7 @@ def _load(layers: list[str]) -> None:
         with suppress(ImportError):
             importlib.import_module(name)
     _remember_models()
-    # What is imported from here on lies in folders that are gone after this run.
+    # What is imported from here on lies in folders that are gone after this run: here it is compiled once.
     sys.dont_write_bytecode = True
     for layer in layers:
         packages = str(Path(layer, "python"))
@@ -110,6 +113,8 @@ def _load(layers: list[str]) -> None:
         for found in pkgutil.iter_modules([packages]):
             if found.ispkg:
                 _import_below(found.name)
+    # What the function processes import themselves, the first of them compiles for all, beside its source.
+    sys.pycache_prefix, sys.dont_write_bytecode = None, False
     # What is loaded by now is never collected: a collection would copy its pages in every process.
     gc.collect()
     gc.freeze()

@@ -3,6 +3,8 @@
 - AWS: an execution environment of its own starts in about a second. Engine: starts an interpreter for each,
   which imports everything anew, more than a second of CPU. Here a fork server that has loaded the libraries
   and the layer forks each of them (on Linux; elsewhere the engine's own way stays).
+- AWS: a layer lies unpacked in every environment. Engine: unpacks it anew for each, hundreds of files. Here
+  all environments share one folder.
 - AWS: a function gets its time on processors of its own. Engine: ends it by the wall clock. Here it gets
   several times as long, because other programs may keep this machine busy; it is told its own time.
 """
@@ -10,17 +12,18 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
 import queue
-import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +40,7 @@ def repair() -> None:
     """Replaces how the engine starts and ends processes; it looks both up by name."""
     from ministack.core import lambda_runtime
 
-    servers = _Servers()
+    servers, layers = _Servers(), _Layers()
 
     def start(command: list[str], **options: Any) -> Any:
         environment = dict(options["env"])
@@ -51,14 +54,46 @@ def repair() -> None:
         return subprocess.Popen(command, **options)
 
     lambda_runtime.subprocess = SimpleNamespace(**{**vars(subprocess), "Popen": start})
-    lambda_runtime.Worker.__init__ = _patient(lambda_runtime.Worker.__init__)
+    lambda_runtime.Worker.__init__ = _ours(lambda_runtime.Worker.__init__, layers)
 
 
-def _patient(engine: Any) -> Any:
+def _ours(engine: Any, layers: _Layers) -> Any:
     def init(self: Any, func_name: str, config: dict[str, Any], code_zip: bytes) -> None:
-        engine(self, func_name, {**config, "Timeout": PATIENCE * config.get("Timeout", 3)}, code_zip)
+        patient = PATIENCE * config.get("Timeout", 3)
+        engine(self, func_name, {**layers.shared(config), "Timeout": patient}, code_zip)
 
     return init
+
+
+class _Layers:
+    """What is in layers, unpacked once for all environments."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._folders: dict[str, str] = {}
+
+    def shared(self, config: dict[str, Any]) -> dict[str, Any]:
+        """A function's configuration that names folders instead of layers."""
+        with self._lock:
+            folders = [self._folder(one) for one in config.get("Layers") or ()]
+        if not folders:
+            return config
+        variables = (config.get("Environment") or {}).get("Variables", {})
+        given = {"Variables": {**variables, _LAYERS: os.pathsep.join(folders)}}
+        return {**config, "Layers": [], "Environment": given}
+
+    def _folder(self, layer: Any) -> str:
+        from ministack.services import lambda_svc
+
+        arn = layer if isinstance(layer, str) else layer["Arn"]
+        if arn not in self._folders:
+            content = lambda_svc._resolve_layer_zip(layer)
+            folder = Path(tempfile.gettempdir()) / "layers" / hashlib.sha256(content).hexdigest()
+            if not folder.exists():
+                with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                    archive.extractall(folder)
+            self._folders[arn] = str(folder)
+        return self._folders[arn]
 
 
 class _Servers:
@@ -70,31 +105,16 @@ class _Servers:
 
     def fork(self, script: str, folder: str, environment: dict[str, str]) -> Any:
         """The process, or `None` when no server can start it."""
+        layers = environment.get(_LAYERS, "")
         with self._lock:
-            layers, key = _kept_layers(environment.get(_LAYERS, ""))
-            server = self._known.get(key)
+            server = self._known.get(layers)
             if server is None or server.gone:
-                server = self._known[key] = _Server(layers)
-        if layers:
-            environment[_LAYERS] = os.pathsep.join(layers)
+                server = self._known[layers] = _Server([*filter(None, layers.split(os.pathsep))])
         try:
             return server.fork(script, folder, environment)
         except OSError as error:
             _log.warning("no fork for %s: %s", script, error)
             return None
-
-
-def _kept_layers(extracted: str) -> tuple[list[str], str]:
-    """The layers of one environment in folders that all environments share, by what is in them."""
-    kept, key = [], ""
-    for layer in filter(None, extracted.split(os.pathsep)):
-        digest = hashlib.sha256(Path(f"{layer}.zip").read_bytes()).hexdigest()
-        folder = Path(tempfile.gettempdir()) / "layers" / digest
-        if not folder.exists():
-            shutil.copytree(layer, folder)
-        kept.append(str(folder))
-        key += digest
-    return kept, key
 
 
 class _Server:

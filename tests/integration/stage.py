@@ -144,10 +144,14 @@ class Stage:
 
     def ended(self, instance_id: str) -> dict[str, Any]:
         """The execution about an instance, once it has ended."""
+        states = self.scene.cloud.client("stepfunctions")
+        begun = self.eventually(
+            lambda: self.scene.executions().get(instance_id), f"no workflow of {instance_id} begins"
+        )
 
         def over() -> dict[str, Any] | None:
-            found = self.scene.executions().get(instance_id)
-            return found if found and found["status"] != "RUNNING" else None
+            found: dict[str, Any] = states.describe_execution(executionArn=begun["executionArn"])
+            return found if found["status"] != "RUNNING" else None
 
         return self.eventually(over, f"the workflow of {instance_id} does not end")
 

@@ -30,6 +30,13 @@ def test_a_part_that_fails_is_a_suite_that_fails(
     assert said == capfd.readouterr().out
 
 
+def test_a_part_that_is_killed_is_a_suite_that_fails(capfd: pytest.CaptureFixture[str]) -> None:
+    """With the program that runs its row, too, as whoever ends processes by name ends both."""
+    killed = [sys.executable, "-c", "import os, signal; os.kill(os.getppid(), signal.SIGKILL)"]
+    assert 1 == run_tests.side_by_side(program("cloud", 0), [killed])
+    assert capfd.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
+
+
 def test_what_comes_after_a_check_that_fails_runs_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
     """One run tells everything that is wrong."""
     row = [program("checks", 1), program("3 passed in 1s", 0)]
