@@ -75,16 +75,17 @@ def words(png: bytes) -> list[str]:
     rows, found = pixels(png), list[tuple[int, int, str]]()
     shapes = {columns: letter for letter, columns in _LETTERS.items()}
     for top in range(len(rows) - _TALL + 1):
-        for left in range(len(rows[0]) - _ADVANCE + 1):
-            dots = [
-                sum((rows[top + _DOT * row][left + _DOT * column] == INK) << row for row in range(7))
-                for column in range(5)
-            ]
+        strokes = bytes(
+            sum((rows[top + _DOT * row][x] == INK) << row for row in range(7)) for x in range(len(rows[0]))
+        )
+        for left in range(len(strokes) - _ADVANCE + 1):
+            letter = shapes.get(strokes[left : left + 5 * _DOT : _DOT])
+            if letter is None:
+                continue
             whole = all(rows[top + y][left + x] != INK for y in range(_TALL) for x in (10, 11))
             # A letter is two pixels to a dot: a pixel further it is the same one.
-            is_new = all(abs(top - y) >= _TALL or abs(left - x) >= _ADVANCE for y, x, _ in found)
-            if whole and is_new and bytes(dots) in shapes:
-                found.append((top, left, shapes[bytes(dots)]))
+            if whole and all(abs(top - y) >= _TALL or abs(left - x) >= _ADVANCE for y, x, _ in found):
+                found.append((top, left, letter))
     lines: dict[int, list[tuple[int, str]]] = {}
     for top, left, letter in found:
         lines.setdefault(top, []).append((left, letter))
