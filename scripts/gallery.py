@@ -18,11 +18,11 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from governor.channels.compose import digest_of, failures_of, message_of
+from governor.channels.compose import digest_of, message_of
 from governor.channels.email import email_document
 from governor.channels.message import Message
 from governor.channels.picture_png import evidence_png
-from governor.channels.slack_blocks import slack_blocks
+from governor.channels.slack import slack_blocks
 from governor.channels.teams import teams_envelope
 from governor.domain.alerts.alert import Alert
 from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, first_approval
@@ -132,7 +132,7 @@ def rendered() -> Iterator[tuple[str, Message]]:
     }
     for name, (alert, about) in others.items():
         yield name, message_of(queued(alert), about, link=LINK if about else None, now=NOW)
-    yield "failed-15", failures_of([failed] * 15, link=LINK, digest_id="digest-1", now=NOW)
+    yield "failed-15", digest_of([failed] * 15, [], link=LINK, digest_id="digest-1", now=NOW)
 
 
 def _end(episode: Episode, outcome: Outcome, reason: str) -> tuple[Alert, Episode]:

@@ -20,7 +20,7 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.channels.compose import message_of
 from governor.channels.email import email_document
 from governor.channels.picture_png import evidence_png
-from governor.channels.slack_blocks import slack_blocks
+from governor.channels.slack import slack_blocks
 from governor.console.views.overview import overview
 from governor.domain.approvals.approval import Stage
 from governor.domain.approvals.messages import stage_alert

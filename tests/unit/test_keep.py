@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from governor.channels.compose import message_of
-from governor.channels.slack_blocks import slack_blocks
+from governor.channels.slack import slack_blocks
 from governor.domain.approvals.approval import Stage, keep_end, keep_text
 from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.plan import Price

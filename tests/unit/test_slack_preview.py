@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from governor.channels.slack_blocks import slack_blocks
+from governor.channels.slack import slack_blocks
 from local.slack_preview import UnknownBlockError, slack_page
 from tests.unit.channels.builders import make_message, make_outcome
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from governor.channels.compose import failures_of
+from governor.channels.compose import digest_of
 from governor.channels.dispatch import Dispatched
 from governor.channels.email import email_document
 from governor.channels.message import DeliveryRetryable
-from governor.channels.slack_blocks import slack_blocks
+from governor.channels.slack import slack_blocks
 from governor.channels.teams import teams_envelope
 from governor.domain.alerts.alert import Alert, alert_document
 from governor.domain.alerts.delivery import Queued
@@ -167,7 +167,7 @@ def test_forty_instances_with_long_names_are_listed_whole_in_every_channel() -> 
         for number in range(40)
         for plain in [{name: getattr(_plain(long), name) for name in Alert.__slots__}]
     ]
-    message = failures_of(alerts, link=None, digest_id="digest-1", now=NOW)
+    message = digest_of(alerts, [], link=None, digest_id="digest-1", now=NOW)
     mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
     for text in (
         str(mail.get_body(("plain",))),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.channels.message import Message, Table
-from governor.channels.slack_blocks import BLOCKS, slack_blocks, slack_text
+from governor.channels.slack import BLOCKS, slack_blocks, slack_text
 from governor.domain.alerts.alert import Section
 from governor.domain.approvals.approval import Answer
 from local.receiver_checks import slack_problems

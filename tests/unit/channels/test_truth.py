@@ -21,7 +21,7 @@ from governor.channels.compose import digest_of, message_of
 from governor.channels.email import email_document
 from governor.channels.message import Message
 from governor.channels.pagerduty import pagerduty_event
-from governor.channels.slack_blocks import slack_blocks, slack_text
+from governor.channels.slack import slack_blocks, slack_text
 from governor.channels.teams import teams_envelope
 from governor.channels.webhook import webhook_document
 from governor.contracts.alerts import parse_queued

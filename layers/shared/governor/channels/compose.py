@@ -11,7 +11,16 @@ from decimal import Decimal
 from typing import Any
 
 from governor.channels.message import Message, Table, one_line
-from governor.domain.alerts.alert import QUESTIONS, Alert, AlertKind, Facts, Section, Severity
+from governor.domain.alerts.alert import (
+    ESCALATED,
+    QUESTIONS,
+    UNASSIGNED,
+    Alert,
+    AlertKind,
+    Facts,
+    Section,
+    Severity,
+)
 from governor.domain.alerts.templates import said
 from governor.domain.approvals import messages
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, keep_end, keep_text
@@ -27,9 +36,6 @@ OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
 _BRAKES = (Answer.HOLD, Answer.KEEP, Answer.EXEMPT)
 """The buttons of a notice, by which people keep the plan from being carried out."""
-_WHY_SEVERAL = (
-    "You get this because the policy of GPU Governor names you, or this channel, for these instances."
-)
 _BARS = "▁▂▃▄▅▆▇█"
 """From 0 to 100%."""
 _HAPPENS = frozenset(
@@ -64,7 +70,7 @@ def message_of(
         episode=subject_of(alert),
         stage=alert.dedup_id.removesuffix(f"-{subject_of(alert)}") or alert.kind.value,
         at=alert.at,
-        why=alert.why,
+        why=_why([alert]),
         data=alert.facts,
         chart=_chart(shown.history) if shown and shown.history else "",
         evidence=_evidence(shown, now) if shown else None,
@@ -118,6 +124,14 @@ def _read(title: str, *lines: str) -> dict[str, Any]:
     return {"title": title, "happens": "".join(lead[:1]), "lead": tuple(lead[1:]), "sections": sections}
 
 
+def _why(alerts: Sequence[Alert]) -> str:
+    """Return why somebody gets a message about these."""
+    first, many = alerts[0], len({alert.owner for alert in alerts}) > 1
+    project = "" if first.project == UNASSIGNED else f" (project {first.project})"
+    values = {"many": many, "alert": first, "project": project, "escalated": first.kind in ESCALATED}
+    return said("why", values)[0]
+
+
 def deadline_of(alert: Alert) -> UtcDatetime | None:
     found = alert.facts.get("expires_at")
     return parse_iso(found) if isinstance(found, str) else None
@@ -131,9 +145,31 @@ def digest_of(
     digest_id: str,
     now: UtcDatetime | None = None,
 ) -> Message:
-    """Return one message about several questions of the same stage to the same people."""
-    first, now, number = alerts[0], now or alerts[0].at, len(episodes)
-    stage = messages.STAGE_OF[first.kind]
+    """Return one message about several questions of the same stage to the same people, or about workflows
+    that failed for one cause."""
+    first, now = alerts[0], now or alerts[0].at
+    failed = first.kind is AlertKind.FAILURE
+
+    def shared(name: str) -> str:
+        found = {str(getattr(alert, name)) for alert in alerts}
+        return found.pop() if len(found) == 1 else f"{len(found)} different"
+
+    return Message(
+        kind=first.kind,
+        severity=max((alert.severity for alert in alerts), key=list(Severity).index),
+        facts=Facts(shared("account"), shared("region"), shared("owner"), shared("project")),
+        episode=digest_id,
+        stage=first.kind.value,
+        at=now if failed else first.at,
+        why=_why(alerts if failed else alerts[:1]),
+        link=link,
+        **(_failures(alerts) if failed else _questions(alerts, episodes, now)),
+    )
+
+
+def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime) -> dict[str, Any]:
+    """Return the words about several questions, the most expensive instance first."""
+    number, stage = len(episodes), messages.STAGE_OF[alerts[0].kind]
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
     acting = sum(episode.acts_on_silence for episode in episodes)
@@ -154,27 +190,18 @@ def digest_of(
         "two": two,
         "need": "needs" if two == 1 else "need",
     }
-    title, happens, *lead = said("digest", values, zone, now)
     by_price = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
-    return _several(
-        alerts,
-        digest_id,
-        at=first.at,
-        why=first.why,
-        link=link,
-        title=title,
-        happens=happens,
-        lead=tuple(lead),
-        sections=tuple(_section_of(*pair, now) for pair in by_price),
-        button="Stop or keep them",
-        acts=acting > 0,
-    )
+    return {
+        **_read(*said("digest", values, zone, now)),
+        "sections": tuple(_section_of(*pair, now) for pair in by_price),
+        "button": "Stop or keep them",
+        "acts": acting > 0,
+    }
 
 
-def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, now: UtcDatetime) -> Message:
-    """Return one message about workflows that failed for one cause; it lists every instance and owner."""
-    reason = reason_of(alerts[0])
-    why = alerts[0].why if len({alert.owner for alert in alerts}) == 1 else _WHY_SEVERAL
+def _failures(alerts: Sequence[Alert]) -> dict[str, Any]:
+    """Return the words about failures of one cause, with every instance and owner."""
+    first, reason = alerts[0], reason_of(alerts[0])
     steps = {alert.facts.get("failed_step") for alert in alerts}
     values = {
         "number": len(alerts),
@@ -183,9 +210,8 @@ def failures_of(alerts: Sequence[Alert], *, link: str | None, digest_id: str, no
         "next_step": messages.next_step(reason),
         "listed": map(_failed, alerts),
     }
-    words, incident = _read(*said("failures", values)), alerts[0].facts.get("incident")
-    more = {"button": "See the records", "data": {"incident": incident}, **words}
-    return _several(alerts, digest_id, at=now, why=why, link=link, **more)
+    data = {"incident": first.facts.get("incident")}
+    return {**_read(*said("failures", values)), "button": "See the records", "data": data}
 
 
 def _failed(alert: Alert) -> str:
@@ -194,21 +220,6 @@ def _failed(alert: Alert) -> str:
     whose = f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}"
     kind = f"{about.instance_type}, " if about.instance_type else ""
     return f"{one_line(alert.subject, 120)} ({kind}{place}, {whose}{price})"
-
-
-def _several(alerts: Sequence[Alert], digest_id: str, **given: Any) -> Message:
-    def shared(name: str) -> str:
-        found = {str(getattr(alert, name)) for alert in alerts}
-        return found.pop() if len(found) == 1 else f"{len(found)} different"
-
-    return Message(
-        kind=alerts[0].kind,
-        severity=max((alert.severity for alert in alerts), key=list(Severity).index),
-        facts=Facts(shared("account"), shared("region"), shared("owner"), shared("project")),
-        episode=digest_id,
-        stage=alerts[0].kind.value,
-        **given,
-    )
 
 
 def reason_of(alert: Alert) -> str:

@@ -137,8 +137,6 @@ class Dispatch:
                 repeat it.
         """
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
-        if not items:
-            return Dispatched(0, 0)
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]
             # An end changes the first message of its episode, where the channel keeps them together.
@@ -192,14 +190,9 @@ class Dispatch:
             if not is_open or expires_at <= now:
                 return None
         known = self.state.deliveries(compose.subject_of(alert))
-        own = {
-            delivery.key: delivery
-            for delivery in known
-            if delivery.message == alert.dedup_id
-            and delivery.channel != NOWHERE
-            and not (again and delivery.given_up)
-        }
-        return _Item(sent, self._priced(alert), episode, expires_at, known, own)
+        own = {one.key: one for one in known if one.message == alert.dedup_id and one.channel != NOWHERE}
+        settled = {key: one for key, one in own.items() if not (again and one.given_up)}
+        return _Item(sent, self._priced(alert), episode, expires_at, known, settled)
 
     def _priced(self, alert: Alert) -> Alert:
         """Return the alert with what its instance cost at the last sweep, where nobody has said it: what
@@ -271,8 +264,6 @@ class Dispatch:
             for episode in episodes:
                 self._number(route, episode.approval_id)
             link = self.signer.link(digest_id, self._number(route, digest_id))
-        if alerts[0].kind is AlertKind.FAILURE:
-            return compose.failures_of(alerts, link=link, digest_id=digest_id, now=now)
         return compose.digest_of(alerts, episodes, link=link, digest_id=digest_id, now=now)
 
     def _send(self, route: Route, items: Sequence[_Item], message: Message) -> None:
@@ -349,26 +340,22 @@ class Dispatch:
         return True
 
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
-        alert, shared = item.alert, True if item.has_own and not route.own else None
-        return Delivery(
-            compose.subject_of(alert), alert.dedup_id, *route.key, self.clock.now(), shared=shared, **outcome
-        )
+        subject, message, now = compose.subject_of(item.alert), item.alert.dedup_id, self.clock.now()
+        shared = True if item.has_own and not route.own else None
+        return Delivery(subject, message, *route.key, now, shared=shared, **outcome)
 
     def _note_nowhere(self, item: _Item) -> None:
         """Record that no person will get it, where that is so."""
         settled = [delivery for delivery in item.own.values() if delivery.is_settled]
         if item.left or any(delivery.reached_people for delivery in settled):
             return
-        alert, refused = item.alert, sum(not delivery.was_taken for delivery in settled)
+        subject, message = compose.subject_of(item.alert), item.alert.dedup_id
+        refused = sum(not delivery.was_taken for delivery in settled)
         is_shared = any(delivery.shared and delivery.was_taken for delivery in settled)
         state = "shared" if is_shared else "refused" if refused else "machines" if settled else "none"
         (why,) = said("delivered to nobody", {"state": state, "refused": refused})
-        _log.warning("no person gets %s through a channel: %s", alert.dedup_id, why)
-        self.state.note_delivery(
-            Delivery(
-                compose.subject_of(alert), alert.dedup_id, NOWHERE, NOWHERE, self.clock.now(), refused=why
-            )
-        )
+        _log.warning("no person gets %s through a channel: %s", message, why)
+        self.state.note_delivery(Delivery(subject, message, NOWHERE, NOWHERE, self.clock.now(), refused=why))
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """By the policy as it is now: who joined since is notified, who left is not."""

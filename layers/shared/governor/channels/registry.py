@@ -99,14 +99,10 @@ class Registry:
     def _mails(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         if self.mail is None or self.sender is None:
             return
-        own = {*addresses(contacts), *list_addresses(contacts)}
-        found: dict[str, str | None] = {address: address for address in addresses(contacts)}
-        for address in list_addresses(contacts):
-            found.setdefault(address, None)
-        for (channel, address), person in earlier.items():
-            if channel == "email":
-                found.setdefault(address, person)
-        for address, person in found.items():
+        before = {address: person for (channel, address), person in earlier.items() if channel == "email"}
+        people: dict[str, str | None] = {one: one for one in addresses(contacts)}
+        own = people | {one: people.get(one) for one in list_addresses(contacts)}
+        for address, person in (before | own).items():
             make = partial(EmailChannel, self.mail, sender=self.sender, recipient=address)
             yield _route("email", address, make, person, own=address in own)
 

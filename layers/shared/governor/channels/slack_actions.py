@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs
 
-from governor.channels import slack_blocks
+from governor.channels import slack
 from governor.channels.message import CallbackRefused
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Answer, Decision, keep_end
@@ -28,7 +28,7 @@ from governor.usecases.approvals.show_approval import ShowApproval
 Confirm = Callable[[str, str, str, str | None], None]
 """Sends a text to one person of a thread, as an ephemeral message: thread, user id, text, and the approval
 that its button holds, if any. Raises: DeliveryError."""
-_ANSWERS = {f"{slack_blocks.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
+_ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _USER = re.compile(r"[UW][A-Z0-9]{2,20}")
@@ -171,7 +171,7 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     except (ValueError, KeyError, RecursionError):
         raise InputError("the body is no form with one field of JSON, payload") from None
     match payload:
-        case {"type": "block_actions", "actions": [{"action_id": slack_blocks.OPEN_ACTION}]}:
+        case {"type": "block_actions", "actions": [{"action_id": slack.OPEN_ACTION}]}:
             return None
         case {
             "type": "block_actions",
@@ -193,6 +193,6 @@ def parse_slack_answer(body: bytes) -> SlackAnswer | None:
 
 def _reason(state: object) -> str | None:
     match state:
-        case {"values": {slack_blocks.REASON_BLOCK: {slack_blocks.REASON_ACTION: {"value": str(text)}}}}:
+        case {"values": {slack.REASON_BLOCK: {slack.REASON_ACTION: {"value": str(text)}}}}:
             return text.strip()[:500] or None
     return None

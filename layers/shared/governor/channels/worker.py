@@ -70,16 +70,14 @@ class Worker:
         return [one.message_id for one in batch if not self._is_done(one)]
 
     def _is_done(self, one: Queued) -> bool:
+        done, late = Dispatched(0, 0, left=1), 0.0
         try:
             done = self._work(self.make(), one.body)
         except LeaseTaken as error:
             _log.info("a message is left: %s", error)
-            done = Dispatched(0, 0, left=1)
         except Exception:  # noqa: BLE001 - logged
             # Whatever it is, it is this message's: the queue repeats it, and keeps it in the end.
             _log.exception("a message was not delivered")
-            done = Dispatched(0, 0, left=1)
-        late = 0.0
         if done.left:
             age = 0.0 if one.sent_at is None else (self.clock.now() - one.sent_at).total_seconds()
             late = max(age, float(done.retry_after_seconds or 0))

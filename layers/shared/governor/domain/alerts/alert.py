@@ -188,17 +188,6 @@ class Alert:
             self.account, self.region, self.owner, self.project, self.instance_id, name, kind, usd_per_day
         )
 
-    @property
-    def why(self) -> str:
-        if self.owner == UNASSIGNED:
-            return "You get this because the policy of GPU Governor names you, or this channel, as a contact."
-        project = "" if self.project == UNASSIGNED else f" (project {self.project})"
-        escalated = " or as an escalation contact" if self.kind in ESCALATED else ""
-        return (
-            f"You get this because the policy of GPU Governor names you, or this channel, for {self.owner}"
-            f"{project}{escalated}."
-        )
-
 
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
