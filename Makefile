@@ -15,7 +15,7 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -29,6 +29,9 @@ demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answ
 
 up: env-project env-cloud ## the console over a simulated fleet with a past: prints one URL, goes on until Ctrl-C
 	@$(VENV)/python -m cli.up
+
+site: env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
+	@$(VENV)/python -m cli.up --copy build/site
 
 test: env-project env-cloud ## the whole suite, its parts side by side
 	@SECONDS=0; $(VENV)/python -m scripts.run_tests && $(call took,test)

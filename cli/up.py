@@ -10,8 +10,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 
 import boto3
 
@@ -23,11 +25,12 @@ from local.fleet import demo_fleet
 from local.past import write_past
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
+from local.site.export import export
 from local.site.front import Front
 from local.site.messages import Messages
 from local.site.pages import Pages
 from local.site.pulse import Pulse
-from local.site.story import Story
+from local.site.story import LOOKED, SAVED, Story
 
 _BEAT_SECONDS = 2.0
 _NOTICE_SECONDS = 120.0
@@ -39,7 +42,7 @@ def now() -> datetime:
     return datetime.now(tz=UTC)
 
 
-def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, Pulse]:
+def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, Pulse, Story]:
     """The fleet with its past, swept and asked about, and the front before it."""
     say("deploying template.yaml into the local cloud")
     more = {"ApprovalBaseUrl": front.url, "SweepRateMinutes": "1"}
@@ -58,7 +61,7 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
     story = Story(demo.state, TARGET, names, now)
     api = cloud.reachable_url(scene.outputs["ApiUrl"])
     front.site = Pages(api, _codes(scene, api), Messages(scene), story)
-    return demo, pulse
+    return demo, pulse, story
 
 
 def _codes(scene: Scene, api: str) -> Callable[[], str]:
@@ -77,34 +80,52 @@ def _codes(scene: Scene, api: str) -> Callable[[], str]:
     return code
 
 
-def go_on(demo: Demo, pulse: Pulse) -> None:
-    """Until somebody ends it: the fleet goes on, and what becomes of it is printed."""
+def go_on(demo: Demo, pulse: Pulse) -> Iterator[None]:
+    """The fleet goes on, and what becomes of it is printed; as long as anybody wants to see more."""
     while True:
         try:
             pulse.beat(now())
             demo.print_news()
         except (LocalCloudError, TimeoutError, RuntimeError) as error:
             print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
+        yield
         time.sleep(_BEAT_SECONDS)
 
 
+def copy(demo: Demo, pulse: Pulse, story: Story, front: Front, folder: Path) -> None:
+    """Answer the most expensive question with yes, as its mail asks, and copy the site when that is done."""
+    questions = demo.await_questions()
+    demo.approve(max(questions, key=lambda one: Decimal(one["facts"]["usd_per_hour"])))
+    for _ in go_on(demo, pulse):
+        if story.is_told:
+            break
+    for page in (LOOKED, SAVED):
+        story.visit(page)
+    say(f"{export(front, folder)} pages are in {folder}: begin with index.html")
+
+
 def main() -> int:
-    """Exit status 0 when it was ended by Ctrl-C."""
+    """Exit status 0 when it was ended by Ctrl-C, or the copy is made."""
     parser = argparse.ArgumentParser(prog="make up", description=__doc__)
-    parser.parse_args()
+    parser.add_argument("--copy", type=Path, metavar="FOLDER", help="copy the site to files, and end")
+    folder = parser.parse_args().copy
     # A terminated one must clean up as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         with Receivers() as receivers, LocalCloud(trust=receivers.certificate) as cloud, Front() as front:
             os.environ.update(cloud.environment())
             try:
-                demo, pulse = begin(cloud, receivers, front)
+                demo, pulse, story = begin(cloud, receivers, front)
+                if folder is not None:
+                    copy(demo, pulse, story, front, folder)
+                    return 0
                 with environment_file(demo.scene.exports) as path:
                     say(f"open {front.url}/ in a browser; Ctrl-C ends it")
                     print(
                         f"  on the command line, in another terminal: . {path}; bin/governor approvals list"
                     )
-                    go_on(demo, pulse)
+                    for _ in go_on(demo, pulse):
+                        pass
             except (LocalCloudError, TimeoutError, RuntimeError, OSError) as error:
                 print(f"\nit failed: {error}", file=sys.stderr)
                 if log := cloud.log()[-3000:].strip():

@@ -169,6 +169,8 @@ class LocalCloud:
     def reachable_url(self, url: str) -> str:
         """An address of the stack's HTTP API as one that opens in a browser on this machine."""
         parts = urlsplit(url)
+        if parts.hostname == "127.0.0.1":
+            return url  # of a front before it
         api = (parts.hostname or "").partition(".")[0]
         query = f"?{parts.query}" if parts.query else ""
         return f"{self.endpoint_url}/_aws/execute-api/{api}/$default{parts.path}{query}"

@@ -14,6 +14,7 @@ from governor.domain.episode.episode import Episode
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.money.savings import months
+from governor.domain.wording import usd
 from governor.stores import StateTable
 
 _HOURS_A_DAY = 24
@@ -65,6 +66,11 @@ class Story:
         if page == LOOKED or (page == SAVED and self._done()):
             self._visited.add(page)
 
+    @property
+    def is_told(self) -> bool:
+        """Whether anything was stopped or terminated since it began."""
+        return bool(self._done())
+
     def progress(self) -> Progress:
         """How far it has come."""
         done = self._done()
@@ -81,8 +87,8 @@ class Story:
         return [self._ended(one) for one in booked if one.booked_at >= self._began and one.ours]
 
     def _ended(self, entry: LedgerEntry) -> News:
-        ref, usd = entry.episode, entry.saved_usd_per_hour
-        saves = "" if usd is None else f": it saves ${usd * _HOURS_A_DAY:,.2f} a day"
+        ref, rate = entry.episode, entry.saved_usd_per_hour
+        saves = "" if rate is None else f": it saves {usd(rate * _HOURS_A_DAY)} a day"
         name = self.names.get(ref.instance_id, ref.instance_id)
         path = f"/instances/{ref.account}/{ref.region}/{ref.instance_id}"
         return News(f"{name} is {entry.outcome.value}{saves}.", path)

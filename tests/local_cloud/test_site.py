@@ -8,7 +8,8 @@ import re
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
@@ -18,7 +19,8 @@ from governor.domain.money.cost import LedgerEntry
 from local.fleet import Points, demo_fleet, series_of
 from local.receivers import Received
 from local.site.banner import SCRIPT, STYLE, dressed, inside
-from local.site.front import Reply
+from local.site.export import export
+from local.site.front import Front, Reply
 from local.site.messages import CHANNELS, Messages
 from local.site.pages import Pages
 from local.site.pulse import Pulse
@@ -189,7 +191,7 @@ def test_the_story_ticks_itself(world: ConsoleWorld, story: Story) -> None:
     story.clock = lambda: NOW + timedelta(minutes=2)
     world.book(entry(saved_usd_per_hour=Decimal("21.93")))
     done, news = told(story)
-    assert ([True, True, False], True) == (done, news[0].endswith(" is stopped: it saves $526.32 a day."))
+    assert ([True, True, False], True) == (done, news[0].endswith(" is stopped: it saves $526 a day."))
     story.visit("/savings")
     assert [True, True, True] == told(story)[0]
     assert story.progress().news[0].path == "/instances/123456789012/us-east-1/i-00000000000000001"
@@ -351,3 +353,68 @@ def test_only_pages_that_were_shown_count_as_seen(pages: Pages, story: Story) ->
     assert not story.progress().steps[0].is_done
     pages.dress("/fleet", Reply(200, page.headers, page.body))
     assert story.progress().steps[0].is_done
+
+
+# the copy
+
+
+class _Linked:
+    """A site of a few pages, with what a copy must leave out."""
+
+    api = "http://127.0.0.1:1"
+    linked: ClassVar[dict[str, str]] = {
+        "/": '<a href="/savings">S</a> <a href="FRONT/fleet?a=1&amp;b=2">F</a> <a href="/fleet.csv">CSV</a>'
+        '<form method="post" action="/sign-out"><input type="hidden" name="csrf" value="token">'
+        '<button>Out</button></form><script>fetch("/simulated/banner")</script><a href="https://elsewhere.example/">E</a>'
+        '<iframe src="/simulated/mail/1/body"></iframe>',
+        "/savings": '<a href="/savings?month=2026-10">Earlier</a>',
+        "/savings?month=2026-10": '<a href="/savings?month=2026-09">Earlier</a> <a href="/">Overview</a>',
+        "/fleet?a=1&b=2": "The fleet",
+        "/simulated/mail/1/body": '<img src="data:image/png;base64,UE5H">'
+        '<a href="FRONT/q/id.1.abcdefghijklmnopqrstuv">'
+        "FRONT/q/id.1.abcdefghijklmnopqrstuv</a>",
+    }
+
+    def __init__(self, front: Front) -> None:
+        self.front, self.pages = front, dict(self.linked)
+
+    def obtain_code(self) -> str:
+        raise AssertionError("every page is its own")
+
+    def dress(self, path: str, page: Reply) -> Reply:
+        raise AssertionError(path, page)
+
+    def own_page(self, path: str) -> Reply | None:
+        kinds = (("Content-Type", "text/html"), ("Set-Cookie", "session=1; Path=/"))
+        html = self.pages.get(path)
+        return Reply(200 if html else 404, kinds, (html or "").replace("FRONT", self.front.url).encode())
+
+
+def test_a_copy_needs_no_server_and_holds_nothing_that_decides(tmp_path: Path, socket_enabled: None) -> None:
+    """Every page that is linked is a file; a month leads to the one before it, and no further."""
+    with Front() as front:
+        front.site = _Linked(front)
+        (tmp_path / "old.html").write_text("of the last copy")
+        assert 5 == export(front, tmp_path)
+    files = {path.name: path.read_text() for path in tmp_path.iterdir()}
+
+    assert {"index.html", "savings.html", "savings-month-2026-10.html", "fleet-a-1-b-2.html"} < files.keys()
+    assert "old.html" not in files
+    whole = "".join(files.values())
+    for gone in ("token", "<script", "/q/", "127.0.0.1", "elsewhere"):
+        assert gone not in whole, gone
+    links = re.findall(r'(?:href|src)="([^"]*)"', whole)
+    assert {"#", "data:image/png;base64,UE5H"} == {*links} - files.keys()
+    assert "simulated-mail-1-body.html" in links
+    assert "<button disabled>" in files["index.html"]
+
+
+def test_a_copy_of_a_page_that_fails_is_no_copy(tmp_path: Path, socket_enabled: None) -> None:
+    """Rather none than one with a hole."""
+    with Front() as front:
+        site = _Linked(front)
+        site.pages |= {"/": '<a href="/gone">G</a>'}
+        front.site = site
+        with pytest.raises(RuntimeError, match="/gone answered 404"):
+            export(front, tmp_path)
+    assert [] == [*tmp_path.iterdir()]
