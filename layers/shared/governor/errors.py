@@ -74,10 +74,8 @@ class PolicyProblem(NamedTuple):
     """Counted from 1; `None` where the mistake stands in no one line."""
 
     def __str__(self) -> str:
-        where = self.path or "(document)"
-        return (
-            f"{where}: {self.reason}" if self.line is None else f"{where} (line {self.line}): {self.reason}"
-        )
+        line = "" if self.line is None else f" (line {self.line})"
+        return f"{self.path or '(document)'}{line}: {self.reason}"
 
 
 class PolicyError(ConfigurationError):

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.logging.formatter import LambdaPowertoolsFormatter
-from aws_lambda_powertools.metrics import MetricUnit, single_metric
+from aws_lambda_powertools.metrics import MetricUnit as MetricUnit
+from aws_lambda_powertools.metrics import single_metric
 
 _ADDRESS = re.compile(r"[\w.+-]+(?=@[\w-]+\.\w)")
 
@@ -93,6 +94,3 @@ def _dimension(text: str) -> str:
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
     return f"_{printable}" if not printable or printable.startswith(":") else printable
-
-
-__all__ = ["MetricUnit", "count", "logger", "metrics", "observed"]

@@ -14,7 +14,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.events.notice import Notice
 from governor.errors import ConflictError, Throttled
-from governor.stores import EventLog
+from governor.stores import EventLog, StateTable
 from tests.twins import MemoryEventLog
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, create_table
@@ -27,14 +27,10 @@ SAID = NOW.replace(microsecond=0)
 BEFORE = SAID - timedelta(hours=1)
 
 
-@pytest.fixture(params=["memory", "dynamodb"])
-def log(request: pytest.FixtureRequest) -> EventLog:
-    """Each implementation, empty."""
-    if request.param == "memory":
-        return MemoryEventLog()
-    clients: Clients = request.getfixturevalue("aws")
-    create_table(clients.client("dynamodb"))
-    return EventLog(DynamoTable(clients, TABLE))
+@pytest.fixture
+def log(table: StateTable) -> EventLog:
+    """Over each table, empty."""
+    return EventLog(table._table)
 
 
 def test_what_is_done_is_not_claimed_again_while_it_is_kept(log: EventLog) -> None:

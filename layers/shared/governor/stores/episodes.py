@@ -274,7 +274,8 @@ class Episodes(Store):
         }
         for _ in range(_ATTEMPTS):
             stored = self._table.get(keys.episode(ref))
-            held = [key for key in _locks(ref) if self._is_locked_by(ref, key)]
+            locks = {key: self._table.get(key) or {} for key in _locks(ref)}
+            held = [key for key, item in locks.items() if item.get("open_episode") == ref.execution_name]
             is_over = stored["phase"] == Phase.CLOSED if stored else not held
             if is_over:
                 return False
@@ -288,9 +289,6 @@ class Episodes(Store):
             if self._table.wins(*writes):
                 return True
         raise ConflictError(f"episode {ref.execution_name} kept changing while it was closed")
-
-    def _is_locked_by(self, ref: EpisodeRef, key: Key) -> bool:
-        return (self._table.get(key) or {}).get("open_episode") == ref.execution_name
 
     def approval(self, approval_id: str) -> Approval | None:
         return self._table.read(Approval, keys.approval(approval_id))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import tee
 
@@ -20,13 +19,6 @@ from governor.stores.table import DAMAGED, Key, Store, delete, insert, packed, p
 _log = logging.getLogger(__name__)
 
 _OBSERVATIONS_FORMAT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class _Days:
-    """The most that turned idle, and silent, by day."""
-
-    days: Mapping[date, tuple[int, int]]
 
 
 class Sweeps(Store):
@@ -66,13 +58,13 @@ class Sweeps(Store):
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
         """Return the largest changes in a sweep of the last days, oldest day first."""
-        stored = self._table.read(_Days, (target_pk(target), "SWEEP-DAYS"))
-        return tuple(SweepDay(day, *most) for day, most in sorted(stored.days.items())) if stored else ()
+        item = self._table.get((target_pk(target), "SWEEP-DAYS")) or {"days": {}}
+        return tuple(SweepDay(date.fromisoformat(day), *most) for day, most in sorted(item["days"].items()))
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
         """Replace them. Of two sweeps at once one may be lost; the next one makes up for it."""
-        kept = _Days({one.day: (one.most_idle, one.most_silent) for one in days})
-        self._table.write(put((target_pk(target), "SWEEP-DAYS"), kept))
+        kept = {f"{one.day}": (one.most_idle, one.most_silent) for one in days}
+        self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": kept}))
 
     def breaker(self, target: Target) -> BreakerState | None:
         """Return the tripped breaker, if it is; of two, the one that holds longer."""

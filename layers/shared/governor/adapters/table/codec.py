@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -107,7 +107,6 @@ _LEAVES: dict[Any, CoreSchema] = {
     int: _INT,
     bool: core_schema.bool_schema(strict=True),
     datetime: _leaf(_STR, parse_iso, moment),
-    date: _leaf(_STR, date.fromisoformat, date.isoformat),
     timedelta: _leaf(_INT, lambda value: timedelta(seconds=value), lambda value: int(value.total_seconds())),
     Decimal: core_schema.chain_schema([_STR, core_schema.decimal_schema()], serialization=_as(str)),
     float: core_schema.union_schema(
