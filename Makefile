@@ -6,7 +6,9 @@ BROWSER := .tools/browser/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
 SOURCES := layers/shared/governor functions agent cli local benchmarks evaluation simulation scripts tests
-# Bytecode is kept, out of the sources: compiling the libraries anew takes seconds in every process.
+# Bytecode is kept, out of the sources, whatever the shell says: compiling the libraries anew takes seconds in
+# every process.
+unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/bytecode
 export SAM_CLI_TELEMETRY := 0
 export PYTHONPATH := layers/shared:.

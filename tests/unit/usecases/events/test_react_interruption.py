@@ -382,7 +382,7 @@ def test_a_refusal_that_comes_too_late_begins_nothing_more(monkeypatch: pytest.M
     send, to_all = world.hook.send, send_checkpoint._Sending.to_all
 
     def refuse_late(*arguments: Any, **named: Any) -> str:
-        told.wait(20)
+        told.wait(300)
         return send(*arguments, **named)
 
     def watched(*arguments: Any) -> None:
@@ -394,7 +394,7 @@ def test_a_refusal_that_comes_too_late_begins_nothing_more(monkeypatch: pytest.M
     world.react(warnings)
     told.set()
 
-    assert over.wait(20)
+    assert over.wait(300)
     assert ([], []) == (world.hook.asked, world.hook.sent)
 
 
@@ -586,8 +586,8 @@ def test_what_ec2_still_does_after_its_time_is_answered() -> None:
 
 def test_a_region_that_hangs_holds_up_no_hook_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own warnings come again."""
-    for module in (respond_to_warnings, send_checkpoint):
-        monkeypatch.setattr(module, "_PATIENCE_SECONDS", 0.3)
+    # Long enough for what answers, on any machine.
+    monkeypatch.setattr(respond_to_warnings, "_PATIENCE_SECONDS", 3.0)
     world = WarnedWorld()
     policies = world.world.policies
     policies.policy = replace(policies.policy, targets=Targets(regions=("us-east-1", "eu-west-1")))
@@ -596,7 +596,7 @@ def test_a_region_that_hangs_holds_up_no_hook_of_another(monkeypatch: pytest.Mon
 
     def hang(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
         if target.region == "eu-west-1":
-            answered.wait(10)
+            answered.wait(300)
         return describe(target, instance_ids)
 
     world.world.ec2.describe_all = hang  # type: ignore[method-assign]
