@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from enum import Enum, StrEnum, auto
+from enum import Enum, StrEnum
 from fractions import Fraction
 from functools import cache
 from math import ceil
@@ -68,39 +68,35 @@ _NEWEST_FIGURE = timedelta(minutes=20)
 
 
 class Family(Enum):
-    """What the sweep, the breaker and a recheck make of a verdict. Every kind belongs to one."""
+    """What the sweep, the breaker and a recheck make of a verdict, by the kinds that belong to it."""
 
-    WORKING = auto()
-    IDLE = auto()
+    WORKING = ("busy", "partly-idle")
+    IDLE = ("idle", "managed-elsewhere", "frozen")
     """By what is measured, whether or not a question has started."""
-    LEFT_ALONE = auto()
+    LEFT_ALONE = ("exempt", "snoozed")
     """People have decided; its metrics are not read."""
-    YOUNG = auto()
+    YOUNG = ("too-young",)
     """Its metrics are not read yet."""
-    UNKNOWN = auto()
+    UNKNOWN = ("no-data",)
 
 
 class VerdictKind(StrEnum):
-    """A kind cannot be written without its family: the module would not load."""
+    BUSY = "busy"
+    IDLE = "idle"
+    PARTLY_IDLE = "partly-idle"
+    NO_DATA = "no-data"
+    TOO_YOUNG = "too-young"
+    EXEMPT = "exempt"
+    SNOOZED = "snoozed"
+    MANAGED_ELSEWHERE = "managed-elsewhere"
+    FROZEN = "frozen"
 
-    family: Family
-
-    def __new__(cls, name: str, family: Family) -> VerdictKind:
-        kind = str.__new__(cls, name)
-        kind._value_, kind.family = name, family
-        return kind
-
-    BUSY = "busy", Family.WORKING
-    IDLE = "idle", Family.IDLE
-    PARTLY_IDLE = "partly-idle", Family.WORKING
-    NO_DATA = "no-data", Family.UNKNOWN
-    TOO_YOUNG = "too-young", Family.YOUNG
-    EXEMPT = "exempt", Family.LEFT_ALONE
-    SNOOZED = "snoozed", Family.LEFT_ALONE
-    MANAGED_ELSEWHERE = "managed-elsewhere", Family.IDLE
-    FROZEN = "frozen", Family.IDLE
+    @property
+    def family(self) -> Family:
+        return _FAMILIES[self]
 
 
+_FAMILIES = {VerdictKind(name): family for family in Family for name in family.value}
 _KNOWN = {kind.value: kind for kind in VerdictKind}
 
 
@@ -110,6 +106,7 @@ def known_kind(name: str) -> VerdictKind | None:
 
 
 def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
+    # Of every kind the family is looked up: one without any would not let this module load.
     return tuple(kind for kind in VerdictKind if kind.family in families)
 
 
