@@ -36,7 +36,6 @@ from governor.ports import Clock, Policies
 from governor.stores import StateTable
 
 _log = logging.getLogger(__name__)
-_RECORD_LINK = timedelta(days=30)
 TRIED_FOR = timedelta(days=1)
 """Since the alert was made; what no channel takes for so long is given up."""
 _CLAIM_SECONDS = 300
@@ -88,8 +87,8 @@ class _Item:
     alert: Alert
     """As it may be sent."""
     episode: Episode | None
-    expires_at: UtcDatetime
-    """When its question does; of others a month later."""
+    expires_at: UtcDatetime | None
+    """When its question does."""
     known: Sequence[Delivery]
     """All records of its episode."""
     own: dict[tuple[str, str], Delivery]
@@ -183,11 +182,10 @@ class Dispatch:
         """`None` where the question was answered or has expired meanwhile: nobody is asked what is over."""
         vouched, now = self.vouch(sent), self.clock.now()
         alert, episode, approval = vouched.alert, vouched.episode, vouched.approval
-        expires_at = now + _RECORD_LINK
-        if alert.kind in compose.OPEN and episode is not None and approval is not None:
-            expires_at = approval.expires_at
+        expires_at = approval.expires_at if approval else None
+        if alert.kind in compose.OPEN and episode and approval:
             is_open = approval.status is ApprovalStatus.PENDING and episode.phase is not Phase.CLOSED
-            if not is_open or expires_at <= now:
+            if not is_open or approval.expires_at <= now:
                 return None
         known = self.state.deliveries(compose.subject_of(alert))
         own = {one.key: one for one in known if one.message == alert.dedup_id and one.channel != NOWHERE}

@@ -133,10 +133,9 @@ class Registry:
             events_url = secret.get("pagerduty_events_url") or EVENTS_URL
             yield _route("pagerduty", "service", partial(PagerDutyChannel, key, *means, events_url))
         if url := secret.get("webhook_url"):
-            keys = [
-                secret[name] for name in ("webhook_secret", "webhook_previous_secret") if secret.get(name)
-            ]
-            yield _route("webhook", "webhook", partial(WebhookChannel, url, tuple(keys), *means))
+            names = ("webhook_secret", "webhook_previous_secret")
+            keys = tuple(secret[name] for name in names if secret.get(name))
+            yield _route("webhook", "webhook", partial(WebhookChannel, url, keys, *means))
 
 
 class _Refusing(Channel):

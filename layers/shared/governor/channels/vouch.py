@@ -79,15 +79,8 @@ class Vouch:
         if not is_ours:
             alert = self._anew(alert, episode, approval)
         ref = episode.ref
-        about = replace(
-            alert,
-            account=ref.account,
-            region=ref.region,
-            instance_id=ref.instance_id,
-            owner=episode.owner,
-            project=episode.project,
-        )
-        return Vouched(about, episode, approval)
+        alert = replace(alert, account=ref.account, region=ref.region, instance_id=ref.instance_id)
+        return Vouched(replace(alert, owner=episode.owner, project=episode.project), episode, approval)
 
     def _alarm(self, sent: Alert) -> Alert:
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
