@@ -12,7 +12,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from governor.adapters.oidc import Client, OidcProvider, client_secret
+from governor.adapters.oidc import Client, OidcProvider
 from governor.errors import ConfigurationError, IssuerUnavailable, SignInRefused
 from governor.https import HttpAnswer, Https
 from local.oidc import Issuer, Person
@@ -49,7 +49,8 @@ class World:
         self.issuer = Issuer(URL, CALLBACK, client_secret=self.secret)
         self.issuer.person = ALICE
         self.changed: dict[str, Any] = {}
-        self.provider = self.made(Client(URL, "gpu-governor", (lambda: self.secret) if self.secret else None))
+        read = (lambda: {"client_secret": self.secret}) if self.secret else None
+        self.provider = self.made(Client(URL, "gpu-governor", read))
 
     def made(self, client: Client) -> OidcProvider:
         """Another provider of the same issuer."""
@@ -352,7 +353,7 @@ def test_an_issuer_that_is_ill_is_told_as_such(path: str, answer: tuple[int, byt
 def test_a_client_that_the_issuer_does_not_know_is_told_to_the_operator() -> None:
     """A wrong secret, or none where one is needed."""
     world = World("right")
-    world.provider = world.made(Client(URL, "gpu-governor", lambda: "wrong"))
+    world.provider = world.made(Client(URL, "gpu-governor", lambda: {"client_secret": "wrong"}))
     with pytest.raises(ConfigurationError, match="OidcClientSecretArn"):
         world.redeem()
 
@@ -371,7 +372,7 @@ def test_a_secret_goes_into_the_form_where_the_issuer_wants_it_there() -> None:
         sent.append((form, headers))
         return world.fetch(url, form, headers)
 
-    provider = OidcProvider(Client(URL, "gpu-governor", lambda: "right"), Wire(spy))
+    provider = OidcProvider(Client(URL, "gpu-governor", lambda: {"client_secret": "right"}), Wire(spy))
     with pytest.raises(ConfigurationError):  # this issuer takes it in the header only
         provider.redeem(code="c", nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK)
     form, headers = sent[-1]
@@ -387,6 +388,8 @@ def test_a_secret_goes_into_the_form_where_the_issuer_wants_it_there() -> None:
 
 def test_the_secret_s_document_names_it() -> None:
     """A wrong one says what is right."""
-    assert "x" == client_secret({"client_secret": "x"})
-    with pytest.raises(ConfigurationError, match="client_secret"):
-        client_secret({"secret": "x"})
+    world = World()
+    world.provider = world.made(Client(URL, "gpu-governor", lambda: {"secret": "x"}))
+
+    with pytest.raises(ConfigurationError, match="OidcClientSecretArn must be a JSON object"):
+        world.redeem()

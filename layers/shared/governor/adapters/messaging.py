@@ -23,6 +23,7 @@ from governor.domain.alerts.alert import (
     alert_document,
     sealed_text,
 )
+from governor.domain.units import printable
 from governor.domain.wording import usd
 from governor.errors import NobodyListens
 
@@ -119,8 +120,7 @@ class SqsDeadLetters(SqsQueue):
     """The port `DeadLetters`. The reason is the attribute `ErrorMessage`, where Lambda leaves its own."""
 
     def keep(self, body: str, reason: str) -> None:
-        text = "".join(character if character.isprintable() else " " for character in reason)
-        attribute = {"DataType": "String", "StringValue": text[:_REASON_CHARACTERS]}
+        attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
         self._change("sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute})
 
     def park(self, alert: Alert, why: str) -> None:
@@ -149,9 +149,8 @@ class SesMailService(Adapter):
 
 def subject_of(alert: Alert) -> str:
     """The subject as SNS takes it: printable ASCII on one line, under 100 characters."""
-    text = " ".join(alert.subject.encode("ascii", "replace").decode().split())
-    printable = "".join(character for character in text if character.isprintable())
-    return printable[:_SUBJECT_LIMIT] or alert.kind.value
+    text = printable(alert.subject).encode("ascii", "replace").decode()
+    return text[:_SUBJECT_LIMIT] or alert.kind.value
 
 
 def message_of(alert: Alert, seal: Seal) -> dict[str, str]:

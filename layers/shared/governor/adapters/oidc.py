@@ -30,14 +30,14 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The stack as the issuer knows it. `secret` is asked for when it is needed; `None`: a public client.
+    """The stack as the issuer knows it. `secret` reads the document that names it; `None`: a public client.
 
     `wants_groups`: whether the scope `groups` is asked for where the issuer offers it.
     """
 
     issuer: str
     client_id: str
-    secret: Callable[[], str] | None = None
+    secret: Callable[[], Mapping[str, str]] | None = None
     wants_groups: bool = False
 
 
@@ -96,7 +96,11 @@ class OidcProvider:
         if self._client.secret is None:
             form["client_id"] = self._client.client_id
             return {}
-        secret = self._client.secret()
+        secret = self._client.secret().get("client_secret")
+        if not secret:
+            raise ConfigurationError(
+                'the secret behind OidcClientSecretArn must be a JSON object like {"client_secret": "..."}'
+            )
         # What is not named is the default of Discovery 1.0, section 3.
         methods = self._discovered().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         if "client_secret_basic" in methods:
@@ -180,16 +184,6 @@ class OidcProvider:
         except HttpError as error:
             said = f"{urlsplit(url).hostname} did not answer ({type(error).__name__})"
             raise IssuerUnavailable(said) from error
-
-
-def client_secret(document: Mapping[str, str]) -> str:
-    """Return the client's secret in its document. Raises: ConfigurationError."""
-    secret = document.get("client_secret", "")
-    if not secret:
-        raise ConfigurationError(
-            'the secret behind OidcClientSecretArn must be a JSON object like {"client_secret": "..."}'
-        )
-    return secret
 
 
 def _fits(key: object, algorithm: str, key_id: object) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.adapters.oidc import Client, OidcProvider, client_secret
+from governor.adapters.oidc import Client, OidcProvider
 from governor.ports import IdentityProvider
 from governor.web.sessions import Sessions
 from governor.web.sign_in import SignInSite
@@ -12,11 +12,10 @@ from governor.wiring.parts import Parts
 def sign_in_site(parts: Parts, provider: IdentityProvider | None = None) -> SignInSite:
     """For `sign_in`."""
     known = parts.settings
-    read = parts.client_secret.read if known.oidc_client_secret_arn else None
     client = Client(
         issuer=known.need("oidc_issuer"),
         client_id=known.need("oidc_client_id"),
-        secret=(lambda: client_secret(read())) if read else None,
+        secret=parts.client_secret.read if known.oidc_client_secret_arn else None,
         wants_groups=True,
     )
     return parts.fill(
