@@ -6,8 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from governor.domain.tags import AUTO_SCALING_TAG, NAME_TAG
-from governor.domain.units import UtcDatetime, printable
+from governor.domain.tags import AUTO_SCALING_TAG, DELETE_AFTER_TAG, INSTANCE_TAG, NAME_TAG
+from governor.domain.units import UtcDatetime, iso, printable
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -131,9 +131,14 @@ class Instance:
         """
         return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
-    def snapshot_name(self, occasion: str) -> str:
-        """A `Name` tag for its snapshots, as long as EC2 takes one."""
-        return f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
+    @property
+    def volume_ids(self) -> frozenset[str]:
+        return frozenset(volume.volume_id for volume in self.volumes)
+
+    def snapshot_tags(self, occasion: str, until: UtcDatetime, mark: Mapping[str, str]) -> dict[str, str]:
+        """The tags of its snapshots: a name as long as EC2 takes one, and the `mark` of what made them."""
+        name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
+        return {NAME_TAG: name, **mark, INSTANCE_TAG: self.instance_id, DELETE_AFTER_TAG: iso(until)}
 
     @property
     def family(self) -> str:

@@ -80,17 +80,16 @@ class ConcludeApproval:
         if not answered:
             with suppress(ConflictError):
                 approval = self.state.void(approval_id, "nobody answered in time", expired=True)
-        approval = approval or self.state.approval(approval_id)
-        if approval is None:
-            raise SafetyError("there is no approval for this episode")
-        must_be_answered(approval)
-        return answer_document(approval)
+        return answer_document(must_be_answered(approval or self.state.approval(approval_id)))
 
 
-def must_be_answered(approval: Approval) -> None:
+def must_be_answered(approval: Approval | None) -> Approval:
     """Let an answer through that the table holds, whatever came with a task token. Raises: SafetyError."""
+    if approval is None:
+        raise SafetyError("there is no approval for this episode")
     if approval.status is ApprovalStatus.PENDING:
         raise SafetyError("an answer arrived, but nobody has given one: a task token was used by others")
+    return approval
 
 
 def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:

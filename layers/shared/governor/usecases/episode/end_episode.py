@@ -169,13 +169,11 @@ class RecordOutcome:
         if not (is_answer or outcome is Outcome.HELD):
             return outcome, self._noted(episode, outcome, reason)
         approval = self.state.approval(episode.approval_id)
-        if approval is None:
-            raise SafetyError("there is no approval for this episode")
         if outcome is Outcome.HELD:
-            if approval.brake is None:
+            if approval is None or approval.brake is None:
                 raise SafetyError(f"{says} nobody holds it")
             return outcome, approval.brake.why
-        must_be_answered(approval)
+        approval = must_be_answered(approval)
         acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
         if (acts or approval.status is ApprovalStatus.APPROVED) and outcome in _OF_A_RECHECK:
             return outcome, self._noted(episode, outcome, reason)

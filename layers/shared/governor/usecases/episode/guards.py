@@ -37,6 +37,7 @@ from governor.errors import (
 from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
+from governor.usecases.approvals.deliver_decision import asked_about
 from governor.usecases.brakes import RefusedAnswers, Unanswered, frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
@@ -150,9 +151,7 @@ class Guards:
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
         """The episode, unless it does not exist or is over."""
-        episode = self.state.episode(ref)
-        if episode is None:
-            raise SafetyError("the episode does not exist")
+        episode = asked_about(self.state, ref)
         if episode.phase is Phase.CLOSED:
             outcome = episode.outcome.value if episode.outcome else "closed"
             raise SafetyError(f"the episode is over: {outcome}")
@@ -162,13 +161,11 @@ class Guards:
         """Each EBS volume has a completed snapshot of the episode's own. Raises: SafetyError."""
         found = self.own_snapshots(cleared.episode, cleared.instance.target)
         completed = {snapshot.volume_id for snapshot in found if snapshot.state == "completed"}
-        wanted = {volume.volume_id for volume in cleared.instance.volumes}
-        wanted |= {volume.volume_id for volume in cleared.episode.instance.volumes}
+        wanted = cleared.instance.volume_ids | cleared.episode.instance.volume_ids
         missing = sorted(wanted - completed)
         if missing or not wanted:
-            raise SafetyError(
-                f"no completed snapshot of {', '.join(missing) or 'any volume'}: nothing is destroyed"
-            )
+            which = ", ".join(missing) or "any volume"
+            raise SafetyError(f"no completed snapshot of {which}: nothing is destroyed")
 
     def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
         """Return those that the episode has recorded, each of its recorded volume, in the instance's account,
@@ -269,7 +266,7 @@ class Guards:
                 raise SafetyError(f"DeleteOnTermination of {which} was changed since it was asked about")
         if instance.instance_type != episode.instance.instance_type:
             raise SafetyError(f"its type was changed to {instance.instance_type} since it was asked about")
-        if added := sorted({volume.volume_id for volume in instance.volumes} - asked.keys()):
+        if added := sorted(instance.volume_ids - asked.keys()):
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
 
 

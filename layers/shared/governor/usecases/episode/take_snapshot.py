@@ -12,8 +12,8 @@ from datetime import timedelta
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step
 from governor.domain.instance import UserData
-from governor.domain.tags import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, NAME_TAG
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.tags import EPISODE_TAG
+from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, SafetyError, SnapshotFailed, SnapshotUnderWay, Unavailable
 from governor.ports import Clock, Snapshotter, Vault
 from governor.stores import Episodes
@@ -69,8 +69,10 @@ class TakeSnapshot:
         self.state.note_user_data(ref, self.vault.keep(ref, found) if found else UserData())
 
     def _create(self, cleared: Cleared) -> Mapping[str, str]:
-        ref, target, tags = cleared.episode.ref, cleared.instance.target, self._tags(cleared)
-        now = self.clock.now()
+        ref, instance, now = cleared.episode.ref, cleared.instance, self.clock.now()
+        target = instance.target
+        until = now + timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
+        tags = instance.snapshot_tags("before put-away", until, {EPISODE_TAG: ref.execution_name})
         if cleared.dry_run:
             self.state.note_step(ref, Step.SNAPSHOT.value, now)
             self.snapshots.create(target, ref.instance_id, tags, dry_run=True)
@@ -87,7 +89,7 @@ class TakeSnapshot:
             self.state.release_snapshots(ref, now)
             raise
         found = {snapshot.snapshot_id: snapshot.volume_id for snapshot in made}
-        if missing := sorted(_volumes(cleared) - set(found.values())):
+        if missing := sorted(instance.volume_ids - set(found.values())):
             raise SnapshotFailed(f"the set of snapshots lacks {', '.join(missing)}")
         return found
 
@@ -97,7 +99,7 @@ class TakeSnapshot:
         A tag proves nothing: a set counts if it is of all volumes, in the instance's account, and was begun
         after an earlier try had seen the instance stopped or, where it runs on, approved.
         """
-        ref, volumes = cleared.episode.ref, _volumes(cleared)
+        ref, volumes = cleared.episode.ref, cleared.instance.volume_ids
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
         if since is None or cleared.dry_run:
             return {}
@@ -107,17 +109,3 @@ class TakeSnapshot:
                 sets[one.start_time][one.snapshot_id] = one.volume_id
         whole = (found for found in sets.values() if volumes == set(found.values()))
         return next(whole, {})
-
-    def _tags(self, cleared: Cleared) -> dict[str, str]:
-        instance = cleared.instance
-        keep = timedelta(days=cleared.applied.policy.plan.snapshot_retention_days)
-        return {
-            NAME_TAG: instance.snapshot_name("before put-away"),
-            EPISODE_TAG: cleared.episode.ref.execution_name,
-            INSTANCE_TAG: instance.instance_id,
-            DELETE_AFTER_TAG: iso(self.clock.now() + keep),
-        }
-
-
-def _volumes(cleared: Cleared) -> set[str]:
-    return {volume.volume_id for volume in cleared.instance.volumes}

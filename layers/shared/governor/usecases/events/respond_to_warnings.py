@@ -21,7 +21,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.events.interruption import LifecycleAction, Warned, decide_checkpoint
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Mode, Policy
-from governor.domain.tags import DELETE_AFTER_TAG, EVENT_TAG, INSTANCE_TAG, NAME_TAG
+from governor.domain.tags import EVENT_TAG
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter
@@ -235,12 +235,8 @@ class RespondToWarnings:
     def _snapshot(self, case: Case) -> None:
         """Data volumes only: the boot volume holds nothing that a new instance does not bring."""
         instance, warned, policy = case.instance, case.warned, case.policy
-        tags = {
-            NAME_TAG: instance.snapshot_name("before its interruption"),
-            EVENT_TAG: warned.event_id,
-            INSTANCE_TAG: instance.instance_id,
-            DELETE_AFTER_TAG: iso(self.clock.now() + timedelta(days=policy.plan.snapshot_retention_days)),
-        }
+        until = self.clock.now() + timedelta(days=policy.plan.snapshot_retention_days)
+        tags = instance.snapshot_tags("before its interruption", until, {EVENT_TAG: warned.event_id})
 
         def create() -> None:
             created = _wired(self.snapshots).create(
