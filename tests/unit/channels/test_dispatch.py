@@ -1233,7 +1233,7 @@ def test_a_digest_that_may_pass_later_stays_in_the_outbox() -> None:
 
 
 def test_a_waiting_message_that_cannot_be_read_any_more_holds_up_no_other() -> None:
-    """It is dropped, with a word in the log."""
+    """It is kept for a person, as what nothing vouches for."""
     fleet = Fleet(3)
     fleet.worker(fleet.alerts())
     group = json.loads(fleet.queue.put[0][0])["flush"]
@@ -1241,6 +1241,7 @@ def test_a_waiting_message_that_cannot_be_read_any_more_holds_up_no_other() -> N
 
     assert [] == fleet.flush()
     assert (1, []) == (len(fleet.mail.sent), list(fleet.world.state.outbox(group)))
+    assert ["{}"] == [body for body, _ in fleet.refused]
 
 
 def test_a_policy_that_changed_while_questions_waited_sends_each_to_its_own_people() -> None:
