@@ -125,6 +125,14 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     assert (why is not None) is (approval.status is ApprovalStatus.PENDING)
 
 
+def test_a_keep_lasts_until_its_date() -> None:
+    """And no moment longer."""
+    approval = replace(asked()[1], decision=said(Answer.KEEP, keep_until=NOW))
+
+    assert approval.decision is approval.lasting_keep(NOW - SECOND)
+    assert approval.lasting_keep(NOW) is None
+
+
 def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
     """As every button says; the answer holds the date from then on."""
     world = World(decide=False)
