@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,15 @@ from governor.domain.approvals.approval import (
     check_hold,
     hold_of,
     keep_end,
+    keep_text,
 )
 from governor.domain.approvals.terms import was_rightly_approved
 from governor.domain.episode.episode import Episode, Phase, Terms
+from governor.domain.episode.plan import Price
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.verdict import Hold
+from governor.domain.wording import day_and_time
 from governor.errors import DecisionRefused, NotAllowed
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW
@@ -131,6 +135,15 @@ def test_a_keep_lasts_until_its_date() -> None:
 
     assert approval.decision is approval.lasting_keep(NOW - SECOND)
     assert approval.lasting_keep(NOW) is None
+
+
+@pytest.mark.parametrize(("usd", "cost"), [(Decimal(100), " ($200)"), (None, "")])
+def test_a_button_says_what_a_keep_costs(usd: Decimal | None, cost: str) -> None:
+    """Until its end, which the policy's longest keep may bring forward; nothing where no price is known."""
+    episode, _ = asked(keep_at_most=timedelta(hours=2), price=Price(usd, "list price"))
+
+    assert NOW + timedelta(hours=2) == keep_end(episode, NOW)
+    assert f"Keep until {day_and_time(NOW + timedelta(hours=2), 'UTC', NOW)}{cost}" == keep_text(episode, NOW)
 
 
 def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
