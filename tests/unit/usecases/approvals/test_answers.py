@@ -129,12 +129,39 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     assert (why is not None) is (approval.status is ApprovalStatus.PENDING)
 
 
-def test_a_keep_lasts_until_its_date() -> None:
-    """And no moment longer."""
-    approval = replace(asked()[1], decision=said(Answer.KEEP, keep_until=NOW))
+KEEP = said(Answer.KEEP, keep_until=NOW)
 
-    assert approval.decision is approval.lasting_keep(NOW - SECOND)
-    assert approval.lasting_keep(NOW) is None
+
+@pytest.mark.parametrize(
+    ("changes", "kept"),
+    [
+        ({}, None),
+        ({"decision": KEEP}, KEEP),
+        ({"decision": said(Answer.APPROVE), "brake": KEEP}, KEEP),
+        ({"decision": said(Answer.APPROVE)}, None),
+        ({"decision": KEEP, "brake": said(Answer.HOLD)}, None),
+    ],
+)
+def test_a_keep_lasts_until_its_date(changes: dict[str, Any], kept: Decision | None) -> None:
+    """And no moment longer; nor after somebody has ended it, nor without a date."""
+    approval = replace(asked()[1], **changes)
+    ended = replace(approval, keep_ended_at=NOW - SECOND)
+    undated = replace(approval, decision=said(Answer.KEEP), brake=None)
+
+    assert (kept, kept, kept) == (approval.kept, ended.kept, approval.lasting_keep(NOW - SECOND))
+    assert [None] * 3 == [one.lasting_keep(NOW) for one in (approval, ended, undated)]
+    assert ended.lasting_keep(NOW - SECOND) is None
+
+
+@pytest.mark.parametrize("answer", ["first_yes", "decision", "brake"])
+def test_links_end_a_month_after_the_last_answer(answer: str) -> None:
+    """Or after the expiry, where nobody answers; the page is the record until then."""
+    approval = replace(asked()[1], created_at=NOW, expires_at=NOW + SECOND)
+    later: dict[str, Any] = {answer: replace(said(Answer.APPROVE), at=NOW + 2 * SECOND)}
+    answered = replace(approval, **later)
+
+    assert NOW + SECOND + MONTH == approval.link_ends
+    assert NOW + 2 * SECOND + MONTH == answered.link_ends
 
 
 @pytest.mark.parametrize(("usd", "cost"), [(Decimal(100), " ($200)"), (None, "")])
