@@ -34,8 +34,8 @@ from governor.stores import StateTable
 from governor.stores.table import Document
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.wiring.console import VIEWS
-from tests.builders import NOW
-from tests.console_world import TARGETS, ConsoleWorld, make_entry, many_rows
+from tests.builders import NOW, make_entry
+from tests.console_world import TARGETS, ConsoleWorld, many_rows
 from tests.twins.services import FakeClock
 from tests.unit.console.entrance import Entrance, ask
 

@@ -9,9 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 from governor.domain.approvals.links import LinkSigner
+from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import PlanFacts, Price
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
 from governor.domain.instance import Instance, Protection, Shape, Target, Volume
+from governor.domain.money.cost import LedgerEntry
 from governor.domain.policy.policy import Policy
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)
@@ -65,6 +67,24 @@ def make_facts(instance: Instance | None = None, **changes: Any) -> PlanFacts:
         spot_request=None,
         shape=Shape("g5.xlarge", "NVIDIA A10G", 1, 22888, 300, "1x250"),
         price=Price(Decimal("1.006"), "list price"),
+    )
+    return replace(plain, **changes)
+
+
+def make_entry(number: int = 1, **changes: Any) -> LedgerEntry:
+    """A stop of three days ago that still counts."""
+    started = NOW - timedelta(days=9)
+    plain = LedgerEntry(
+        episode=EpisodeRef(TARGET.account, TARGET.region, f"i-{number:017x}", started, number),
+        outcome=Outcome.STOPPED,
+        instance_type="g5.12xlarge",
+        owner="ml-team",
+        project="vision",
+        price_source="list price",
+        booked_at=NOW - timedelta(days=3),
+        cost_before_usd_per_hour=Decimal("5.70"),
+        cost_after_usd_per_hour=Decimal("0.03"),
+        saved_usd_per_hour=Decimal("5.67"),
     )
     return replace(plain, **changes)
 

@@ -21,7 +21,7 @@ from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.domain.approvals.scope import Grant, Rank, Scope
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import evidence_hash
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
@@ -31,7 +31,7 @@ from governor.domain.policy.policy import Mode, Policy
 from governor.stores.fleet import keeping
 from governor.stores.ledger import booking
 from governor.usecases.approvals.show_approval import ShowApproval
-from tests.builders import NOW, make_evidence, make_facts, make_instance
+from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
 from tests.twins.services import FakeClock
 from tests.twins.table import MemoryStateTable, MemoryTable
 
@@ -87,24 +87,6 @@ def asked(row: FleetRow, hours_ago: float = 2, left: float = 22) -> FleetRow:
         expires_at=NOW + timedelta(hours=left),
         verb="stop",
     )
-
-
-def make_entry(number: int = 1, **changes: Any) -> LedgerEntry:
-    """A stop of three days ago that still counts."""
-    started = NOW - timedelta(days=9)
-    plain = LedgerEntry(
-        episode=EpisodeRef(TARGETS[0].account, TARGETS[0].region, f"i-{number:017x}", started, number),
-        outcome=Outcome.STOPPED,
-        instance_type="g5.12xlarge",
-        owner="ml-team",
-        project="vision",
-        price_source="list price",
-        booked_at=NOW - timedelta(days=3),
-        cost_before_usd_per_hour=Decimal("5.70"),
-        cost_after_usd_per_hour=Decimal("0.03"),
-        saved_usd_per_hour=Decimal("5.67"),
-    )
-    return replace(plain, **changes)
 
 
 @dataclass

@@ -25,8 +25,8 @@ from local.site.messages import CHANNELS, Messages
 from local.site.pages import Pages
 from local.site.pulse import Pulse
 from local.site.story import Story
-from tests.builders import NOW, TARGET
-from tests.console_world import ConsoleWorld, asked, make_entry, make_episode, make_row
+from tests.builders import NOW, TARGET, make_entry
+from tests.console_world import ConsoleWorld, asked, make_episode, make_row
 
 
 @dataclass

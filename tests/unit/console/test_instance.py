@@ -17,8 +17,8 @@ from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome,
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
 from governor.errors import InputError, NotFound
-from tests.builders import NOW
-from tests.console_world import ConsoleWorld, asked, caller, html, make_entry, make_episode, make_row
+from tests.builders import NOW, make_entry
+from tests.console_world import ConsoleWorld, asked, caller, html, make_episode, make_row
 
 ROW = asked(make_row(1))
 PLACE = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id}

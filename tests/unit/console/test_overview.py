@@ -18,8 +18,8 @@ from governor.console.views.overview import overview
 from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import FleetRow, Share
 from governor.domain.sweep.breaker import BreakerState
-from tests.builders import NOW
-from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, lively, make_entry, make_row
+from tests.builders import NOW, make_entry
+from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, lively, make_row
 from tests.rights import only_what_the_role_allows
 
 __all__ = ["only_what_the_role_allows"]

@@ -18,8 +18,8 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry
 from governor.errors import InputError
-from tests.builders import NOW
-from tests.console_world import ConsoleWorld, caller, html, lively, make_entry
+from tests.builders import NOW, make_entry
+from tests.console_world import ConsoleWorld, caller, html, lively
 
 CENT = Decimal("1e-9")
 

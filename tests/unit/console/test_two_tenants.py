@@ -16,8 +16,8 @@ from governor.console.app import Console
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import FleetRow, Share
 from governor.wiring.console import VIEWS
-from tests.builders import NOW
-from tests.console_world import TARGETS, ConsoleWorld, asked, make_entry, make_episode, make_row
+from tests.builders import NOW, make_entry
+from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
 

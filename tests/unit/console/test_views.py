@@ -22,19 +22,8 @@ from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import NotFound
 from governor.wiring.console import VIEWS as ROUTES
-from tests.builders import NOW
-from tests.console_world import (
-    TARGETS,
-    VIEWS,
-    ConsoleWorld,
-    asked,
-    caller,
-    html,
-    lively,
-    make_entry,
-    make_row,
-    view_of,
-)
+from tests.builders import NOW, make_entry
+from tests.console_world import TARGETS, VIEWS, ConsoleWorld, asked, caller, html, lively, make_row, view_of
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
 

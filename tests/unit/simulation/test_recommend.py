@@ -407,10 +407,11 @@ def traces(tmp_path: Path) -> Path:
     return file
 
 
+@mock.patch("simulation.recommend.replay", replayed)
 def test_the_command_prints_the_choice_and_the_policy(
     traces: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """On traces; the same as JSON."""
+    """On traces; the same as JSON. All fifty have the same past, and are too few for a freeze."""
     policy = traces.with_name("mine.yaml")
     policy.write_text("breaker: {minimum_instances: 100}\n")
     asked = ["simulate", "--traces", str(traces), "--policy", str(policy), "--recommend"]

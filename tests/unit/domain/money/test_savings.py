@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.money.cost import LedgerEntry, saved_in
 from governor.domain.money.savings import Saved, months, net_by_day, sum_saved
-from tests.builders import NOW
+from tests.builders import NOW, make_entry
 
 COUNTS_FOR = timedelta(days=30)
 MONTH = datetime(2026, 11, 1, tzinfo=UTC)
@@ -22,19 +20,12 @@ DAYS = [(MONTH + timedelta(days=number)).date() for number in range(20)]
 
 def entry(**changes: Any) -> LedgerEntry:
     """A stop of ten hours ago that saves a dollar an hour: 1.10 before, 0.10 of storage after."""
-    plain = LedgerEntry(
-        episode=EpisodeRef("123456789012", "us-east-1", "i-0123456789abcdef0", NOW - timedelta(days=9), 1),
-        outcome=Outcome.STOPPED,
-        instance_type="g5.xlarge",
-        owner="ml-platform",
-        project="vision",
-        price_source="list price",
-        booked_at=NOW - timedelta(hours=10),
-        cost_before_usd_per_hour=Decimal("1.10"),
-        cost_after_usd_per_hour=Decimal("0.10"),
-        saved_usd_per_hour=Decimal("1.00"),
-    )
-    return replace(plain, **changes)
+    costs = {
+        "cost_before_usd_per_hour": Decimal("1.10"),
+        "cost_after_usd_per_hour": Decimal("0.10"),
+        "saved_usd_per_hour": Decimal("1.00"),
+    }
+    return make_entry(**{"booked_at": NOW - timedelta(hours=10), **costs, **changes})
 
 
 @st.composite

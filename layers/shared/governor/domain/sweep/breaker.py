@@ -210,12 +210,11 @@ def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None
 
 def _usual(hub: Hub, hours: list[datetime]) -> int:
     """Return the most that turned in the same hours of one of the days before."""
-    sums = [
-        sum(hub.hours.get(hour - timedelta(days=day) + HOUR * shift, HourCount()).turned for hour in hours)
-        for day in range(1, _DAYS_COMPARED + 1)
-        for shift in _SHIFTS
+    turned = {hour: one.turned for hour, one in hub.hours.items()}
+    compared = [
+        timedelta(days=day) - HOUR * shift for day in range(1, _DAYS_COMPARED + 1) for shift in _SHIFTS
     ]
-    return max(sums)
+    return max(sum(turned.get(hour - back, 0) for hour in hours) for back in compared)
 
 
 def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
