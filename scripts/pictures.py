@@ -31,6 +31,10 @@ from governor.domain.history import History
 from governor.domain.instance import Volume
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.policy.schedule import Schedule
+from local.site.banner import dressed, inside
+from local.site.front import Reply
+from local.site.messages import CHANNELS
+from local.site.story import Story
 from local.slack_preview import slack_page
 from scripts.simulate_example import html as back_test
 from tests import console_world
@@ -120,10 +124,13 @@ def pictures() -> list[Picture]:
 
 
 def _overview() -> str:
-    """The console's first page over a made-up fleet."""
+    """The console's first page over a made-up fleet, as `make up` shows it."""
     world = console_world.lively()
     world.policy = Policy(mode=Mode.ASK)
-    return console_world.html(overview, world)
+    page = Reply(200, (), console_world.html(overview, world).encode())
+    story = Story(world.state, console_world.TARGETS[0], {}, lambda: NOW)
+    tabs = {"/": "Console", **{f"/simulated/{channel}": name for channel, name in CHANNELS.items()}}
+    return dressed(page, inside(story.progress(), tabs, "/")).body.decode()
 
 
 def _question() -> tuple[str, str, str, str]:

@@ -21,7 +21,10 @@ _CUTS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r'(<form[^>]*) action="[^"]*"'), r'\1 action="#"'),
     (re.compile(r"<button"), "<button disabled"),
     (re.compile(r"/q/[\w.-]{20,}"), "#"),
-    (re.compile(r"<strong>Simulated</strong> on this machine:"), "<strong>Simulated</strong>, and a copy:"),
+    (
+        re.compile(r"(<strong>Simulated</strong>)[^<]*"),
+        r"\1, and a copy of one moment: its buttons do nothing.",
+    ),
 )
 _MOST = 500
 """Pages: a copy that would be larger follows links it should not."""

@@ -17,7 +17,11 @@ from types import TracebackType
 from typing import Protocol, Self
 from urllib.parse import urlencode, urlsplit
 
+from governor.errors import GovernorError
+
 _BODY_BYTES = 1_048_576
+_NO_ANSWER = (OSError, HTTPException, RuntimeError, ValueError, LookupError, GovernorError)
+"""Of the stack, or of what the pages beside it read."""
 _SECONDS = 60.0
 _OF_ONE_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 _HOST_PREFIX = "__Host-"
@@ -84,7 +88,7 @@ class Front:
             if reply.status == HTTPStatus.UNAUTHORIZED and "text/html" in headers.get("Accept", ""):
                 return Reply(303, (("Location", path), *self._new_session(site)), b"")
             return site.dress(path, reply) if reply.is_page else reply
-        except (OSError, HTTPException, RuntimeError) as error:
+        except _NO_ANSWER as error:
             why = f"The simulated cloud did not answer ({type(error).__name__}). Try again."
             return plain_page(502, "No answer", why)
 

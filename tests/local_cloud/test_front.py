@@ -10,6 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from governor.errors import Unavailable
 from local.site.front import Front, Reply
 
 
@@ -118,9 +119,15 @@ def test_a_code_that_opens_nothing_ends_in_a_plain_page(front: Front, site: _Sit
 
 
 def test_an_engine_that_has_gone_is_a_plain_page(front: Front, site: _Site) -> None:
-    """With what to do, and before there is a site, too."""
+    """With what to do, and before there is a site, too; as is a table that cannot be read."""
+
+    def broken(path: str) -> Reply | None:
+        raise Unavailable(path, operation="read")
+
     site.api = "http://127.0.0.1:1/x"
     assert (502, True) == ((gone := _ask(front, "GET", "/"))[0].status, "Try again" in gone[1])
+    site.own_page = broken  # type: ignore[method-assign]
+    assert 502 == _ask(front, "GET", "/")[0].status
     front.site = None
     assert (503, True) == ((early := _ask(front, "GET", "/"))[0].status, "is starting" in early[1])
 
