@@ -29,7 +29,7 @@ env-project env-cloud env-sam env-browser: env-%:
 demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answers by itself
 	@SECONDS=0; $(VENV)/python -m cli.demo $(if $(APPROVE),--approve $(APPROVE) && $(call took,demo))
 
-up: env-project env-cloud ## the console over a simulated fleet with a past: prints one URL, goes on until Ctrl-C
+up: env-project env-cloud ## prints one URL: the console over a simulated fleet with history; goes on until Ctrl-C
 	@$(VENV)/python -m cli.up
 
 site: env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site

@@ -1,4 +1,4 @@
-"""A simulated fleet with a past, which goes on until Ctrl-C, and one URL: its console in a browser.
+"""One URL: the console over a simulated fleet with six weeks of history, which goes on until Ctrl-C.
 
 Ends with everything it started. This module must not know how anything is decided.
 """
@@ -6,6 +6,7 @@ Ends with everything it started. This module must not know how anything is decid
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import signal
 import sys
@@ -20,6 +21,8 @@ import boto3
 from cli.api import Api
 from cli.demo import OWNER, TARGET, VISITOR, VISITORS_POLICY, Demo, environment_file, say
 from cli.errors import CommandError
+from governor.errors import GovernorError
+from governor.stores import StateTable
 from local.cloud import REGION, LocalCloud, LocalCloudError
 from local.fleet import demo_fleet
 from local.past import write_past
@@ -43,31 +46,39 @@ def now() -> datetime:
 
 
 def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, Pulse, Story]:
-    """The fleet with its past, swept and asked about, and the front before it."""
+    """The fleet with its history, swept and asked about, and the front before it."""
     say("deploying template.yaml into the local cloud")
     more = {"ApprovalBaseUrl": front.url, "SweepRateMinutes": "1"}
     scene = deploy_scene(cloud, receivers, mode="ask", policy=VISITORS_POLICY, more=more)
     demo, fleet, launched = Demo(scene), demo_fleet(), now()
     ids = scene.launch(fleet, launched)
     stops = write_past(demo.table, TARGET, {ids[one.name]: one for one in fleet}, launched, OWNER)
-    say(f"launched {len(fleet)} instances with six weeks of past: what they cost, and {stops} stops")
+    say(f"launched {len(fleet)} instances with six weeks of history: what they cost, and {stops} stops")
     demo.warn("train-a", _NOTICE_SECONDS)
     scene.sweep()
     questions = demo.await_questions()
     say(f"{len(questions)} questions are in mail and Slack; somebody is paged about train-a")
     pulse = Pulse(scene, launched)
     pulse.beat(now())  # The console shows what a sweep has seen: the questions of one are in the next.
+    return demo, pulse, show(scene, demo.state, front)
+
+
+def show(scene: Scene, state: StateTable, front: Front) -> Story:
+    """Let the front show this stack from now on, and whoever comes into its console."""
     names = {instance_id: member.name for instance_id, member in scene.members.items()}
-    story = Story(demo.state, TARGET, names, now)
-    api = cloud.reachable_url(scene.outputs["ApiUrl"])
+    story = Story(state, TARGET, names, now)
+    api = scene.cloud.reachable_url(scene.outputs["ApiUrl"])
     front.site = Pages(api, _codes(scene, api), Messages(scene), story)
-    return demo, pulse, story
+    return story
 
 
 def _codes(scene: Scene, api: str) -> Callable[[], str]:
     """What gives codes as `governor open` does, to the person at this machine."""
     iam, name = scene.cloud.client("iam"), VISITOR.rpartition("/")[2]
     iam.create_user(UserName=name)
+    right = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*/POST/api/console"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [right]})
+    iam.put_user_policy(UserName=name, PolicyName="open", PolicyDocument=document)
     key = iam.create_access_key(UserName=name)["AccessKey"]
     person = Api(api, boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION))
 
@@ -86,7 +97,7 @@ def go_on(demo: Demo, pulse: Pulse) -> Iterator[None]:
         try:
             pulse.beat(now())
             demo.print_news()
-        except (LocalCloudError, TimeoutError, RuntimeError) as error:
+        except (LocalCloudError, TimeoutError, RuntimeError, GovernorError) as error:
             print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
         yield
         time.sleep(_BEAT_SECONDS)

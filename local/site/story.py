@@ -88,9 +88,11 @@ class Story:
 
     def _ended(self, entry: LedgerEntry) -> News:
         ref, rate = entry.episode, entry.saved_usd_per_hour
-        saves = "" if rate is None else f": it saves {usd(rate * _HOURS_A_DAY)} a day"
         name = self.names.get(ref.instance_id, ref.instance_id)
         path = f"/instances/{ref.account}/{ref.region}/{ref.instance_id}"
+        if entry.ended_at is not None:
+            return News(f"{name} was {entry.outcome.value}, and runs again.", path)
+        saves = "" if rate is None else f": it saves {usd(rate * _HOURS_A_DAY)} a day"
         return News(f"{name} is {entry.outcome.value}{saves}.", path)
 
     def _acting(self) -> list[News]:

@@ -203,6 +203,13 @@ def test_what_was_stopped_before_is_another_story(world: ConsoleWorld, story: St
     assert ([False, False, False], []) == told(story)
 
 
+def test_what_was_started_again_saves_nothing_more(world: ConsoleWorld, story: Story) -> None:
+    """By an undo, or by others."""
+    story.clock = lambda: NOW + timedelta(minutes=9)
+    world.book(entry(ended_at=NOW + timedelta(minutes=5)))
+    assert ["i-00000000000000001 was stopped, and runs again."] == told(story)[1]
+
+
 def test_an_answer_is_said_to_be_in(world: ConsoleWorld, story: Story) -> None:
     """While the stop takes its time."""
     episode = make_episode(asked(make_row(1)))

@@ -1,0 +1,41 @@
+"""The door of `make up` on the deployed stack, with IAM enforced: whoever opens the URL is in."""
+
+from __future__ import annotations
+
+import re
+
+from cli.demo import VISITORS_POLICY
+from cli.up import show
+from local.site.front import Front, Reply
+from tests.integration.stage import Stage
+
+
+def opened(front: Front, path: str) -> Reply:
+    """A page, as a browser without a session gets it."""
+    entered = front.answer("GET", path, {"Accept": "text/html"})
+    assert (303, path) == (entered.status, dict(entered.headers)["Location"]), entered.body
+    cookie = dict(entered.headers)["Set-Cookie"].partition(";")[0]
+    return front.answer("GET", path, {"Accept": "text/html", "Cookie": cookie})
+
+
+def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
+    """As an IAM user who may do nothing but ask for a code, with the rights that the policy gives them."""
+    stage.policy(VISITORS_POLICY + "mode: ask\n", as_it_is=True)
+    with Front() as front:
+        show(stage.scene, stage.state, front)
+        instance_id, _ = stage.ask()
+        stage.scene.sweep()  # which sees the question that the one before has asked
+
+        place = f"/instances/123456789012/us-east-1/{instance_id}"
+        for path in ("/", "/fleet?verdict=idle", "/questions", "/savings", place):
+            page = opened(front, path)
+            assert 200 == page.status, path
+            for said in ("<strong>Simulated</strong>", "you (AWS identity)"):
+                assert said in page.body.decode(), (path, said)
+        assert 'name="answer" value="approve"' in opened(front, "/questions").body.decode()
+
+        for channel in ("mail", "slack", "teams"):
+            listed = front.answer("GET", f"/simulated/{channel}", {}).body.decode()
+            [newest] = re.findall(r'src="([^"]+)"', listed)
+            shown = front.answer("GET", newest, {})
+            assert (200, True) == (shown.status, instance_id in shown.body.decode()), channel
