@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any
 from urllib.parse import unquote
 
 from governor.console import app
-from governor.console.page import Caller, Page, Reader
+from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
 from governor.console.views.overview import overview
@@ -119,6 +119,10 @@ class ConsoleWorld:
     def reader(self) -> Reader:
         clock = FakeClock(NOW)
         return Reader(self.state, ShowApproval(self.state, clock), self.policy, TARGETS, "governor")
+
+    def asked(self, who: Caller | None = None, **query: str) -> Asked:
+        """What a view is asked by somebody now."""
+        return Asked(self.reader, who or caller(), query, NOW)
 
 
 def make_episode(row: FleetRow, **changes: Any) -> Episode:
@@ -230,7 +234,7 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
     return made
 
 
-View = Callable[[Reader, Caller, Mapping[str, str], datetime], Page]
+View = Callable[[Asked], Page]
 
 INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
 VIEWS = ("/", "/fleet", "/savings", "/projects", "/projects/vision", INSTANCE)
@@ -240,7 +244,7 @@ _ROUTES: Mapping[str, View] = {
     "fleet": fleet,
     "savings": savings,
     "instances": instance,
-    "projects": lambda *of: (project if "name" in of[2] else projects)(*of),
+    "projects": lambda ask: (project if "name" in ask.query else projects)(ask),
 }
 _NAMED = {"instances": ("account", "region", "instance_id"), "projects": ("name",)}
 
@@ -253,6 +257,5 @@ def view_of(path: str) -> tuple[View, dict[str, str]]:
 
 def html(view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str) -> str:
     """A view's page as the console sends it."""
-    reader, who = world.reader, who or caller()
-    page = view(reader, who, query, NOW)
-    return app.framed(page, reader, who, path, NOW, lambda address, _: f"token of {address}").body
+    ask = world.asked(who, **query)
+    return app.framed(view(ask), ask, path, lambda address, _: f"token of {address}").body

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from governor.console.app import Console
 from governor.console.formats import csv_text
-from governor.console.page import Caller, Page, Table
+from governor.console.page import Asked, Page, Table
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
@@ -32,10 +31,10 @@ READER: Any = SimpleNamespace(
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))
 
 
-def view(reader: Any, caller: Caller, query: Mapping[str, str], now: datetime) -> Page:
-    if query.get("bad"):
+def view(ask: Asked) -> Page:
+    if ask.query.get("bad"):
         raise InputError("say which month")
-    if query.get("id") not in (None, "i-1"):
+    if ask.query.get("id") not in (None, "i-1"):
         raise NotFound("no")
     values = {"text": "hi"}
     return Page("Fleet <all>", "refused.html", values, {"rows": [{"usd": Decimal("1")}]}, (TABLE,))

@@ -22,7 +22,7 @@ __all__ = ["only_what_the_role_allows"]
 
 
 def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Page:
-    return fleet(world.reader, who or caller(), query, NOW)
+    return fleet(world.asked(who, **query))
 
 
 def names(page: Page) -> list[str]:
@@ -169,7 +169,7 @@ def test_each_verdict_has_its_words_and_what_happens_next(
     """Times in the reader's zone, with its name."""
     world = ConsoleWorld()
     world.keep(make_row(1, **changes))
-    page = fleet(world.reader, caller(zone="Europe/Berlin"), {}, NOW)
+    page = fleet(world.asked(caller(zone="Europe/Berlin")))
     lines: Any = page.values["lines"]
 
     assert [expected] == [(line.kind, line.verdict, line.next) for line in lines]

@@ -25,7 +25,7 @@ PLACE = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instan
 
 
 def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Page:
-    return instance(world.reader, who or caller(), {**PLACE, **query}, NOW)
+    return instance(world.asked(who, **{**PLACE, **query}))
 
 
 def text(world: ConsoleWorld, who: Caller | None = None, **query: str) -> str:

@@ -28,7 +28,7 @@ TODAY = NOW.date()
 
 
 def show(world: ConsoleWorld, scope: Scope | None = None) -> Page:
-    return overview(world.reader, caller(scope) if scope else caller(), {}, NOW)
+    return overview(world.asked(caller(scope) if scope else None))
 
 
 def tile(world: ConsoleWorld, heading: str) -> tuple[str, str]:

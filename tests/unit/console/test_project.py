@@ -22,7 +22,7 @@ OWNER = caller(Scope(owners=frozenset({"ml-team"})))
 
 
 def show(world: ConsoleWorld, who: Caller | None = None, name: str = "vision") -> Page:
-    return project(world.reader, who or caller(), {"name": name}, NOW)
+    return project(world.asked(who, name=name))
 
 
 def world_with(spent: int, usd_per_hour: str = "10", budget: int | None = 1000) -> ConsoleWorld:
@@ -75,10 +75,10 @@ def test_projects_are_listed_with_the_most_expensive_on_top() -> None:
     world = world_with(500)
     world.keep(make_row(2), make_row(3, project="new"))
     world.spend(NOW.date(), {("research", "llm"): Share(Decimal(900))}, TARGETS[1])
-    page = projects(world.reader, caller(), {}, NOW)
+    page = projects(world.asked())
 
     assert ["llm", "vision", "new"] == [row[0] for row in page.tables[0].rows]
-    listed: Any = projects(world.reader, OWNER, {}, NOW).document["projects"]
+    listed: Any = projects(world.asked(OWNER)).document["projects"]
     assert ["vision", "new"] == [one["project"] for one in listed]
 
 

@@ -25,7 +25,7 @@ CENT = Decimal("1e-9")
 
 
 def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Page:
-    return savings(world.reader, who or caller(), query, NOW)
+    return savings(world.asked(who, **query))
 
 
 @st.composite

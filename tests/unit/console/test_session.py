@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from governor.console.app import Console
-from governor.console.page import Caller, Page
+from governor.console.page import Asked, Caller, Page
 from governor.console.session import caller_of
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.scope import Rank, SignIn
@@ -42,8 +42,8 @@ POLICY = (
 MODE: Any = SimpleNamespace(pages=(), targets=(), environment="gpu-governor", policy=POLICY)
 
 
-def view(reader: Any, caller: Caller, query: Any, now: Any) -> Page:
-    return Page("All", "refused.html", {"text": caller.by}, {})
+def view(ask: Asked) -> Page:
+    return Page("All", "refused.html", {"text": ask.caller.by}, {})
 
 
 def known(identity: str, **more: Any) -> Caller:

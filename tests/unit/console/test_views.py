@@ -67,7 +67,7 @@ def two_tenants(*, with_foreign: bool, share_account: bool = False) -> ConsoleWo
 def forms(address: str, world: ConsoleWorld, who: Caller) -> list[str]:
     """A view as HTML, as JSON, and each of its tables as CSV."""
     view, named = view_of(address)
-    page = view(world.reader, who, named, NOW)
+    page = view(world.asked(who, **named))
     return [
         html(view, world, who, address, **named),
         as_json(200, page.document).body,

@@ -17,17 +17,16 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler import Response as Routed
 
 from governor.console import formats
-from governor.console.page import Caller, Page, Reader
+from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.session import Doors, caller_of
 from governor.console.views import figures
-from governor.domain.units import UtcDatetime
 from governor.domain.wording import people, sentence
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Clock
 from governor.web.responses import Response, redirect
 
-View = Callable[[Reader, Caller, Mapping[str, str], UtcDatetime], Page]
-Post = Callable[[Reader, Caller, Mapping[str, str], UtcDatetime], Page | Response | str]
+View = Callable[[Asked], Page]
+Post = Callable[[Asked], Page | Response | str]
 """Does what a form says, once it is known to be one of the caller's own; returns a page, or where to go."""
 Answer = Callable[["Request", Mapping[str, str]], Response]
 """Of a request, and the parameters of its path."""
@@ -86,7 +85,7 @@ class Console:
         self._request: Request | None = None
         self._routes = APIGatewayHttpResolver()
         self._routes.not_found(lambda _: self._routed(_missing))
-        posts = {**posts, "/sign-out": lambda _, caller, __, now: doors.leave(caller.session_id, now)}
+        posts = {**posts, "/sign-out": lambda ask: doors.leave(ask.caller.session_id, ask.now)}
         shown = {
             rule: {"GET": partial(self._known, partial(self._view, view))} for rule, view in views.items()
         }
@@ -120,7 +119,10 @@ class Console:
 
     def _routed(self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})) -> Routed[str]:
         assert self._request is not None
-        found = answer(self._request, {name: unquote(value) for name, value in named.items()})
+        end = _CSV if self._request.path.endswith(_CSV) else ""
+        found = answer(
+            self._request, {name: unquote(value.removesuffix(end)) for name, value in named.items()}
+        )
         headers = dict(found.headers)
         if found.cookies:
             # One at most: the session begins or ends.
@@ -130,12 +132,13 @@ class Console:
 
     def _known(
         self,
-        answer: Callable[[Request, Mapping[str, str], Reader, Caller], Response],
+        answer: Callable[[Request, Asked], Response],
         request: Request,
         named: Mapping[str, str],
     ) -> Response:
         """Answer somebody who has signed in and may see anything at all."""
-        known = self._doors.known(request.cookies, self._clock.now())
+        now = self._clock.now()
+        known = self._doors.known(request.cookies, now)
         if known is None:
             return self._ask_who(request)
         reader = self._reader()
@@ -145,7 +148,8 @@ class Console:
             text = f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
             return _failed(request, 403, "Nothing is shared with you", text)
         try:
-            return answer(request, named, reader, caller)
+            fields = request.form if request.method == "POST" else request.query
+            return answer(request, Asked(reader, caller, {**fields, **named}, now))
         except NotFound:
             return _missing(request)
         except NotAllowed as error:
@@ -153,31 +157,20 @@ class Console:
         except (InputError, DecisionRefused) as error:
             return _failed(request, 400, "That did not work", sentence(str(error)))
 
-    def _view(
-        self, view: View, request: Request, named: Mapping[str, str], reader: Reader, caller: Caller
-    ) -> Response:
-        as_csv = request.path.endswith(_CSV)
-        if as_csv and named:
-            *_, last = named
-            named = {**named, last: named[last].removesuffix(_CSV)}
-        page = view(reader, caller, {**request.query, **named}, self._clock.now())
-        if as_csv:
+    def _view(self, view: View, request: Request, ask: Asked) -> Response:
+        page = view(ask)
+        if request.path.endswith(_CSV):
             return formats.as_csv(page, request.query.get("table", ""))
         if request.wants_json:
             return formats.as_json(200, page.document)
-        return self._framed(page, reader, caller, request)
+        return framed(page, ask, request.path, self._doors.token)
 
-    def _act(
-        self, post: Post, request: Request, named: Mapping[str, str], reader: Reader, caller: Caller
-    ) -> Response:
-        self._doors.check(request.path, caller, request.form.get("csrf", ""))
-        done = post(reader, caller, {**request.form, **named}, self._clock.now())
+    def _act(self, post: Post, request: Request, ask: Asked) -> Response:
+        self._doors.check(request.path, ask.caller, request.form.get("csrf", ""))
+        done = post(ask)
         if isinstance(done, str):
             return redirect(done)
-        return done if isinstance(done, Response) else self._framed(done, reader, caller, request)
-
-    def _framed(self, page: Page, reader: Reader, caller: Caller, request: Request) -> Response:
-        return framed(page, reader, caller, request.path, self._clock.now(), self._doors.token)
+        return done if isinstance(done, Response) else framed(done, ask, request.path, self._doors.token)
 
     def _ask_who(self, request: Request) -> Response:
         has_issuer = self._doors.has_issuer
@@ -195,27 +188,25 @@ def _refused(request: Request, _: Mapping[str, str]) -> Response:
     return _failed(request, 405, "Method not allowed", "This page does not know that method.")
 
 
-def framed(
-    page: Page,
-    reader: Reader,
-    caller: Caller,
-    path: str,
-    now: UtcDatetime,
-    token: Callable[[str, Caller], str],
-) -> Response:
+def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str]) -> Response:
     """Return a page as HTML, with what stands at the head of each. Only what the caller sees counts."""
-    targets = [page for _, page in figures.targets_in(reader, caller.scope)]
+    targets = [page for _, page in figures.targets_in(ask)]
     swept = [page.swept_at for page in targets if page is not None]
     frame = {
-        "environment": reader.environment,
-        "mode": reader.policy.mode.value,
-        "swept": now - min(swept) if swept else None,
+        "environment": ask.reader.environment,
+        "mode": ask.reader.policy.mode.value,
+        "swept": ask.now - min(swept) if swept else None,
         "targets": len(targets),
-        "unread": len(targets) - sum(now - at <= _OLD for at in swept),
-        "by": caller.by,
+        "unread": len(targets) - sum(ask.now - at <= _OLD for at in swept),
+        "by": ask.caller.by,
         "path": path,
     }
-    values = {"frame": frame, "csrf": lambda path: token(path, caller), "zone": caller.zone, "now": now}
+    values = {
+        "frame": frame,
+        "csrf": lambda path: token(path, ask.caller),
+        "zone": ask.caller.zone,
+        "now": ask.now,
+    }
     return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 

@@ -10,13 +10,15 @@ from functools import cached_property, reduce
 from typing import Any
 
 from governor.domain.approvals.scope import Grant, Rank, Scope, rank_for
-from governor.domain.fleet.rows import FleetPage
+from governor.domain.fleet.rows import FleetPage, FleetRow
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.stores import StateTable
 from governor.usecases.approvals.show_approval import ShowApproval
 
+Row = tuple[FleetRow, FleetPage]
+"""An instance, and the page of its target."""
 FRESH = timedelta(minutes=15)
 """How young a sign-in must be for what only admins may do."""
 
@@ -35,11 +37,6 @@ class Reader:
     def pages(self) -> tuple[FleetPage, ...]:
         """What the last sweeps saw, of every target: one query."""
         return self.state.pages(self.targets)
-
-    @property
-    def counts_for(self) -> timedelta:
-        """For how long a stop saves."""
-        return timedelta(days=self.policy.ledger.saving_counts_days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +63,32 @@ class Caller:
 
     def is_fresh(self, now: UtcDatetime) -> bool:
         return now - self.signed_in_at < FRESH
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a view is asked: by whom, for what (query or form, and the parameters of the path), and when."""
+
+    reader: Reader
+    caller: Caller
+    query: Mapping[str, str]
+    now: UtcDatetime
+
+    @cached_property
+    def scope(self) -> Scope:
+        return self.caller.scope
+
+    @cached_property
+    def seen(self) -> list[Row]:
+        """The rows that the caller may see, each with the page of its target."""
+        sees = self.scope.sees
+        rows = ((row, page) for page in self.reader.pages for row in page.rows)
+        return [one for one in rows if sees(one[0].account, one[0].project, one[0].owner)]
+
+    @property
+    def counts_for(self) -> timedelta:
+        """For how long a stop saves."""
+        return timedelta(days=self.reader.policy.ledger.saving_counts_days)
 
 
 Cell = str | int | float | datetime | None | Any

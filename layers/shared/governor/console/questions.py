@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.console.page import Caller, Page, Reader, Table
+from governor.console.page import Asked, Caller, Page, Table
 from governor.console.views import figures
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.messages import cost_lines, people_text, restart_text, silence_text
@@ -26,25 +26,18 @@ _COLUMNS = (
 )
 
 
-def questions(
-    reader: Reader,
-    caller: Caller,
-    query: Mapping[str, str],
-    now: UtcDatetime,
-    results: Sequence[tuple[str, str]] = (),
-) -> Page:
+def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     """Return a page of the open questions, the most expensive first, and what became of those just answered.
 
     `owner` filters, `select` ticks all of an owner. Raises: InputError.
     """
-    owner = figures.text_of(query, "owner")
-    seen = figures.by_price(figures.rows_in(reader.pages, caller.scope))
-    rows = [row for row, _ in seen if row.approval_id and row.episode]
+    owner, caller = figures.text_of(ask, "owner"), ask.caller
+    rows = [row for row, _ in figures.by_price(ask.seen) if row.approval_id and row.episode]
     owners = sorted({row.owner for row in rows})
     rows = [row for row in rows if owner in ("", row.owner)]
-    shown, pages = figures.paged("/questions", {"owner": owner}, query, rows, ROWS)
+    shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)
     asked = {str(one.approval_id): str(one.episode) for one in shown}
-    views = [view for view in reader.show.several(asked) if _rank(caller, view)]
+    views = [view for view in ask.reader.show.several(asked) if _rank(caller, view)]
     stops = [view for view in views if not view.episode.plan.destroys]
     mine = [view for view in stops if view.can_decide and _may(caller, view, Answer.KEEP)]
     documents = [brief(view) for view in views]
@@ -58,10 +51,10 @@ def questions(
             "others": [view for view in stops if view not in mine],
             "apart": [view for view in views if view.episode.plan.destroys],
             "may_stop": any(_may(caller, view, Answer.APPROVE) for view in stops),
-            "keep_options": keep_options(now),
+            "keep_options": keep_options(ask.now),
             "owners": owners,
             "owner": owner,
-            "select": query.get("select"),
+            "select": ask.query.get("select"),
             "pages": pages,
             "results": results,
         },
@@ -70,9 +63,9 @@ def questions(
     )
 
 
-def question(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+def question(ask: Asked) -> Page:
     """Return one question. Raises: NotFound, also for one out of scope."""
-    view = _view(reader, caller, query["approval_id"])
+    view = _view(ask, ask.query["approval_id"])
     episode, name = view.episode, view.episode.instance.name
     return Page(
         title=f"{name}: {episode.plan.verb} it?" if view.can_decide else name,
@@ -82,11 +75,11 @@ def question(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "episode": episode,
             "plan": episode.plan,
             "costs": cost_lines(episode),
-            "silence": silence_text(episode, view.approval.expires_at, now),
+            "silence": silence_text(episode, view.approval.expires_at, ask.now),
             "restart": restart_text(episode),
             "people": people_text(episode),
-            "may": {answer.value: _may(caller, view, answer) for answer in Answer},
-            "keep_options": keep_options(now),
+            "may": {answer.value: _may(ask.caller, view, answer) for answer in Answer},
+            "keep_options": keep_options(ask.now),
         },
         document=brief(view),
         tables=(_table("question", [brief(view)]),),
@@ -103,38 +96,38 @@ class Answers:
 
     decide: Decide
 
-    def several(self, reader: Reader, caller: Caller, form: Mapping[str, str], now: UtcDatetime) -> Page:
+    def several(self, ask: Asked) -> Page:
         """Answer what is ticked, and say what became of each. Raises: InputError, NotFound, NotAllowed."""
-        picked = [name.removeprefix("pick-") for name, value in form.items() if _is_pick(name, value)]
+        picked = [name.removeprefix("pick-") for name, value in ask.query.items() if _is_pick(name, value)]
         if not picked:
             raise InputError("tick at least one of them")
-        views = [_view(reader, caller, approval_id) for approval_id in picked]
-        decision = _decision(form, caller, now)
+        views = [_view(ask, approval_id) for approval_id in picked]
+        decision = _decision(ask)
         results = []
         for view in views:
             try:
-                text = self._one(view, caller, decision, form)
+                text = self._one(view, ask, decision)
             except (DecisionRefused, InputError) as error:
                 text = f"not recorded: {error}"
             results.append((view.episode.instance.name, text))
-        return questions(reader, caller, {}, now, results)
+        return questions(replace(ask, query={}), results)
 
-    def one(self, reader: Reader, caller: Caller, form: Mapping[str, str], now: UtcDatetime) -> str:
+    def one(self, ask: Asked) -> str:
         """Answer one question; return where to go. Raises: InputError, NotFound, DecisionRefused."""
-        view = _view(reader, caller, form["approval_id"])
-        self._one(view, caller, _decision(form, caller, now), form)
+        view = _view(ask, ask.query["approval_id"])
+        self._one(view, ask, _decision(ask))
         return f"/questions/{view.approval.approval_id}"
 
-    def _one(self, view: ApprovalView, caller: Caller, decision: Decision, form: Mapping[str, str]) -> str:
-        if (_rank(caller, view) or Rank.VIEWER) < Rank.APPROVER:
+    def _one(self, view: ApprovalView, ask: Asked, decision: Decision) -> str:
+        if (_rank(ask.caller, view) or Rank.VIEWER) < Rank.APPROVER:
             why = "you may look at it; the policy makes you no approver of it (console.scopes)"
-            self.decide.state.note_refused(view.approval, decision.answer, caller.by, why, decision.at)
+            self.decide.state.note_refused(view.approval, decision.answer, ask.caller.by, why, decision.at)
             raise NotAllowed(why)
         decided = self.decide(
             view.approval.approval_id,
             decision,
-            typed_instance_id=form.get("typed_instance_id"),
-            losses_accepted=form.get("losses") == "accepted",
+            typed_instance_id=ask.query.get("typed_instance_id"),
+            losses_accepted=ask.query.get("losses") == "accepted",
         )
         if decided.needs_another:
             return "noted; a second person must approve, too"
@@ -150,9 +143,9 @@ def keep_options(now: UtcDatetime) -> Mapping[str, str]:
     }
 
 
-def _view(reader: Reader, caller: Caller, approval_id: str) -> ApprovalView:
-    view = reader.show(approval_id)
-    if _rank(caller, view) is None:
+def _view(ask: Asked, approval_id: str) -> ApprovalView:
+    view = ask.reader.show(approval_id)
+    if _rank(ask.caller, view) is None:
         raise NotFound(f"approval {approval_id} is out of scope")
     return view
 
@@ -166,10 +159,10 @@ def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
     return rank >= Rank.APPROVER and may(episode.terms, episode.plan, answer, caller.person)
 
 
-def _decision(form: Mapping[str, str], caller: Caller, now: UtcDatetime) -> Decision:
+def _decision(ask: Asked) -> Decision:
     """Return the answer of a form. Raises: InputError."""
-    decision = posted(form, caller.by, caller.person, "console", now)
-    until = form.get("keep_until") if decision.answer is Answer.KEEP else None
+    decision = posted(ask.query, ask.caller.by, ask.caller.person, "console", ask.now)
+    until = ask.query.get("keep_until") if decision.answer is Answer.KEEP else None
     try:
         return replace(decision, keep_until=parse_iso(until)) if until else decision
     except ValueError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from operator import attrgetter
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from zoneinfo import ZoneInfo
 
 from governor.console.formats import TEMPLATES
-from governor.console.page import Caller, Reader, Table
+from governor.console.page import Asked, Row, Table
 from governor.console.views import charts
 from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import FleetPage, FleetRow, Share
@@ -25,8 +25,6 @@ from governor.domain.units import Item, Usd, UtcDatetime, money
 from governor.domain.wording import clock, full_stop, left, listed, plural, sentence, span, usd
 from governor.errors import InputError
 
-Row = tuple[FleetRow, FleetPage]
-"""An instance, and the page of its target."""
 COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name != "hours")
 """Of a row, as CSV gives it."""
 LONGEST_TEXT = 300
@@ -67,18 +65,11 @@ def rate(seen: Sequence[Row]) -> Rate:
     return Rate(len(seen), sum(known, Decimal(0)), len(seen) - len(known))
 
 
-def rows_in(pages: Iterable[FleetPage], scope: Scope) -> list[Row]:
-    """Return the rows that the caller may see, each with the page of its target."""
-    return [
-        (row, page) for page in pages for row in page.rows if scope.sees(row.account, row.project, row.owner)
-    ]
-
-
-def targets_in(reader: Reader, scope: Scope) -> list[tuple[Target, FleetPage | None]]:
+def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
     """Return the targets that the caller sees as a whole or an instance of, each with its page."""
-    swept = {page.target: page for page in reader.pages}
-    here = {page.target for _, page in rows_in(reader.pages, scope)}
-    return [(one, swept.get(one)) for one in reader.targets if _is_whole(one, scope) or one in here]
+    swept = {page.target: page for page in ask.reader.pages}
+    here = {page.target for _, page in ask.seen}
+    return [(one, swept.get(one)) for one in ask.reader.targets if _is_whole(one, ask.scope) or one in here]
 
 
 def _is_whole(target: Target, scope: Scope) -> bool:
@@ -90,10 +81,14 @@ def family_of(row: FleetRow) -> Family:
     return Family.UNKNOWN if kind is None else kind.family
 
 
-def line(row: FleetRow, page: FleetPage, zone: str, now: UtcDatetime) -> Line:
-    color, text = _verdict(row, now)
+def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
+    return [line(ask, row, page) for row, page in rows]
+
+
+def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
+    color, text = _verdict(row, ask.now)
     href = f"/instances/{row.account}/{row.region}/{row.instance_id}"
-    return Line(row, color, text, _next(row, page.mode, zone, now), href)
+    return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), href)
 
 
 def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
@@ -153,9 +148,9 @@ def table(name: str, seen: Iterable[Row]) -> Table:
     return Table(name, COLUMNS, tuple(tuple(getattr(row, one) for one in COLUMNS) for row, _ in seen))
 
 
-def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDatetime) -> Iterator[Problem]:
+def problems(ask: Asked) -> Iterator[Problem]:
     """What stands in the way, as far as stored data shows it; nothing of what the caller may not see."""
-    scope = caller.scope
+    reader, scope, seen, now = ask.reader, ask.scope, ask.seen, ask.now
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:
         # Its reason counts instances of everybody, as problems of a sweep may.
@@ -165,7 +160,7 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
     frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
     if frozen and why is None:
         yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "Run governor freezes to see why.")
-    for target, page in targets_in(reader, scope):
+    for target, page in targets_in(ask):
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
@@ -187,13 +182,13 @@ def problems(reader: Reader, caller: Caller, seen: Sequence[Row], now: UtcDateti
 # money
 
 
-def shares(reader: Reader, scope: Scope, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
+def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
     """Yield what was spent on these days (UTC), of what the caller may see: day, project and share."""
     for month in months(_midnight(first), _midnight(last)):
-        for costs in reader.state.days(month, first):
+        for costs in ask.reader.state.days(month, first):
             if costs.day <= last:
                 for (owner, project), share in costs.shares.items():
-                    if scope.sees(costs.account, project, owner):
+                    if ask.scope.sees(costs.account, project, owner):
                         yield costs.day, project, share
 
 
@@ -203,14 +198,14 @@ def total(found: Sequence[Share]) -> Share:
     return Share(*(sum(map(attrgetter(name), found), Decimal(0)) for name in names))
 
 
-def ledger_in(reader: Reader, scope: Scope, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
+def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
     """Return the booked actions that may count from one moment to another, of what the caller may see."""
-    since = first - reader.counts_for
+    since = first - ask.counts_for
     return [
         entry
         for month in months(since, last)
-        for entry in reader.state.entries(month)
-        if scope.sees(entry.episode.account, entry.project, entry.owner)
+        for entry in ask.reader.state.entries(month)
+        if ask.scope.sees(entry.episode.account, entry.project, entry.owner)
     ]
 
 
@@ -241,43 +236,43 @@ def with_query(path: str, query: Mapping[str, object]) -> str:
     return f"{path}?{urlencode(known)}" if known else path
 
 
-def text_of(query: Mapping[str, str], name: str) -> str:
+def text_of(ask: Asked, name: str) -> str:
     """Return one value of the query. Raises: InputError."""
-    text = query.get(name, "").strip()
+    text = ask.query.get(name, "").strip()
     if len(text) > LONGEST_TEXT:
         raise InputError(f"{name} is longer than {LONGEST_TEXT} characters: shorten it")
     return text
 
 
-def choice_of(query: Mapping[str, str], name: str, known: Sequence[str], default: str) -> str:
+def choice_of(ask: Asked, name: str, known: Sequence[str], default: str) -> str:
     """Return one of several values. Raises: InputError, which says what they are."""
-    text = text_of(query, name)
+    text = text_of(ask, name)
     if text and text not in known:
         raise InputError(f"{name} can be {listed(known, len(known))}")
     return text or default
 
 
 def paged(
-    path: str, asked: Mapping[str, object], query: Mapping[str, str], found: Sequence[Item], size: int
+    ask: Asked, path: str, kept: Mapping[str, object], found: Sequence[Item], size: int
 ) -> tuple[Sequence[Item], Mapping[str, object]]:
     """Return the rows of the page that is asked for, and what leads to the others. Raises: InputError."""
-    text, last = text_of(query, "page") or "1", max(1, -(-len(found) // size))
+    text, last = text_of(ask, "page") or "1", max(1, -(-len(found) // size))
     if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 1 <= int(text) <= last):
         raise InputError(f"page must be a number from 1 to {last:,}")
     number = int(text)
     near = {"before": number - 1 or last + 1, "after": number + 1}
     hrefs = {
-        name: with_query(path, {**asked, "page": one if one > 1 else ""}) if one <= last else ""
+        name: with_query(path, {**kept, "page": one if one > 1 else ""}) if one <= last else ""
         for name, one in near.items()
     }
     rows = found[size * (number - 1) : size * number]
     return rows, {**hrefs, "number": number, "last": last, "first": size * (number - 1) + 1}
 
 
-def month_in(query: Mapping[str, str], now: datetime) -> UtcDatetime:
+def month_in(ask: Asked) -> UtcDatetime:
     """Return when the month began that a page is asked for. Raises: InputError."""
-    text = text_of(query, "month")
-    this = month_start(now)
+    text = text_of(ask, "month")
+    this = month_start(ask.now)
     try:
         month = parse_month(text) if text else this
     except ValueError:

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from operator import attrgetter
 from typing import Any
 
-from governor.console.page import Caller, Page, Reader
+from governor.console.page import Asked, Page
 from governor.console.views import figures
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.sweep.verdict import IDLE, VerdictKind
-from governor.domain.units import UtcDatetime
 
 SIZES = (100, 250, 500)
 """Rows on a page."""
@@ -29,22 +28,22 @@ _ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
 """By the name in the address. The first is the usual one: idle instances first, the most expensive on top."""
 
 
-def fleet(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+def fleet(ask: Asked) -> Page:
     """Raises: InputError for an order, a verdict, a page or a text that cannot be."""
-    seen = figures.rows_in(reader.pages, caller.scope)
-    wanted = {name: figures.text_of(query, name) for name in ("q", *_PLACES)}
-    wanted["verdict"] = figures.choice_of(query, "verdict", tuple(VerdictKind), "")
-    order = figures.choice_of(query, "sort", tuple(_ORDERS), "idle")
-    size = int(figures.choice_of(query, "size", tuple(map(str, SIZES)), str(SIZES[0])))
+    seen = ask.seen
+    wanted = {name: figures.text_of(ask, name) for name in ("q", *_PLACES)}
+    wanted["verdict"] = figures.choice_of(ask, "verdict", tuple(VerdictKind), "")
+    order = figures.choice_of(ask, "sort", tuple(_ORDERS), "idle")
+    size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     found = sorted((one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0]))
     rates = figures.rate(found)
     asked = {**wanted, "sort": order if order != "idle" else "", "size": size if size != SIZES[0] else ""}
-    shown, pages = figures.paged("/fleet", asked, query, found, size)
+    shown, pages = figures.paged(ask, "/fleet", asked, found, size)
     return Page(
         title="Fleet",
         template="fleet.html",
         values={
-            "lines": [figures.line(row, page, caller.zone, now) for row, page in shown],
+            "lines": figures.lines(ask, shown),
             "rates": rates,
             "all": len(seen),
             "asked": asked,

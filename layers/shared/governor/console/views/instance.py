@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 
-from governor.console.page import Caller, Page, Reader, Table
+from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
-from governor.console.views.figures import Row
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.scope import Rank
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
@@ -24,7 +23,7 @@ from governor.usecases.approvals.end_keep import EndHold
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
-_PLACE = itemgetter("account", "region", "instance_id")
+_PLACE: Callable[[Mapping[str, str]], tuple[str, str, str]] = itemgetter("account", "region", "instance_id")
 _HOUR = timedelta(hours=1)
 _COLUMNS = ("episode", "outcome", "booked_at", "ended_at", "false_stop", "saved_usd_per_hour", "saved_usd")
 
@@ -33,18 +32,18 @@ Stop = tuple[LedgerEntry, Usd | None]
 """A booked action, and what it has saved so far; `None` where the price is not known."""
 
 
-def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+def instance(ask: Asked) -> Page:
     """Raises: NotFound where the caller may not see it, InputError for an episode that cannot be."""
-    account, region, instance_id = place = _PLACE(query)
-    target, found = Target(account, region), _found(reader, caller, place)
-    stops = _stops(reader, caller, target, instance_id, now)
+    account, region, instance_id = _PLACE(ask.query)
+    target, found, reader, now = Target(account, region), _found(ask), ask.reader, ask.now
+    stops = _stops(ask)
     if found is None and not stops:
         raise NotFound(f"there is no instance {instance_id}")
     # Of an instance that others have by now, what holds it is theirs.
     record = reader.state.record(target, instance_id) if found else InstanceRecord(target, instance_id)
-    episodes = list(_episodes(reader, caller, found, stops, record.episodes, query))
+    episodes = list(_episodes(ask, found, stops, record.episodes))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
-    line = figures.line(*found, caller.zone, now) if found else None
+    line = figures.line(ask, *found) if found else None
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     below = reader.policy.idle.utilization_below_percent
     name = line.row.name if line else episodes[0].instance.name if episodes else instance_id
@@ -56,10 +55,10 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
-            "may_end": found is not None and _may_end(caller, found[0], record, now),
+            "may_end": found is not None and _may_end(ask, found[0], record),
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
             "kinds": _KINDS,
-            "hours": found and charts.hourly(found[0].hours, found[1].swept_at, caller.zone, below),
+            "hours": found and charts.hourly(found[0].hours, found[1].swept_at, ask.caller.zone, below),
             "stops": stops,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
@@ -75,54 +74,49 @@ def instance(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcD
     )
 
 
-def end_hold(end: EndHold, reader: Reader, caller: Caller, form: Mapping[str, str], now: UtcDatetime) -> str:
+def end_hold(end: EndHold, ask: Asked) -> str:
     """End a keep or an exemption, as only admins may; return the page to go on to.
 
     Raises: InputError, NotFound, NotAllowed, DecisionRefused.
     """
-    account, region, instance_id = place = _PLACE(form)
-    found = _found(reader, caller, place)
+    account, region, instance_id = _PLACE(ask.query)
+    found, caller = _found(ask), ask.caller
     if found is None:
         raise NotFound(f"there is no instance {instance_id}")
     if caller.rank(account, found[0].project, found[0].owner) is not Rank.ADMIN:
         raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
-    if not caller.is_fresh(now):
+    if not caller.is_fresh(ask.now):
         raise NotAllowed("you signed in 15 minutes ago or more: sign out and in again, then do it")
-    if form.get("answer") != "end-hold":
+    if ask.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
     end(Target(account, region), instance_id, caller.by)
     return f"/instances/{account}/{region}/{instance_id}"
 
 
-def _found(reader: Reader, caller: Caller, place: tuple[str, str, str]) -> Row | None:
-    seen = figures.rows_in(reader.pages, caller.scope)
-    return next((one for one in seen if (one[0].account, one[0].region, one[0].instance_id) == place), None)
+def _found(ask: Asked) -> Row | None:
+    return next((one for one in ask.seen if _is_at(ask, one[0])), None)
 
 
-def _may_end(caller: Caller, row: FleetRow, record: InstanceRecord, now: UtcDatetime) -> bool:
+def _may_end(ask: Asked, row: FleetRow, record: InstanceRecord) -> bool:
     hold = record.hold
-    stands = hold.exempt_reason is not None or bool(hold.snoozed_until and hold.snoozed_until > now)
-    return stands and caller.rank(row.account, row.project, row.owner) is Rank.ADMIN
+    stands = hold.exempt_reason is not None or bool(hold.snoozed_until and hold.snoozed_until > ask.now)
+    return stands and ask.caller.rank(row.account, row.project, row.owner) is Rank.ADMIN
 
 
-def _stops(reader: Reader, caller: Caller, target: Target, instance_id: str, now: UtcDatetime) -> list[Stop]:
+def _stops(ask: Asked) -> list[Stop]:
     """Return what was booked for it in these weeks, the newest first."""
-    counts_for = reader.counts_for
-    booked = figures.ledger_in(reader, caller.scope, now - _WEEKS + counts_for, now)
-    mine = [one for one in booked if one.episode.target == target and one.episode.instance_id == instance_id]
-    return [(one, saved_in(one, one.booked_at, now, counts_for)) for one in reversed(mine)]
+    booked = figures.ledger_in(ask, ask.now - _WEEKS + ask.counts_for, ask.now)
+    mine = [one for one in booked if _is_at(ask, one.episode)]
+    return [(one, saved_in(one, one.booked_at, ask.now, ask.counts_for)) for one in reversed(mine)]
 
 
-def _episodes(
-    reader: Reader,
-    caller: Caller,
-    found: Row | None,
-    stops: Sequence[Stop],
-    count: int,
-    query: Mapping[str, str],
-) -> Iterator[Episode]:
+def _is_at(ask: Asked, one: FleetRow | EpisodeRef) -> bool:
+    return (one.account, one.region, one.instance_id) == _PLACE(ask.query)
+
+
+def _episodes(ask: Asked, found: Row | None, stops: Sequence[Stop], count: int) -> Iterator[Episode]:
     """Read up to two: the one that is asked for, the open one, the last since its start, the last stop."""
-    names = [figures.text_of(query, "episode")]
+    names = [figures.text_of(ask, "episode")]
     row = found[0] if found else None
     if row is not None:
         names.append(row.episode or "")
@@ -134,9 +128,8 @@ def _episodes(
             ref = episode_from_execution_name(name)
         except ValueError:
             raise InputError("episode is not the name of one: follow a link of this page") from None
-        place = (ref.account, ref.region, ref.instance_id)
-        stored = reader.state.episode(ref) if place == _PLACE(query) else None
-        if stored is not None and caller.scope.sees(ref.account, stored.project, stored.owner):
+        stored = ask.reader.state.episode(ref) if _is_at(ask, ref) else None
+        if stored is not None and ask.scope.sees(ref.account, stored.project, stored.owner):
             yield stored
 
 

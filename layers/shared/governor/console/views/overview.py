@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 
-from governor.console.page import Caller, Page, Reader, Table
+from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
-from governor.domain.approvals.scope import Scope
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry, month_start
 from governor.domain.money.savings import DAY, net_by_day, sum_saved
 from governor.domain.sweep.verdict import Family
-from governor.domain.units import Usd, UtcDatetime
+from governor.domain.units import Usd
 
 _DAYS, _LISTED = 30, 10
 _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 """From the bottom of a bar to its top: what was spent, and what was not."""
 
 
-def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
-    pages, scope, counts_for = reader.pages, caller.scope, reader.counts_for
-    seen = figures.rows_in(pages, scope)
+def overview(ask: Asked) -> Page:
+    seen, counts_for, now = ask.seen, ask.counts_for, ask.now
     idle = figures.by_price(one for one in seen if figures.family_of(one[0]) is Family.IDLE)
     asked = figures.by_price(one for one in seen if figures.is_open_question(one[0], now))
     rates = {
@@ -35,11 +33,11 @@ def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatet
     }
     this = month_start(now)
     last = month_start(this - DAY)
-    entries = figures.ledger_in(reader, scope, min(last, now - DAY * _DAYS), now)
+    entries = figures.ledger_in(ask, min(last, now - DAY * _DAYS), now)
     saved = sum_saved(entries, this, now, counts_for)
     # In as much of the month before, or every month would begin with a loss.
     before = sum_saved(entries, last, min(this, last + (now - this)), counts_for)
-    days = _days(reader, scope, entries, now)
+    days = _days(ask, entries)
     named = ("day", *(f"{one.replace(' ', '_')}_usd" for one in _KINDS))
     table = Table("days", named, tuple((day, *amounts) for day, amounts in days))
     return Page(
@@ -47,18 +45,18 @@ def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatet
         template="overview.html",
         values={
             **rates,
-            "has_pages": bool(pages),
+            "has_pages": bool(ask.reader.pages),
             "saved": saved,
             "before": before,
             "last_month": last,
-            "problems": list(figures.problems(reader, caller, seen, now)),
+            "problems": list(figures.problems(ask)),
             "chart": charts.stacked(days, _KINDS) if any(map(any, (one for _, one in days))) else None,
             "days": days,
             "kinds": _KINDS,
-            "open": [figures.line(*one, caller.zone, now) for one in asked[:_LISTED]],
+            "open": figures.lines(ask, asked[:_LISTED]),
             "oldest": min((row.asked_at for row, _ in asked if row.asked_at), default=None),
             "next_end": min((row.expires_at for row, _ in asked if row.expires_at), default=None),
-            "lines": [figures.line(*one, caller.zone, now) for one in idle[:_LISTED]],
+            "lines": figures.lines(ask, idle[:_LISTED]),
         },
         document={
             **rates,
@@ -70,15 +68,13 @@ def overview(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatet
     )
 
 
-def _days(
-    reader: Reader, scope: Scope, entries: Sequence[LedgerEntry], now: UtcDatetime
-) -> list[tuple[date, tuple[Usd, ...]]]:
+def _days(ask: Asked, entries: Sequence[LedgerEntry]) -> list[tuple[date, tuple[Usd, ...]]]:
     """Return what was spent and avoided on each of the last days (UTC), in the order of `_KINDS`."""
-    days = figures.days_between(now.date() - DAY * (_DAYS - 1), now.date())
+    days = figures.days_between(ask.now.date() - DAY * (_DAYS - 1), ask.now.date())
     spent: dict[date, list[Share]] = defaultdict(list)
-    for day, _, share in figures.shares(reader, scope, days[0], days[-1]):
+    for day, _, share in figures.shares(ask, days[0], days[-1]):
         spent[day].append(share)
-    avoided = net_by_day(entries, days, now, reader.counts_for)
+    avoided = net_by_day(entries, days, ask.now, ask.counts_for)
     sums = (figures.total(spent[day]) for day in days)
     return [
         (day, (one.used, one.idle, one.kept, one.unmeasured, net))

@@ -9,9 +9,8 @@ from datetime import date, timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from governor.console.page import Caller, Page, Reader, Table
+from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
-from governor.console.views.figures import Row
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import cost_between, month_end, month_of, month_start
 from governor.domain.money.savings import DAY
@@ -55,14 +54,14 @@ class Spending:
         return now + timedelta(seconds=int(left * 3600 / rate)) if left else now
 
 
-def projects(reader: Reader, caller: Caller, _: Mapping[str, str], now: UtcDatetime) -> Page:
-    found = sorted(_spending(reader, caller, now), key=lambda one: (-one.spent, one.name))
+def projects(ask: Asked) -> Page:
+    found = sorted(_spending(ask), key=lambda one: (-one.spent, one.name))
     table = Table("projects", _COLUMNS, tuple(map(_cells, found)))
     return Page(
         title="Projects",
         template="projects.html",
         values={"projects": found},
-        document={"month": month_of(now), "projects": table.documents},
+        document={"month": month_of(ask.now), "projects": table.documents},
         tables=(table,),
     )
 
@@ -71,9 +70,10 @@ def _cells(one: Spending) -> tuple[object, ...]:
     return one.name, len(one.rows), one.rate.usd_per_hour, one.spent, one.share.idle, one.budget
 
 
-def project(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+def project(ask: Asked) -> Page:
     """Raises: NotFound for a project of which the caller sees nothing."""
-    found = next((one for one in _spending(reader, caller, now) if one.name == query["name"]), None)
+    now, name = ask.now, ask.query["name"]
+    found = next((one for one in _spending(ask) if one.name == name), None)
     if found is None:
         raise NotFound("there is no such project")
     rows = figures.by_price(found.rows)
@@ -90,7 +90,7 @@ def project(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
             "idle": figures.rate(idle),
             "runs_out": runs_out,
             "chart": charts.lines(days, [("this-month", sums)], found.budget),
-            "lines": [figures.line(*one, caller.zone, now) for one in rows[:_LISTED]],
+            "lines": figures.lines(ask, rows[:_LISTED]),
             "questions": [one for one in rows if figures.is_open_question(one[0], now)],
         },
         document={
@@ -108,17 +108,17 @@ def project(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
     )
 
 
-def _spending(reader: Reader, caller: Caller, now: UtcDatetime) -> list[Spending]:
+def _spending(ask: Asked) -> list[Spending]:
     """Return all projects of which the caller sees an instance, or a cost of this month."""
-    scope, start = caller.scope, month_start(now)
+    scope, now = ask.scope, ask.now
     rows: dict[str, list[Row]] = defaultdict(list)
     days: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
-    for one in figures.rows_in(reader.pages, scope):
+    for one in ask.seen:
         rows[one[0].project].append(one)
-    for day, name, share in figures.shares(reader, scope, start.date(), now.date()):
+    for day, name, share in figures.shares(ask, month_start(now).date(), now.date()):
         days[name][day].append(share)
     metered: dict[str, Usd] = defaultdict(Decimal)
-    for meter in reader.state.meters(month_of(now)):
+    for meter in ask.reader.state.meters(month_of(now)):
         for name, usd in meter.usd.items():
             metered[name] += usd
     found = []
@@ -128,6 +128,6 @@ def _spending(reader: Reader, caller: Caller, now: UtcDatetime) -> list[Spending
         counted = figures.total(list(by_day.values())).total
         # A month's meter is older than its days where these began to be stored within the month.
         before = max(Decimal(0), metered[name] - counted) if is_whole else Decimal(0)
-        budget = reader.policy.budget.of(name) if is_whole else None
+        budget = ask.reader.policy.budget.of(name) if is_whole else None
         found.append(Spending(name, rows[name], by_day, budget, before))
     return found

@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from itertools import accumulate
 
-from governor.console.page import Caller, Page, Reader, Table
+from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry, month_end, month_of, month_start, saved_in
@@ -33,21 +33,20 @@ Booked = tuple[LedgerEntry, Usd | None]
 """An action, and what it has saved in the month; `None` where the price is not known."""
 
 
-def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDatetime) -> Page:
+def savings(ask: Asked) -> Page:
     """Raises: InputError for a month or a page that cannot be."""
-    start = figures.month_in(query, now)
+    start, now, counts_for = figures.month_in(ask), ask.now, ask.counts_for
     end, before = min(now, month_end(start)), month_start(start - DAY)
-    scope, counts_for = caller.scope, reader.counts_for
-    entries = figures.ledger_in(reader, scope, before, end)
+    entries = figures.ledger_in(ask, before, end)
     saved = sum_saved(entries, start, end, counts_for)
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
-    costs = figures.total([share for *_, share in figures.shares(reader, scope, days[0], days[-1])])
+    costs = figures.total([share for *_, share in figures.shares(ask, days[0], days[-1])])
     booked = _in_month(entries, start, end, counts_for)
     table = Table("savings", _COLUMNS, tuple(_cells(one, start, end, counts_for) for one in booked))
     groups = {name: _grouped(booked, key) for name, key in _GROUPS.items()}
     steps = _steps(saved, costs)
     this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
-    shown, pages = figures.paged("/savings", this, query, booked, _ROWS)
+    shown, pages = figures.paged(ask, "/savings", this, booked, _ROWS)
     so_far = net_by_day(entries, figures.days_between(days[0], (end - _MOMENT).date()), end, counts_for)
     earlier = net_by_day(entries, figures.days_between(before.date(), days[0] - DAY), start, counts_for)
     sums = [
@@ -67,7 +66,7 @@ def savings(reader: Reader, caller: Caller, query: Mapping[str, str], now: UtcDa
             "booked": shown,
             "pages": pages,
             "count": len(booked),
-            "names": {row.instance_id: row.name for row, _ in figures.rows_in(reader.pages, scope)},
+            "names": {row.instance_id: row.name for row, _ in ask.seen},
             "earlier": figures.with_query("/savings", {"month": f"{before:%Y-%m}"}),
             "later": figures.with_query("/savings", {"month": f"{end:%Y-%m}"}) if end < now else "",
             "csv": figures.with_query("/savings.csv", this),
