@@ -16,6 +16,7 @@ from governor.console.page import Page
 from governor.console.views.figures import Rate
 from governor.console.views.overview import overview
 from governor.domain.approvals.scope import Scope
+from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetRow, Share
 from governor.domain.sweep.breaker import BreakerState
 from tests.builders import NOW, make_entry
@@ -121,6 +122,53 @@ def test_problems_are_on_top() -> None:
         "1 question not sent yet: notebook-1.",
         "1 instance cannot be judged ($1.01 an hour).",
     ] == found
+
+
+def failing(number: int = 1, **changes: Any) -> Failing:
+    """A workflow of an instance that failed an hour ago."""
+    row = make_row(number)
+    reason, at = "AccessDenied: ec2:StopInstances", NOW - timedelta(hours=1)
+    plain = Failing(TARGETS[0], row.instance_id, row.name, "denied", reason, "stop", at)
+    return replace(plain, **changes)
+
+
+def test_failed_workflows_are_one_problem_for_each_cause() -> None:
+    """What was not done, to which instances, why, and where to look; not what works again or others have."""
+    world = ConsoleWorld()
+    world.keep(make_row(1), make_row(2), make_row(3), make_row(4, project="llm"))
+    nobody = "NobodyListens: no channel has delivered the message: 410 Gone"
+    for one in (
+        *(failing(number, at=NOW - timedelta(hours=number)) for number in (1, 2)),
+        failing(3, cause="unheard", step="ask", reason=nobody),
+        failing(4, cause="of others"),
+        failing(1, cause="over", over_at=NOW),
+        failing(9, cause="gone"),
+    ):
+        world.state.note_failing(one)
+    found: Any = [one for one in show(world, VISION).values["problems"] if "not" in one.text[:9]]  # type: ignore[attr-defined]
+
+    assert [
+        ("Could not stop notebook-1, notebook-2. A permission is missing: ec2:StopInstances.", 1),
+        (
+            "Could not ask about notebook-3. Nobody would have got the message: no channel has delivered the "
+            "message: 410 Gone.",
+            3,
+        ),
+    ] == [(one.text, int(one.href[-2:], 16)) for one in found]
+    assert "See what was done</a>" in html(overview, world)
+
+
+def test_the_navigation_counts_the_open_questions() -> None:
+    """Those of the tile and of the Questions page, also one that is not sent yet; none is no number."""
+    world = ConsoleWorld()
+    world.keep(make_row(1))
+    assert ">Questions</a>" in html(overview, world)
+    waiting = replace(asked(make_row(2)), asked_at=None, expires_at=None)
+    world.keep(asked(make_row(1)), waiting, asked(make_row(3), left=-1), asked(make_row(4, project="llm")))
+
+    page = html(overview, world, caller(VISION))
+    for words in (">Questions (2)</a>", "2 questions</a>", "not sent yet</td>"):
+        assert words in page
 
 
 def test_a_freeze_does_not_count_the_instances_of_others() -> None:

@@ -14,7 +14,9 @@ import pytest
 
 from governor.console.app import Console
 from governor.contracts.policy import parse_policy
+from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetRow, Share
+from governor.domain.instance import Target
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
@@ -82,6 +84,9 @@ def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
                 saved_usd_per_hour=price,
             )
         )
+        failed = "AccessDenied: no"
+        where, at = Target(row.account, row.region), NOW - timedelta(hours=1)
+        world.state.note_failing(Failing(where, row.instance_id, row.name, "denied", failed, "stop", at))
     for back in range(40):
         for target in TARGETS:
             shares = {("ml-team", "vision"): Share(Decimal(50), Decimal(9))} if target is TARGETS[0] else {}

@@ -200,6 +200,7 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
         "unread": len(targets) - sum(ask.now - at <= _OLD for at in swept),
         "by": ask.caller.by,
         "path": path,
+        "questions": len(figures.questions(ask)),
     }
     values = {
         "frame": frame,

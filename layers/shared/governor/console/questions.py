@@ -32,7 +32,7 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     `owner` filters, `select` ticks all of an owner. Raises: InputError.
     """
     owner, caller = figures.text_of(ask, "owner"), ask.caller
-    rows = [row for row, _ in figures.by_price(ask.seen) if row.approval_id and row.episode]
+    rows = [row for row, _ in figures.questions(ask)]
     owners = sorted({row.owner for row in rows})
     rows = [row for row in rows if owner in ("", row.owner)]
     shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)

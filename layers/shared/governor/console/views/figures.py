@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date, timedelta
@@ -14,7 +15,9 @@ from zoneinfo import ZoneInfo
 from governor.console.formats import TEMPLATES
 from governor.console.page import Asked, Row, Table
 from governor.console.views import charts
+from governor.domain.approvals.messages import readable, step_text
 from governor.domain.approvals.scope import Scope
+from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, month_start, parse_month
@@ -87,8 +90,11 @@ def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
 
 def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
     color, text = _verdict(row, ask.now)
-    href = f"/instances/{row.account}/{row.region}/{row.instance_id}"
-    return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), href)
+    return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), href(row))
+
+
+def href(row: FleetRow) -> str:
+    return f"/instances/{row.account}/{row.region}/{row.instance_id}"
 
 
 def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
@@ -130,8 +136,10 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
     return "question not sent yet" if row.approval_id else "decided, in progress"
 
 
-def is_open_question(row: FleetRow, now: UtcDatetime) -> bool:
-    return row.asked_at is not None and row.expires_at is not None and row.expires_at > now
+def questions(ask: Asked) -> list[Row]:
+    """Return the rows with an open question, also one that is not sent yet, the most expensive first."""
+    asked = (one for one in ask.seen if one[0].approval_id and one[0].episode)
+    return by_price(one for one in asked if one[0].expires_at is None or one[0].expires_at > ask.now)
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
@@ -168,6 +176,7 @@ def problems(ask: Asked) -> Iterator[Problem]:
             yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
         elif now - page.swept_at > _STALE:
             yield Problem(f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor.")
+    yield from _failures(ask)
     unsent = [row.name for row, _ in seen if row.approval_id and row.asked_at is None]
     if unsent:
         text = f"{plural(len(unsent), 'question')} not sent yet: {listed(unsent, 3)}."
@@ -177,6 +186,19 @@ def problems(ask: Asked) -> Iterator[Problem]:
         which = plural(silent.instances, "instance")
         text = f"{which} cannot be judged ({usd(silent.usd_per_hour)} an hour)."
         yield Problem(text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data")
+
+
+def _failures(ask: Asked) -> Iterator[Problem]:
+    """Workflows that fail for one cause, an undelivered message among them, are one problem."""
+    seen = {(page.target, row.instance_id): row for row, page in ask.seen}
+    causes: dict[str, list[Failing]] = defaultdict(list)
+    for one in sorted(ask.reader.state.failing(), key=attrgetter("at"), reverse=True):
+        if one.over_at is None and (one.target, one.instance_id) in seen:
+            causes[one.cause].append(one)
+    for newest, *others in causes.values():
+        names = listed([newest.name, *(one.name for one in others)], 3)
+        text = f"Could not {step_text(newest.step)} {names}. {readable(newest.reason)}"
+        yield Problem(text, "See what was done", href(seen[newest.target, newest.instance_id]))
 
 
 # money

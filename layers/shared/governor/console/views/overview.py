@@ -22,7 +22,7 @@ _KINDS = ("used", "idle", "kept", "not measured", "avoided")
 def overview(ask: Asked) -> Page:
     seen, counts_for, now = ask.seen, ask.counts_for, ask.now
     idle = figures.by_price(one for one in seen if figures.family_of(one[0]) is Family.IDLE)
-    asked = figures.by_price(one for one in seen if figures.is_open_question(one[0], now))
+    asked = figures.questions(ask)
     rates = {
         "fleet": figures.rate(seen),
         "idle": figures.rate(idle),

@@ -91,7 +91,7 @@ def project(ask: Asked) -> Page:
             "runs_out": runs_out,
             "chart": charts.lines(days, [("this-month", sums)], found.budget),
             "lines": figures.lines(ask, rows[:_LISTED]),
-            "questions": [one for one in rows if figures.is_open_question(one[0], now)],
+            "questions": [one for one in figures.questions(ask) if one[0].project == name],
         },
         document={
             "project": found.name,
