@@ -31,8 +31,7 @@ from governor.console.page import Reader
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import Share
 from governor.stores import StateTable
-from governor.stores.table import Document
-from governor.usecases.approvals.show_approval import ShowApproval
+from governor.stores.table import Document, Readable
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, many_rows
@@ -149,7 +148,7 @@ def _site(wire: Wire) -> Console:
     def reader() -> Reader:
         # As every request does: a version that was accepted since counts.
         assert state.version_in_force() is None
-        return Reader(state, ShowApproval(state, clock), policy, TARGETS, "governor")
+        return Reader(Readable(table), clock, policy, TARGETS, "governor")
 
     doors = Entrance(table)
     doors.clock.at = NOW

@@ -30,7 +30,7 @@ from governor.domain.money.cost import LedgerEntry
 from governor.domain.policy.policy import Mode, Policy
 from governor.stores.fleet import keeping
 from governor.stores.ledger import booking
-from governor.usecases.approvals.show_approval import ShowApproval
+from governor.stores.table import Readable
 from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
 from tests.twins.services import FakeClock
 from tests.twins.table import MemoryStateTable, MemoryTable
@@ -117,8 +117,7 @@ class ConsoleWorld:
 
     @property
     def reader(self) -> Reader:
-        clock = FakeClock(NOW)
-        return Reader(self.state, ShowApproval(self.state, clock), self.policy, TARGETS, "governor")
+        return Reader(Readable(self.table), FakeClock(NOW), self.policy, TARGETS, "governor")
 
     def asked(self, who: Caller | None = None, **query: str) -> Asked:
         """What a view is asked by somebody now."""

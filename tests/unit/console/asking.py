@@ -16,8 +16,8 @@ from governor.domain.episode.episode import Episode, Phase
 from governor.domain.episode.plan import Price
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.policy.policy import Action
+from governor.stores.table import Readable
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.show_approval import ShowApproval
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row
 from tests.unit.console import entrance
@@ -71,8 +71,6 @@ class Site:
         self.world.workflow.waiting.add("other")
         self.episodes = {APPROVAL_ID: first, OTHER: second}
         self.sweep()
-        show = ShowApproval(self.world.state, self.world.clock)
-        reader = Reader(self.world.state, show, POLICY, (TARGET,), "gpu-governor")
         answers = Answers(
             Decide(
                 self.world.state,
@@ -83,7 +81,7 @@ class Site:
             )
         )
         self.console = Console(
-            lambda: replace(reader),
+            lambda: Reader(Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor"),
             self.at.doors,
             self.at.clock,
             {"/questions": questions, "/questions/<approval_id>": question},

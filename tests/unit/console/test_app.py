@@ -27,6 +27,7 @@ READER: Any = SimpleNamespace(
     targets=(Target("1", "us-east-1"), Target("1", "eu-west-1")),
     environment="gpu-governor",
     policy=POLICY,
+    table=SimpleNamespace(unread=[]),
 )
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))
 
@@ -68,7 +69,7 @@ def test_a_page_is_closed_and_names_who_reads_it(path: str) -> None:
 def test_json_is_the_document_alone() -> None:
     found = ask("/fleet", headers={"accept": "application/json"})
     assert found["headers"]["Content-Type"] == "application/json"
-    assert json.loads(found["body"]) == {"rows": [{"usd": "1"}]}
+    assert json.loads(found["body"]) == {"is_incomplete": False, "rows": [{"usd": "1"}]}
 
 
 @pytest.mark.parametrize("path", ["/overview.csv", "/fleet.csv", "/instances/i-1.csv"])

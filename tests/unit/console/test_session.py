@@ -39,7 +39,9 @@ POLICY = (
     .base()
     .policy
 )
-MODE: Any = SimpleNamespace(pages=(), targets=(), environment="gpu-governor", policy=POLICY)
+TABLE = SimpleNamespace(unread=[])
+TABLE = SimpleNamespace(unread=[])
+MODE: Any = SimpleNamespace(pages=(), targets=(), environment="gpu-governor", policy=POLICY, table=TABLE)
 
 
 def view(ask: Asked) -> Page:

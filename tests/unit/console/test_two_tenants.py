@@ -85,8 +85,8 @@ def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
             )
         )
         failed = "AccessDenied: no"
-        where, at = Target(row.account, row.region), NOW - timedelta(hours=1)
-        world.state.note_failing(Failing(where, row.instance_id, row.name, "denied", failed, "stop", at))
+        where = Target(row.account, row.region)
+        world.state.note_failing(Failing(where, row.instance_id, row.name, "denied", failed, "stop", NOW))
     for back in range(40):
         for target in TARGETS:
             shares = {("ml-team", "vision"): Share(Decimal(50), Decimal(9))} if target is TARGETS[0] else {}

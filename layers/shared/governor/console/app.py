@@ -160,9 +160,9 @@ class Console:
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
         page = view(ask)
         if request.path.endswith(_CSV):
-            return formats.as_csv(page, request.query.get("table", ""))
+            return formats.as_csv(page, request.query.get("table", ""), is_whole=not ask.reader.table.unread)
         if request.wants_json:
-            return formats.as_json(200, page.document)
+            return formats.as_json(200, {"is_incomplete": bool(ask.reader.table.unread), **page.document})
         return framed(page, ask, request.path, self._doors.token)
 
     def _act(self, post: Post, request: Request, ask: Asked) -> Response:
@@ -201,6 +201,7 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
         "by": ask.caller.by,
         "path": path,
         "questions": len(figures.questions(ask)),
+        "is_incomplete": bool(ask.reader.table.unread),
     }
     values = {
         "frame": frame,

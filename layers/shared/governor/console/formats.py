@@ -47,14 +47,16 @@ def as_json(status: int, document: Mapping[str, object]) -> Response:
     return answer(status, json.dumps(document, default=_plain), _JSON)
 
 
-def as_csv(page: Page, name: str) -> Response:
-    """Return one table of a page, the first one without a name. Raises: NotFound."""
+def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
+    """Return one table of a page, the first one without a name. The file's name says what is left out.
+
+    Raises: NotFound.
+    """
     table = next((one for one in page.tables if name in ("", one.name)), None)
     if table is None:
         raise NotFound(f"this page has no table {name!r}")
-    return answer(
-        200, csv_text(table), _CSV, **{"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
-    )
+    file = f"{table.name}{'' if is_whole else '-incomplete'}.csv"
+    return answer(200, csv_text(table), _CSV, **{"Content-Disposition": f'attachment; filename="{file}"'})
 
 
 def csv_text(table: Table) -> str:

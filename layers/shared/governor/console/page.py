@@ -14,7 +14,9 @@ from governor.domain.fleet.rows import FleetPage, FleetRow
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
+from governor.ports import Clock
 from governor.stores import StateTable
+from governor.stores.table import Readable
 from governor.usecases.approvals.show_approval import ShowApproval
 
 Row = tuple[FleetRow, FleetPage]
@@ -27,11 +29,19 @@ FRESH = timedelta(minutes=15)
 class Reader:
     """The stores of one request. `environment` is the stack's name; `targets` are those of the policy."""
 
-    state: StateTable
-    show: ShowApproval
+    table: Readable
+    clock: Clock
     policy: Policy
     targets: tuple[Target, ...]
     environment: str
+
+    @cached_property
+    def state(self) -> StateTable:
+        return StateTable(self.table)
+
+    @cached_property
+    def show(self) -> ShowApproval:
+        return ShowApproval(self.state, self.clock)
 
     @cached_property
     def pages(self) -> tuple[FleetPage, ...]:

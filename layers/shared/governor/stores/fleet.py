@@ -5,7 +5,6 @@ Each sweep writes them; nothing is ever decided by them.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -28,8 +27,6 @@ from governor.stores.table import (
     unpacked,
     where,
 )
-
-_log = logging.getLogger(__name__)
 
 _FLEET = "FLEET"
 _MOST_SHARES = 100
@@ -71,12 +68,21 @@ class Fleet(Store):
     def day(self, target: Target, day: date) -> DayCosts:
         """Return what the target cost on that day; nothing where nobody counted it, or it is damaged."""
         item = self._table.get(_day_key(target, day))
-        return (_day(item) if item else None) or DayCosts(day, target.account, target.region)
+        return (self._day(item) if item else None) or DayCosts(day, target.account, target.region)
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
         """Return the days of all targets in a month, by account, Region and day: one query."""
-        items = (one for one in self._table.query(f"DAYS#{month}") if one.get("day", "") >= f"{since}")
-        return tuple(found for item in items if (found := _day(item)))
+        items = (one for one in self._table.query(f"DAYS#{month}") if str(one.get("day")) >= f"{since}")
+        return tuple(found for item in items if (found := self._day(item)))
+
+    def _day(self, item: Document) -> DayCosts | None:
+        try:
+            [lines] = unpacked([item["shares"]])
+            shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
+            return DayCosts(date.fromisoformat(item["day"]), item["account"], item["region"], shares)
+        except DAMAGED:
+            self._table.leave_out(f"{item['pk']} / {item['sk']}")
+            return None
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
         by_target: dict[str, list[Document]] = defaultdict(list)
@@ -85,15 +91,15 @@ class Fleet(Store):
         for name, items in by_target.items():
             try:
                 [page] = self._table.records(FleetPage, [{**items[0], "rows": []}])
-            except CloudError:
-                _log.warning("the page of %s cannot be read", name, exc_info=True)
+            except (CloudError, ValueError):
+                self._table.leave_out(f"the page of {name}")
                 continue
             try:
                 [documents] = unpacked(item["rows"] for item in items)
                 yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
             except (CloudError, *DAMAGED):
                 # Also where it was replaced between two parts of the query.
-                _log.warning("the rows of %s cannot be read", name, exc_info=True)
+                self._table.leave_out(f"the rows of {name}")
                 yield replace(page, problem="What the last sweep saw could not be read. Try again.")
 
 
@@ -120,16 +126,6 @@ def _lines(shares: Mapping[tuple[str, str], Share]) -> list[list[str]]:
     return [
         [*whose, *map(str, (one.used, one.idle, one.kept, one.unmeasured))] for whose, one in shares.items()
     ]
-
-
-def _day(item: Document) -> DayCosts | None:
-    try:
-        [lines] = unpacked([item["shares"]])
-        shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
-        return DayCosts(date.fromisoformat(item["day"]), item["account"], item["region"], shares)
-    except DAMAGED:
-        _log.warning("the costs %s / %s cannot be read", item["pk"], item["sk"], exc_info=True)
-        return None
 
 
 def _day_key(target: Target, day: date) -> Key:

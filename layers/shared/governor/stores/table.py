@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from governor.domain.units import in_parts
-from governor.errors import ConflictError, GovernorError
+from governor.errors import CloudError, ConflictError, GovernorError
 
 _log = logging.getLogger(__name__)
 TRANSACTION = 100
@@ -181,10 +181,14 @@ class Table(ABC):
     def read(self, kind: type[Record], key: Key) -> Record | None:
         """Return the record of an item, or `None` where there is no item."""
         item = self.get(key)
-        return next(self.records(kind, [item])) if item else None
+        return next(self.records(kind, [item]), None) if item else None
 
     def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
         return list(self.records(kind, self.query(pk, prefix)))
+
+    def leave_out(self, what: str) -> None:
+        """Note an item that cannot be read, and that something goes on without."""
+        _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
     def holds(self, one: Write) -> bool:
         """Carry out one write; return whether its condition held."""
@@ -206,6 +210,46 @@ class Table(ABC):
         """Carry out any number of writes, a transaction's worth at a time."""
         for part in in_parts(writes, TRANSACTION):
             self.transact(*part)
+
+
+class Readable(Table):
+    """What can be read of another table; `unread` names the rest. For pages, by which nothing is decided."""
+
+    def __init__(self, table: Table) -> None:
+        self._whole = table
+        self.unread: list[str] = []
+
+    def get(self, key: Key) -> Document | None:
+        return self._whole.get(key)
+
+    def get_all(self, keys: Sequence[Key]) -> list[Document]:
+        return self._whole.get_all(keys)
+
+    def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
+        return self._whole.query(pk, prefix, after=after)
+
+    def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
+        for item in items:
+            try:
+                yield from self._whole.records(kind, [item])
+            except CloudError:
+                self.leave_out(f"{kind.__name__} {item.get('pk')} / {item.get('sk')}")
+
+    def leave_out(self, what: str) -> None:
+        super().leave_out(what)
+        self.unread.append(what)
+
+    def document(self, record: object) -> Document:
+        return self._whole.document(record)
+
+    def write(self, one: Write) -> Document:
+        raise TypeError(f"a page writes nothing, and not {one.key[0]}")
+
+    def transact(self, *writes: Write) -> None:
+        self.write(writes[0])
+
+    def hasty(self) -> Table:
+        return self
 
 
 class Store:

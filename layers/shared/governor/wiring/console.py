@@ -16,11 +16,11 @@ from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.contracts.policy import parse_policy
 from governor.domain.instance import Target
+from governor.stores.table import Readable
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.end_keep import EndHold
 from governor.usecases.approvals.open_console import OpenConsole
-from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.sessions import Sessions
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_defaults
@@ -46,8 +46,8 @@ def console(parts: Parts) -> Console:
         policy = policies().base().policy
         places = swept(policy, parts.hub.account, parts.hub.region)
         return Reader(
-            state=parts.state,
-            show=parts.fill(ShowApproval),
+            table=Readable(parts.table),
+            clock=parts.clock,
             policy=policy,
             targets=tuple(Target(*place) for place in places),
             environment=known.need("powertools_metrics_namespace"),
