@@ -14,7 +14,7 @@ from governor.console.views.instance import end_hold, instance
 from governor.contracts.policy import parse_policy
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
-from governor.usecases.approvals.end_keep import EndHold
+from governor.usecases.approvals.end_keep import EndHold, key_of
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
 from tests.unit.console import entrance
@@ -62,10 +62,14 @@ class Site:
         cookies = self.at.session(f"oidc:{group}", f"{group}@example.com", groups=(group,))
         return self.send(cookies, page)
 
-    def send(self, cookies: dict[str, str], page: str = PAGE) -> dict[str, Any]:
+    def send(self, cookies: dict[str, str], page: str = PAGE, shown: Hold | None = None) -> dict[str, Any]:
         known = self.at.doors.known(cookies, self.at.clock.at)
         assert known is not None
-        form = {"csrf": self.at.doors.token(page, caller_of(POLICY, known)), "answer": "end-hold"}
+        form = {
+            "csrf": self.at.doors.token(page, caller_of(POLICY, known)),
+            "answer": "end-hold",
+            "hold": key_of(shown or self.hold),
+        }
         return entrance.ask(self.console, page, "POST", cookies=cookies, form=form)
 
 
@@ -75,7 +79,7 @@ def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
     site = Site(*holds)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
     csrf = token(entrance.ask(site.console, PAGE, cookies=cookies)["body"], PAGE)
-    form = {"csrf": csrf, "answer": "end-hold"}
+    form = {"csrf": csrf, "answer": "end-hold", "hold": key_of(site.hold)}
     answered = entrance.ask(site.console, PAGE, "POST", cookies=cookies, form=form)
 
     assert (303, PAGE) == (answered["statusCode"], answered["headers"]["Location"])
@@ -109,7 +113,7 @@ def test_an_old_sign_in_ends_nothing() -> None:
 
 def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who keeps it for longer at the same moment is not overruled unseen."""
-    assert 400 == Site().post("admins")["statusCode"]
+    assert 409 == Site().post("admins")["statusCode"]
     site = Site(KEPT)
     longer = Hold(snoozed_until=NOW + timedelta(days=9))
     real = site.world.state.end_hold
@@ -120,5 +124,22 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
 
     monkeypatch.setattr(site.world.state, "end_hold", beaten)
     with pytest.raises(DecisionRefused, match="held it anew"):
-        site.end(TARGETS[0], ROW.instance_id, "oidc:ada@example.com")
+        site.end(TARGETS[0], ROW.instance_id, "oidc:ada@example.com", key_of(KEPT))
     assert longer == site.hold
+
+
+@pytest.mark.parametrize("newer", [Hold(NOW + timedelta(days=9)), EXEMPT, Hold(NOW + timedelta(hours=1))])
+def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
+    """Whoever held it anew meanwhile, for longer or not, is not overruled by an old page."""
+    site = Site(KEPT)
+    cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
+    page = entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+    assert f'name="hold" value="{key_of(KEPT)}"' in page
+    before = NOW - timedelta(minutes=1)
+    site.world.state.end_hold(TARGETS[0], ROW.instance_id, KEPT, "oidc:bob@example.com", before)
+    site.world.state.stand(TARGETS[0], ROW.instance_id, newer)
+
+    answered = site.send(cookies, shown=KEPT)
+    assert (409, newer) == (answered["statusCode"], site.hold)
+    assert "Somebody has held it anew since this page was made: open the instance again." in answered["body"]
+    assert 303 == site.send(cookies)["statusCode"]

@@ -21,8 +21,9 @@ from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.session import Doors, caller_of
 from governor.console.views import figures
 from governor.domain.wording import people, sentence
-from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
+from governor.errors import DecisionRefused, InputError, NotFound
 from governor.ports import Clock
+from governor.web.api import status_of
 from governor.web.responses import Response, redirect
 
 View = Callable[[Asked], Page]
@@ -33,6 +34,7 @@ Answer = Callable[["Request", Mapping[str, str]], Response]
 _CSV = ".csv"
 _OLD = timedelta(minutes=30)
 """A target that no sweep has read for this long counts as not read."""
+_REFUSALS = {400: "That did not work", 403: "Not allowed", 409: "It has changed since"}
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -152,10 +154,9 @@ class Console:
             return answer(request, Asked(reader, caller, {**fields, **named}, now))
         except NotFound:
             return _missing(request)
-        except NotAllowed as error:
-            return _failed(request, 403, "Not allowed", sentence(str(error)))
         except (InputError, DecisionRefused) as error:
-            return _failed(request, 400, "That did not work", sentence(str(error)))
+            status = status_of(error)
+            return _failed(request, status, _REFUSALS[status], sentence(str(error)))
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
         page = view(ask)

@@ -19,7 +19,7 @@ from governor.domain.sweep.verdict import IDLE
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotAllowed, NotFound
-from governor.usecases.approvals.end_keep import EndHold
+from governor.usecases.approvals.end_keep import EndHold, key_of
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
@@ -55,6 +55,7 @@ def instance(ask: Asked) -> Page:
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
+            "key": key_of(record.hold),
             "may_end": found is not None and _may_end(ask, found[0], record),
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
             "kinds": _KINDS,
@@ -89,7 +90,7 @@ def end_hold(end: EndHold, ask: Asked) -> str:
         raise NotAllowed("you signed in 15 minutes ago or more: sign out and in again, then do it")
     if ask.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
-    end(Target(account, region), instance_id, caller.by)
+    end(Target(account, region), instance_id, caller.by, ask.query.get("hold", ""))
     return f"/instances/{account}/{region}/{instance_id}"
 
 
@@ -98,9 +99,7 @@ def _found(ask: Asked) -> Row | None:
 
 
 def _may_end(ask: Asked, row: FleetRow, record: InstanceRecord) -> bool:
-    hold = record.hold
-    stands = hold.exempt_reason is not None or bool(hold.snoozed_until and hold.snoozed_until > ask.now)
-    return stands and ask.caller.rank(row.account, row.project, row.owner) is Rank.ADMIN
+    return record.hold.stands(ask.now) and ask.caller.rank(row.account, row.project, row.owner) is Rank.ADMIN
 
 
 def _stops(ask: Asked) -> list[Stop]:

@@ -134,6 +134,9 @@ class Hold:
     snoozed_until: UtcDatetime | None = None
     exempt_reason: str | None = None
 
+    def stands(self, now: UtcDatetime) -> bool:
+        return self.exempt_reason is not None or (self.snoozed_until is not None and self.snoozed_until > now)
+
     def stricter(self, other: Hold) -> Hold:
         """Return what both hold together: the later date, and an exemption of either."""
         until = latest(self.snoozed_until, other.snoozed_until)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.alerts.alert import short_hash
 from governor.domain.approvals.terms import Role, may_end_keep
 from governor.domain.instance import Target
+from governor.domain.sweep.verdict import Hold
 from governor.errors import ConflictError, DecisionRefused, NotAllowed
 from governor.ports import Clock
 from governor.stores import StateTable
@@ -47,14 +48,20 @@ class EndHold:
     state: StateTable
     clock: Clock
 
-    def __call__(self, target: Target, instance_id: str, by: str) -> None:
-        """Raises: DecisionRefused where nothing holds it, or somebody has just held it for longer."""
+    def __call__(self, target: Target, instance_id: str, by: str, shown: str) -> None:
+        """End the hold that `key_of` named so. Raises: DecisionRefused where none stands, or another one."""
         now, hold = self.clock.now(), self.state.record(target, instance_id).hold
-        is_kept = hold.snoozed_until is not None and hold.snoozed_until > now
-        if not is_kept and hold.exempt_reason is None:
+        if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
         try:
+            if key_of(hold) != shown:
+                raise ConflictError("another hold than the page showed")
             self.state.end_hold(target, instance_id, hold, by, now)
         except ConflictError:
-            why = "somebody has held it anew this moment: look at it again"
-            raise DecisionRefused(why, status=ApprovalStatus.PENDING.value) from None
+            why = "somebody has held it anew since this page was made: open the instance again"
+            raise DecisionRefused(why) from None
+
+
+def key_of(hold: Hold) -> str:
+    """Name a hold, so that a page ends the one that it showed, and none that came later."""
+    return short_hash(str(hold.snoozed_until), str(hold.exempt_reason))
