@@ -55,8 +55,24 @@ def test_a_record_leads_with_what_became_of_the_instance() -> None:
     assert ["Found idle on", "Kept by", "Kept on"] == [
         " ".join(step.split()[:n]) for n, step in zip((3, 2, 2), steps, strict=True)
     ]
+    assert "Fri 12:02 UTC" in steps[0]
+    assert "it would have lost</h2>" in page
     world.clock.moment = SOON
     assert "was kept until Fri 16:02</h1>" in world.get().body
+
+
+def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
+    """Its steps are sentences, its times are those of the headline, and what is lost is lost."""
+    world = World()
+    world.post("approve")
+    world.end(Outcome.STOPPED)
+    page = world.get().body
+
+    assert 1 == page.count("As approved.")
+    assert "Stop the instance: requested on Fri 12:02 UTC" in page
+    assert "Stopped on Fri 12:02 UTC</li>" in page
+    assert "Stopping it lost</h2>" in page
+    assert "2026-11" not in page
 
 
 @pytest.mark.parametrize(

@@ -225,11 +225,8 @@ def _latest(view: ApprovalView) -> str:
 
 @pass_context
 def _when(context: Context, moment: UtcDatetime | None) -> str:
-    """Return a moment of a record with its date, in the zone of those who were asked."""
-    if moment is None:
-        return ""
-    zone = context["episode"].time_zone
-    return f"{moment.astimezone(ZoneInfo(zone)).date()} {clock(moment, zone, moment).partition(' ')[2]}"
+    """Return a moment of a record as the rest of the page does, in the zone of those who were asked."""
+    return clock(moment, context["episode"].time_zone, context["view"].now) if moment else ""
 
 
 TEMPLATES.filters.update(

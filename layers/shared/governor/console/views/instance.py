@@ -55,6 +55,7 @@ def instance(ask: Asked) -> Page:
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
+            "count": record.episodes,
             "key": key_of(record.hold),
             "may_end": found is not None and _may_end(ask, found[0], record),
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
