@@ -68,9 +68,9 @@ def test_episodes_that_are_not_stored_any_more_are_said() -> None:
     """The instance was idle for long; only its records are gone, or of an earlier start."""
     world = ConsoleWorld()
     world.keep(replace(ROW, episode=None))
-    assert "It has not been idle long enough" in html(instance, world, **PLACE)
+    assert "It has not been idle long enough" in html(instance, world, None, "/", **PLACE)
     world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, episodes=2))
-    page = html(instance, world, **PLACE)
+    page = html(instance, world, None, "/", **PLACE)
     assert "2 earlier episodes of it are not shown: of an earlier start, or no longer stored." in page
     assert "not been idle long enough" not in page
 
