@@ -29,20 +29,22 @@ from governor.adapters.table.dynamodb import DynamoTable, packed
 from governor.console.app import Console
 from governor.console.page import Reader
 from governor.contracts.policy import parse_policy
-from governor.domain.fleet.rows import Share
+from governor.domain.fleet.rows import FleetRow, Share
 from governor.stores import StateTable
 from governor.stores.table import Document, Readable
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
-from tests.console_world import TARGETS, ConsoleWorld, many_rows
+from tests.console_world import TARGETS, ConsoleWorld, make_episode, many_rows
 from tests.twins.services import FakeClock
 from tests.unit.console.entrance import Entrance, ask
 
 INSTANCES, ENTRIES_A_MONTH = 5_000, 300
 OWNERS_AND_PROJECTS = 200
 """By target and day."""
+QUESTIONS = 500
+"""Stored; as many as there are on ten pages."""
 HOURLY = Decimal("5.672")
-PAGES = ("/", "/fleet", "/fleet?q=notebook-4&sort=price", "/savings", "/projects")
+PAGES = ("/", "/fleet", "/fleet?q=notebook-4&sort=price", "/questions", "/savings", "/projects")
 _PAGE_BYTES = 1_000_000
 """DynamoDB ends a page of a query at 1 MB."""
 _POLICY = "console: {scopes: {all: {groups: [everybody], everything: true}}}"
@@ -81,6 +83,10 @@ class Wire:
         if operation == "GetItem":
             found = self._items.get((asked["Key"]["pk"]["S"], asked["Key"]["sk"]["S"]))
             return {"Item": _wired(found)} if found else {}
+        if operation == "BatchGetItem":
+            [(table, wanted)] = asked["RequestItems"].items()
+            keys = [(key["pk"]["S"], key["sk"]["S"]) for key in wanted["Keys"]]
+            return {"Responses": {table: [_wired(self._items[key]) for key in keys if key in self._items]}}
         assert operation == "Query", operation
         values = {name: value["S"] for name, value in asked["ExpressionAttributeValues"].items()}
         after = asked.get("ExclusiveStartKey", {"sk": {"S": ""}})["sk"]["S"]
@@ -116,7 +122,7 @@ def measure(instances: int = INSTANCES, runs: int = 9) -> list[PageView]:
     wire = Wire(world.table.items)
     site = _site(wire)
     views = []
-    for path in PAGES:
+    for path in (*PAGES, _busiest(world)):
         answer = ask(site, path, cookies=cookies)
         assert answer["statusCode"] == 200, answer["body"]
         wire.reads = 0
@@ -124,6 +130,17 @@ def measure(instances: int = INSTANCES, runs: int = 9) -> list[PageView]:
         size = len(answer["body"].encode()) / 1024
         views.append(PageView(path, statistics.median(times), size, wire.reads // runs))
     return views
+
+
+def _busiest(world: ConsoleWorld) -> str:
+    """The page of the most expensive instance that somebody is asked about."""
+    row = _asked(world)[0]
+    return f"/instances/{row.account}/{row.region}/{row.instance_id}"
+
+
+def _asked(world: ConsoleWorld) -> list[FleetRow]:
+    rows = [row for page in world.reader.pages for row in page.rows if row.approval_id]
+    return sorted(rows, key=lambda row: -(row.usd_per_hour or 0))
 
 
 def text_of(one: PageView) -> str:
@@ -169,6 +186,11 @@ def _world(instances: int) -> ConsoleWorld:
     for number in range(2 * ENTRIES_A_MONTH):
         booked = NOW - timedelta(hours=2.4 * number)
         world.book(make_entry(number, booked_at=booked, ended_at=booked + timedelta(hours=20)))
+    for row in _asked(world)[:QUESTIONS]:
+        episode = make_episode(row, approval_id=row.approval_id)
+        world.state.take_lock(episode.ref)
+        world.state.save_opened(episode)
+        world.state.await_answer(episode.approval_id, f"of {row.name}", "ask", NOW + timedelta(hours=9))
     return world
 
 

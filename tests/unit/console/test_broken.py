@@ -17,8 +17,8 @@ from governor.domain.money.cost import Meter
 from governor.domain.sweep.breaker import BreakerState
 from governor.stores.table import Readable, put
 from governor.wiring.console import VIEWS
-from tests.builders import NOW
-from tests.console_world import TARGETS, ConsoleWorld, asked, make_entry, make_episode, make_row
+from tests.builders import NOW, make_entry
+from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
 from tests.twins.table import MemoryTable
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
