@@ -17,6 +17,7 @@ from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome,
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
 from governor.errors import InputError, NotFound
+from governor.stores import EventLog
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, asked, caller, html, make_episode, make_row
 
@@ -62,6 +63,31 @@ def test_an_answer_says_by_whom() -> None:
     assert ("kept", "keep", "bob@example.com (mail link)") == tuple(
         found[name] for name in ("outcome", "answer", "by")
     )
+
+
+def test_faults_that_last_and_advice_are_on_the_page() -> None:
+    """With what to do; only of this start of this instance, and each GPU once, however many errors it has."""
+    world = ConsoleWorld()
+    world.keep(replace(ROW, advice=("right-size: GPU 3 did nothing; a type with 1 accelerator would do",)))
+    start = int(ROW.launched_at.timestamp())
+    keys = [
+        *(f"{ROW.instance_id}#{start}#memory-error#{gpu}" for gpu in ("1#0", "1#2", "0#0")),
+        f"{ROW.instance_id}#{start - 9}#lost#7#0",
+        f"{make_row(2).instance_id}#{start}#hot#5#0",
+    ]
+    target = Target(ROW.account, ROW.region)
+    EventLog(world.table).keep_told(target, keys, NOW + timedelta(hours=1))
+    EventLog(world.table).keep_told(target, [f"{ROW.instance_id}#{start}#hot#6#0"], NOW)
+    page = text(world)
+
+    assert "<strong>Memory error</strong> on GPUs 0, 1. Distrust results since then" in page
+    assert "Right-size: GPU 3 did nothing; a type with 1 accelerator would do.</li>" in page
+    assert [("memory-error", ["0", "1"])] == [
+        (one["kind"], one["gpus"])
+        for one in show(world).document["health"]  # type: ignore[attr-defined]
+    ]
+    world.keep(make_row(3))
+    assert "Health and advice" not in text(world, instance_id=make_row(3).instance_id)
 
 
 def test_episodes_that_are_not_stored_any_more_are_said() -> None:

@@ -17,6 +17,7 @@ from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetRow, Share
 from governor.domain.instance import Target
+from governor.stores import EventLog
 from governor.wiring.console import VIEWS
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
@@ -86,6 +87,8 @@ def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
         )
         failed = "AccessDenied: no"
         where = Target(row.account, row.region)
+        fault = f"{row.instance_id}#{int(row.launched_at.timestamp())}#hot#{row.owner}#0"
+        EventLog(world.table).keep_told(where, [fault], NOW + timedelta(hours=1))
         world.state.note_failing(Failing(where, row.instance_id, row.name, "denied", failed, "stop", NOW))
     for back in range(40):
         for target in TARGETS:

@@ -47,8 +47,8 @@ class Instances(Store):
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
         """Return one record; an empty one when there is none yet."""
         hold, record = keys.holds(target, instance_id)
-        items = map(self._table.get, (record, keys.lock(target, instance_id), hold))
-        return self._read(target, instance_id, [item or {} for item in items])
+        items = self._table.get_each([record, keys.lock(target, instance_id), hold])
+        return self._read(target, instance_id, items)
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
         """Return the record with its lock and hold, which the release before this one keeps in the record.

@@ -150,6 +150,10 @@ class Table(ABC):
         """Return those of the items that exist, in any order: at once, where the table can. No key twice."""
         return [item for key in keys if (item := self.get(key)) is not None]
 
+    def get_each(self, keys: Sequence[Key]) -> list[Document]:
+        """Return each of the items in this order, an empty one where there is none."""
+        return [self.get(key) or {} for key in keys]
+
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         """Return the items whose sort key begins with the prefix, in order; with `after` those behind it."""
@@ -224,6 +228,10 @@ class Readable(Table):
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
         return self._whole.get_all(keys)
+
+    def get_each(self, keys: Sequence[Key]) -> list[Document]:
+        found = {(one["pk"], one["sk"]): one for one in self.get_all(keys)}
+        return [found.get(key, {}) for key in keys]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         return self._whole.query(pk, prefix, after=after)

@@ -16,7 +16,7 @@ from governor.errors import Throttled
 from tests.builders import NOW, TARGET
 from tests.twins import table
 from tests.unit.usecases.builders import approval_id_of, asked, decision
-from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 
 BUSY = [90.0] * 12
 TAGS = {"Purpose": "GPU-Workload", "Name": "notebook-7", "Owner": "alice@example.com", "Project": "vision"}
@@ -54,6 +54,20 @@ def test_a_row_says_what_the_sweep_saw() -> None:
     assert (90, 90) == (found.hours[-1] or found.hours[-2], max(one or 0 for one in found.hours))
     assert (None, None, None) == (found.episode, found.approval_id, found.verb)
     assert (world.clock.now(), "ask", None) == (page(world).swept_at, page(world).mode, page(world).problem)
+
+
+def test_the_advice_of_a_verdict_is_in_its_row() -> None:
+    """Of an instance half of which works: the console shows it."""
+    world = FleetWorld()
+    instance_id = world.add(1, instance_type="g5.12xlarge")
+    world.silence(instance_id)
+    for index in range(4):
+        dimensions = {"InstanceId": instance_id, "index": str(index), "name": "A10G"}
+        world.metrics.publish(UTILIZATION, dimensions, BUSY if index == 2 else [1.0] * 12)
+    world.sweep()
+
+    [advice] = row(world, instance_id).advice
+    assert advice.startswith("right-size: GPUs 0, 1, 3 did nothing")
 
 
 def test_an_open_question_is_in_its_row() -> None:

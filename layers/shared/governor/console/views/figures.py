@@ -28,7 +28,7 @@ from governor.domain.units import Item, Usd, UtcDatetime, money
 from governor.domain.wording import clock, full_stop, left, listed, plural, sentence, span, usd
 from governor.errors import InputError
 
-COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name != "hours")
+COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name not in ("hours", "advice"))
 """Of a row, as CSV gives it."""
 LONGEST_TEXT = 300
 """Of a search or a filter."""

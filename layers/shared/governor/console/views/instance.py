@@ -8,17 +8,20 @@ from operator import itemgetter
 
 from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
+from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.scope import Rank
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
 from governor.domain.evidence import gpu_rows
 from governor.domain.fleet.rows import FleetRow
+from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, saved_in
 from governor.domain.sweep.verdict import IDLE
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotAllowed, NotFound
+from governor.stores import EventLog
 from governor.usecases.approvals.end_keep import EndHold, key_of
 
 _WEEKS = timedelta(weeks=6)
@@ -47,6 +50,12 @@ def instance(ask: Asked) -> Page:
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     below = reader.policy.idle.utilization_below_percent
     name = line.row.name if line else episodes[0].instance.name if episodes else instance_id
+    sent = EventLog(reader.table).told(target, now) if found else ()
+    faults = sent_findings(sent, instance_id, found[0].launched_at) if found else {}
+    health = [
+        {"kind": kind, "gpus": gpus, "advice": "".join(said("health advice", {"kind": kind}))}
+        for kind, gpus in faults.items()
+    ]
     return Page(
         title=name,
         template="instance.html",
@@ -55,6 +64,7 @@ def instance(ask: Asked) -> Page:
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
+            "health": health,
             "count": record.episodes,
             "key": key_of(record.hold),
             "may_end": found is not None and _may_end(ask, found[0], record),
@@ -67,6 +77,7 @@ def instance(ask: Asked) -> Page:
         },
         document={
             "instance": line and line.row,
+            "health": health,
             "kept_until": record.hold.snoozed_until,
             "exempt": record.hold.exempt_reason is not None,
             "stops": table.documents,

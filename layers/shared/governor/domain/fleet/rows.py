@@ -53,6 +53,7 @@ class FleetRow:
     verb: str | None = None
     """What the open episode is about: `stop` or `terminate`; `None` where it plans neither."""
     hours: Hours = NOT_MEASURED
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ Findings advise and never act. Only readings make a finding: a hole neither prov
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean, median
@@ -177,6 +178,16 @@ class InstanceFinding:
             "advice": finding.advice,
             "bottleneck": finding.bottleneck.value if finding.bottleneck else None,
         }
+
+
+def sent_findings(keys: Iterable[str], instance_id: str, launched_at: UtcDatetime) -> dict[str, list[str]]:
+    """Return the GPUs by the kind of each fault that was sent about this start of an instance, and lasts."""
+    start, found = f"{instance_id}#{int(launched_at.timestamp())}#", defaultdict[str, list[str]](list)
+    for key in sorted(one.removeprefix(start) for one in keys if one.startswith(start)):
+        kind, _, gpu = key.rpartition("#")[0].partition("#")
+        if gpu not in found[kind]:
+            found[kind].append(gpu)
+    return found
 
 
 def health_findings(

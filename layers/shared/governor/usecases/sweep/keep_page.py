@@ -72,4 +72,5 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
         expires_at=question.expires_at if question is not None and is_sent else None,
         verb=episode.final_step.value if episode is not None and episode.plan.steps else None,
         hours=hours,
+        advice=verdict.advice,
     )
