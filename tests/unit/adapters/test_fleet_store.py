@@ -79,6 +79,7 @@ GOLDEN = {
     "expires_at": "2026-11-20T12:00:00.123456+00:00",
     "verb": "stop",
     "hours": [None, *range(23)],
+    "advice": [],
 }
 """How a row is stored; a later release reads it so."""
 
