@@ -29,7 +29,7 @@ _MESSAGE_HEADERS = (
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
 )
 """Of a message by itself: what it brings along, and nothing else."""
-_PATH = re.compile(rf"{ROOT}/([a-z]+)(?:/([1-9]\d{{0,5}}))?(/body)?")
+_PATH = re.compile(rf"{ROOT}/([a-z]+)(?:/([1-9]\d{{0,5}})(/body)?)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,8 @@ class Messages:
     def _slack(self) -> Iterator[Delivered]:
         """Every message as it looks now, after all changes."""
         for thread, payload in self.scene.receivers.document()["slack_messages"].items():
-            blocks = payload.get("blocks") or [{"type": "section", "text": {"type": "mrkdwn", **payload}}]
+            text = {"type": "mrkdwn", "text": payload["text"]}
+            blocks = payload.get("blocks") or [{"type": "section", "text": text}]
             where = "in a thread" if payload.get("thread_ts") else "in the channel"
             at = datetime.fromtimestamp(float(thread.partition(":")[2]), UTC)
             yield Delivered(_first_text(blocks), where, at, partial(slack_page, blocks))

@@ -5,10 +5,9 @@ The engine fires no schedules, so whoever keeps the cloud running calls `beat`, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from local.fleet import Member, series_of
+from local.fleet import series_of
 from local.scene import Scene
 
 MINUTE = timedelta(minutes=1)
@@ -29,7 +28,7 @@ class Pulse:
     def beat(self, now: datetime) -> None:
         """Publish the minutes that are over, and sweep when one is, or a workflow has moved on."""
         self.publish(now)
-        executions = {arn: found["status"] for arn, found in self.scene.executions().items()}
+        executions = {name: found["status"] for name, found in self.scene.executions().items()}
         if now - self._swept >= MINUTE or executions != self._seen:
             self._swept, self._seen = now, executions
             self.scene.sweep()
@@ -40,14 +39,11 @@ class Pulse:
         since = max(self._published, until - _MOST)
         if since < until:
             states = self.scene.simulation.dump()["instances"]
-            for instance_id, member in self.running(states):
-                series = series_of(member, instance_id, self.launched, since, until)
-                self.scene.simulation.put_metrics(series)
+            for instance_id, member in self.scene.members.items():
+                if states.get(instance_id) in _PUBLISHING:
+                    series = series_of(member, instance_id, self.launched, since, until)
+                    self.scene.simulation.put_metrics(series)
             self._published = until
-
-    def running(self, states: Mapping[str, str]) -> list[tuple[str, Member]]:
-        """Members that publish, by their ids."""
-        return [one for one in self.scene.members.items() if states.get(one[0]) in _PUBLISHING]
 
 
 def _minute(at: datetime) -> datetime:

@@ -347,7 +347,9 @@ def test_an_empty_channel_says_so(pages: Pages, scene: Scene) -> None:
     assert 404 == shown(pages, "/simulated/mail/1/body").status
 
 
-@pytest.mark.parametrize("path", ["/", "/fleet", "/simulated", "/simulated/nothing", "/simulated/mail/0"])
+@pytest.mark.parametrize(
+    "path", ["/", "/fleet", "/simulated", "/simulated/nothing", "/simulated/mail/0", "/simulated/mail/body"]
+)
 def test_other_paths_are_the_stacks(pages: Pages, path: str) -> None:
     """Which has none of these names."""
     assert pages.own_page(path) is None
