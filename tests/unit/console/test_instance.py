@@ -94,11 +94,13 @@ def test_episodes_that_are_not_stored_any_more_are_said() -> None:
     """The instance was idle for long; only its records are gone, or of an earlier start."""
     world = ConsoleWorld()
     world.keep(replace(ROW, episode=None))
-    assert "It has not been idle long enough" in html(instance, world, None, "/", **PLACE)
+    assert "It has not been idle long enough" in text(world)
     world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, episodes=2))
-    page = html(instance, world, None, "/", **PLACE)
+    page = text(world)
     assert "2 earlier episodes of it are not shown: of an earlier start, or no longer stored." in page
     assert "not been idle long enough" not in page
+    world.keep(ROW)
+    assert "Its open episode could not be read." in text(world)
 
 
 def episodes(page: Page) -> list[dict[str, Any]]:

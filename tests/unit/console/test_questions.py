@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from decimal import Decimal
 from unittest import mock
 
 import pytest
 
 from governor.console.session import caller_of
 from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.wording import usd
 from tests.builders import NOW
 from tests.unit.console.asking import OTHER, POLICY, Site
 from tests.unit.console.entrance import token
@@ -139,3 +141,6 @@ def test_fifty_rows_a_page_and_ten_reads(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [49, 50, 22] == [page.count('name="pick-') for page in pages]
     assert sum(spy.call_count for spy in spies) <= 3 * 10
     assert "122 open questions" in pages[0]
+    # Of all pages, as the number of questions is.
+    prices = [episode.price.usd_per_hour or 0 for episode in site.episodes.values()]
+    assert f"Together {usd(Decimal(sum(prices)) * 24)} a day" in pages[1]

@@ -32,11 +32,10 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     `owner` filters, `select` ticks all of an owner. Raises: InputError.
     """
     owner, caller = figures.text_of(ask, "owner"), ask.caller
-    rows = [row for row, _ in figures.questions(ask)]
-    owners = sorted({row.owner for row in rows})
-    rows = [row for row in rows if owner in ("", row.owner)]
+    all_open = figures.questions(ask)
+    rows = [one for one in all_open if owner in ("", one[0].owner)]
     shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)
-    asked = {str(one.approval_id): str(one.episode) for one in shown}
+    asked = {str(one.approval_id): str(one.episode) for one, _ in shown}
     views = [view for view in ask.reader.show.several(asked) if _rank(caller, view)]
     stops = [view for view in views if not view.episode.plan.destroys]
     mine = [view for view in stops if view.can_decide and _may(caller, view, Answer.KEEP)]
@@ -45,14 +44,14 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
         title=f"{len(rows)} open questions" if len(rows) != 1 else "1 open question",
         template="questions_page.html",
         values={
-            "views": views,
+            "rate": figures.rate(rows),
             "links": {key: f"/questions/{key}" for key in asked},
             "stops": mine,
             "others": [view for view in stops if view not in mine],
             "apart": [view for view in views if view.episode.plan.destroys],
             "may_stop": any(_may(caller, view, Answer.APPROVE) for view in stops),
             "keep_options": keep_options(ask.now),
-            "owners": owners,
+            "owners": sorted({row.owner for row, _ in all_open}),
             "owner": owner,
             "select": ask.query.get("select"),
             "pages": pages,
