@@ -29,6 +29,7 @@ _MESSAGE_HEADERS = (
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
 )
 """Of a message by itself: what it brings along, and nothing else."""
+_INCIDENT = {"trigger": "triggered", "resolve": "resolved"}
 _PATH = re.compile(rf"{ROOT}/([a-z]+)(?:/([1-9]\d{{0,5}})(/body)?)?")
 
 
@@ -109,7 +110,7 @@ class Messages:
             event = one.payload
             title = event["payload"]["summary"] if "payload" in event else "An incident is over"
             page = partial(TEMPLATES.get_template("pagerduty.html").render, event=event)
-            yield Delivered(title, event["event_action"], _time(one), page)
+            yield Delivered(title, _INCIDENT[event["event_action"]], _time(one), page)
 
     def _taken(self, channel: str) -> list[Received]:
         return [one for one in self.scene.receivers.received(channel) if one.status < 300]
