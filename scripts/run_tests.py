@@ -3,7 +3,8 @@
 Integration tests that share a deployed stack are two parts of about the same length, each with a stack of its
 own; those on engines of their own are another. What needs no cloud are two again, so that two cores have work
 to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
-`--checks` runs the checks that are no tests, too, after the second. All other arguments go to every part.
+`--checks` runs the checks that are no tests, too, after the second, and what needs a browser beside them all
+where Chromium is installed. All other arguments go to every part.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -37,6 +39,7 @@ PARTS = (
 )
 """The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
 CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template")
+IN_A_BROWSER = ("make", "--no-print-directory", "test-browser")
 _ONE_AFTER_ANOTHER = """
 import json, subprocess, sys
 commands = json.loads(sys.argv[1])
@@ -100,10 +103,17 @@ def _passed_on(source: IO[bytes]) -> bytes:
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 1 when anything has failed."""
     rest = [one for one in arguments if one != "--checks"]
-    first, second, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in PARTS)
-    checks = [CHECKS] if "--checks" in arguments else []
-    print("Without the tests in a browser: `make test-browser` runs them where Chromium is.", flush=True)
-    return side_by_side(first, [second, *checks], *([part] for part in others))
+    first, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in PARTS)
+    with_checks, has_browser = "--checks" in arguments, shutil.which("chromium") is not None
+    rows: list[list[Command]] = [[part] for part in others]
+    if with_checks:
+        rows[0].append(CHECKS)
+    if with_checks and has_browser:
+        rows.append([IN_A_BROWSER])
+    else:
+        why = "`make check` runs them" if has_browser else "Chromium is not installed"
+        print(f"The tests in a browser do not run here: {why}.", flush=True)
+    return side_by_side(first, *rows)
 
 
 if __name__ == "__main__":

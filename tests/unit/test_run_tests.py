@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,38 @@ def test_every_other_test_runs_in_one_part() -> None:
     (*_, (_, *named), (_, *left_out)) = run_tests.PARTS
     assert left_out == [f"--ignore={path}" for path in (*run_tests.CLOUD, *named)]
     assert all((ROOT / path).exists() for path in (*run_tests.CLOUD, *named))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "chromium", "says"),
+    [
+        (["--checks"], "/usr/bin/chromium", ""),
+        (["--checks"], None, "The tests in a browser do not run here: Chromium is not installed.\n"),
+        ([], "/usr/bin/chromium", "The tests in a browser do not run here: `make check` runs them.\n"),
+        ([], None, "The tests in a browser do not run here: Chromium is not installed.\n"),
+    ],
+)
+def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they_do_not(
+    arguments: list[str],
+    chromium: str | None,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Where Chromium is installed."""
+    rows: list[Sequence[run_tests.Command]] = []
+
+    def side_by_side(_: run_tests.Command, *beside: Sequence[run_tests.Command]) -> int:
+        rows.extend(beside)
+        return 0
+
+    monkeypatch.setattr("shutil.which", {"chromium": chromium}.get)
+    monkeypatch.setattr(run_tests, "side_by_side", side_by_side)
+
+    assert 0 == run_tests.main(arguments)
+    assert says == capfd.readouterr().out
+    assert (says == "") == ([run_tests.IN_A_BROWSER] in rows)
+    assert ("--checks" in arguments) == any(run_tests.CHECKS in row for row in rows)
 
 
 def test_continuous_integration_runs_every_check() -> None:
