@@ -61,6 +61,18 @@ def test_a_record_leads_with_what_became_of_the_instance() -> None:
     assert "was kept until Fri 16:02</h1>" in world.get().body
 
 
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [("keep", "keeps running until Fri 16:02</h1>"), ("exempt", "is exempt and keeps running</h1>")],
+)
+def test_an_answer_leads_the_page_before_the_workflow_has_closed_the_episode(answer: str, says: str) -> None:
+    """The page that follows the button says what came of it, not that the instance is idle."""
+    world = World()
+    world.post(answer, keep_until=iso(SOON), reason="a demo")
+
+    assert says in world.get().body
+
+
 def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
     """Its steps are sentences, its times are those of the headline, and what is lost is lost."""
     world = World()

@@ -38,6 +38,7 @@ _OUTCOMES = {
     Outcome.VOID: "canceled",
     Outcome.REFUSED: "refused by a safety check",
 }
+_ENDED_BY = {ApprovalStatus.KEPT: Outcome.KEPT, ApprovalStatus.EXEMPTED: Outcome.EXEMPTED}
 _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMPT: "Exempted by"}
 
 
@@ -122,11 +123,11 @@ def _title(view: ApprovalView) -> tuple[str, Sequence[str]]:
     """Return the question, or how it ended and what that means, in the words of its message."""
     episode, approval, name = view.episode, view.approval, view.episode.instance.name
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
-    if episode.outcome is not None and episode.closed_at is not None:
-        reason = episode.outcome_reason or ""
-        told = messages.outcome_alert(
-            episode.ref, episode, episode.outcome, reason, episode.closed_at, None, approval
-        )
+    # An answer counts at once; its workflow closes the episode a moment later.
+    outcome = episode.outcome or _ENDED_BY.get(approval.status)
+    if outcome is not None:
+        reason, at = episode.outcome_reason or "", episode.closed_at or view.now
+        told = messages.outcome_alert(episode.ref, episode, outcome, reason, at, None, approval)
         title = told.subject
         if approval.keep_ended_at is not None:
             title = f"{name}: the keep was ended"
