@@ -19,6 +19,8 @@ from governor.adapters.pricing import AwsPrices
 from governor.adapters.secrets import AlertSeal, SecretDocument
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.workflow import StepFunctionsWorkflow
+from governor.channels import compose
+from governor.channels.pagerduty import pagerduty_events
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, sealed_text
 from governor.domain.alerts.delivery import Again
@@ -372,6 +374,31 @@ def test_an_alarm_is_as_cloudwatch_describes_it(aws: Clients) -> None:
         found.severity.value,
     )
     assert [None, None] == [alarms("payroll"), alarms("gone")]
+
+
+def test_an_alarm_is_one_incident_until_cloudwatch_is_ok_again(aws: Clients) -> None:
+    """Whenever it goes off: name and place are the key. Before, each time was one that nothing resolved."""
+    client, events = aws.client("cloudwatch"), []
+    for state in ("ALARM", "OK", "ALARM", "OK"):
+        client.put_metric_alarm(
+            AlarmName="ours",
+            AlarmActions=[TOPIC],
+            ComparisonOperator="GreaterThanThreshold",
+            Statistic="Sum",
+            MetricName="m",
+            Namespace="n",
+            Period=60,
+            EvaluationPeriods=1,
+            Threshold=1.0,
+        )
+        client.set_alarm_state(AlarmName="ours", StateValue=state, StateReason="Crossed")
+        found = CloudWatchAlarms(aws, TOPIC)("ours")
+        assert found is not None
+        events += pagerduty_events(compose.message_of(found, None, link=None))
+
+    arn = "arn:aws:cloudwatch:us-east-1:123456789012:alarm:ours"
+    opened, ended = ("trigger", arn), ("resolve", arn)
+    assert [opened, ended, opened, ended] == [(one["event_action"], one["dedup_key"]) for one in events]
 
 
 # SSM and Secrets Manager

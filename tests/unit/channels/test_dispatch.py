@@ -962,6 +962,74 @@ def test_an_alarm_reaches_the_default_contacts_in_the_words_of_cloudwatch(again:
     assert ("It raised an error.", "Threshold Crossed") == (sent.happens, *sent.lead)
 
 
+ALARM_OVER = json.dumps(
+    {
+        "version": "0",
+        "detail-type": "CloudWatch Alarm State Change",
+        "source": "aws.cloudwatch",
+        "account": "123456789012",
+        "region": "us-east-1",
+        "resources": ["arn:aws:cloudwatch:us-east-1:123456789012:alarm:stack-PutAwayErrorsAlarm"],
+        "detail": {
+            "alarmName": "stack-PutAwayErrorsAlarm",
+            "state": {"value": "OK", "reason": "Click", "timestamp": "2026-11-20T12:07:30.000+0000"},
+            "previousState": {"value": "ALARM", "timestamp": "2026-11-20T12:02:30.000+0000"},
+        },
+    }
+)
+"""As EventBridge delivers it (CloudWatch User Guide, Alarm events and EventBridge)."""
+
+
+def test_the_end_of_an_alarm_is_for_machines_alone() -> None:
+    """A mail would be one more; nobody misses it, so nothing is recorded as delivered to nobody."""
+    post, known = Post(), in_cloudwatch("stack-PutAwayErrorsAlarm")
+    over = replace(known, kind=AlertKind.ALARM_OVER, severity=Severity.INFO, dedup_id="alarm-2")
+    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [over]))
+    pager, hook = FakeChannel("pagerduty"), FakeChannel("webhook")
+    post.registry.routes_ += [Route(pager, "service"), Route(hook, "webhook")]
+    assert [] == worker(post, FakeQueue(), [])([queued(post, body=ALARM_OVER)] * 2)
+
+    assert ([], [], 1, 1) == (post.mail.sent, post.chat.sent, len(pager.sent), len(hook.sent))
+    assert AlertKind.ALARM_OVER is pager.sent[0].kind
+    assert {"pagerduty", "webhook"} == {one.channel for one in post.world.state.deliveries("alarm-2")}
+
+
+def test_an_alarm_that_came_back_before_its_end_was_sent_goes_to_all() -> None:
+    """CloudWatch is believed, not the order in which a queue hands out messages."""
+    post = Post()
+    known = in_cloudwatch("stack-PutAwayErrorsAlarm")
+    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [known]))
+    assert [] == worker(post, FakeQueue(), [])([queued(post, body=ALARM_OVER)])
+    assert [AlertKind.ALARM] == [message.kind for message in post.mail.sent]
+
+
+def test_people_hear_of_an_alarm_also_when_it_is_over_by_then() -> None:
+    """A message that waited for its channel is not lost because the alarm is."""
+    post = Post()
+    known = replace(in_cloudwatch("stack-PutAwayErrorsAlarm"), kind=AlertKind.ALARM_OVER)
+    post.dispatch = replace(post.dispatch, vouch=vouch(post.world, [known]))
+    assert [] == worker(post, FakeQueue(), [])([queued(post, body=ALARM % "ALARM")])
+    assert [AlertKind.ALARM] == [message.kind for message in post.mail.sent]
+
+
+def test_an_alarm_and_its_end_are_sent_one_after_the_other() -> None:
+    """Else a slow worker opened again what another one has just resolved."""
+    post = Post()
+    post.dispatch = replace(
+        post.dispatch, vouch=vouch(post.world, [in_cloudwatch("stack-PutAwayErrorsAlarm")])
+    )
+    assert post.world.state.take_lease("stack-PutAwayErrorsAlarm", NOW, 300)
+    assert ["m1"] == worker(post, FakeQueue(), [])([queued(post, body=ALARM_OVER)])
+    assert [] == post.mail.sent
+
+
+def test_the_end_of_an_alarm_of_others_is_no_forgery() -> None:
+    """The rule goes by the beginning of a name, which another stack may share."""
+    post, seen = Post(), list[Dispatched]()
+    assert [] == worker(post, FakeQueue(), seen)([queued(post, body=ALARM_OVER)])
+    assert ([], [Dispatched(0, 0)]) == (post.refused, seen)
+
+
 def test_an_alert_that_was_given_up_survives_the_queue() -> None:
     """CloudWatch's too, in our words."""
     alarm = parse_queued(ALARM % "ALARM")

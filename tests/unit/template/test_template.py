@@ -208,7 +208,7 @@ def test_what_is_replayed_from_an_archive_is_no_news() -> None:
     """Somebody who replays last week's events must not have last week's warnings told and hooked."""
     patterns = [rule.pattern for rule in rules()]
 
-    assert 15 == len(patterns)
+    assert 16 == len(patterns)
     assert all([{"exists": False}] == pattern["replay-name"] for pattern in patterns)
 
 
@@ -261,13 +261,17 @@ def test_nobody_but_its_functions_and_alarms_publishes_to_the_topic() -> None:
         assert may == allows([anybody, written], Request("sns:Publish", "topic", context))
 
 
-def test_messages_are_signed_and_queues_take_them_from_the_topic_alone() -> None:
+def test_messages_are_signed_and_queues_take_them_from_the_topic_and_the_rule_for_alarms_alone() -> None:
     """By SHA-256, for subscribers that check; SNS by its service name alone would be any topic of anybody."""
     assert "2" == RESOURCES["AlertTopic"]["Properties"]["SignatureVersion"]
     for name in ("DeliveryQueuesPolicy", "FailureQueuesPolicy"):
         policy = RESOURCES[name]["Properties"]["PolicyDocument"]["Statement"]
         (given,) = [one for one in policy if one["Sid"] == "Topic"]
         assert {"ArnEquals": {"aws:SourceArn": {"Ref": "AlertTopic"}}} == given["Condition"]
+    policy = RESOURCES["DeliveryQueuesPolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    rule = {"ArnEquals": {"aws:SourceArn": {"Fn::GetAtt": ["AlarmOverRule", "Arn"]}}}
+    assert [rule] == [one["Condition"] for one in policy if one["Sid"] == "Rule"]
+    assert {"TlsOnly", "Topic", "Rule"} == {one["Sid"] for one in policy}
 
 
 def _sids(name: str) -> set[str]:
@@ -386,8 +390,9 @@ def test_a_rule_loses_nothing_on_its_way_to_a_queue() -> None:
     rules_to_queue = {
         name: r["Properties"] for name, r in RESOURCES.items() if r["Type"] == "AWS::Events::Rule"
     }
+    over = rules_to_queue.pop("AlarmOverRule")
     assert {"InterruptionRule", "ForwardedInterruptionRule"} == set(rules_to_queue)
-    for rule in rules_to_queue.values():
+    for rule in (*rules_to_queue.values(), over):
         for target in rule["Targets"]:
             assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == target["DeadLetterConfig"]["Arn"]
             assert target["RetryPolicy"]["MaximumRetryAttempts"] > 0

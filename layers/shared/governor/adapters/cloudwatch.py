@@ -148,7 +148,7 @@ def _alarm(one: Any) -> Alert:
     state, name = one["StateValue"], one["AlarmName"]
     since = as_utc(one.get("StateTransitionedTimestamp") or one["StateUpdatedTimestamp"])
     return Alert(
-        kind=AlertKind.ALARM,
+        kind=AlertKind.ALARM_OVER if state == "OK" else AlertKind.ALARM,
         severity=Severity.INFO if state == "OK" else Severity.CRITICAL,
         account=account,
         region=region,
@@ -156,5 +156,5 @@ def _alarm(one: Any) -> Alert:
         lines=tuple(line for line in (one.get("AlarmDescription"), one.get("StateReason")) if line),
         dedup_id=f"alarm-{name}-{since.isoformat()}"[:512],
         at=since,
-        facts={"alarm": name},
+        facts={"alarm": name, "incident": one["AlarmArn"]},
     )

@@ -162,6 +162,8 @@ class Dispatch:
             audience = self._audience(item.alert)
             item.has_own = any(one.has_own_channel for one in audience)
             for route in self.registry.routes(audience, self._earlier(item)):
+                if item.alert.kind is AlertKind.ALARM_OVER and route.channel.name not in _MACHINES:
+                    continue
                 key = (*route.key, route.person, route.own)
                 found.setdefault(key, (route, []))[1].append(item)
         return found.values()
@@ -345,7 +347,8 @@ class Dispatch:
     def _note_nowhere(self, item: _Item) -> None:
         """Record that no person will get it, where that is so."""
         settled = [delivery for delivery in item.own.values() if delivery.is_settled]
-        if item.left or any(delivery.reached_people for delivery in settled):
+        is_for_people = item.alert.kind is not AlertKind.ALARM_OVER
+        if item.left or not is_for_people or any(delivery.reached_people for delivery in settled):
             return
         subject, message = compose.subject_of(item.alert), item.alert.dedup_id
         refused = sum(not delivery.was_taken for delivery in settled)

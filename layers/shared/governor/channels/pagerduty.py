@@ -24,7 +24,7 @@ EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 _SUMMARY_CHARACTERS = 1024
 _KEY_CHARACTERS = 255
 _LINES = 50
-_OVER = frozenset({AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED})
+_OVER = frozenset({AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED, AlertKind.ALARM_OVER})
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 

@@ -58,7 +58,7 @@ class Vouch:
             AlertRefused: it is not ours, or not what the record of its episode says.
             CloudError: that could not be found out; repeat it.
         """
-        if sent.kind is AlertKind.ALARM:
+        if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
         if self.clock.now() - sent.at > _OLDEST:
             raise AlertRefused("it is older than 60 days")
@@ -86,7 +86,8 @@ class Vouch:
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
         if not name or (alarm := self.alarms(name)) is None:
             raise AlertRefused(f"CloudWatch knows no alarm {name!r} that publishes to the alert topic")
-        return alarm
+        # Who was to hear of an alarm hears of it, also where it is over by now.
+        return alarm if alarm.kind is sent.kind else replace(alarm, kind=AlertKind.ALARM)
 
     def _episode(self, alert: Alert) -> Episode | None:
         name = alert.facts.get("episode")

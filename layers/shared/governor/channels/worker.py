@@ -97,13 +97,16 @@ class Worker:
         try:
             return self._send(dispatch, sent, body, again=sent is not found)
         except AlertRefused as error:
+            if sent.kind is AlertKind.ALARM_OVER:
+                return Dispatched(0, 0)  # of a stack whose name begins like ours
             return self._refused(body, error)
 
     def _send(self, dispatch: Dispatch, sent: Alert, body: str, *, again: bool) -> Dispatched:
         rule, failed = dispatch.rule(), sent.kind is AlertKind.FAILURE
         if again or not (failed or (sent.kind in QUESTIONS and rule.digest_from)):
             done = self._end_failures(dispatch, sent)
-            with self._lease(subject_of(sent)):
+            # One worker at a time also sends an alarm and its end, so that none opens again what is over.
+            with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
                 return done if done.left else done.plus(dispatch([sent], again=again))
         alert = dispatch.vouch(sent).alert
         group = dispatch.group(alert)

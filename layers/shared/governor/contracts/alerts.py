@@ -38,7 +38,7 @@ class _AlertDocument(Payload):
 
 
 class _AlarmDocument(Event):
-    """A CloudWatch alarm as SNS publishes it.
+    """A CloudWatch alarm as SNS publishes it; the event of a rule says the same in other words.
 
     Nothing of it is believed but that the alarm of this name is worth a look: `channels.vouch`.
     """
@@ -47,12 +47,13 @@ class _AlarmDocument(Event):
     account: Annotated[str, Field(alias="AWSAccountId")]
     changed_at: Annotated[Moment, Field(alias="StateChangeTime")]
     arn: Annotated[str, Field(alias="AlarmArn")]
+    state: Annotated[str, Field(alias="NewStateValue")] = "ALARM"
 
     def alert(self) -> Alert:
         """The alarm as an alert that says nothing but its name."""
         parts = self.arn.split(":")
         return Alert(
-            kind=AlertKind.ALARM,
+            kind=AlertKind.ALARM_OVER if self.state == "OK" else AlertKind.ALARM,
             severity=Severity.CRITICAL,
             account=self.account,
             region=parts[3] if len(parts) > 3 else "unknown",
@@ -78,5 +79,9 @@ def parse_queued(body: str) -> Alert | Flush | Again:
             return Again(parse(_AlertDocument, known).alert())
         case {"AlarmName": _} if "version" not in document:
             return parse(_AlarmDocument, document).alert()
+        case {"account": account, "resources": [arn], "detail": {"alarmName": name, "state": {**state}}}:
+            change = {"StateChangeTime": state.get("timestamp"), "NewStateValue": state.get("value")}
+            alarm = {"AlarmName": name, "AlarmArn": arn, "AWSAccountId": account, **change}
+            return parse(_AlarmDocument, alarm).alert()
         case _:
             return parse(_AlertDocument, document).alert()

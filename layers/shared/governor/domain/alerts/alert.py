@@ -108,6 +108,8 @@ class AlertKind(StrEnum):
     """A version of the policy is in force, waits for people, or was refused."""
     ALARM = "alarm"
     """An alarm of the stack, as CloudWatch has published it."""
+    ALARM_OVER = "alarm-over"
+    """It is back to OK: for machines alone, which close what the alarm has opened."""
 
 
 class Severity(StrEnum):
