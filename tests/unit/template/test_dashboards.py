@@ -171,7 +171,11 @@ def test_the_hubs_dashboard_leads_to_the_console() -> None:
     """By the address that people use."""
     (text,) = (widget for widget in body("template.yaml")["widgets"] if widget["type"] == "text")
 
-    assert "[Open the console](https://gpu.example.com/)" in text["properties"]["markdown"]
+    for link in (
+        "[Open the console](https://gpu.example.com/)",
+        "[the Fleet](https://gpu.example.com/fleet)",
+    ):
+        assert link in text["properties"]["markdown"]
     given = resources("template.yaml")["Dashboard"]["Properties"]["DashboardBody"]["Fn::Sub"][1]
     api = {"Fn::GetAtt": ["Api", "ApiEndpoint"]}
     assert {"Base": {"Fn::If": ["HasBaseUrl", {"Ref": "ApprovalBaseUrl"}, api]}} == given
