@@ -343,3 +343,54 @@ def test_what_does_not_fit_is_refused_before_anything_is_made(path: Any) -> None
     event = json.loads(path.read_text())
     with pytest.raises(InputError, match="refused"):
         call(path.parent.name, event, wired)
+
+
+PRIVATE = "aS3cretOfALink"
+ODD: Mapping[str, Mapping[str, Any]] = {
+    "long": {"rawPath": "/" + PRIVATE * 600, "pathParameters": {"link": PRIVATE * 600}},
+    "long id": {"rawPath": "/" + PRIVATE * 600, "pathParameters": {"approval_id": PRIVATE * 600}},
+    "no text": {"rawPath": f"/\x00\ufffd/{PRIVATE}", "pathParameters": {"link": f"\x00\ufffd.{PRIVATE}"}},
+    "query": {"rawQueryString": f"%ff&=&a=1&a=2&{PRIVATE}"},
+    "fields": {"rawQueryString": "&".join(f"{PRIVATE}{number}=" for number in range(900))},
+    "cookies": {"cookies": ["", "=", f"__Host-governor-session={PRIVATE}", "\ufffd" * 4000, PRIVATE]},
+    "base64": {"body": f"{PRIVATE}=*\u00e9", "isBase64Encoded": True},
+    "bytes": {"body": "/////w==", "isBase64Encoded": True},
+    "long body": {"body": PRIVATE * 20_000},
+    "deep": {"body": "[" * 100_000},
+    "bare": {},
+}
+PUBLIC = {
+    "serve_console": console.console,
+    "serve_approval": page.approval_site,
+    "sign_in": issuer,
+    "handle_slack_action": answers.slack_actions,
+    "serve_api": answers.approval_api,
+}
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST"])
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("function", PUBLIC)
+def test_no_request_of_anybody_is_an_error_of_ours(function: str, odd: str, method: str) -> None:
+    """An error raises alarms and holds answers back, and its log would have the path, which opens a page."""
+    http, stream = {"method": method, "path": ODD[odd].get("rawPath", "/")}, io.StringIO()
+    form = {"content-type": "application/x-www-form-urlencoded"}
+    context = {"stage": "$default", "http": http}
+    event = {"rawPath": "/", "headers": form, "requestContext": context, **ODD[odd]}
+    with mock.patch.object(logger.registered_handler, "stream", stream):
+        answer = call(function, event, PUBLIC[function](parts(Parts, asking())))
+
+    assert answer["statusCode"] < 500
+    assert PRIVATE not in stream.getvalue()
+
+
+def test_what_is_refused_leaves_nothing_of_itself_in_the_log() -> None:
+    """The field and the reason do, and not the value: an event may hold a link, an address or a token."""
+    stream, event = io.StringIO(), {"requestContext": {"http": {"method": "GET"}}, "rawPath": [PRIVATE]}
+    with (
+        mock.patch.object(logger.registered_handler, "stream", stream),
+        pytest.raises(InputError, match="rawPath"),
+    ):
+        call("serve_console", event, None)
+    assert "rawPath" in stream.getvalue()
+    assert PRIVATE not in stream.getvalue()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
@@ -23,6 +22,8 @@ _MOST_FIELDS = 60
 
 
 class HttpRequest(Event):
+    """Takes all that a client can send: API Gateway bounds it, and an error here would count as ours."""
+
     method: Annotated[str, AfterValidator(str.upper)] = Field(
         validation_alias=AliasPath("requestContext", "http", "method")
     )
@@ -34,7 +35,7 @@ class HttpRequest(Event):
         max_length=2048,
     )
     route_key: str = Field(default="", alias="routeKey")
-    path: str = Field(default="/", alias="rawPath", max_length=2048)
+    path: str = Field(default="/", alias="rawPath")
     path_parameters: Annotated[
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
     ] = Field(default_factory=dict, alias="pathParameters")
@@ -88,7 +89,7 @@ class HttpRequest(Event):
             return body.encode()
         try:
             return base64.b64decode(body, validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:

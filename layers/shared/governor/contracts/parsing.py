@@ -44,4 +44,5 @@ def parse(model: type[Model], event: object) -> Model:
             f"{'.'.join(str(part) for part in item['loc']) or '(event)'}: {item['msg']}"
             for item in error.errors(include_url=False)
         )
-        raise InputError(f"{model.__name__} was refused: {problems}") from error
+        # Without its cause, whose text quotes the event: that would be logged, and may open a page.
+        raise InputError(f"{model.__name__} was refused: {problems}") from None
