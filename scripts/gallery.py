@@ -108,7 +108,7 @@ def rendered() -> Iterator[tuple[str, Message]]:
     ):
         until = DEADLINE if stage is not Stage.TELL else None
         alert = queued(stage_alert(episode, stage, NOW, LINK, until))
-        drawn = evidence_png(episode.evidence, episode.idle_below_percent, episode.time_zone)
+        drawn = evidence_png(episode)
         yield name, message_of(alert, episode, link=LINK, now=NOW, picture_png=drawn)
     several = [asked, acting, lost, *[asked] * 9]
     alerts = [queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in several]

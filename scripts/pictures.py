@@ -140,7 +140,7 @@ def _question() -> tuple[str, str, str, str]:
     question = world.get().body
     alert = stage_alert(world.episode, Stage.ASK, NOW, LINK, LATER)
     asked = world.episode
-    drawn = evidence_png(asked.evidence, asked.idle_below_percent, asked.time_zone)
+    drawn = evidence_png(asked)
     message = message_of(queued(alert), world.episode, link=alert.link, now=NOW, picture_png=drawn)
     document = email_document(message, sender="gpu@example.com", recipient=ALICE)
     page = document.get_body(("html",))

@@ -115,13 +115,13 @@ def test_there_is_one_button() -> None:
 
 def test_the_picture_is_inside_and_the_table_stays() -> None:
     """Where pictures are blocked the figures are still there; nothing is fetched from anywhere."""
-    mail = parsed(make_message(picture_png=PNG))
+    mail = parsed(make_message(picture_png=PNG, picture_alt="Busiest GPU in percent"))
     assert "multipart/alternative" == mail.get_content_type()
     (image,) = [part for part in mail.walk() if part.get_content_type() == "image/png"]
     page = Page(body(mail, "html"))
     (picture,) = page.pictures
     assert f"<{str(picture['src']).removeprefix('cid:')}>" == image["Content-ID"]
-    assert ("GPU utilization, last 60 min", PNG) == (picture["alt"], image.get_payload(decode=True))
+    assert ("Busiest GPU in percent", PNG) == (picture["alt"], image.get_payload(decode=True))
     assert "inline" == image.get_content_disposition()
     assert "0.4 %" in page.text
 

@@ -30,7 +30,7 @@ from governor.domain.evidence import gpu_rows, is_reading
 from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
-from governor.domain.wording import clock, deadline, usd
+from governor.domain.wording import clock, day_and_time, deadline, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
@@ -75,6 +75,7 @@ def message_of(
         chart=_chart(shown.history) if shown and shown.history else "",
         evidence=_evidence(shown, now) if shown else None,
         picture_png=picture_png if shown else None,
+        picture_alt=_picture_alt(shown, now) if shown else "",
         link=link,
         approval_id=open_one.approval_id if open_one else None,
         answers=answers_of(open_one, STATUS_AFTER if asks else _BRAKES) if open_one else (),
@@ -269,6 +270,15 @@ def _chart(history: History) -> str:
     tops = [max(hour, default=None) for hour in seen]
     bars = "".join("·" if top is None else _BARS[min(7, int(top / 12.5))] for top in tops)
     return f"Busiest GPU by hour, last {len(tops)} h: {bars}{' (· no data)' if '·' in bars else ''}"
+
+
+def _picture_alt(episode: Episode, now: UtcDatetime) -> str:
+    window, zone = (episode.history or episode.evidence).window, episode.time_zone
+    since, until = day_and_time(window.start, zone, now), clock(window.end, zone, now)
+    return (
+        f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light red: no data; "
+        f"dashed: {episode.idle_below_percent:g}%."
+    )
 
 
 def _evidence(episode: Episode, now: UtcDatetime) -> Table:

@@ -406,7 +406,7 @@ def _until(item: _Item) -> UtcDatetime | None:
 
 def _picture(episode: Episode) -> bytes | None:
     try:
-        return evidence_png(episode.evidence, episode.idle_below_percent, episode.time_zone)
+        return evidence_png(episode)
     except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it
         _log.exception("the picture of %s could not be drawn", episode.ref.execution_name)
         return None

@@ -103,7 +103,6 @@ def _fitting(message: Message) -> tuple[str, str]:
             "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
             "cut": "" if shown is message else CUT,
             "picture_cid": _CID if message.picture_png else None,
-            "picture_alt": shown.evidence.caption if shown.evidence else "The utilization of the GPUs",
         }
         page = _template("email.html").render(values)
         if len(page.encode()) <= _HTML_BYTES:

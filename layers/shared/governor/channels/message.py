@@ -73,6 +73,8 @@ class Message:
     """The day before as one line of text, for channels without pictures."""
     evidence: Table | None = None
     picture_png: bytes | None = field(default=None, repr=False)
+    picture_alt: str = ""
+    """What it shows, with its colors."""
     link: str | None = field(default=None, repr=False)
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()

@@ -1,7 +1,7 @@
-"""The measurements as a small PNG for mail: a row a GPU, the threshold as a line, gaps drawn as gaps.
+"""The busiest GPU as a small PNG for mail: 0, 50 and 100 percent, times with their day, gaps as gaps.
 
-The page draws them as SVG, which mail programs do not show. It has a ground of its own, so that its labels
-are read in light and dark; its figures stand in the table beside it, too, where pictures are blocked.
+The page draws it as SVG, which mail programs do not show. It has a ground of its own, so that its labels
+are read in light and dark; the mail's table has the figures, for where pictures are blocked.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import groupby
 from zoneinfo import ZoneInfo
 
-from governor.domain.evidence import Evidence, is_reading
+from governor.domain.episode.episode import Episode
+from governor.domain.evidence import busiest
 
-_WIDTH, _TALL_ROW, _SHORT_ROW, _SPACE, _MARGIN = 500, 60, 28, 8, 6
-_LEFT, _FOOT = 84, 24
-"""Room for the labels of the rows, and of the times."""
-_FEW = 2
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 716, 236, 66, 12, 196
+"""In pixels, of which a phone of 390 points shows two a point; the plot begins at the left and ends at the
+right edge."""
 _GROUND, _EDGE, _IDLE, _BUSY, _GAP, _THRESHOLD, _INK = range(7)
 _PALETTE = (
     (0xFF, 0xFF, 0xFF),
@@ -28,65 +28,78 @@ _PALETTE = (
     (0xB4, 0x23, 0x18),
     (0x1B, 0x1F, 0x24),
 )
-_DASH = 4
+_DASH, _LOWEST = 8, 4
+"""Pixels; what is idle is still seen."""
 _COLUMNS = bytes.fromhex(
-    "3e5149453e 00427f4000 4261514946 2141454b31 1814127f10 2745454539 3c4a494930 0171090503"
-    "3649494936 064949291e 0036360000 0201510906 3e4149497a 7f09090906 3f4040403f 4854545420"
+    "0000000000 3e5149453e 00427f4000 4261514946 2141454b31 1814127f10 2745454539 3c4a494930 0171090503"
+    "3649494936 064949291e 0036360000 7f09090901 7f020c027f 4649494931 01017f0101 3f4038403f 2054545478"
+    "384444487f 3854545418 7f08040478 00447d4000 7c08040478 3844444438 7c08040408 043f444020 3c4040207c"
 )
-_LETTERS = {letter: _COLUMNS[5 * at : 5 * at + 5] for at, letter in enumerate("0123456789:?GPUs")}
-"""Five columns of seven dots, the lowest bit on top."""
-_DOT, _ADVANCE, _TALL = 2, 12, 14
-"""Of a letter, in pixels."""
+_LETTERS = {letter: _COLUMNS[5 * at : 5 * at + 5] for at, letter in enumerate(" 0123456789:FMSTWadehinortu")}
+"""Five columns of seven dots, the lowest bit on top: all that percents, days, times and `no data` need."""
+_DOT, _ADVANCE, _TALL = 3, 18, 21
+"""Of a letter, in pixels: on a phone as tall as a letter of 14 points."""
 
 
-def evidence_png(evidence: Evidence, threshold_percent: float, time_zone: str = "UTC") -> bytes:
-    """Utilization of every GPU over the window that was judged, in percent of its row's height."""
-    gpus, window = evidence.gpus, evidence.window
-    tall = _TALL_ROW if len(gpus) <= _FEW else _SHORT_ROW
-    bottom = 2 * _MARGIN + max(1, len(gpus)) * (tall + _SPACE) - _SPACE
-    canvas = [bytearray([_GROUND]) * (_LEFT + _WIDTH + _MARGIN) for _ in range(bottom + _FOOT)]
-    for number, gpu in enumerate(gpus):
-        top = _MARGIN + number * (tall + _SPACE)
-        _draw(canvas, top, tall, gpu.utilization, threshold_percent)
-        if len(gpus) <= _FEW:
-            _write(canvas, "100", _LEFT - _MARGIN, top)
-            _write(canvas, "0", _LEFT - _MARGIN, top + tall - _TALL)
-        label = "GPUs" if gpu.gpu == "all" else f"GPU{gpu.gpu if gpu.gpu.isdecimal() else '?'}"
-        _write(canvas, label, _LEFT - _MARGIN, top + (tall - _TALL) // 2)
-    for moment, end in ((window.start, _LEFT + 5 * _ADVANCE), (window.end, _LEFT + _WIDTH)):
-        _write(canvas, f"{moment.astimezone(ZoneInfo(time_zone)):%H:%M}", end, bottom + 2)
+def evidence_png(episode: Episode) -> bytes:
+    """Draw the last 24 hours, or the window that was judged where those could not be read."""
+    drawn, below = episode.history or episode.evidence, episode.idle_below_percent
+    window, series = drawn.window, busiest(drawn.gpus, drawn.window, below)
+    canvas = [bytearray([_GROUND]) * _WIDTH for _ in range(_HEIGHT)]
+    width = (_WIDTH - _LEFT) / max(1, len(series))
+    for index, value in enumerate(series):
+        left, right = (_LEFT + round(width * edge) for edge in (index, index + 1))
+        color, top = _GAP, _TOP
+        if value is not None:
+            color, top = _BUSY if value >= below else _IDLE, min(_height(value), _BOTTOM - _LOWEST)
+        _fill(canvas, color, left, right, top, _BOTTOM)
+    for percent in (100, 50, 0):
+        y = _height(percent)
+        _fill(canvas, _EDGE, _LEFT, _WIDTH, y, y + 2)
+        _write(canvas, str(percent), _LEFT - 8, y - _TALL // 2)
+    for left in range(_LEFT, _WIDTH, 2 * _DASH):
+        _fill(canvas, _THRESHOLD, left, left + _DASH, _height(below), _height(below) + 2)
+    _name_gaps(canvas, series, width)
+    middle, zone = window.start + window.length / 2, ZoneInfo(episode.time_zone)
+    letters = len("Thu 05:00") * _ADVANCE
+    for moment, end in (
+        (window.start, _LEFT + letters),
+        (middle, (_LEFT + _WIDTH + letters) // 2),
+        (window.end, _WIDTH),
+    ):
+        _write(canvas, f"{moment.astimezone(zone):%a %H:%M}", end, _BOTTOM + 15)
     return _encoded(canvas)
 
 
+def _height(percent: float) -> int:
+    return _BOTTOM - round((_BOTTOM - _TOP) * min(100.0, percent) / 100)
+
+
+def _name_gaps(canvas: Sequence[bytearray], series: Sequence[float | None], width: float) -> None:
+    """Name each gap that has room for it."""
+    at = 0
+    for is_gap, run in groupby(value is None for value in series):
+        start, at = at, at + len(list(run))
+        text = len("no data") * _ADVANCE
+        if is_gap and (at - start) * width > text:
+            middle = _LEFT + round((start + at) / 2 * width)
+            _write(canvas, "no data", middle + text // 2, _height(75) - _TALL // 2)
+
+
 def _write(canvas: Sequence[bytearray], text: str, end: int, top: int) -> None:
-    """Write a text that ends there; of a long one its end."""
-    for index, letter in enumerate(reversed(text[-end // _ADVANCE :])):
+    """Write a text that ends there."""
+    for index, letter in enumerate(reversed(text)):
         left = end - (index + 1) * _ADVANCE
         for column, dots in enumerate(_LETTERS[letter]):
             for row in range(7):
                 if dots >> row & 1:
-                    for y in range(top + row * _DOT, top + row * _DOT + _DOT):
-                        x = left + column * _DOT
-                        canvas[y][x : x + _DOT] = bytes([_INK]) * _DOT
+                    x, y = left + column * _DOT, top + row * _DOT
+                    _fill(canvas, _INK, x, x + _DOT, y, y + _DOT)
 
 
-def _draw(
-    canvas: Sequence[bytearray], top: int, tall: int, series: Sequence[float | None], threshold: float
-) -> None:
-    edges = [_LEFT + round(_WIDTH * index / max(1, len(series))) for index in range(len(series) + 1)]
-    for value, (left, right) in zip(series, pairwise(edges), strict=True):
-        color, bar = _GAP, tall
-        if value is not None and is_reading(value):
-            color = _BUSY if value >= threshold else _IDLE
-            bar = max(1, round(tall * min(100.0, value) / 100))
-        space = 1 if right - left > _DASH else 0
-        for row in range(top + tall - bar, top + tall):
-            canvas[row][left : right - space] = bytes([color]) * (right - space - left)
-    line = top + tall - 1 - round((tall - 1) * min(100.0, threshold) / 100)
-    for left in range(_LEFT, _LEFT + _WIDTH, 2 * _DASH):
-        canvas[line][left : left + _DASH] = bytes([_THRESHOLD]) * _DASH
-    for row in (top - 1, top + tall):
-        canvas[row][_LEFT : _LEFT + _WIDTH] = bytes([_EDGE]) * _WIDTH
+def _fill(canvas: Sequence[bytearray], color: int, left: int, right: int, top: int, bottom: int) -> None:
+    for row in range(top, bottom):
+        canvas[row][left:right] = bytes([color]) * (right - left)
 
 
 def _encoded(canvas: Sequence[bytearray]) -> bytes:

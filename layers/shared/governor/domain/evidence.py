@@ -239,6 +239,18 @@ def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
     return tuple([0.0 if all(map(is_reading, row)) else None for row in rows])
 
 
+def busiest(gpus: Sequence[GpuReadings], window: Window, below: Percent) -> Series:
+    """The busiest GPU of each period; a hole unless one was at work in it or all of them were measured."""
+    rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
+    return tuple([busiest_of(row, below) for row in rows])
+
+
+def busiest_of(values: Sequence[float | None], below: Percent) -> float | None:
+    known = [value for value in values if value is not None and is_reading(value)]
+    highest = max(known, default=0.0)
+    return highest if highest >= below or len(known) == len(values) else None
+
+
 def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
     return max((one for one in moments if one is not None), default=None)
 

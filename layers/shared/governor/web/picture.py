@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from markupsafe import Markup
 
 from governor.domain.episode.episode import Episode
-from governor.domain.evidence import Series, Window, is_reading, padded
+from governor.domain.evidence import Series, Window, busiest, busiest_of, is_reading, padded
 from governor.domain.units import UtcDatetime, in_parts
 from governor.domain.wording import span
 
@@ -49,9 +49,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
 
     A period is a gap unless a GPU was at work in it or all of them were measured.
     """
-    window, rows = _shown(episode)
-    below = episode.idle_below_percent
-    busiest = [_busiest(values, below) for values in zip(*(series for _, series in rows), strict=True)]
+    drawn, below = episode.history or episode.evidence, episode.idle_below_percent
+    window, highest = drawn.window, busiest(drawn.gpus, drawn.window, below)
     about = f"{_length(window)}, in percent; threshold {below:g}%"
     parts = [_begin(_BOTTOM + _FOOT, "busiest", f"Utilization of the busiest GPU over {about}")]
     for percent in (100, 50, 0):
@@ -61,8 +60,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
     if idle_since is not None:
         label = f"idle {span(window.end - idle_since)}"
         parts += _named("span", label, _x(window, idle_since, _CHART_LEFT), _WIDTH)
-    step, x = (_WIDTH - _CHART_LEFT) / max(1, len(busiest)), _CHART_LEFT
-    for kind, run in groupby(busiest, lambda value: _kind(value, below)):
+    step, x = (_WIDTH - _CHART_LEFT) / max(1, len(highest)), _CHART_LEFT
+    for kind, run in groupby(highest, lambda value: _kind(value, below)):
         values = list(run)
         end = x + step * len(values)
         if kind == "gap":
@@ -91,7 +90,7 @@ def strips_svg(episode: Episode) -> Markup:
         y = number * _STRIP_PITCH + 2
         parts.append(f'<text class="axis" x="0" y="{y + 11}">{name}</text>')
         size = -(-len(series) // _COLUMNS)
-        columns = [_busiest(one, threshold) for one in in_parts(series, size)]
+        columns = [busiest_of(one, threshold) for one in in_parts(series, size)]
         x = _STRIP_LEFT
         for kind, run in groupby(_heat(one, threshold) for one in columns):
             width = (_WIDTH - _STRIP_LEFT) * len(list(run)) / len(columns)
@@ -106,12 +105,6 @@ def strips_svg(episode: Episode) -> Markup:
 
 def _length(window: Window) -> str:
     return "the last 24 hours" if window.length >= timedelta(hours=24) else "the window that was judged"
-
-
-def _busiest(values: Sequence[float | None], below: float) -> float | None:
-    known = [value for value in values if value is not None and is_reading(value)]
-    highest = max(known, default=0.0)
-    return highest if highest >= below or len(known) == len(values) else None
 
 
 def _kind(value: float | None, below: float) -> str:
