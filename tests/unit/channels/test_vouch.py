@@ -59,7 +59,30 @@ def stored(post: Post) -> Any:
     return episode
 
 
-def test_whom_a_question_is_for_is_read_from_the_record() -> None:
+FORGED = {
+    "owner": "mallory",
+    "project": "gold",
+    "account": "9" * 12,
+    "region": "eu-west-9",
+    "instance_id": "i-0bad",
+}
+
+
+@pytest.mark.parametrize("bears_a_seal", [True, False])
+@pytest.mark.parametrize("field", FORGED)
+def test_owner_and_place_are_read_from_the_record(field: str, bears_a_seal: bool) -> None:
+    """The record may have changed since the seal was made; without one, nothing is believed."""
+    post = Post()
+    bad = forged(post.alert(), **{field: FORGED[field]})
+    alert = vouch(post.world)(sealed(bad) if bears_a_seal else bad).alert
+
+    ref = stored(post).ref
+    true = ("ml", "vision", ref.account, ref.region, ref.instance_id)
+    assert true == (alert.owner, alert.project, alert.account, alert.region, alert.instance_id)
+
+
+@pytest.mark.parametrize("bears_a_seal", [True, False])
+def test_whom_a_question_is_for_is_read_from_the_record(bears_a_seal: bool) -> None:
     """The forger's own name as owner brought a personal link: one termination needed nobody else."""
     office = Office()
     post = office.post
@@ -67,7 +90,9 @@ def test_whom_a_question_is_for_is_read_from_the_record() -> None:
     post.world.policies.policy = replace(
         post.world.policies.policy, ownership=Ownership(contacts=contacts, default_contacts=("ml",))
     )
-    post.dispatch([forged(post.alert(), owner="mallory", link=EVIL, lines=("Click!",), subject="Click!")])
+    words = {} if bears_a_seal else {"lines": ("Click!",), "subject": "Click!"}
+    bad = forged(post.alert(), owner="mallory", link=EVIL, **words)
+    post.dispatch([sealed(bad) if bears_a_seal else bad])
 
     assert ["C0ML", "alice@example.com", "bob@example.com"] == office.got("ask")
     for channel in office.channels.values():
