@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 from typing import Any
 
 import pytest
@@ -367,16 +368,35 @@ def test_the_example_keeps_others_from_tagging(
     assert may_do is allows([EVERYTHING, *SCP], request)
 
 
-@pytest.mark.parametrize("role", [LOOKALIKE, PLATFORM], ids=["gpu-governor", "platform"])
+MANAGED = f"arn:aws:iam::{ACCOUNT}:policy/gpu-governor-BaseAccess-1a2B"
+
+
 @pytest.mark.parametrize(
-    "action", ["iam:CreateRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy", "iam:PassRole"]
+    ("action", "resource"),
+    [
+        *product(
+            ("iam:CreateRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy", "iam:PassRole"),
+            (LOOKALIKE, PLATFORM),
+        ),
+        *product(
+            ("iam:CreatePolicyVersion", "iam:SetDefaultPolicyVersion"),
+            (MANAGED, f"arn:aws:iam::{ACCOUNT}:policy/platform-admin"),
+        ),
+    ],
 )
-def test_the_example_keeps_others_from_the_governors_roles(action: str, role: str) -> None:
+def test_the_example_keeps_others_from_the_governors_roles(action: str, resource: str) -> None:
     """A role of the expected name would be trusted by members without `HubRoleArns`, one that is passed to a
-    function acts as the governor, and a new platform role is exempt from all of this."""
+    function acts as the governor, as does one whose managed policy says more, and a new platform role is
+    exempt from all of this."""
     for principal, may_do in ((DEVELOPER, False), (PLATFORM, True)):
-        request = Request(action, role, {"aws:PrincipalArn": principal})
+        request = Request(action, resource, {"aws:PrincipalArn": principal})
         assert may_do is allows([EVERYTHING, *SCP], request)
+
+
+def test_organizations_takes_the_examples() -> None:
+    """Source: quotas of AWS Organizations; a policy given by the command line counts with its white space."""
+    for path in (ROOT / "examples/organizations").glob("*.json"):
+        assert 5_120 >= len(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(
@@ -385,7 +405,14 @@ def test_the_example_keeps_others_from_the_governors_roles(action: str, role: st
         ("lambda:UpdateFunctionCode", "function:gpu-governor-PutAwayFunction-1a2B"),
         ("lambda:UpdateFunctionConfiguration", "function:gpu-governor-PutAwayFunction-1a2B"),
         ("lambda:AddPermission", "function:gpu-governor-PutAwayFunction-1a2B"),
+        ("lambda:DeleteFunction", "function:gpu-governor-WriteAuditFunction-1a2B"),
+        ("lambda:PutFunctionConcurrency", "function:gpu-governor-WriteAuditFunction-1a2B"),
+        ("lambda:UpdateEventSourceMapping", "event-source-mapping:6b2e"),
         ("states:UpdateStateMachine", "stateMachine:gpu-governor-remediation"),
+        ("cloudformation:UpdateStack", "stack/gpu-governor/5c1d"),
+        ("cloudformation:CreateChangeSet", "stack/gpu-governor/5c1d"),
+        ("cloudformation:ExecuteChangeSet", "stack/gpu-governor/5c1d"),
+        ("kms:PutKeyPolicy", "key/00000000-0000-0000-0000-000000000000"),
     ],
 )
 def test_the_example_keeps_others_from_changing_what_the_governor_runs(action: str, name: str) -> None:
@@ -396,7 +423,22 @@ def test_the_example_keeps_others_from_changing_what_the_governor_runs(action: s
         (PLATFORM, "111122223333", True),
         (DEVELOPER, ACCOUNT, True),
     ):
-        request = Request(action, arn.format(account), {"aws:PrincipalArn": principal})
+        fed = f"arn:aws:lambda:eu-west-1:{account}:function:gpu-governor-WriteAuditFunction-1a2B"
+        request = Request(
+            action, arn.format(account), {"aws:PrincipalArn": principal, "lambda:FunctionArn": fed}
+        )
+        assert may_do is allows([EVERYTHING, *SCP], request)
+
+
+@pytest.mark.parametrize("action", ["s3:PutBucketPolicy", "s3:PutLifecycleConfiguration"])
+def test_the_example_keeps_others_from_the_governors_buckets(action: str) -> None:
+    """Those of the audit and of the policy; a lifecycle would delete what nobody may."""
+    for principal, name, may_do in (
+        (DEVELOPER, "gpu-governor-auditbucket-1a2b", False),
+        (PLATFORM, "gpu-governor-auditbucket-1a2b", True),
+        (DEVELOPER, "training-data", True),
+    ):
+        request = Request(action, f"arn:aws:s3:::{name}", {"aws:PrincipalArn": principal})
         assert may_do is allows([EVERYTHING, *SCP], request)
 
 
