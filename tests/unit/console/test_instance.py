@@ -156,6 +156,15 @@ def test_an_episode_of_another_instance_is_not_shown() -> None:
         show(world, episode="../../etc")
 
 
+@pytest.mark.parametrize("end", ["9" * 20 + "-1", "9" * 12 + "-1", "1-" + "9" * 99])
+def test_an_episode_of_no_time_is_refused(end: str) -> None:
+    """Not an error of ours: anybody who has signed in can write such an address."""
+    world = ConsoleWorld()
+    world.keep(ROW)
+    with pytest.raises(InputError, match="not the name"):
+        show(world, episode=f"{ROW.account}-{ROW.region}-{ROW.instance_id}-{end}")
+
+
 def test_an_episode_of_a_former_owner_stays_with_them() -> None:
     """The instance changed hands: what was said before is not the new owner's to read."""
     world = ConsoleWorld()

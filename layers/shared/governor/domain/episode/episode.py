@@ -48,7 +48,8 @@ class EpisodeRef:
 
 
 _EXECUTION_NAME = re.compile(
-    r"(?P<account>\d{12})-(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)-(?P<id>i-[0-9a-f]{8,17})-(?P<epoch>\d+)-(?P<n>\d+)"
+    r"(?P<account>\d{12})-(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)-(?P<id>i-[0-9a-f]{8,17})"
+    r"-(?P<epoch>\d{1,12})-(?P<n>\d{1,9})"
 )
 
 
