@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-from governor.console.app import Console, Request
+from governor.console.app import Console, Request, failed
 from governor.contracts.http import HttpRequest
 from governor.contracts.parsing import parse
+from governor.domain.wording import sentence
 from governor.errors import InputError
 from governor.observability import count, logger, observed
-from governor.web.responses import bad_request, to_lambda
+from governor.web.responses import to_lambda
 from governor.wiring import console
 from governor.wiring.parts import Parts
 
@@ -18,17 +20,12 @@ from governor.wiring.parts import Parts
 def handler(event: dict[str, Any], context: Any, site: Console) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response. Paths, queries, codes and cookies are never logged."""
     http = parse(HttpRequest, event)
+    bare = Request(http.method, http.path, {}, {}, http.headers, {})
     try:
-        request = Request(
-            method=http.method,
-            path=http.path,
-            query=http.query(),
-            form=http.form() if http.method == "POST" else {},
-            headers=http.headers,
-            cookies=http.cookie_values(),
-        )
+        form = http.form() if http.method == "POST" else {}
+        request = replace(bare, query=http.query(), form=form, cookies=http.cookie_values())
     except InputError as error:
-        answered = to_lambda(bad_request(str(error)))
+        answered = to_lambda(failed(bare, 400, "The request could not be read", sentence(str(error))))
     else:
         answered = site.handle(event, context, request)
     logger.info("answered", extra={"method": http.method, "status": answered["statusCode"]})

@@ -8,16 +8,20 @@ from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from governor.console.app import Console
 from governor.console.formats import csv_text
 from governor.console.page import Asked, Page, Table
+from governor.console.views.figures import project_href
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.errors import InputError, NotFound
+from governor.wiring.console import VIEWS as REAL
+from tests.console_world import ConsoleWorld, make_row
 from tests.unit.console import entrance
 from tests.unit.console.entrance import NOW, Entrance
 
@@ -119,6 +123,29 @@ def test_who_is_not_known_is_sent_to_the_sign_in_and_back() -> None:
     assert found["headers"]["Location"] == "/sign-in?return=%2Ffleet%3Fowner%3Da%2526b"
     assert ask("/fleet.csv", known=False)["statusCode"] == 401
     assert ask("/fleet", known=False, headers={"accept": "application/json"})["statusCode"] == 401
+
+
+@pytest.mark.parametrize("name", ["a%20b", "a%2Fb", "100%25", "%F0%9F%98%80", "plain", "a+b"])
+def test_a_sign_in_returns_to_the_same_address(name: str) -> None:
+    """A path is encoded already, and not once more."""
+    found = ask(f"/instances/{name}", known=False)
+    assert f"/instances/{name}" == unquote(found["headers"]["Location"].partition("return=")[2])
+
+
+def test_a_name_that_ends_as_a_table_does_has_a_page() -> None:
+    """Its link says so; every other address that ends so is a table."""
+    world = ConsoleWorld(POLICY)
+    world.keep(make_row(1, project="x.csv", owner="o"), make_row(2, project="x", owner="o"))
+    at = Entrance(world.table)
+    console, cookies = Console(lambda: world.reader, at.doors, at.clock, REAL), at.session(groups=("ops",))
+
+    def kind(address: str) -> tuple[int, str]:
+        found = entrance.ask(console, address, cookies=cookies)
+        return found["statusCode"], found["headers"]["Content-Type"].partition(";")[0]
+
+    assert project_href("x") == "/projects/x"
+    assert kind(project_href("x.csv")) == (200, "text/html")
+    assert kind("/projects/x.csv") == kind("/projects/x.csv.csv") == (200, "text/csv")
 
 
 def test_without_an_issuer_the_page_says_how_to_get_in() -> None:

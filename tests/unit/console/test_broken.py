@@ -11,6 +11,7 @@ import pytest
 
 from governor.console.app import Console
 from governor.contracts.policy import parse_policy
+from governor.domain.approvals.scope import Code
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import Meter
@@ -101,3 +102,22 @@ def test_a_page_cannot_write() -> None:
     """Whatever a view does by mistake."""
     with pytest.raises(TypeError, match="writes nothing"):
         Readable(MemoryTable()).write(put(("APPROVAL#a", "REQUEST"), {}))
+
+
+@pytest.mark.parametrize("kind", ["SESSION", "CODE"])
+def test_a_broken_session_or_code_opens_nothing(kind: str) -> None:
+    """It is no error of ours: whoever has it signs in again."""
+    world = stored()
+    at = Entrance(world.table, issuer="")
+    cookies = at.session("oidc:1", groups=("ops",))
+    at.stored.keep_code("secret", Code("arn:aws:iam::1:user/ada", at.clock.now() + timedelta(minutes=1)))
+    for key, item in world.table.items.items():
+        if key[0].startswith(f"{kind}#"):
+            world.table.items[key] = {name: value for name, value in item.items() if name in ("pk", "sk")}
+    console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
+
+    entered = entrance.ask(console, "/console", "POST", form={"code": "secret"})["statusCode"]
+    assert {"SESSION": (401, 200), "CODE": (200, 403)}[kind] == (
+        entrance.ask(console, "/", cookies=cookies)["statusCode"],
+        entered,
+    )

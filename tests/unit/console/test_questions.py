@@ -33,8 +33,18 @@ def test_all_of_an_owner_are_selected_without_a_script() -> None:
     site = Site()
     owner = site.episodes[APPROVAL_ID].owner
     cookies = site.cookies()
-    assert " checked>" in site.ask(f"/questions?select={owner}", cookies=cookies)["body"]
-    assert " checked>" not in site.ask("/questions?select=somebody", cookies=cookies)["body"]
+
+    def ticks(query: str, site_of_link: str | None = "same-origin") -> bool:
+        headers = {"sec-fetch-site": site_of_link} if site_of_link else {}
+        return " checked>" in site.ask(f"/questions?{query}", cookies=cookies, headers=headers)["body"]
+
+    assert ticks(f"owner={owner}&select={owner}")
+    assert not ticks("owner=somebody&select=somebody")
+    # A link ticks nothing: neither one that shows all owners, nor one from anywhere else.
+    assert not ticks(f"select={owner}")
+    assert not ticks("owner=&select=")
+    for elsewhere in ("cross-site", "same-site", "none", None):
+        assert not ticks(f"owner={owner}&select={owner}", elsewhere)
 
 
 def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:

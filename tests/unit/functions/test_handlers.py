@@ -384,6 +384,20 @@ def test_no_request_of_anybody_is_an_error_of_ours(function: str, odd: str, meth
     assert PRIVATE not in stream.getvalue()
 
 
+@pytest.mark.parametrize(("accept", "kind"), [("application/json", "application/json"), ("*/*", "text/html")])
+def test_what_the_console_cannot_read_is_answered_as_asked_for(accept: str, kind: str) -> None:
+    """With the headers of each of its answers: no cache mixes them up."""
+    event = sample("serve_console/home") | {"rawQueryString": "a=1&a=2", "headers": {"Accept": accept}}
+    answer = call("serve_console", event, PUBLIC["serve_console"](parts(Parts, asking())))
+
+    assert 400 == answer["statusCode"]
+    assert (kind, "Accept, Cookie") == (
+        answer["headers"]["Content-Type"].partition(";")[0],
+        answer["headers"]["Vary"],
+    )
+    assert "stands twice" in answer["body"]
+
+
 def test_what_is_refused_leaves_nothing_of_itself_in_the_log() -> None:
     """The field and the reason do, and not the value: an event may hold a link, an address or a token."""
     stream, event = io.StringIO(), {"requestContext": {"http": {"method": "GET"}}, "rawPath": [PRIVATE]}

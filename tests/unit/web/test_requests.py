@@ -20,6 +20,21 @@ def event(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
+    ("sent", "path"),
+    [
+        ("/projects/a%20b", "/projects/a%20b"),
+        ("/projects/a%2Fb", "/projects/a%2Fb"),
+        ("/projects/a b", "/projects/a%20b"),
+        ("/projects/\U0001f600?#", "/projects/%F0%9F%98%80%3F%23"),
+        ("/fleet.csv", "/fleet.csv"),
+    ],
+)
+def test_a_path_is_encoded_once(sent: str, path: str) -> None:
+    """Whether API Gateway leaves it as the browser sent it, or decodes it."""
+    assert path == parse(HttpRequest, event(rawPath=sent)).path
+
+
+@pytest.mark.parametrize(
     ("cookies", "header", "found"),
     [
         (["a=1", "b=2=3"], "", {"a": "1", "b": "2=3"}),

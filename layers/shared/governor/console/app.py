@@ -40,7 +40,7 @@ _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once."""
+    """One request: the path encoded, names of headers in lower case, and every other name once."""
 
     method: str
     path: str
@@ -55,8 +55,9 @@ class Request:
         return "application/json" in accepted and "text/html" not in accepted
 
     @property
-    def wants_data(self) -> bool:
-        return self.wants_json or self.path.endswith(_CSV)
+    def wants_csv(self) -> bool:
+        """`as` says that it is a name that ends so: see `project_href`."""
+        return self.path.endswith(_CSV) and "as" not in self.query
 
     @property
     def is_from_elsewhere(self) -> bool:
@@ -66,7 +67,7 @@ class Request:
     def address(self) -> str:
         """The page's own path with its query, to come back to."""
         fields = "&".join(f"{quote(name)}={quote(value)}" for name, value in self.query.items())
-        return quote(self.path) + (f"?{fields}" if fields else "")
+        return self.path + (f"?{fields}" if fields else "")
 
 
 class Console:
@@ -107,13 +108,13 @@ class Console:
     def handle(self, event: dict[str, Any], context: Any, request: Request) -> dict[str, Any]:
         """Answer one event of API Gateway, which `request` was read from."""
         self._request = request
-        answered: dict[str, Any] = self._routes.resolve(event, context)
+        answered: dict[str, Any] = self._routes.resolve({**event, "rawPath": request.path}, context)
         return answered
 
     def _add(self, rule: str, answers: Mapping[str, Answer]) -> None:
         def answer(request: Request, named: Mapping[str, str]) -> Response:
             if request.method == "POST" and request.is_from_elsewhere:
-                return _failed(request, 403, "Refused", "The request came from another site.")
+                return failed(request, 403, "Refused", "The request came from another site.")
             method = "GET" if request.method == "HEAD" else request.method
             return answers.get(method, _refused)(request, named)
 
@@ -121,7 +122,7 @@ class Console:
 
     def _routed(self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})) -> Routed[str]:
         assert self._request is not None
-        end = _CSV if self._request.path.endswith(_CSV) else ""
+        end = _CSV if self._request.wants_csv else ""
         found = answer(
             self._request, {name: unquote(value.removesuffix(end)) for name, value in named.items()}
         )
@@ -148,19 +149,21 @@ class Console:
         if not caller.grants:
             who = people(caller.by)
             text = f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
-            return _failed(request, 403, "Nothing is shared with you", text)
+            return failed(request, 403, "Nothing is shared with you", text)
         try:
-            fields = request.form if request.method == "POST" else request.query
-            return answer(request, Asked(reader, caller, {**fields, **named}, now))
+            fields = {**(request.form if request.method == "POST" else request.query), **named}
+            if request.headers.get("sec-fetch-site") != "same-origin":
+                fields.pop("select", None)  # It ticks boxes: only a link of our own pages may.
+            return answer(request, Asked(reader, caller, fields, now))
         except NotFound:
             return _missing(request)
         except (InputError, DecisionRefused) as error:
             status = status_of(error)
-            return _failed(request, status, _REFUSALS[status], sentence(str(error)))
+            return failed(request, status, _REFUSALS[status], sentence(str(error)))
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
         page = view(ask)
-        if request.path.endswith(_CSV):
+        if request.wants_csv:
             return formats.as_csv(page, request.query.get("table", ""), is_whole=not ask.reader.table.unread)
         if request.wants_json:
             return formats.as_json(200, {"is_incomplete": bool(ask.reader.table.unread), **page.document})
@@ -175,18 +178,18 @@ class Console:
 
     def _ask_who(self, request: Request) -> Response:
         has_issuer = self._doors.has_issuer
-        if has_issuer and request.method != "POST" and not request.wants_data:
+        if has_issuer and request.method != "POST" and not (request.wants_json or request.wants_csv):
             return redirect(f"/sign-in?return={quote(request.address, safe='')}")
         how = "Sign in first." if has_issuer else "Run `governor open`: it prints the address."
-        return _failed(request, 401, "Not signed in", how)
+        return failed(request, 401, "Not signed in", how)
 
 
 def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> Response:
-    return _failed(request, 404, "Not found", "There is no such page, or it is not shared with you.")
+    return failed(request, 404, "Not found", "There is no such page, or it is not shared with you.")
 
 
 def _refused(request: Request, _: Mapping[str, str]) -> Response:
-    return _failed(request, 405, "Method not allowed", "This page does not know that method.")
+    return failed(request, 405, "Method not allowed", "This page does not know that method.")
 
 
 def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str]) -> Response:
@@ -213,7 +216,7 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
     return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 
-def _failed(request: Request, status: int, title: str, text: str) -> Response:
-    if request.wants_data:
+def failed(request: Request, status: int, title: str, text: str) -> Response:
+    if request.wants_json or request.wants_csv:
         return formats.as_json(status, {"error": text})
     return formats.html(status, "refused.html", title=title, text=text)

@@ -29,7 +29,7 @@ _COLUMNS = (
 def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     """Return a page of the open questions, the most expensive first, and what became of those just answered.
 
-    `owner` filters, `select` ticks all of an owner. Raises: InputError.
+    `owner` filters, the same `select` ticks all of them. Raises: InputError.
     """
     owner, caller = figures.text_of(ask, "owner"), ask.caller
     all_open = figures.questions(ask)
@@ -53,7 +53,7 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
             "keep_options": keep_options(ask.now),
             "owners": sorted({row.owner for row, _ in all_open}),
             "owner": owner,
-            "select": ask.query.get("select"),
+            "select": owner if owner and ask.query.get("select") == owner else None,
             "pages": pages,
             "results": results,
         },

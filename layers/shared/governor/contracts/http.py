@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
 from pydantic import AfterValidator, AliasPath, BeforeValidator, Field
 
@@ -35,7 +36,8 @@ class HttpRequest(Event):
         max_length=2048,
     )
     route_key: str = Field(default="", alias="routeKey")
-    path: str = Field(default="/", alias="rawPath")
+    path: Annotated[str, AfterValidator(partial(quote, safe="/%:@,+&="))] = Field("/", alias="rawPath")
+    """Encoded: as it comes where API Gateway leaves it so, and again what it has decoded."""
     path_parameters: Annotated[
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
     ] = Field(default_factory=dict, alias="pathParameters")

@@ -1,4 +1,5 @@
-"""Sessions of the console, and the codes that open one. Each is found by the hash of its secret alone."""
+"""Sessions of the console, and the codes that open one. Each is found by the hash of its secret alone.
+One that cannot be read opens nothing."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from governor.domain.approvals.scope import Code, SignIn
-from governor.stores.table import Document, Key, Store, Write, absent, present, update, where
+from governor.stores.table import Document, Key, Readable, Store, Write, absent, present, update, where
 
 _CODES_KEPT = timedelta(days=1)
 """Long enough to say of a code that it was used, or is too old."""
@@ -19,7 +20,7 @@ class SignIns(Store):
 
     def session(self, session_id: str, now: datetime) -> SignIn | None:
         """Return a session that was neither ended nor is over."""
-        found = self._table.read(SignIn, _key("SESSION", session_id))
+        found = Readable(self._table).read(SignIn, _key("SESSION", session_id))
         return found if found is not None and now < found.ends_at else None
 
     def end_session(self, session_id: str, now: datetime) -> None:
@@ -29,7 +30,7 @@ class SignIns(Store):
         self._table.write(_new(_key("CODE", secret), self._table.document(code), code.ends_at + _CODES_KEPT))
 
     def code(self, secret: str) -> Code | None:
-        return self._table.read(Code, _key("CODE", secret))
+        return Readable(self._table).read(Code, _key("CODE", secret))
 
     def use_code(self, secret: str, now: datetime) -> bool:
         """Return whether this call was the first to use it."""

@@ -249,7 +249,8 @@ def _midnight(day: date) -> UtcDatetime:
 
 
 def project_href(name: str) -> str:
-    return f"/projects/{quote(name, safe='')}"
+    """A name that ends in `.csv` says that its page is meant."""
+    return f"/projects/{quote(name, safe='')}{'?as=page' if name.endswith('.csv') else ''}"
 
 
 def with_query(path: str, query: Mapping[str, object]) -> str:
