@@ -43,7 +43,7 @@ class SimulatedEc2(MemoryEc2):
             self.ran[one.instance_id].append((one.launch_time, None))
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
-        return f"{SECRET}-{instance_id}".encode()
+        return self.user_data_of.get(instance_id) or f"{SECRET}-{instance_id}".encode()
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         if not dry_run and self.instances[instance_id].state in ("stopping", "stopped"):

@@ -20,6 +20,7 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.stores import keys
 from tests.builders import make_instance
 from tests.soak import invariants
+from tests.soak.aws import SECRET
 from tests.soak.cloud import START, Cloud, Mail
 from tests.soak.faults import Faults
 from tests.unit.adapters.golden import ADDED
@@ -178,6 +179,11 @@ def _interrupt(cloud: Cloud) -> None:
 def _stop_by_hand(cloud: Cloud) -> None:
     """Somebody stops it in EC2."""
     cloud.ec2.by_hand(ID, "stop")
+
+
+def _change_user_data(cloud: Cloud) -> None:
+    """Somebody writes another script for its next start, which EC2 lets them do while it is stopped."""
+    cloud.ec2.user_data_of[ID] = f"{SECRET}-changed".encode()
 
 
 def _abort(cloud: Cloud) -> None:
@@ -347,6 +353,15 @@ SCENARIOS = (
         _GONE | _AWAY,
         Outcome.HELD,
         people={**_YES_TO_END, "dora@example.com": Answers("hold", after=900.0)},
+        hours=8.0,
+    ),
+    Scenario(
+        "user data changed while its snapshots are taken",
+        policy(action="terminate"),
+        _GONE | _AWAY,
+        Outcome.REFUSED,
+        people=_YES_TO_END,
+        script=((900.0, _change_user_data),),
         hours=8.0,
     ),
     Scenario(

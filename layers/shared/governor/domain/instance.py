@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -90,6 +91,10 @@ class UserData:
     size: int = 0
     sha256: str = ""
     kept_at: str = ""
+
+    def is_of(self, data: bytes) -> bool:
+        """Return whether this is the record of exactly these bytes."""
+        return self.sha256 == (hashlib.sha256(data).hexdigest() if data else "")
 
     def __str__(self) -> str:
         if not self.size:

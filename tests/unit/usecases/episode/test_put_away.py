@@ -274,6 +274,32 @@ def test_no_termination_without_a_note_of_user_data() -> None:
     assert ["stop"] == world.writes()
 
 
+@pytest.mark.parametrize(
+    ("then", "now"), [(b"old", b"the new, only copy"), (b"", b"new"), (b"old", b""), (b"old", b"new")]
+)
+def test_no_termination_where_user_data_was_changed_since_its_copy(then: bytes, now: bytes) -> None:
+    """EC2 lets it be changed while the instance is stopped, and snapshots give that a day."""
+    world = World(action=Action.TERMINATE)
+    world.ec2.user_data_of[world.ref.instance_id] = then
+    world.stop_and_snapshot()
+    world.ec2.user_data_of[world.ref.instance_id] = now
+
+    with pytest.raises(SafetyError, match="user data was changed"):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
+def test_no_termination_where_user_data_cannot_be_compared() -> None:
+    """A refused read is no answer."""
+    world = World(action=Action.TERMINATE)
+    world.stop_and_snapshot()
+    world.ec2.failures["user_data"] = [Throttled("slow down", operation="ec2:DescribeInstanceAttribute")]
+
+    with pytest.raises(Throttled):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert ["stop"] == world.writes()
+
+
 def test_no_termination_when_one_volume_has_no_snapshot() -> None:
     """Every volume of then and of now."""
     volumes = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))

@@ -50,8 +50,7 @@ class PutAway:
                 raise SafetyError(f"the instance is {state}, not {wanted}")
             if step is Step.TERMINATE and real:
                 self.guards.snapshots_must_be_completed(cleared)
-                if cleared.episode.user_data is None:
-                    raise SafetyError("no copy of its user data was kept: nothing is destroyed")
+                self._user_data_must_be_kept(cleared)
                 self._snapshots_must_be_recent(cleared)
             self._carry_out(cleared, step)
             return cleared.dry_run
@@ -86,6 +85,14 @@ class PutAway:
                 raise SafetyError(reason)
             requests.append(self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run))
         return requests
+
+    def _user_data_must_be_kept(self, cleared: Cleared) -> None:
+        """As it is now: EC2 lets it be changed while the instance is stopped."""
+        ref, kept = cleared.episode.ref, cleared.episode.user_data
+        if kept is None:
+            raise SafetyError("no copy of its user data was kept: nothing is destroyed")
+        if not kept.is_of(self.guards.snapshots.user_data(cleared.instance.target, ref.instance_id)):
+            raise SafetyError("its user data was changed since a copy was kept: nothing is destroyed")
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """An instance that was stopped first has written nothing since; one that ran on may have."""
