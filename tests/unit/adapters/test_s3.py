@@ -12,7 +12,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.s3 import AuditBucket, UserDataBucket
 from governor.domain.audit import Change
 from governor.domain.episode.episode import EpisodeRef
-from governor.errors import CloudError, Throttled
+from governor.errors import Throttled, Unavailable
 from tests.builders import NOW
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
@@ -35,8 +35,17 @@ def test_what_could_not_be_written_is_an_error() -> None:
     bucket = AuditBucket(FakeClients(client), "audit")
     with pytest.raises(Throttled):
         bucket.keep(CHANGE)
-    with pytest.raises(CloudError, match="ConditionalRequestConflict"):
+    with pytest.raises(Unavailable, match="ConditionalRequestConflict"):
         bucket.keep(CHANGE)
+
+
+def test_user_data_that_two_keep_at_the_same_moment_is_tried_again() -> None:
+    """The workflow retries what is not available, and fails on everything else."""
+    client = ScriptedClient(put_object=[client_error("ConditionalRequestConflict", status=409)])
+    ref = EpisodeRef("123456789012", "us-east-1", "i-0123456789abcdef0", NOW, 2)
+
+    with pytest.raises(Unavailable):
+        UserDataBucket(FakeClients(client), "audit", "arn:of:key").keep(ref, b"one")
 
 
 def test_user_data_is_kept_once_under_its_episode_and_encrypted_with_the_key(aws: Clients) -> None:

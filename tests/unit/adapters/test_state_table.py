@@ -13,7 +13,7 @@ import pytest
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
-from governor.domain.instance import Target
+from governor.domain.instance import Target, UserData
 from governor.domain.money.cost import Meter
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
@@ -577,6 +577,8 @@ def test_a_step_of_a_closed_episode_is_refused(opened: StateTable) -> None:
     opened.close_episode(ref(), Outcome.FAILED, "timed out", NOW, quiet_until=None, ledger=None)
     with pytest.raises(ConflictError):
         opened.note_step(ref(), "stop", NOW)
+    with pytest.raises(ConflictError):
+        opened.note_user_data(ref(), UserData())
 
 
 # two people

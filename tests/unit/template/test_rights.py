@@ -254,9 +254,15 @@ def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
         assert not allows(role, Request("s3:PutObject", AUDIT, {"aws:SecureTransport": "true"}))
         assert [] == [one for one in DELETIONS if allows(role, Request(one, AUDIT))]
         assert not allows(role, Request("s3:PutBucketPolicy", "${AuditBucket.Arn}"))
-    assert allows([*administrator, *bucket], Request("s3:PutObject", AUDIT, ONCE))
-    for action in ("s3:PutObject", *DELETIONS):
-        assert not allows([*administrator, *bucket], Request(action, AUDIT, {"aws:SecureTransport": "true"}))
+    for writer, path in (("WriteAudit", AUDIT), ("TakeSnapshot", USER_DATA)):
+        others = ("arn:of:admin", *(_role(one) for one in roles if one != writer))
+        put = {name: Request("s3:PutObject", path, {**ONCE, "aws:PrincipalArn": name}) for name in others}
+        assert not any(allows([*administrator, *bucket], one) for one in put.values())
+        own = {**ONCE, "aws:PrincipalArn": _role(writer)}
+        assert allows([*administrator, *bucket], Request("s3:PutObject", path, own))
+        for action in ("s3:PutObject", *DELETIONS):
+            again = {name: value for name, value in own.items() if name != "s3:if-none-match"}
+            assert not allows([*administrator, *bucket], Request(action, path, again))
     assert not allows(
         [*administrator, *bucket], Request("s3:GetObject", AUDIT, {"aws:SecureTransport": "false"})
     )
@@ -277,6 +283,10 @@ def test_user_data_is_written_once_by_one_role_and_read_by_none() -> None:
         for action in ("s3:GetObject", "s3:GetObjectVersion", *DELETIONS):
             assert not allows(role, Request(action, USER_DATA, with_key))
     assert not allows(roles["TakeSnapshot"], Request("s3:PutObject", AUDIT, with_key))
+
+
+def _role(function: str) -> str:
+    return f"arn:of:{function}FunctionRole"
 
 
 def _bucket_policy() -> list[dict[str, Any]]:

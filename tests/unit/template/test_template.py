@@ -574,6 +574,24 @@ def test_the_policy_bucket_keeps_every_version_and_no_function_writes_it() -> No
     assert {"s3:GetObject", "s3:GetObjectVersion", "s3:ListBucket"} == calls
 
 
+def test_the_audit_keeps_every_version_and_can_be_locked() -> None:
+    """Object Lock is always there, because it cannot be added later; it locks where days are given."""
+    bucket = RESOURCES["AuditBucket"]
+    properties = bucket["Properties"]
+    locked, unlocked = properties["ObjectLockConfiguration"]["Fn::If"][1:]
+    parameters = TEMPLATE["Parameters"]["AuditLockMode"]
+
+    assert ("RetainExceptOnCreate", "Retain") == (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"])
+    assert {"Status": "Enabled"} == properties["VersioningConfiguration"]
+    assert properties["ObjectLockEnabled"] is True
+    assert {"Ref": "AWS::NoValue"} == unlocked
+    assert {"Mode": {"Ref": "AuditLockMode"}, "Days": {"Ref": "AuditLockDays"}} == locked["Rule"][
+        "DefaultRetention"
+    ]
+    assert {"GOVERNANCE", "COMPLIANCE"} <= set(parameters["AllowedValues"])
+    assert [True] * 4 == list(properties["PublicAccessBlockConfiguration"].values())
+
+
 def test_who_reads_the_policy_reads_which_version_is_in_force() -> None:
     """One function decides which that is; the newest version is of no use to the others."""
     readers = {n for n, p in FUNCTIONS.items() for s in statements(p) if s["Sid"] == "Policy"}
