@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import Any
 
 import pytest
@@ -335,12 +336,20 @@ def test_each_route_has_a_limit_of_its_own() -> None:
 
 
 def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
-    """What API Gateway throttles, and what fails behind it, by the status in its access log."""
+    """What API Gateway throttles, and what fails behind it, by the status in its access log. A failure where
+    nobody can answer holds nothing back: anybody can ask for the console's first page."""
     counted = RESOURCES["AnswersRefused"]["Properties"]
     [figure] = counted["MetricTransformations"]
 
-    assert '{ ($.status = "429") || ($.status = "5*") }' == counted["FilterPattern"]
-    assert '"status":"$context.status"' in RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
+    pattern = counted["FilterPattern"]
+    assert pattern.startswith('{ ($.status = "429") || (($.status = "5*") && ($.method != "HEAD") && ')
+    left_out = re.findall(r'\(\$\.route != "([^"]+)"\)', pattern)
+    routes = set(RESOURCES["ApiStage"]["Properties"]["RouteSettings"])
+    matched = {one for one in routes for rule in left_out if fnmatchcase(one, rule)}
+    assert {"GET /", "GET /api/policy", "POST /api/policy/{version}", "GET /api/freezes"} == matched
+    logged = RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
+    for name, value in (("status", "status"), ("method", "httpMethod"), ("route", "routeKey")):
+        assert f'"{name}":"$context.{value}"' in logged
     assert {"Ref": "ApiLogs"} == counted["LogGroupName"]
     assert ({"Ref": "AWS::StackName"}, "AnswersRefused") == (figure["MetricNamespace"], figure["MetricName"])
     assert {"Ref": "Api"} == TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["API_ID"]
