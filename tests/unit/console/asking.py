@@ -12,6 +12,7 @@ from governor.console.page import Reader
 from governor.console.questions import Answers, question, questions
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.episode.plan import Price
 from governor.domain.fleet.rows import FleetPage
@@ -56,10 +57,12 @@ class Site:
         self.at = Entrance(self.table)
         self.at.clock.at = NOW
         first = episode_of(self.world)
+        first = replace(first, terms=terms_of(POLICY, first.plan, first.price))
         dear = episode_of(World(decide=False, phase=Phase.ASKING, action=Action.TERMINATE))
         ref = replace(first.ref, instance_id="i-0fedcba9876543210")
         second = replace(
             dear,
+            terms=terms_of(POLICY, dear.plan, dear.price),
             ref=ref,
             approval_id=OTHER,
             instance=replace(dear.instance, instance_id=ref.instance_id, tags={"Name": "trainer"}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from dataclasses import replace
 from datetime import timedelta
@@ -92,6 +94,29 @@ def test_no_cell_is_a_formula(start: str) -> None:
     assert first.lstrip('"').startswith("'")
     assert second.lstrip('"').startswith("'")
     assert second.endswith(",-1")
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("x;=1+1", "x;'=1+1"),
+        ("x; \u3000@a|-b", "x;  '@a|'-b"),
+        ("x,\t+1", "x,\t'+1"),
+        ("x\n=1", "x\n'=1"),
+        ("\uff1d1", "'=1"),
+        ("\uff1b\uff1d1", ";'=1"),
+        (" =1", " '=1"),
+        ("\u00a0=1", " '=1"),
+        ("\u3000\n=1", " \n'=1"),
+        ("\ufeff=1", "'=1"),
+        ("x;\u200b=1", "x;'=1"),
+        ("\uff11 x; y-2 = 3", "\uff11 x; y-2 = 3"),
+    ],
+)
+def test_no_part_of_a_cell_is_a_formula(text: str, cell: str) -> None:
+    """However a spreadsheet separates, trims and reads it. What begins no formula stays as it is."""
+    table = replace(TABLE, columns=("name",), rows=((text,),))
+    assert [["name"], [cell]] == list(csv.reader(io.StringIO(csv_text(table), newline="")))
 
 
 def test_head_is_the_page_without_its_body() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -28,6 +29,9 @@ POLICY = (
         all: {groups: [admins], role: admin, everything: true}
         some: {groups: [approvers], role: approver, everything: true}
         other: {groups: [others], role: admin, accounts: ["999900001111"]}
+        mine: {groups: [mine], role: admin, projects: [vision]}
+        both: {groups: [both], role: admin, projects: [vision, llm]}
+        own: {groups: [own], role: admin, accounts: ["123456789012"]}
     """
     )
     .base()
@@ -101,6 +105,41 @@ def test_nobody_else_ends_it(group: str, status: int) -> None:
     assert (status, KEPT) == (site.post(group)["statusCode"], site.hold)
 
 
+OVER = Hold(snoozed_until=NOW - timedelta(days=3))
+
+
+@pytest.mark.parametrize(
+    ("group", "held", "status"),
+    [
+        # By a tag, it has become `vision` since somebody of `llm` held it.
+        ("mine", (replace(KEPT, kept_in="llm"),), 403),
+        ("mine", (replace(EXEMPT, exempt_in="llm"),), 403),
+        # Whoever is asked about it in their own project holds it themselves, which takes no hold of others.
+        ("mine", (replace(EXEMPT, exempt_in="llm"), replace(KEPT, kept_in="vision")), 403),
+        ("mine", (replace(EXEMPT, exempt_in="vision"), replace(KEPT, kept_in="llm")), 403),
+        ("both", (replace(EXEMPT, exempt_in="llm"), replace(KEPT, kept_in="vision")), 303),
+        ("mine", (replace(EXEMPT, exempt_in="vision"), replace(KEPT, kept_in="vision")), 303),
+        ("mine", (replace(EXEMPT, exempt_in="vision"), OVER), 303),
+        ("own", (replace(EXEMPT, exempt_in="llm"), replace(KEPT, kept_in="vision")), 303),
+        # Of an earlier release: nobody knows any more in which project.
+        ("mine", (EXEMPT,), 403),
+        ("mine", (KEPT,), 403),
+        ("own", (EXEMPT, KEPT), 303),
+    ],
+)
+def test_an_admin_of_a_project_ends_only_what_was_held_in_it(
+    group: str, held: tuple[Hold, ...], status: int
+) -> None:
+    """Whoever may tag moves a foreign instance into a scope; what people said of it stays theirs."""
+    site = Site(*held)
+    before = site.hold
+    cookies = site.at.session(f"oidc:{group}", groups=(group,))
+    page = entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+    assert (status == 303) is ("End this hold now" in page)
+    answered = site.send(cookies)
+    assert (status, NO_HOLD if status == 303 else before) == (answered["statusCode"], site.hold)
+
+
 def test_an_old_sign_in_ends_nothing() -> None:
     """Of 15 minutes or more: a screen that was left open is no admin."""
     site = Site(KEPT)
@@ -124,7 +163,7 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
 
     monkeypatch.setattr(site.world.state, "end_hold", beaten)
     with pytest.raises(DecisionRefused, match="held it anew"):
-        site.end(TARGETS[0], ROW.instance_id, "oidc:ada@example.com", key_of(KEPT))
+        site.end(TARGETS[0], ROW.instance_id, "oidc:ada@example.com", key_of(KEPT), lambda _: True)
     assert longer == site.hold
 
 

@@ -129,7 +129,18 @@ def failing(number: int = 1, **changes: Any) -> Failing:
     row = make_row(number)
     reason, at = "AccessDenied: ec2:StopInstances", NOW - timedelta(hours=1)
     plain = Failing(TARGETS[0], row.instance_id, row.name, "denied", reason, "stop", at)
+    plain = replace(plain, owner=row.owner, project=row.project)
     return replace(plain, **changes)
+
+
+@pytest.mark.parametrize("before", [{"project": "llm"}, {"project": "", "owner": ""}])
+def test_what_failed_for_the_former_owner_is_theirs(before: dict[str, str]) -> None:
+    """Its name and the reason; also where an earlier release did not note whose it was."""
+    world = ConsoleWorld()
+    world.keep(make_row(1))
+    world.state.note_failing(failing(1, name="secret", **before))
+    assert "secret" not in html(overview, world, caller(VISION))
+    assert "secret" in html(overview, world)
 
 
 def test_failed_workflows_are_one_problem_for_each_cause() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from unittest import mock
 
@@ -63,20 +64,55 @@ def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
     assert site.status(OTHER) is ApprovalStatus.PENDING
 
 
+def test_no_form_about_several_terminates() -> None:
+    """Also where the id is typed into a field that the page does not have."""
+    site = Site()
+    typed = site.episodes[OTHER].ref.instance_id
+    form = {"answer": "approve", "losses": "accepted", "typed_instance_id": typed, f"pick-{OTHER}": "yes"}
+    answered = site.post(site.cookies(), **form)
+    stored = site.world.state.approval(OTHER)
+    assert stored is not None
+    assert (None, ApprovalStatus.PENDING) == (stored.first_yes, stored.status)
+    assert "not recorded: a termination is answered on its own page" in answered["body"]
+
+
+def test_a_form_answers_one_page_of_them() -> None:
+    site = Site()
+    picked = {f"pick-{number}": "yes" for number in range(51)}
+    answered = site.post(site.cookies(), answer="keep", **picked)
+    assert (400, True) == (answered["statusCode"], "Tick at most 50 of them at once." in answered["body"])
+
+
+def test_only_what_is_listed_is_counted() -> None:
+    """A question stays whose it was when it was asked; a tag gives the instance alone to others."""
+    site = Site()
+    for key, episode in site.episodes.items():
+        site.episodes[key] = replace(episode, owner="web")
+    site.sweep()
+    page = site.ask(cookies=site.cookies("nobody", "bob@example.com"))["body"]
+    assert "No question waits" in page
+    assert not re.search(r"Questions \([1-9]", page)
+
+
 def test_a_termination_needs_its_id_on_its_own_page() -> None:
     site = Site()
     cookies = site.cookies()
     both = {f"pick-{one}": "yes" for one in site.episodes}
     answered = site.post(cookies, answer="approve", losses="accepted", **both)
-    assert "type its id" in answered["body"]
+    assert "a termination is answered on its own page" in answered["body"]
     assert (ApprovalStatus.APPROVED, ApprovalStatus.PENDING) == (site.status(), site.status(OTHER))
 
     own = f"/questions/{OTHER}"
     wrong = site.post(cookies, own, answer="approve", losses="accepted", typed_instance_id="i-1")
     assert (400, ApprovalStatus.PENDING) == (wrong["statusCode"], site.status(OTHER))
     typed = site.episodes[OTHER].ref.instance_id
-    right = site.post(cookies, own, answer="approve", losses="accepted", typed_instance_id=typed)
-    assert (303, ApprovalStatus.APPROVED) == (right["statusCode"], site.status(OTHER))
+    for who, status in (
+        (cookies, ApprovalStatus.PENDING),
+        (cookies, ApprovalStatus.PENDING),
+        (site.cookies(email="bob@example.com"), ApprovalStatus.APPROVED),
+    ):
+        right = site.post(who, own, answer="approve", losses="accepted", typed_instance_id=typed)
+        assert (303, status) == (right["statusCode"], site.status(OTHER))
 
 
 def test_a_viewer_changes_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -220,3 +221,29 @@ def test_a_form_is_of_one_session_and_one_page() -> None:
             at.doors.check(page, caller, token)
     with pytest.raises(NotAllowed):
         at.doors.check("/questions", ada, "")
+
+
+def test_a_person_of_several_contacts_has_what_each_of_them_owns() -> None:
+    document = """
+        ownership:
+          contacts:
+            ml: {emails: [ann@example.com]}
+            web: {emails: [Ann@example.com], lists: [web@example.com]}
+          project_owners: {shop: web}
+    """
+    policy = parse_policy(document).base().policy
+    scope = caller_of(
+        policy,
+        entrance_known(SignIn("oidc:1", "ann", NOW, NOW + timedelta(hours=8), "ann@example.com")),
+    ).scope
+    assert frozenset({"ml", "web", "ann@example.com", "web@example.com"}) == scope.owners
+    assert frozenset({"shop"}) == scope.projects
+
+
+@pytest.mark.parametrize("name", ["", " ops", "ops ", "*"])
+@pytest.mark.parametrize("field", ["groups", "projects"])
+def test_a_name_that_matches_nothing_is_refused(field: str, name: str) -> None:
+    """Or, as the empty one, what nobody meant."""
+    names = {"groups": ["ops"], "projects": ["vision"], field: [name]}
+    with pytest.raises(PolicyError, match="write a whole name"):
+        parse_policy(json.dumps({"console": {"scopes": {"team": names}}}))

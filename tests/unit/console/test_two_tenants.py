@@ -89,17 +89,28 @@ def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
         where = Target(row.account, row.region)
         fault = f"{row.instance_id}#{int(row.launched_at.timestamp())}#hot#{row.owner}#0"
         EventLog(world.table).keep_told(where, [fault], NOW + timedelta(hours=1))
-        world.state.note_failing(Failing(where, row.instance_id, row.name, "denied", failed, "stop", NOW))
+        failing = Failing(where, row.instance_id, row.name, "denied", failed, "stop", NOW)
+        world.state.note_failing(replace(failing, owner=row.owner, project=row.project))
     for back in range(40):
         for target in TARGETS:
             shares = {("ml-team", "vision"): Share(Decimal(50), Decimal(9))} if target is TARGETS[0] else {}
             if not alone and (target is TARGETS[1] or who != "account"):
                 shares[("research", "llm")] = Share(Decimal(7777), Decimal(777))
             world.spend((NOW - timedelta(days=back)).date(), shares, target)
+    for row in [] if alone else foreign:
+        broken(world, row)
     at = Entrance(world.table)
     at.clock.at = NOW
     console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
     return console, at.session("oidc:1", **WHO[who])
+
+
+def broken(world: ConsoleWorld, row: FleetRow) -> None:
+    """Leave no record of this instance readable."""
+    for key, item in world.table.items.items():
+        if row.instance_id in f"{key} {item}" and key[0].partition("#")[0] != "FLEET":
+            kept = {name: value for name, value in item.items() if name in ("pk", "sk", "expires_at_epoch")}
+            world.table.items[key] = {**dict.fromkeys(item, "broken"), **kept}
 
 
 def addresses(row: FleetRow) -> list[str]:

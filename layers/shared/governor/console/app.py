@@ -164,9 +164,9 @@ class Console:
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
         page = view(ask)
         if request.wants_csv:
-            return formats.as_csv(page, request.query.get("table", ""), is_whole=not ask.reader.table.unread)
+            return formats.as_csv(page, request.query.get("table", ""), is_whole=not ask.is_incomplete)
         if request.wants_json:
-            return formats.as_json(200, {"is_incomplete": bool(ask.reader.table.unread), **page.document})
+            return formats.as_json(200, {"is_incomplete": ask.is_incomplete, **page.document})
         return framed(page, ask, request.path, self._doors.token)
 
     def _act(self, post: Post, request: Request, ask: Asked) -> Response:
@@ -205,7 +205,7 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
         "by": ask.caller.by,
         "path": path,
         "questions": len(figures.questions(ask)),
-        "is_incomplete": bool(ask.reader.table.unread),
+        "is_incomplete": ask.is_incomplete,
     }
     values = {
         "frame": frame,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
@@ -31,8 +33,8 @@ _HEADERS = {
     "Vary": "Accept, Cookie",
 }
 _HTML, _JSON, _CSV = "text/html; charset=utf-8", "application/json", "text/csv; charset=utf-8"
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
+_FORMULA = re.compile(r"((?:^|[;,|\t\r\n])[\s\x00-\x1f]*)(?=[=+\-@])|^(?=[\t\r])")
+"""Before what a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
 
 
 def answer(status: int, body: str, kind: str = _HTML, **more: str) -> Response:
@@ -72,8 +74,14 @@ def _cell(cell: Cell) -> str:
     if cell is None:
         return ""
     text = str(cell if isinstance(cell, str) else _plain(cell))
-    is_number = isinstance(cell, int | float | Decimal)
-    return f"'{text}" if text.startswith(_FORMULA) and not is_number else text
+    if isinstance(cell, int | float | Decimal):
+        return text
+    # Where lists are separated by `;`, a spreadsheet splits a cell there, too, quoted or not. A sign of full
+    # width, or behind what cannot be seen, begins a formula as well: such a cell is written plainly.
+    known = unicodedata.normalize("NFKC", text)
+    seen = known if known.isascii() else "".join(one for one in known if unicodedata.category(one) != "Cf")
+    safe = _FORMULA.sub(r"\1'", seen)
+    return text if safe == seen else safe
 
 
 def _plain(value: object) -> Any:

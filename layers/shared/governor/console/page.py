@@ -95,6 +95,29 @@ class Asked:
         rows = ((row, page) for page in self.reader.pages for row in page.rows)
         return [one for one in rows if sees(one[0].account, one[0].project, one[0].owner)]
 
+    @cached_property
+    def asked(self) -> list[Row]:
+        """The rows with an open question of the caller's: it stays whose it was when it was asked."""
+        rows = [(row, page) for row, page in self.seen if row.approval_id and row.episode]
+        rows = [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
+        some = {
+            str(row.approval_id): str(row.episode)
+            for row, _ in rows
+            if not self.scope.sees(row.account, "", "")
+        }
+        found = [view.episode for view in self.reader.show.several(some)] if some else []
+        sees = self.scope.sees
+        gone = {one.approval_id for one in found if not sees(one.ref.account, one.project, one.owner)}
+        return [one for one in rows if one[0].approval_id not in gone]
+
+    @property
+    def is_incomplete(self) -> bool:
+        """Whether a record that cannot be read is the caller's, as far as its key says whose it is."""
+        whose = {name for row, _ in self.seen for name in (row.instance_id, row.approval_id, row.episode)}
+        whose |= self.scope.accounts
+        unread = self.reader.table.unread
+        return any(self.scope.everything or any(name in one for name in whose if name) for one in unread)
+
     @property
     def counts_for(self) -> timedelta:
         """For how long a stop saves."""

@@ -100,12 +100,14 @@ class Answers:
         picked = [name.removeprefix("pick-") for name, value in ask.query.items() if _is_pick(name, value)]
         if not picked:
             raise InputError("tick at least one of them")
+        if len(picked) > ROWS:
+            raise InputError(f"tick at most {ROWS} of them at once")
         views = [_view(ask, approval_id) for approval_id in picked]
         decision = _decision(ask)
         results = []
         for view in views:
             try:
-                text = self._one(view, ask, decision)
+                text = self._one(view, ask, decision, in_a_list=True)
             except (DecisionRefused, InputError) as error:
                 text = f"not recorded: {error}"
             results.append((view.episode.instance.name, text))
@@ -117,11 +119,13 @@ class Answers:
         self._one(view, ask, _decision(ask))
         return f"/questions/{view.approval.approval_id}"
 
-    def _one(self, view: ApprovalView, ask: Asked, decision: Decision) -> str:
+    def _one(self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False) -> str:
         if (_rank(ask.caller, view) or Rank.VIEWER) < Rank.APPROVER:
             why = "you may look at it; the policy makes you no approver of it (console.scopes)"
             self.decide.state.note_refused(view.approval, decision.answer, ask.caller.by, why, decision.at)
             raise NotAllowed(why)
+        if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
+            raise InputError("a termination is answered on its own page")
         decided = self.decide(
             view.approval.approval_id,
             decision,

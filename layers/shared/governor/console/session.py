@@ -9,7 +9,7 @@ from typing import NamedTuple
 from governor.console import formats
 from governor.console.page import Caller
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.scope import SignIn, contact_of, grants_of
+from governor.domain.approvals.scope import SignIn, contacts_of, grants_of
 from governor.domain.approvals.terms import Role, SignedIn, person_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
@@ -88,7 +88,7 @@ def _form(page: str) -> str:
 def caller_of(policy: Policy, known: Known) -> Caller:
     """Return what the policy makes of a session now: a group or a contact that goes, goes at once."""
     who, people = known.who, policy.ownership
-    contact = contact_of(people, who)
+    zones = [one.time_zone for one in contacts_of(people, who).values()]
     return Caller(
         by=who.by,
         person=person_of(people, who.identity, who.email),
@@ -96,5 +96,5 @@ def caller_of(policy: Policy, known: Known) -> Caller:
         signed_in_at=who.at,
         session_id=known.session_id,
         ends_at=who.ends_at,
-        zone=contact.time_zone if contact else "UTC",
+        zone=next(iter(zones), "UTC"),
     )

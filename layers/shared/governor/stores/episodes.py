@@ -6,6 +6,7 @@ A question is decided once, and a keep or an exemption holds from that moment.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 
 from governor.domain.approvals.approval import (
@@ -174,7 +175,7 @@ class Episodes(Store):
         places = keys.holds(ref.target, ref.instance_id)
         self._table.transact(
             update(keys.approval(approval.approval_id), ended, present() & _unset("keep_ended_at")),
-            *(update(place, {}, is_its, remove=["snoozed_until"]) for place in places),
+            *(update(place, {}, is_its, remove=["snoozed_until", "kept_in"]) for place in places),
         )
 
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
@@ -199,7 +200,7 @@ class Episodes(Store):
             "exempt_reason": seen.exempt_reason,
         }
         key = f"ENDED#{keys.place(target)}", f"{instance_id}#{as_utc(at).isoformat()}"
-        gone = [update(one, {}, same, remove=["snoozed_until", "exempt_reason"]) for one in stands]
+        gone = [update(one, {}, same, remove=[each.name for each in fields(Hold)]) for one in stands]
         self._table.transact(*gone, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
 
     def _with_standing(self, ref: EpisodeRef, standing: Hold, *writes: Write) -> None:
@@ -324,13 +325,13 @@ class Episodes(Store):
         self._table.holds(update(keys.approval(approval_id), {"first_yes": decision}, is_first))
         return self.existing(approval_id)
 
-    def settle(self, approval_id: str, decision: Decision) -> Approval:
+    def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
         """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
 
         Raises: ConflictError when it is no longer pending, NotFound.
         """
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
-        return self._decide(approval_id, changes, hold_of(decision))
+        return self._decide(approval_id, changes, hold_of(decision, project))
 
     def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
         """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Raises: ConflictError, NotFound."""
@@ -370,12 +371,15 @@ def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
 def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
     """The writes of a standing answer about the instance, if there is one: in each place, and in place of
     these, those for a transaction where a longer keep stands in one place or both, and stays."""
-    places, until = keys.holds(target, instance_id), hold.snoozed_until
+    (place, old_place), until = keys.holds(target, instance_id), hold.snoozed_until
+    # The project is noted in the first alone: the release before this one would hold anew beside an old one.
     if until is None:
         exempt = {"exempt_reason": hold.exempt_reason}
-        return [[update(key, exempt) for key in places if hold.exempt_reason is not None]]
+        own, copy = update(place, {**exempt, "exempt_in": hold.exempt_in}), update(old_place, exempt)
+        return [[own, copy] if hold.exempt_reason is not None else []]
     is_shorter = _unset("snoozed_until") | where("snoozed_until", "<=", until)
-    own, copy = (update(key, {"snoozed_until": until}, is_shorter) for key in places)
+    own = update(place, {"snoozed_until": until, "kept_in": hold.kept_in}, is_shorter)
+    copy = update(old_place, {"snoozed_until": until}, is_shorter)
     # Changes nothing: a check would need a right of its own.
     longer = update(own.key, {}, where("snoozed_until", ">", until), remove=["shorter"])
     return [[own, copy], [own], [longer, copy], [longer]]

@@ -138,8 +138,7 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 
 def questions(ask: Asked) -> list[Row]:
     """Return the rows with an open question, also one that is not sent yet, the most expensive first."""
-    asked = (one for one in ask.seen if one[0].approval_id and one[0].episode)
-    return by_price(one for one in asked if one[0].expires_at is None or one[0].expires_at > ask.now)
+    return by_price(ask.asked)
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
@@ -191,9 +190,12 @@ def problems(ask: Asked) -> Iterator[Problem]:
 def _failures(ask: Asked) -> Iterator[Problem]:
     """Workflows that fail for one cause, an undelivered message among them, are one problem."""
     seen = {(page.target, row.instance_id): row for row, page in ask.seen}
+    sees = ask.scope.sees
     causes: dict[str, list[Failing]] = defaultdict(list)
     for one in sorted(ask.reader.state.failing(), key=attrgetter("at"), reverse=True):
-        if one.over_at is None and (one.target, one.instance_id) in seen:
+        # Names and reasons are of those whose it was when it failed.
+        is_theirs = (one.target, one.instance_id) in seen and sees(one.target.account, one.project, one.owner)
+        if one.over_at is None and is_theirs:
             causes[one.cause].append(one)
     for newest, *others in causes.values():
         names = listed([newest.name, *(one.name for one in others)], 3)

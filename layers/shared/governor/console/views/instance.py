@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from operator import itemgetter
 
 from governor.console.page import Asked, Page, Row, Table
@@ -17,7 +18,7 @@ from governor.domain.fleet.rows import FleetRow
 from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, saved_in
-from governor.domain.sweep.verdict import IDLE
+from governor.domain.sweep.verdict import IDLE, Hold
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotAllowed, NotFound
@@ -67,7 +68,7 @@ def instance(ask: Asked) -> Page:
             "health": health,
             "count": record.episodes,
             "key": key_of(record.hold),
-            "may_end": found is not None and _may_end(ask, found[0], record),
+            "may_end": found and record.hold.stands(now) and _may_end(ask, found[0], record.hold),
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
             "kinds": _KINDS,
             "hours": found and charts.hourly(found[0].hours, found[1].swept_at, ask.caller.zone, below),
@@ -96,13 +97,12 @@ def end_hold(end: EndHold, ask: Asked) -> str:
     found, caller = _found(ask), ask.caller
     if found is None:
         raise NotFound(f"there is no instance {instance_id}")
-    if caller.rank(account, found[0].project, found[0].owner) is not Rank.ADMIN:
-        raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
     if not caller.is_fresh(ask.now):
         raise NotAllowed("you signed in 15 minutes ago or more: sign out and in again, then do it")
     if ask.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
-    end(Target(account, region), instance_id, caller.by, ask.query.get("hold", ""))
+    may = partial(_may_end, ask, found[0])
+    end(Target(account, region), instance_id, caller.by, ask.query.get("hold", ""), may)
     return f"/instances/{account}/{region}/{instance_id}"
 
 
@@ -110,8 +110,13 @@ def _found(ask: Asked) -> Row | None:
     return next((one for one in ask.seen if _is_at(ask, one[0])), None)
 
 
-def _may_end(ask: Asked, row: FleetRow, record: InstanceRecord) -> bool:
-    return record.hold.stands(ask.now) and ask.caller.rank(row.account, row.project, row.owner) is Rank.ADMIN
+def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
+    """Whether the caller is an admin of the instance as it is, and as it was when somebody held it: by a tag,
+    whoever may tag moves an instance into another project."""
+    was = {hold.exempt_in} if hold.exempt_reason is not None else set()
+    was |= {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
+    projects = {row.project, *(one or "" for one in was)}
+    return all(ask.caller.rank(row.account, one, "") is Rank.ADMIN for one in projects)
 
 
 def _stops(ask: Asked) -> list[Stop]:

@@ -222,8 +222,8 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         raise DecisionRefused(why, status=status)
 
 
-def hold_of(decision: Decision) -> Hold:
-    """Return what the answer says of the instance from now on.
+def hold_of(decision: Decision, project: str | None = None) -> Hold:
+    """Return what the answer says from now on of the instance, which is of this project.
 
     Raises:
         DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
@@ -233,11 +233,11 @@ def hold_of(decision: Decision) -> Hold:
     if decision.answer is Answer.KEEP:
         if decision.keep_until is None:
             raise DecisionRefused(_KEEP_NEEDS_A_DATE)
-        return Hold(snoozed_until=as_utc(decision.keep_until))
+        return Hold(snoozed_until=as_utc(decision.keep_until), kept_in=project)
     reason = (decision.reason or "").strip()
     if not reason:
         raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)
-    return Hold(exempt_reason=f"{reason} ({decision.by})")
+    return Hold(exempt_reason=f"{reason} ({decision.by})", exempt_in=project)
 
 
 def _says_more(decision: Decision, held: Decision) -> bool:

@@ -5,7 +5,7 @@ This module must not know how an identity is proven.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -98,10 +98,10 @@ def signed_in_by(who: SignedIn, groups: tuple[str, ...], at: UtcDatetime, ends_a
     return SignIn(who.identity, who.by, at, ends_at, who.email, groups, who.role)
 
 
-def contact_of(people: Ownership, who: SignIn) -> Contact | None:
-    """Return the contact with this identity, else with this verified address."""
+def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
+    """Return by name the contacts with the address of this identity, else with this verified address."""
     person = person_of(people, who.identity, who.email)
-    return next((one for one in people.contacts.values() if person in map(str.lower, one.emails)), None)
+    return {name: one for name, one in people.contacts.items() if person in map(str.lower, one.emails)}
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
@@ -113,12 +113,13 @@ def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
         if _names(one, who)
     ]
     people = policy.ownership
-    if (own := contact_of(people, who)) is not None:
-        names = {name for name, contact in people.contacts.items() if contact == own}
-        addresses = {address.lower() for address in (*own.emails, *own.lists)}
-        projects = {project for project, name in people.project_owners.items() if name in names}
+    if own := contacts_of(people, who):
+        addresses = {address.lower() for one in own.values() for address in (*one.emails, *one.lists)}
+        projects = {project for project, name in people.project_owners.items() if name in own}
         rank = Rank.APPROVER if who.role is Role.APPROVER else Rank.VIEWER
-        found.append(Grant(rank, Scope(projects=frozenset(projects), owners=frozenset(names | addresses))))
+        found.append(
+            Grant(rank, Scope(projects=frozenset(projects), owners=frozenset(addresses | own.keys())))
+        )
     return tuple(found)
 
 

@@ -286,6 +286,9 @@ class Failing:
     step: str
     at: UtcDatetime
     over_at: UtcDatetime | None = None
+    owner: str = ""
+    """With `project`: whose the instance was when it failed; empty: an earlier release noted it."""
+    project: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,11 +181,18 @@ def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.emails))
 
 
+_NAME = "write a whole name, without blanks around it; * stands for nothing here"
+
+
+def _is_name(text: str) -> bool:
+    return text == text.strip() != "" and text != "*"
+
+
 @dataclass(frozen=True, slots=True)
 class ConsoleScope(Section):
     """What some people see in the console, and what they may do there."""
 
-    groups: tuple[str, ...] = ()
+    groups: tuple[str, ...] = checked((), _NAME, _is_name)
     """Groups of the issuer, by the names in its claim."""
     identities: tuple[str, ...] = checked(
         (), "write the ARN of a user, or of a role session; * may stand for its name", _CALLER.fullmatch
@@ -198,7 +205,7 @@ class ConsoleScope(Section):
     """The whole fleet."""
     accounts: tuple[str, ...] = named(*ACCOUNT)
     """All instances of these accounts."""
-    projects: tuple[str, ...] = ()
+    projects: tuple[str, ...] = checked((), f"{_NAME}; everything: true shows all", _is_name)
     """All instances of these projects."""
 
     def contradictions(self) -> Iterator[Mistake]:

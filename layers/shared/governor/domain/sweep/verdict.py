@@ -133,6 +133,10 @@ class Hold:
 
     snoozed_until: UtcDatetime | None = None
     exempt_reason: str | None = None
+    kept_in: str | None = None
+    """The project of the instance when it was kept, which a tag changes; `None`: not known."""
+    exempt_in: str | None = None
+    """The same of the exemption."""
 
     def stands(self, now: UtcDatetime) -> bool:
         return self.exempt_reason is not None or (self.snoozed_until is not None and self.snoozed_until > now)
@@ -140,7 +144,8 @@ class Hold:
     def stricter(self, other: Hold) -> Hold:
         """Return what both hold together: the later date, and an exemption of either."""
         until = latest(self.snoozed_until, other.snoozed_until)
-        return Hold(until, self.exempt_reason or other.exempt_reason)
+        kept, exempt = (self if until == self.snoozed_until else other), self if self.exempt_reason else other
+        return Hold(until, exempt.exempt_reason, kept.kept_in, exempt.exempt_in)
 
 
 NO_HOLD = Hold()

@@ -109,7 +109,7 @@ class Decide:
             if stored.first_yes is not None and stored.first_yes.person == decision.person:
                 return Decided(stored, delivered=True, needs_another=True)
         try:
-            settled = self.state.settle(approval_id, decision)
+            settled = self.state.settle(approval_id, decision, episode.project)
         except ConflictError:
             # Somebody was faster: another person, or this one's own repeated request.
             stored = self.state.existing(approval_id)
@@ -146,7 +146,7 @@ class Decide:
         if _repeats(approval.brake, brake):
             return held
         self._check_terms(episode, decision)
-        standing = hold_of(decision)
+        standing = hold_of(decision, episode.project)
         try:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, approval)

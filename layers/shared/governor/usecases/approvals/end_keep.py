@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from governor.domain.alerts.alert import short_hash
@@ -48,11 +49,15 @@ class EndHold:
     state: StateTable
     clock: Clock
 
-    def __call__(self, target: Target, instance_id: str, by: str, shown: str) -> None:
+    def __call__(
+        self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
+    ) -> None:
         """End the hold that `key_of` named so. Raises: DecisionRefused where none stands, or another one."""
         now, hold = self.clock.now(), self.state.record(target, instance_id).hold
         if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
+        if not may(hold):
+            raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
         try:
             if key_of(hold) != shown:
                 raise ConflictError("another hold than the page showed")

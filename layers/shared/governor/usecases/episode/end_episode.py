@@ -90,9 +90,8 @@ class AnnounceEnd:
         if alert.kind is AlertKind.FAILURE:
             name, reason = str(facts.get("instance_name", alert.instance_id)), str(facts["outcome_reason"])
             step, cause = str(facts["failed_step"]), cause_of(reason)
-            self.state.note_failing(
-                Failing(target, str(alert.instance_id), name, cause, reason, step, alert.at)
-            )
+            failing = Failing(target, str(alert.instance_id), name, cause, reason, step, alert.at)
+            self.state.note_failing(replace(failing, owner=alert.owner, project=alert.project))
         else:
             asked = () if facts["outcome"] == Outcome.REFUSED else ("ask",)
             done = facts.get("steps_done")

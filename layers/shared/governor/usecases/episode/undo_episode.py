@@ -61,7 +61,7 @@ class UndoEpisode:
             return refusal
         hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
-        quiet = Hold(snoozed_until=self.clock.now() + timedelta(hours=hours))
+        quiet = Hold(snoozed_until=self.clock.now() + timedelta(hours=hours), kept_in=episode.project)
         self.state.stand(target, ref.instance_id, quiet)
         try:
             request = self.starter.start(target, ref.instance_id)
