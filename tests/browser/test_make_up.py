@@ -18,6 +18,12 @@ from tests.browser.visitor import Visitor
 ROOT = Path(__file__).parents[2]
 EXPORTS = ROOT / "build" / "demo.env"
 PAGES = ("/", "/fleet?verdict=idle", "/questions", "/savings", *(f"/simulated/{name}" for name in CHANNELS))
+# A shell starts what runs in its background with SIGINT ignored, as what that starts in turn has it.
+STARTED = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+runpy.run_module("cli.up", run_name="__main__")
+"""
 MOST_PRESSES = 6
 """From the URL to the saving: a stranger needs two minutes for that many, the waiting included."""
 
@@ -56,7 +62,7 @@ class Stranger:
 def url() -> Iterator[str]:
     """What `make up` prints; then Ctrl-C ends it, and nothing is left behind."""
     with subprocess.Popen(
-        [sys.executable, "-m", "cli.up"],
+        [sys.executable, "-c", STARTED],
         cwd=ROOT,
         env={"PYTHONPATH": f"{ROOT / 'layers/shared'}:{ROOT}", "PATH": "/usr/bin:/bin"},
         stdout=subprocess.PIPE,
