@@ -294,6 +294,7 @@ def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> Non
     world = World()
     decide(world)
     first = held(world)
+    world.clock.moment += timedelta(minutes=1)
     assert decide(world).holds
     assert first == held(world)
     with pytest.raises(DecisionRefused, match="already held by bob"):
@@ -302,6 +303,19 @@ def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> Non
         decide(world, Answer.KEEP, keep_until=NOW + timedelta(days=31))
     decide(world, Answer.KEEP, keep_until=LATER)
     assert LATER == world.state.record(TARGET, world.ref.instance_id).hold.snoozed_until
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "kept"), [(Answer.EXEMPT, "  demo ", "demo"), (Answer.HOLD, "  ", None)]
+)
+def test_a_reason_is_kept_without_the_spaces_around_it(answer: Answer, reason: str, kept: str | None) -> None:
+    """A request that repeats it with others is the same answer."""
+    world = World()
+    decide(world, answer, reason=reason)
+    brake = held(world)
+
+    assert brake is not None
+    assert kept == brake.reason
 
 
 @pytest.mark.parametrize("when", ["held", "notice", "too late"])
