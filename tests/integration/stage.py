@@ -72,6 +72,8 @@ class Stage:
         self.scene.cloud.client("ssm").put_parameter(
             Name=self.scene.outputs["PolicyParameterName"], Value=text, Type="String", Overwrite=True
         )
+        # No sweep announces the change: tests count messages.
+        self.state.note_parameter(text, datetime.now(UTC))
 
     def launch(self, **changes: Any) -> str:
         """Launches one idle instance."""

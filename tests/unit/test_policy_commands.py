@@ -286,6 +286,15 @@ def test_what_production_lacks_is_named(text: str, said: str) -> None:
     assert any(said in f"{setting} {why}" for setting, why in found)
 
 
+def test_one_mailbox_is_one_person() -> None:
+    """Many mail services deliver a+x@ to a@: one reader would be two people."""
+    emails = "[alice@example.com, Alice+x@example.com]"
+    text = PEOPLE.replace("[alice@example.com, bob@example.com]", emails)
+    assert text != PEOPLE
+    found = missing(parse_policy(f"mode: ask\n{text}").base().policy)
+    assert any("names 1 people by address" in why for _, why in found)
+
+
 def test_a_policy_for_production_passes_and_says_what_it_cannot_see(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -295,6 +304,7 @@ def test_a_policy_for_production_passes_and_says_what_it_cannot_see(
     file.write_text(f"mode: ask\n{people}")
     code, out = run(capsys, "check", "--production", str(file))
     assert (0, True, True) == (code, "look yourself: sign-in" in out, "ok, version" in out), out
+    assert "two_people_for_policy holds only from the first `bin/governor policy put` on" in out
 
     file.write_text(
         f"mode: ask\n{people}overrides: [{{name: x, match: {{}}, set: {{vetoes: {{required: []}}}}}}]"

@@ -103,6 +103,62 @@ def test_before_the_first_version_nothing_happens() -> None:
     assert [] == world.told()
 
 
+def test_a_change_of_the_parameter_before_the_first_version_is_announced() -> None:
+    """It counts at once, without a second person: each one, also back to what was before, is told once."""
+    world = Versions()
+    world.review()
+    for text in (ASK, "mode: observe\n", ASK):
+        world.clock.moment += timedelta(minutes=5)
+        world.parameter = text
+        world.review()
+        world.review()
+        (alert,) = world.told()
+        assert "The policy changed: the SSM parameter" == alert.subject
+        assert {"-mode: observe", "+mode: ask"} <= set(alert.lines) or "+mode: observe" in alert.lines
+        assert any("event PutParameter" in line for line in alert.lines)
+
+    world.put(ASK)
+    world.review()
+    world.told()
+    world.parameter = AUTO
+    world.review()
+    assert [] == world.told(), "it no longer counts"
+
+
+def test_a_version_that_is_refused_hides_no_change_of_the_parameter() -> None:
+    """The parameter counts on."""
+    world = Versions()
+    world.put("mode: banana")
+    world.review()
+    world.told()
+    world.parameter = ASK
+    world.review()
+
+    assert ["parameter"] == [state for _, state in states(world.told())]
+
+
+def test_a_change_of_the_parameter_is_told_when_messages_can_be_sent_again() -> None:
+    """It is noted after people were notified."""
+    world = Versions()
+    world.review()
+    world.parameter, world.announcer.failure = ASK, Unavailable("no", operation="sns:Publish")
+    with pytest.raises(CloudError):
+        world.review()
+    world.announcer.failure = None
+    world.review()
+
+    assert ["parameter"] == [state for _, state in states(world.told())]
+
+
+def test_two_people_in_the_parameter_are_said_to_hold_for_versions_alone() -> None:
+    """At the first sweep: the parameter itself waits for no second person."""
+    world = Versions(STRICT)
+    world.review()
+    (alert,) = world.told()
+
+    assert any(line.startswith("two_people_for_policy holds for such versions") for line in alert.lines)
+
+
 def test_without_two_people_a_change_is_in_force_at_once_and_announced_once() -> None:
     """With its diff, what is risky in it, and who is said to have written it."""
     world = Versions()
@@ -199,7 +255,7 @@ def test_a_version_in_force_that_a_later_release_refuses_still_wants_its_two_peo
     version = world.put(STRICT + "# mended\n", author=ALICE)
 
     assert world.review() is None
-    (alert,) = world.told()
+    (_, alert) = world.told()
     assert [(version, "waits")] == states([alert])
     assert ["everything (this release refuses the version in force)"] == alert.facts["risky"]
     world.accept(version, ALICE)

@@ -11,6 +11,7 @@ from governor.stores.table import Key, Store, absent, put, update, where
 
 _KEPT: Key = ("POLICY", "ACCEPTED")
 _IN_FORCE: Key = ("VERSION#in-force", "POLICY")
+_PARAMETER: Key = ("VERSION#parameter", "POLICY")
 
 
 class PolicyVersions(Store):
@@ -31,6 +32,13 @@ class PolicyVersions(Store):
         """Let a version count from now on. Raises: ConflictError when another one than `before` does now."""
         same = absent() if before is None else where("version", "=", before)
         self._table.transact(put(_IN_FORCE, {"version": version, "at": at}, same))
+
+    def note_parameter(self, text: str, at: datetime) -> None:
+        """Keep what the SSM parameter says; people were notified of it."""
+        self._table.write(put(_PARAMETER, {"text": text, "at": at}))
+
+    def noted_parameter(self) -> str | None:
+        return self._text(_PARAMETER, "text")
 
     def note_writer(self, version: str, arn: str) -> None:
         self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))

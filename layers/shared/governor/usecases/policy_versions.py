@@ -61,6 +61,8 @@ class ReviewPolicy:
     def _review(self) -> bool:
         """Return whether people were notified of the newest version, with who wrote it."""
         newest, before = self.documents.newest(), self.state.version_in_force()
+        if before is None:
+            self._note_parameter()
         if newest is None or newest.version == before:
             return False
         text, version = self.policy_text.read(), newest.version
@@ -83,6 +85,18 @@ class ReviewPolicy:
             with suppress(ConflictError):
                 self.state.put_in_force(version, before, self.clock.now())
         return announced
+
+    def _note_parameter(self) -> None:
+        """Notify people of a change of the SSM parameter: it counts, unreviewed, until a version does."""
+        text, noted, now = self.policy_text.read(), self.state.noted_parameter(), self.clock.now()
+        if text == noted:
+            return
+        if noted is not None or self.parse_accepted(text).base().policy.two_people_for_policy:
+            changes = difference(noted or "", text)
+            # A change back, too, is a message of its own.
+            name = f"parameter-{now:%Y%m%dT%H%M%S}"
+            self.announcer.announce(version_alert(self.hub, name, "", "parameter", now, more=changes))
+        self.state.note_parameter(text, now)
 
     def _announce(self, version: str, by: str, state: State, **more: Any) -> bool:
         alert = version_alert(self.hub, version, by, state, self.clock.now(), **more)

@@ -21,7 +21,7 @@ _MOST_CHARACTERS = 160
 _MOST_COMPARED = 3_000
 """Lines of both documents. The time a diff takes grows with their square: seconds, for the longest."""
 _NAMED = 12
-State = Literal["in-force", "waits", "refused", "writer"]
+State = Literal["in-force", "waits", "refused", "writer", "parameter"]
 
 
 def who(writer: str, author: str) -> str:
@@ -65,5 +65,5 @@ def version_alert(
         "listed": bullets(risky, _NAMED),
         "more": more,
     }
-    severity = Severity.WARNING if risky or state == "refused" else None
+    severity = Severity.WARNING if risky or state in ("refused", "parameter") else None
     return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)
