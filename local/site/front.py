@@ -93,10 +93,12 @@ class Front:
             return plain_page(502, "No answer", why)
 
     def _new_session(self, site: Site) -> Iterable[tuple[str, str]]:
-        form = urlencode({"code": site.obtain_code(), "answer": "open"}).encode()
-        kind = {"Content-Type": "application/x-www-form-urlencoded"}
-        entered = ask(site.api, "POST", "/console", kind, form)
-        cookies = [(name, value) for name, value in entered.headers if name == "Set-Cookie"]
+        code, headers = site.obtain_code(), {"Content-Type": "application/x-www-form-urlencoded"}
+        for answer in ("show", "open"):
+            form = urlencode({"code": code, "answer": answer}).encode()
+            entered = ask(site.api, "POST", "/console", headers, form)
+            cookies = [(name, value) for name, value in entered.headers if name == "Set-Cookie"]
+            headers["Cookie"] = "; ".join(value.partition(";")[0] for _, value in cookies)
         if not cookies:
             raise HTTPException(f"the console's door answered {entered.status}")
         return (*cookies, ("Cache-Control", "no-store"))

@@ -24,7 +24,10 @@ class _Api(BaseHTTPRequestHandler):
         said = f"<body>{self.command} {self.path} {cookie} {body}".encode()
         self.send_response(401 if is_locked else 303 if "/console" in self.path else 200)
         self.send_header("Content-Type", "text/plain" if "csv" in self.path else "text/html; charset=utf-8")
-        if self.path.endswith("/console") and body == "code=secret&answer=open":
+        if self.path.endswith("/console") and body == "code=secret&answer=show":
+            self.send_header("Set-Cookie", "__Host-code=named; Path=/; Secure; HttpOnly; SameSite=Lax")
+        is_named = "__Host-code=named" in cookie
+        if self.path.endswith("/console") and body == "code=secret&answer=open" and is_named:
             self.send_header("Set-Cookie", "__Host-session=good; Path=/; Secure; HttpOnly; SameSite=Lax")
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()

@@ -70,7 +70,27 @@ def code_of(at: Entrance, arn: str = ARN) -> str:
 
 
 def enter(at: Entrance, code: str, answer: str = "open", **more: Any) -> dict[str, Any]:
-    return entrance.ask(site(at), "/console", "POST", form={"code": code, "answer": answer}, **more)
+    """As a browser does: what names the session sets the cookie that opening it needs."""
+    cookies: dict[str, str] = {}
+    for step in dict.fromkeys(("show", answer)):
+        form = {"code": code, "answer": step}
+        found = entrance.ask(site(at), "/console", "POST", form=form, cookies=cookies, **more)
+        name, _, value = found["headers"].get("Set-Cookie", "").partition(";")[0].partition("=")
+        cookies = {name: value}
+    return found
+
+
+def test_no_session_begins_before_its_browser_was_told_whose_it_is() -> None:
+    """A form of another site says `open`: the browser sends no cookie with it, or that of another code."""
+    at = Entrance(issuer="")
+    code, other = code_of(at), enter(at, code_of(at, "arn:aws:iam::1:user/eve"), "show")
+    told = dict([other["headers"]["Set-Cookie"].partition(";")[0].split("=")])
+    for cookies in ({}, told):
+        form = {"code": code, "answer": "open"}
+        found = entrance.ask(site(at), "/console", "POST", form=form, cookies=cookies)
+        assert (200, True) == (found["statusCode"], ARN in found["body"])
+    assert "SameSite=Lax" in other["headers"]["Set-Cookie"]
+    assert 303 == enter(at, code)["statusCode"]
 
 
 def test_a_code_opens_one_session_with_the_rights_of_its_caller() -> None:

@@ -101,7 +101,7 @@ class Console:
                 self._add(f"{rule if rule != '/' else '/overview'}{_CSV}", shown[rule])
         enter: dict[str, Answer] = {
             "GET": lambda *_: doors.show_code(),
-            "POST": lambda request, _: doors.take_code(request.form, clock.now()),
+            "POST": lambda request, _: doors.take_code(request.form, request.cookies, clock.now()),
         }
         self._add("/console", enter)
 
@@ -128,7 +128,7 @@ class Console:
         )
         headers = dict(found.headers)
         if found.cookies:
-            # One at most: the session begins or ends.
+            # One at most: the session begins or ends, or a code is named.
             [headers["Set-Cookie"]] = found.cookies
         body = "" if self._request.method == "HEAD" else found.body
         return Routed(found.status, headers.pop("Content-Type"), body, headers)

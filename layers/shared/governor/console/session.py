@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import NamedTuple
 
 from governor.console import formats
@@ -17,7 +19,10 @@ from governor.errors import LinkForged, NotAllowed
 from governor.stores.sessions import SignIns
 from governor.usecases.approvals.open_console import SESSION, OpenConsole
 from governor.web.responses import Response, redirect
-from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie
+from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie, set_cookie
+
+_CODE_COOKIE = "__Host-governor-code"
+"""Of the browser that was told whose session a code opens. No form of another site sends it along."""
 
 
 class Known(NamedTuple):
@@ -48,19 +53,21 @@ class Doors:
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
         self.stored.end_session(session_id, now)
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
-        return Response(page.status, page.body, page.headers, cookies=(clear_cookie(SESSION_COOKIE),))
+        return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def show_code(self) -> Response:
         """The page that `governor open` leads to: its script moves the code from the address to the form."""
         return formats.html(200, "enter.html", title="Open the console", code="", arn="")
 
-    def take_code(self, form: Mapping[str, str], now: UtcDatetime) -> Response:
+    def take_code(self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime) -> Response:
         """Name whose session it will be, so that nobody enters as somebody else unseen; then begin it."""
         secret = form.get("code", "")
+        named = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
         try:
-            if form.get("answer") != "open":
+            if form.get("answer") != "open" or cookies.get(_CODE_COOKIE) != named:
                 arn = self.enter.caller(secret)
-                return formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
+                page = formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
+                return replace(page, cookies=(set_cookie(_CODE_COOKIE, named, timedelta(minutes=1)),))
             session_id, who = self.enter.enter(secret)
         except NotAllowed as error:
             text = f"{error} Run `governor open` again."
