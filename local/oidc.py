@@ -202,6 +202,7 @@ class Issuer:
             "iat": now,
             "exp": now + _TOKEN_SECONDS,
             "nonce": nonce,
+            "auth_time": now,
             **person.claims,
         }
         claims = {name: value for name, value in {**right, **self.meddle}.items() if value is not None}

@@ -262,7 +262,7 @@ def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> No
 
     def begin(issuer: str) -> None:
         where = {"state": "s", "nonce": "n", "verifier": "v", "redirect_uri": "https://api.example.com"}
-        OidcProvider(Client(issuer, "gpu-governor")).authorization_url(**where)
+        OidcProvider(Client(issuer, "gpu-governor")).authorization_url(**where, fresh=False)
 
     with pytest.raises(IssuerUnavailable, match="SSLError"):
         begin(place.issuer.url)

@@ -124,6 +124,9 @@ class DecisionRefused(GovernorError):
 class NotAllowed(DecisionRefused): ...
 
 
+class SignInTooOld(NotAllowed): ...
+
+
 class TooLate(DecisionRefused): ...
 
 

@@ -350,8 +350,13 @@ class Announcer(Protocol):
 class IdentityProvider(Protocol):
     """An OpenID Connect issuer that people sign in at: authorization code with PKCE (RFC 7636, S256)."""
 
-    def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
-        """Where to send the browser. Raises: IssuerUnavailable, ConfigurationError."""
+    def authorization_url(
+        self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
+    ) -> str:
+        """Where to send the browser; `fresh`: even who is signed in there must prove who it is.
+
+        Raises: IssuerUnavailable, ConfigurationError.
+        """
 
     def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
         """The claims of the ID token for a code, with signature, issuer, audience, times and nonce checked.

@@ -76,7 +76,7 @@ class World:
     def authorized(self, provider: OidcProvider | None = None) -> dict[str, str]:
         """What a browser brings back from the issuer."""
         address = (provider or self.provider).authorization_url(
-            state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK
+            state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK, fresh=False
         )
         parts = urlsplit(address)
         reply = self.issuer.get(parts.path, dict(parse_qsl(parts.query)))
@@ -102,11 +102,22 @@ def test_a_code_becomes_claims(secret: str, algorithm: str) -> None:
     assert [] == world.issuer.refused
 
 
+def test_a_fresh_proof_is_a_new_one_and_has_its_time() -> None:
+    """`max_age` alone lets somebody through who signed in 14 minutes ago; `prompt` alone asks for no time."""
+    world = World()
+    where = {"state": STATE, "nonce": NONCE, "verifier": VERIFIER, "redirect_uri": CALLBACK}
+    plain, fresh = (
+        dict(parse_qsl(urlsplit(world.provider.authorization_url(**where, fresh=fresh)).query))
+        for fresh in (False, True)
+    )
+    assert {**plain, "prompt": "login", "max_age": "900"} == fresh
+
+
 def test_the_state_comes_back() -> None:
     """And nothing of the verifier goes to the browser."""
     world = World()
     address = world.provider.authorization_url(
-        state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK
+        state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK, fresh=False
     )
 
     assert STATE == world.authorized()["state"]
@@ -129,7 +140,9 @@ def test_groups_are_asked_for_where_they_are_needed_and_offered(
     world = World()
     world.changed["scopes_supported"] = offered
     provider = world.made(Client(URL, "gpu-governor", wants_groups=wants))
-    address = provider.authorization_url(state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK)
+    address = provider.authorization_url(
+        state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK, fresh=False
+    )
 
     assert scope == dict(parse_qsl(urlsplit(address).query))["scope"]
 
@@ -306,7 +319,9 @@ def test_an_issuer_that_does_not_fit_is_told_to_the_operator(changed: dict[str, 
     world.changed = changed
 
     with pytest.raises(ConfigurationError, match=match):
-        world.provider.authorization_url(state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK)
+        world.provider.authorization_url(
+            state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK, fresh=False
+        )
 
 
 @pytest.mark.parametrize("name", ["token_endpoint", "jwks_uri"])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -147,7 +148,9 @@ def test_an_old_sign_in_ends_nothing() -> None:
     site.at.clock.at += timedelta(minutes=15)
     answered = site.send(cookies)
     assert (403, KEPT) == (answered["statusCode"], site.hold)
-    assert "sign out and in again" in answered["body"]
+    assert (
+        f'<a href="/sign-in?return={quote(PAGE, safe="")}&amp;fresh=1">Sign in again</a>' in answered["body"]
+    )
 
 
 def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.MonkeyPatch) -> None:

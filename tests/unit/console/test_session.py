@@ -267,3 +267,12 @@ def test_a_name_that_matches_nothing_is_refused(field: str, name: str) -> None:
     names = {"groups": ["ops"], "projects": ["vision"], field: [name]}
     with pytest.raises(PolicyError, match="write a whole name"):
         parse_policy(json.dumps({"console": {"scopes": {"team": names}}}))
+
+
+def test_a_code_ends_the_session_before_it() -> None:
+    """Of the same browser."""
+    at = Entrance(issuer="")
+    before = at.session()
+    assert entrance.ask(site(at), "/", cookies=before)["statusCode"] != 401
+    assert enter(at, code_of(at), cookies=before)["statusCode"] == 303
+    assert entrance.ask(site(at), "/", cookies=before)["statusCode"] == 401

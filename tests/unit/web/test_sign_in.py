@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, urlsplit
 
 import pytest
@@ -37,11 +37,15 @@ class FakeProvider:
     failure: GovernorError | None = None
     begun: list[dict[str, str]] = field(default_factory=list)
     redeemed: list[dict[str, str]] = field(default_factory=list)
+    fresh: bool | None = None
 
-    def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
+    def authorization_url(
+        self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
+    ) -> str:
         """As the port says."""
         if self.failure is not None:
             raise self.failure
+        self.fresh = fresh
         self.begun.append({"state": state, "nonce": nonce, "verifier": verifier, "uri": redirect_uri})
         return f"https://issuer.example.com/authorize?state={state}"
 
@@ -112,6 +116,50 @@ def test_a_sign_in_comes_back_to_the_page_it_began_at() -> None:
     proofs = {key: asked[key] for key in ("nonce", "verifier", "uri")}
     assert [{"code": "a-code", **proofs}] == world.provider.redeemed
     assert f"{BASE}/sign-in/callback" == asked["uri"]
+
+
+@pytest.mark.parametrize(
+    ("said", "at"),
+    [
+        ({"auth_time": int((NOW - timedelta(days=3)).timestamp())}, NOW - timedelta(days=3)),
+        ({"auth_time": int((NOW + timedelta(days=3)).timestamp())}, NOW),
+        ({"auth_time": 10**30}, NOW),
+        *(
+            ({"auth_time": wrong}, datetime.fromtimestamp(0, UTC))
+            for wrong in (-(10**30), float("nan"), 1e18, "now", None)
+        ),
+        ({}, datetime.fromtimestamp(0, UTC)),
+    ],
+)
+def test_a_sign_in_is_as_old_as_its_proof(said: dict[str, object], at: datetime) -> None:
+    """Not as our cookie: people stay signed in at the issuer. Unless it says so, nothing is proven."""
+    world = World()
+    world.provider.claims = {"sub": "u-1", **said}
+    world.begin()
+    world.finish()
+    assert world.session is not None
+    stored = world.sign_ins.session(world.session.session_id, NOW)
+    assert stored is not None
+    assert (at.replace(microsecond=0), NOW + LIFE) == (stored.at.replace(microsecond=0), stored.ends_at)
+
+
+def test_a_fresh_proof_is_asked_for_where_it_is_wanted() -> None:
+    world = World()
+    for query, fresh in (({}, False), ({"fresh": "1"}, True), ({"fresh": "0"}, False)):
+        world.site.begin({"return": "/fleet", **query})
+        assert fresh is world.provider.fresh
+
+
+def test_a_sign_in_ends_the_session_before_it() -> None:
+    """Of the same browser; a copy of that cookie opens nothing any more."""
+    world, found = World(), []
+    for _ in range(2):
+        world.begin()
+        world.finish()
+        assert world.session is not None
+        found.append(world.session.session_id)
+    assert world.sign_ins.session(found[0], NOW) is None
+    assert world.sign_ins.session(found[1], NOW) is not None
 
 
 def test_every_sign_in_has_its_own_secrets() -> None:
@@ -347,6 +395,7 @@ def test_answers_of_the_sign_in_are_closed_to_caches_and_referrers() -> None:
 def test_a_sign_in_comes_back_to_a_page_of_the_console(path: str) -> None:
     """With a session that is stored, with the groups that it rests on."""
     world = World()
+    world.provider.claims = {**world.provider.claims, "auth_time": int(NOW.timestamp())}
     world.begin(path)
 
     assert f"{BASE}{path}" == world.finish().headers["Location"]

@@ -25,6 +25,8 @@ _KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
 """The accepted algorithms, with what their keys must say; never one that the token alone chooses. RS256 is
 what every issuer must support."""
 _LEEWAY_SECONDS = 60
+_FRESH = {"prompt": "login", "max_age": "900"}
+"""To prove anew who it is. `max_age` makes issuers say when that was (Core 1.0, 3.1.2.1)."""
 _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
@@ -53,7 +55,9 @@ class OidcProvider:
         self._elapsed = elapsed
         self._kept: dict[str, tuple[float, Mapping[str, Any]]] = {}
 
-    def authorization_url(self, *, state: str, nonce: str, verifier: str, redirect_uri: str) -> str:
+    def authorization_url(
+        self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
+    ) -> str:
         discovered = self._discovered()
         endpoint = _checked(discovered.get("authorization_endpoint"), "authorization_endpoint")
         scopes = ["openid", "email"]
@@ -70,6 +74,7 @@ class OidcProvider:
                 "nonce": nonce,
                 "code_challenge": challenge.decode(),
                 "code_challenge_method": "S256",
+                **(_FRESH if fresh else {}),
             }
         )
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"

@@ -21,7 +21,7 @@ from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.session import Doors, caller_of
 from governor.console.views import figures
 from governor.domain.wording import people, sentence
-from governor.errors import DecisionRefused, InputError, NotFound
+from governor.errors import DecisionRefused, InputError, NotFound, SignInTooOld
 from governor.ports import Clock
 from governor.web.api import status_of
 from governor.web.responses import Response, redirect
@@ -159,7 +159,8 @@ class Console:
             return _missing(request)
         except (InputError, DecisionRefused) as error:
             status = status_of(error)
-            return failed(request, status, _REFUSALS[status], sentence(str(error)))
+            again = self._sign_in(request.path, "&fresh=1") if isinstance(error, SignInTooOld) else ""
+            return failed(request, status, _REFUSALS[status], sentence(str(error)), again)
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
         page = view(ask)
@@ -179,9 +180,12 @@ class Console:
     def _ask_who(self, request: Request) -> Response:
         has_issuer = self._doors.has_issuer
         if has_issuer and request.method != "POST" and not (request.wants_json or request.wants_csv):
-            return redirect(f"/sign-in?return={quote(request.address, safe='')}")
+            return redirect(self._sign_in(request.address))
         how = "Sign in first." if has_issuer else "Run `governor open`: it prints the address."
         return failed(request, 401, "Not signed in", how)
+
+    def _sign_in(self, path: str, more: str = "") -> str:
+        return f"/sign-in?return={quote(path, safe='')}{more}" if self._doors.has_issuer else ""
 
 
 def _missing(request: Request, _: Mapping[str, str] = MappingProxyType({})) -> Response:
@@ -216,7 +220,7 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
     return formats.html(200, page.template, title=page.title, **values, **page.values)
 
 
-def failed(request: Request, status: int, title: str, text: str) -> Response:
+def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:
     if request.wants_json or request.wants_csv:
         return formats.as_json(status, {"error": text})
-    return formats.html(status, "refused.html", title=title, text=text)
+    return formats.html(status, "refused.html", title=title, text=text, sign_in=sign_in)

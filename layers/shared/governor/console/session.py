@@ -72,6 +72,8 @@ class Doors:
         except NotAllowed as error:
             text = f"{error} Run `governor open` again."
             return formats.html(403, "refused.html", title="This code opens nothing", text=text)
+        if (before := self.cookies.read(cookies, now)) is not None:
+            self.stored.end_session(before.session_id, now)
         session = Session(session_id, SignedIn(who.identity, None, Role.VIEWER))
         return redirect("/", cookies=(self.cookies.cookie(session, now, SESSION),))
 

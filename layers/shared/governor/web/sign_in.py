@@ -11,12 +11,13 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.scope import signed_in_by
 from governor.domain.approvals.terms import groups_of, signed_in
+from governor.domain.units import UtcDatetime
 from governor.errors import (
     CloudError,
     ConfigurationError,
@@ -35,6 +36,8 @@ SIGN_IN_COOKIE = "__Host-governor-sign-in"
 LIFE = timedelta(minutes=10)
 _PURPOSE = ("sign-in",)
 _RANDOM_BYTES = 32
+_LATEST = 2**32
+"""Seconds; above it may be no time at all."""
 _LONGEST_LINK = 1500
 """The cookie that holds it must fit into 4,096 bytes."""
 _PATH = re.compile(r"/(?![/\\])[\w/.~%?&=+:@,-]*", re.ASCII)
@@ -66,8 +69,8 @@ class SignInSite:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Send the browser to the issuer. `return` must be a link of ours, as the page gives it, or the path
-        of a page of the console."""
+        """Send the browser to the issuer; with `fresh` to prove anew who it is. `return` must be a link of
+        ours, as the page gives it, or the path of a page of the console."""
         link = query.get("return", "")
         is_path = _PATH.fullmatch(link) is not None
         approval_id, _, fields = link.partition("?")
@@ -83,7 +86,11 @@ class SignInSite:
         state, nonce, verifier = (secrets.token_urlsafe(_RANDOM_BYTES) for _ in range(3))
         try:
             address = self.provider.authorization_url(
-                state=state, nonce=nonce, verifier=verifier, redirect_uri=self._callback
+                state=state,
+                nonce=nonce,
+                verifier=verifier,
+                redirect_uri=self._callback,
+                fresh=query.get("fresh") == "1",
             )
         except (IssuerUnavailable, ConfigurationError) as error:
             return _unavailable(error)
@@ -121,8 +128,11 @@ class SignInSite:
         except (IssuerUnavailable, ConfigurationError, CloudError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
-        stored = signed_in_by(who, groups_of(claims, self.groups_claim), now, now + SESSION_LIFE)
+        at, before = min(now, _proven_at(claims)), self.sessions.read(cookies, now)
+        stored = signed_in_by(who, groups_of(claims, self.groups_claim), at, now + SESSION_LIFE)
         try:
+            if before is not None:
+                self.sign_ins.end_session(before.session_id, now)
             self.sign_ins.keep_session(session.session_id, stored)
         except CloudError as error:
             return _unavailable(error, spent)
@@ -134,6 +144,12 @@ class SignInSite:
         # Written anew from the fields that were checked: nothing that is no field gets into the address.
         fields = urlencode(parse_qsl(kept["query"], keep_blank_values=True))
         return f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{fields}"
+
+
+def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
+    """Return when somebody last proved to the issuer who they are; long ago where it does not say."""
+    said = claims.get("auth_time")
+    return datetime.fromtimestamp(min(said, _LATEST) if isinstance(said, int) and said > 0 else 0, UTC)
 
 
 def _refused(
