@@ -71,12 +71,12 @@ def code_of(at: Entrance, arn: str = ARN) -> str:
 
 def enter(at: Entrance, code: str, answer: str = "open", **more: Any) -> dict[str, Any]:
     """As a browser does: what names the session sets the cookie that opening it needs."""
-    cookies: dict[str, str] = {}
+    cookies: dict[str, str] = more.pop("cookies", {})
     for step in dict.fromkeys(("show", answer)):
         form = {"code": code, "answer": step}
         found = entrance.ask(site(at), "/console", "POST", form=form, cookies=cookies, **more)
         name, _, value = found["headers"].get("Set-Cookie", "").partition(";")[0].partition("=")
-        cookies = {name: value}
+        cookies = {**cookies, name: value}
     return found
 
 
