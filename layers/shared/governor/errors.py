@@ -11,6 +11,7 @@
     ├── IssuerUnavailable           the OIDC issuer did not answer, or not as the standard says
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
     │   ├── NotAllowed              this person may not give this answer; others may
+    │   │   └── SignInTooOld        after a new sign-in they may
     │   └── TooLate                 EC2 has been asked for what the answer would have held
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
