@@ -185,6 +185,20 @@ def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: S
         table.record(TARGET, INSTANCE_ID)
 
 
+@pytest.mark.parametrize("value", [{"N": "1.5"}, {"SS": ["many"]}, {"NS": ["1"]}])
+def test_a_value_that_nobody_writes_hides_no_other_item(
+    aws: Clients, table: StateTable, value: dict[str, Any]
+) -> None:
+    """A hand in the DynamoDB console: all items of a target come by one query."""
+    table.set_marked(TARGET, "i-00000000000000001", NOW)
+    key = {"pk": {"S": PK}, "sk": {"S": f"INSTANCE#{INSTANCE_ID}"}}
+    aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, "episodes": value})
+    records = table.records(TARGET)
+
+    assert NOW == records["i-00000000000000001"].marked_at
+    assert "cannot be read: episodes" in (records[INSTANCE_ID].problem or "")
+
+
 def test_a_busy_item_is_tried_again() -> None:
     """A transaction that met another one is repeated after a pause that grows."""
     busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])

@@ -13,7 +13,7 @@ from functools import lru_cache
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
 from governor.stores.keys import place
-from governor.stores.table import Key, Store, Write, absent, present, put, update, where
+from governor.stores.table import DAMAGED, Key, Store, Write, absent, present, put, update, where
 
 _HUB: Key = ("BREAKER#hub", "HUB")
 _TURNED, _BACK, _FIRST, _HOUR = "turned_", "back_", "first", "%Y%m%d%H"
@@ -37,9 +37,16 @@ class Brakes(Store):
         return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
 
     def turned(self, target: Target) -> dict[str, datetime]:
-        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch."""
-        item = self._table.get(_turned_key(target)) or {"ids": {}}
-        return {one: _hour(hour) for one, hour in item["ids"].items()}
+        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch.
+
+        Nobody where it is damaged: who turns is counted again then, which can only freeze.
+        """
+        item = self._table.get(key := _turned_key(target)) or {"ids": {}}
+        try:
+            return {one: _hour(str(hour)) for one, hour in dict(item["ids"]).items()}
+        except DAMAGED:
+            self._table.leave_out(" / ".join(key))
+            return {}
 
     def count_turned(
         self,

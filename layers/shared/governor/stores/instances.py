@@ -15,7 +15,19 @@ from governor.domain.sweep.verdict import Hold
 from governor.domain.units import parse_iso
 from governor.errors import CloudError
 from governor.stores import keys
-from governor.stores.table import Condition, Document, Key, Store, absent, delete, present, update, where
+from governor.stores.table import (
+    DAMAGED,
+    Condition,
+    Document,
+    Key,
+    Readable,
+    Store,
+    absent,
+    delete,
+    present,
+    update,
+    where,
+)
 
 _BESIDE_A_WARNING = {one.name for kind in (InstanceRecord, Hold) for one in fields(kind)} - {
     *("target", "instance_id", "hold", "warned_until", "problem")
@@ -96,13 +108,21 @@ class Instances(Store):
 
 class Failures(Store):
     def failing(self) -> list[Failing]:
-        """Return the newest failure of each instance and cause; one whose step has worked since is over."""
+        """Return the newest failure of each instance and cause; one whose step has worked since is over.
+
+        They are of all targets, so what cannot be read is left out.
+        """
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         found = []
-        for one in self._table.records(Failing, causes):
-            worked = items.get(_worked(one.target)[1], {}).get(one.step)
-            worked_at = parse_iso(worked) if worked else one.at
+        for one in Readable(self._table).records(Failing, causes):
+            key = _worked(one.target)
+            worked = items.get(key[1], {}).get(one.step)
+            try:
+                worked_at = parse_iso(worked) if worked else one.at
+            except DAMAGED:
+                self._table.leave_out(" / ".join(key))
+                worked_at = one.at
             found.append(replace(one, over_at=worked_at) if worked_at > one.at else one)
         return found
 

@@ -57,9 +57,15 @@ class Sweeps(Store):
             self._table.write(delete((stale["pk"], stale["sk"])))
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
-        """Return the largest changes in a sweep of the last days, oldest day first."""
-        item = self._table.get((target_pk(target), "SWEEP-DAYS")) or {"days": {}}
-        return tuple(SweepDay(date.fromisoformat(day), *most) for day, most in sorted(item["days"].items()))
+        """Return the largest changes in a sweep of the last days, by day; none where they are damaged."""
+        key = target_pk(target), "SWEEP-DAYS"
+        item = self._table.get(key) or {"days": {}}
+        try:
+            days = sorted(dict(item["days"]).items())
+            return tuple(SweepDay(date.fromisoformat(day), *map(int, most)) for day, most in days)
+        except DAMAGED:
+            self._table.leave_out(" / ".join(key))
+            return ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
         """Replace them. Of two sweeps at once one may be lost; the next one makes up for it."""

@@ -217,7 +217,7 @@ class Table(ABC):
 
 
 class Readable(Table):
-    """What can be read of another table; `unread` names the rest. For pages, by which nothing is decided."""
+    """What can be read of another table; `unread` names the rest. No action is decided by what is missing."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table

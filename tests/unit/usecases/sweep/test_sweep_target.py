@@ -10,7 +10,13 @@ from datetime import timedelta
 import pytest
 
 from governor.domain.alerts.alert import AlertKind
-from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, episode_from_execution_name
+from governor.domain.episode.episode import (
+    EpisodeRef,
+    Failing,
+    InstanceRecord,
+    Outcome,
+    episode_from_execution_name,
+)
 from governor.domain.instance import Instance
 from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import SweepDay
@@ -688,6 +694,36 @@ def test_keeps_cost_a_sweep_one_query_however_many_there_are(monkeypatch: pytest
     few = reads(1)
     assert (1, 1) == (few["dynamodb:Query", "HOLD"], few["dynamodb:Query", "LOCK"])
     assert few == reads(40)
+
+
+@pytest.mark.parametrize(
+    ("key", "broken"),
+    [
+        ((keys.target_pk(TARGET), "SWEEP-DAYS"), {}),
+        ((keys.target_pk(TARGET), "SWEEP-DAYS"), {"days": "many"}),
+        ((keys.target_pk(TARGET), "SWEEP-DAYS"), {"days": {"yesterday": [1, 0]}}),
+        ((keys.target_pk(TARGET), "SWEEP-DAYS"), {"days": {"2026-11-19": [1]}}),
+        ((keys.target_pk(TARGET), "SWEEP-DAYS"), {"days": {"2026-11-20": ["many", 0]}}),
+        ((f"BREAKER#{keys.place(TARGET)}", "TURNED"), {"ids": None}),
+        ((f"BREAKER#{keys.place(TARGET)}", "TURNED"), {"ids": {"i-1": "now"}}),
+        ((f"BREAKER#{keys.place(TARGET)}", "TURNED"), {"ids": {"i-1": 5}}),
+        (("FAILING#all", f"WORKED#{keys.place(TARGET)}"), {"stop": "yesterday"}),
+        (("FAILING#all", f"WORKED#{keys.place(TARGET)}"), {"stop": 5}),
+        (("FAILING#all", "CAUSE#denied#x"), {"cause": "denied"}),
+    ],
+)
+def test_one_broken_item_ends_no_sweep(key: tuple[str, str], broken: dict[str, object]) -> None:
+    """Its target is swept and remembered, and a failure that is over is told of, as if it were not there."""
+    world = FleetWorld()
+    new, earlier = world.add(1), NOW - timedelta(hours=1)
+    failed = Failing(TARGET, "i-0000000f", "gone", "denied", "AccessDenied", "stop", earlier)
+    world.state.note_failing(failed)
+    world.state.items[key] = {**broken, "pk": key[0], "sk": key[1]}
+    summary = world.sweep()
+
+    assert ("idle", 1, []) == (world.verdict(new), summary.episodes_started, summary.problems)
+    assert 1 == told(world, AlertKind.FAILURE_OVER)
+    assert [] == world.state.failing()
 
 
 def test_a_record_that_cannot_be_read_sinks_one_instance_only() -> None:
