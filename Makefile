@@ -48,7 +48,7 @@ soak: env-project env-cloud ## every crash point, storms of faults on simulated 
 	@SECONDS=0; $(VENV)/python -m tests.soak && $(call took,soak)
 
 test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
-	@$(BROWSER)/python -m pytest -m "browser or fuzz" tests/browser
+	@$(BROWSER)/python -m scripts.run_tests --in-a-browser
 
 screenshots: env-project env-browser ## pages, mail and Slack message as pictures in docs/images, with their texts; needs Chromium
 	@$(BROWSER)/python -m scripts.screenshots

@@ -4,7 +4,8 @@ Integration tests that share a deployed stack are two parts of about the same le
 own; those on engines of their own are another. What needs no cloud are two again, so that two cores have work
 to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
 `--checks` runs the checks that are no tests, too, after the second, and what needs a browser beside them all
-where Chromium is installed. All other arguments go to every part.
+where Chromium is installed. `--in-a-browser` runs that alone, two parts again, each with a stack of its own.
+All other arguments go to every part.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ PARTS = (
     (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES))),
 )
 """The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
+QUESTIONS = tuple(f"tests/browser/test_{name}.py" for name in ("question", "record", "refusals"))
+PARTS_IN_A_BROWSER = (
+    ("browser or fuzz", "tests/browser", *(f"--ignore={path}" for path in QUESTIONS)),
+    ("browser or fuzz", *QUESTIONS),
+)
 CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template")
 IN_A_BROWSER = ("make", "--no-print-directory", "test-browser")
 _ONE_AFTER_ANOTHER = """
@@ -102,10 +108,14 @@ def _passed_on(source: IO[bytes]) -> bytes:
 
 def main(arguments: Sequence[str]) -> int:
     """Returns the exit status: 1 when anything has failed."""
-    rest = [one for one in arguments if one != "--checks"]
-    first, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in PARTS)
-    with_checks, has_browser = "--checks" in arguments, shutil.which("chromium") is not None
+    flags = {"--checks", "--in-a-browser"}.intersection(arguments)
+    rest = [one for one in arguments if one not in flags]
+    parts = PARTS_IN_A_BROWSER if "--in-a-browser" in flags else PARTS
+    first, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in parts)
     rows: list[list[Command]] = [[part] for part in others]
+    if "--in-a-browser" in flags:
+        return side_by_side(first, *rows)
+    with_checks, has_browser = "--checks" in flags, shutil.which("chromium") is not None
     if with_checks:
         rows[0].append(CHECKS)
     if with_checks and has_browser:

@@ -105,6 +105,15 @@ def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they
     assert ("--checks" in arguments) == any(run_tests.CHECKS in row for row in rows)
 
 
+def test_every_test_in_a_browser_runs_in_one_part() -> None:
+    """One part runs what it names, and the other what is left."""
+    (mark, where, *left_out), (same, *named) = run_tests.PARTS_IN_A_BROWSER
+    assert mark == same
+    assert "tests/browser" == where
+    assert left_out == [f"--ignore={path}" for path in named]
+    assert all((ROOT / path).exists() for path in named)
+
+
 def test_continuous_integration_runs_every_check() -> None:
     """And nothing after it: the suite's own line is the last."""
     script = ROOT / ".ci" / "run"
