@@ -237,7 +237,12 @@ def test_some_calls_are_nobodys(action: str) -> None:
 
 AUDIT = "${AuditBucket.Arn}/audit/day=2026-11-22/an-episode/1.json"
 USER_DATA = "${AuditBucket.Arn}/user-data/123456789012/i-1/an-episode/abc"
-DELETIONS = ("s3:DeleteObject", "s3:DeleteObjectVersion", "s3:BypassGovernanceRetention")
+DELETIONS = (
+    "s3:DeleteObject",
+    "s3:DeleteObjectVersion",
+    "s3:BypassGovernanceRetention",
+    "s3:ReplicateDelete",
+)
 ONCE: dict[str, Value] = {"s3:if-none-match": "*", "aws:SecureTransport": "true"}
 
 
@@ -260,7 +265,7 @@ def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
         assert not any(allows([*administrator, *bucket], one) for one in put.values())
         own = {**ONCE, "aws:PrincipalArn": _role(writer)}
         assert allows([*administrator, *bucket], Request("s3:PutObject", path, own))
-        for action in ("s3:PutObject", *DELETIONS):
+        for action in ("s3:PutObject", "s3:ReplicateObject", *DELETIONS):
             again = {name: value for name, value in own.items() if name != "s3:if-none-match"}
             assert not allows([*administrator, *bucket], Request(action, path, again))
     assert not allows(
