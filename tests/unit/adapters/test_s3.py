@@ -28,6 +28,17 @@ def test_a_document_is_written_once_and_stays(aws: Clients) -> None:
     assert CHANGE.document() == json.loads(s3.get_object(Bucket="audit", Key=CHANGE.key)["Body"].read())
 
 
+def test_the_audit_is_encrypted_by_no_key_that_somebody_deletes(aws: Clients) -> None:
+    """Whoever changes the default of the bucket chooses no key for it."""
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="audit")
+    by_a_key = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "theirs"}}
+    s3.put_bucket_encryption(Bucket="audit", ServerSideEncryptionConfiguration={"Rules": [by_a_key]})
+    AuditBucket(aws, "audit").keep(CHANGE)
+
+    assert "AES256" == s3.get_object(Bucket="audit", Key=CHANGE.key)["ServerSideEncryption"]
+
+
 def test_what_could_not_be_written_is_an_error() -> None:
     """Two at the same moment, too: the stream hands it over again."""
     conflict = client_error("ConditionalRequestConflict", status=409)

@@ -427,11 +427,14 @@ def test_organizations_takes_the_examples() -> None:
         ("cloudformation:UpdateStack", "stack/gpu-governor/5c1d"),
         ("cloudformation:CreateChangeSet", "stack/gpu-governor/5c1d"),
         ("cloudformation:ExecuteChangeSet", "stack/gpu-governor/5c1d"),
+        ("dynamodb:UpdateTable", "table/gpu-governor-StateTable-1a2B"),
+        ("dynamodb:DeleteTable", "table/gpu-governor-StateTable-1a2B"),
         ("kms:PutKeyPolicy", "key/00000000-0000-0000-0000-000000000000"),
     ],
 )
 def test_the_example_keeps_others_from_changing_what_the_governor_runs(action: str, name: str) -> None:
-    """Other code, or a layer, in a function of the stack acts as its role without passing any."""
+    """Other code, or a layer, in a function of the stack acts as its role without passing any; without the
+    table's stream nothing is kept for the audit."""
     arn = f"arn:aws:{action.partition(':')[0]}:eu-west-1:{{}}:{name}"
     for principal, account, may_do in (
         (DEVELOPER, "111122223333", False),

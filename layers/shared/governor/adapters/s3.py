@@ -47,7 +47,8 @@ class AuditBucket(_WrittenOnce):
 
     def keep(self, change: Change) -> bool:
         body = json.dumps(change.document()).encode()
-        return self._put(change.key, body, ContentType="application/json")
+        # Whatever the bucket's default is by now.
+        return self._put(change.key, body, ContentType="application/json", ServerSideEncryption="AES256")
 
 
 class UserDataBucket(_WrittenOnce):

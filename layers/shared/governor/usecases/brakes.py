@@ -101,7 +101,7 @@ class RefusedAnswers:
         if answer.problems:
             why = "; ".join(sorted(set(answer.problems.values())))
             return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
-        most = {key: max((one or 0 for one in series), default=0) for key, series in answer.series.items()}
+        most = {key: max(one or 0 for one in series) for key, series in answer.series.items()}
         if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
             return f"{unanswered.what}, but the API refused requests: answers may have been among them"
         if window.end < unanswered.until:
