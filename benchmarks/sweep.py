@@ -20,7 +20,6 @@ from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
-from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
@@ -99,7 +98,6 @@ class Bench:
         self.clock = FakeClock(START)
         self.workflow = MemoryWorkflow()
         self.state = MemoryStateTable() if remembers else _Forgetful()
-        deliver = DeliverDecision(self.state, self.workflow)
         catalogue = ShippedCatalogue()
         announcer, log = RecordingAnnouncer(), MemoryEventLog()
         book = BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients))
@@ -115,8 +113,7 @@ class Bench:
             follow_up=FollowUp(
                 self.state,
                 self.workflow,
-                void=VoidEpisode(self.state, deliver),
-                deliver=deliver,
+                void=VoidEpisode(self.state, self.workflow),
                 close_dead=CloseDead(
                     self.clock,
                     StaticPolicies(),

@@ -16,9 +16,10 @@ from governor.console.views.instance import end_hold, instance
 from governor.contracts.policy import parse_policy
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
-from governor.usecases.approvals.end_keep import EndHold, key_of
+from governor.usecases.approvals.decide import Decide, key_of
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
+from tests.twins.services import MemoryWorkflow, RecordingAnnouncer
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance, token
 
@@ -55,8 +56,9 @@ class Site:
             self.world.state.stand(TARGETS[0], ROW.instance_id, one)
         self.at = Entrance(self.world.table)
         self.at.clock.at = NOW
-        self.end = EndHold(self.world.state, self.at.clock)
-        views, posts = {RULE: instance}, {RULE: partial(end_hold, self.end)}
+        state, clock = self.world.state, self.at.clock
+        self.decide = Decide(state, MemoryWorkflow(), clock, RecordingAnnouncer(), lambda: parse_policy(""))
+        views, posts = {RULE: instance}, {RULE: partial(end_hold, self.decide)}
         self.console = Console(lambda: self.world.reader, self.at.doors, self.at.clock, views, posts)
 
     @property
@@ -166,7 +168,9 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
 
     monkeypatch.setattr(site.world.state, "end_hold", beaten)
     with pytest.raises(DecisionRefused, match="held it anew"):
-        site.end(TARGETS[0], ROW.instance_id, "oidc:ada@example.com", key_of(KEPT), lambda _: True)
+        site.decide.end_hold(
+            TARGETS[0], ROW.instance_id, "oidc:ada@example.com", key_of(KEPT), lambda _: True
+        )
     assert longer == site.hold
 
 

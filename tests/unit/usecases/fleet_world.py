@@ -12,7 +12,6 @@ from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
 from governor.domain.policy.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
-from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
 from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
@@ -67,7 +66,6 @@ class FleetWorld:
         self.batch = StaticBatch()
         self.prices = StaticPrices(Price(Decimal("1.006"), "list price"))
         self.policies = StaticPolicies(self.policy)
-        deliver = DeliverDecision(self.state, self.workflow)
         self.sweep_target = SweepTarget(
             clock=self.clock,
             policies=self.policies,
@@ -80,8 +78,7 @@ class FleetWorld:
             follow_up=FollowUp(
                 self.state,
                 self.workflow,
-                void=VoidEpisode(self.state, deliver),
-                deliver=deliver,
+                void=VoidEpisode(self.state, self.workflow),
                 close_dead=CloseDead(
                     self.clock,
                     self.policies,

@@ -12,7 +12,6 @@ from governor.domain.episode.episode import Phase
 from governor.domain.events.interruption import Cause, LifecycleAction, Warned
 from governor.domain.instance import Lifecycle, Volume
 from governor.domain.policy.policy import Events, Mode
-from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere, NotifyWarning, Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
@@ -55,7 +54,7 @@ class WarnedWorld:
             accounts=ACCOUNTS,
             instances=ec2,
             state=self.world.state,
-            void=VoidEpisode(self.world.state, DeliverDecision(self.world.state, self.world.workflow)),
+            void=VoidEpisode(self.world.state, self.world.workflow),
             once=once,
             notify=NotifyWarning(clock, ec2, self.log, once, announcer),
             checkpoint=SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer),

@@ -30,7 +30,6 @@ from governor.errors import (
 )
 from governor.ports import Clock, Undoer
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.end_keep import EndKeep
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
 from governor.web.api import posted, status_of
@@ -195,7 +194,7 @@ class ApprovalSite:
         if button == _UNDO:
             return self._undo(request, visitor, episode)
         if button == _END_KEEP:
-            EndKeep(self.decide)(view, visitor.by, visitor.person, visitor.role)
+            self.decide.end_keep(view, visitor.by, visitor.person, visitor.role)
             return redirect(request.address)
         decided = self.decide(
             request.approval_id,

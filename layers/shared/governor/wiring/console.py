@@ -19,7 +19,6 @@ from governor.domain.instance import Target
 from governor.stores.table import Readable
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
-from governor.usecases.approvals.end_keep import EndHold
 from governor.usecases.approvals.open_console import OpenConsole
 from governor.web.sessions import Sessions
 from governor.wiring.parts import Parts
@@ -58,10 +57,11 @@ def console(parts: Parts) -> Console:
     # Builds the parser.
     parse_policy("")
     doors = Doors(cookies, parts.sign_ins, enter, parts.signer)
-    answers = questions.Answers(parts.fill(Decide, policies_now=policies))
+    decide = parts.fill(Decide, policies_now=policies)
+    answers = questions.Answers(decide)
     posts: dict[str, Post] = {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
-        "/instances/<account>/<region>/<instance_id>": partial(end_hold, parts.fill(EndHold)),
+        "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
     }
     return Console(reader, doors, parts.clock, VIEWS, posts)

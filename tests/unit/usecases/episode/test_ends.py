@@ -29,7 +29,6 @@ from governor.errors import (
 )
 from governor.ports import Policies
 from governor.stores import keys
-from governor.usecases.approvals.deliver_decision import DeliverDecision
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcome_of_error
 from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.money.book_saving import BookSaving
@@ -43,7 +42,7 @@ TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination"
 
 def state_change(world: World) -> ReactToStateChange:
     """The use case over the world."""
-    void = VoidEpisode(world.state, DeliverDecision(world.state, world.workflow))
+    void = VoidEpisode(world.state, world.workflow)
     return ReactToStateChange(lambda: world.policies, world.state, void)
 
 

@@ -23,7 +23,7 @@ from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotFound, SignInTooOld
 from governor.stores import EventLog
-from governor.usecases.approvals.end_keep import EndHold, key_of
+from governor.usecases.approvals.decide import Decide, key_of
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
@@ -88,7 +88,7 @@ def instance(ask: Asked) -> Page:
     )
 
 
-def end_hold(end: EndHold, ask: Asked) -> str:
+def end_hold(decide: Decide, ask: Asked) -> str:
     """End a keep or an exemption, as only admins may; return the page to go on to.
 
     Raises: InputError, NotFound, NotAllowed, DecisionRefused.
@@ -102,7 +102,7 @@ def end_hold(end: EndHold, ask: Asked) -> str:
     if ask.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
     may = partial(_may_end, ask, found[0])
-    end(Target(account, region), instance_id, caller.by, ask.query.get("hold", ""), may)
+    decide.end_hold(Target(account, region), instance_id, caller.by, ask.query.get("hold", ""), may)
     return f"/instances/{account}/{region}/{instance_id}"
 
 

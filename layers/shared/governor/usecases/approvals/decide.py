@@ -1,4 +1,4 @@
-"""Takes a person's decision, once, and hands it to the workflow that waits."""
+"""Takes a decision of a person, once, hands it to the workflow that waits, and ends what one keeps."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from governor.domain.alerts.alert import short_hash
 from governor.domain.approvals.approval import (
     Answer,
     Approval,
@@ -18,14 +19,16 @@ from governor.domain.approvals.approval import (
     keep_end,
 )
 from governor.domain.approvals.messages import first_yes_alert
-from governor.domain.approvals.terms import check_terms, stricter, terms_of
+from governor.domain.approvals.terms import Role, check_terms, may_end_keep, stricter, terms_of
 from governor.domain.episode.episode import Episode, Terms
+from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime
-from governor.errors import CloudError, ConflictError, DecisionRefused, NotFound, TooLate
+from governor.errors import CloudError, ConflictError, DecisionRefused, NotAllowed, NotFound, TooLate
 from governor.ports import Announcer, Clock, Policies, Workflow, policy_or_base
-from governor.stores import Episodes
-from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.stores import StateTable
+from governor.usecases.approvals.deliver_decision import hand_over
+from governor.usecases.approvals.show_approval import ApprovalView
 
 _log = logging.getLogger(__name__)
 _ON_ITS_PAGE = "no button can say so; open its page"
@@ -56,7 +59,7 @@ class Decided:
 class Decide:
     """Every channel ends here. The conditional write in the table is the decision; the rest is delivery."""
 
-    state: Episodes
+    state: StateTable
     workflow: Workflow
     clock: Clock
     announcer: Announcer
@@ -185,10 +188,54 @@ class Decide:
 
     def _deliver(self, approval_id: str) -> bool:
         try:
-            return DeliverDecision(self.state, self.workflow)(approval_id)
+            return hand_over(self.state, self.workflow, self.state.approval(approval_id))
         except CloudError:
             # The decision stands in the table. The next stage and the sweep deliver it.
             return False
+
+    def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
+        """End the keep of this record before its time: one's own, and as an approver any.
+
+        Raises:
+            NotAllowed: it is somebody else's, and this person is no approver.
+            DecisionRefused: it is over, or another keep stands by now.
+        """
+        approval, now = view.approval, self.clock.now()
+        kept = approval.lasting_keep(now)
+        if kept is None:
+            raise DecisionRefused("there is no keep to end: it is over", status=approval.status.value)
+        if not may_end_keep(self.terms_now(view.episode), role, kept, person):
+            raise NotAllowed("only the person who kept it, or an approver by their own link, may end that")
+        try:
+            self.state.end_keep(approval, kept, by, now)
+        except ConflictError:
+            why = "somebody has kept it for longer, or has ended this keep, meanwhile"
+            raise DecisionRefused(why, status=approval.status.value) from None
+
+    def end_hold(
+        self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
+    ) -> None:
+        """End the keep and the exemption that `key_of` named so, in one write; a tag that exempts stays.
+
+        Raises: DecisionRefused where none stands, or another one; NotAllowed.
+        """
+        now, hold = self.clock.now(), self.state.record(target, instance_id).hold
+        if not hold.stands(now):
+            raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
+        if not may(hold):
+            raise NotAllowed("only an admin of it may end a keep or an exemption (console.scopes)")
+        try:
+            if key_of(hold) != shown:
+                raise ConflictError("another hold than the page showed")
+            self.state.end_hold(target, instance_id, hold, by, now)
+        except ConflictError:
+            why = "somebody has held it anew since this page was made: open the instance again"
+            raise DecisionRefused(why) from None
+
+
+def key_of(hold: Hold) -> str:
+    """Name a hold, so that a page ends the one that it showed, and none that came later."""
+    return short_hash(str(hold.snoozed_until), str(hold.exempt_reason))
 
 
 def _check_approval(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:

@@ -39,29 +39,18 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
     return {"decision": answer, "reason": reason, "by": by}
 
 
-@dataclass(frozen=True, slots=True)
-class DeliverDecision:
-    """Sends the answer of an approval. Safe to repeat: a task takes one answer."""
+def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
+    """Send the answer of an approval; true when the waiting task has taken it. Safe to repeat.
 
-    state: Episodes
-    workflow: Workflow
-
-    def __call__(self, approval_id: str) -> bool:
-        """True when the waiting task has taken the answer.
-
-        False when nothing is decided, the episode no longer asks, or the task of that token no longer waits
-        (the next stage then finds the decision in the table). Raises: CloudError; the decision stands.
-        """
-        return self.hand_over(self.state.approval(approval_id))
-
-    def hand_over(self, approval: Approval | None) -> bool:
-        """Do so with the approval as it was just read."""
-        if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
-            return False
-        episode = self.state.episode(approval.episode)
-        if episode is None or episode.phase is not Phase.ASKING:
-            return False
-        return self.workflow.answer(approval.task_token, answer_document(approval))
+    False when nothing is decided, the episode no longer asks, or the task of that token no longer waits (the
+    next stage then finds the decision in the table). Raises: CloudError; the decision stands.
+    """
+    if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
+        return False
+    episode = state.episode(approval.episode)
+    if episode is None or episode.phase is not Phase.ASKING:
+        return False
+    return workflow.answer(approval.task_token, answer_document(approval))
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,10 +31,10 @@ from governor.errors import (
     SnapshotFailed,
     StepTimedOut,
 )
-from governor.ports import Announcer, Clock, InstanceTagger, Policies, policy_or_base
+from governor.ports import Announcer, Clock, InstanceTagger, Policies, Workflow, policy_or_base
 from governor.stores import Episodes, EventLog, Failures, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.approvals.deliver_decision import DeliverDecision, answer_document, must_be_answered
+from governor.usecases.approvals.deliver_decision import answer_document, hand_over, must_be_answered
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.once import LEASE
 
@@ -297,7 +297,7 @@ class VoidEpisode:
     """Voids the pending approval of an episode; the workflow then records the outcome and tells people."""
 
     state: Episodes
-    deliver: DeliverDecision
+    workflow: Workflow
 
     def __call__(self, ref: EpisodeRef, reason: str, outcome: Outcome) -> bool:
         """Return whether the question was open and is void now. Raises: CloudError; repeat it."""
@@ -307,7 +307,7 @@ class VoidEpisode:
         # Decided first: what acts looks anew before each call, at EC2 and at warnings that are noted.
         if not _void(self.state, episode, reason, outcome):
             return False
-        self.deliver(episode.approval_id)
+        hand_over(self.state, self.workflow, self.state.approval(episode.approval_id))
         return True
 
 

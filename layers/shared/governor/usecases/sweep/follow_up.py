@@ -13,7 +13,7 @@ from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
 from governor.ports import Workflow
 from governor.stores import StateTable
-from governor.usecases.approvals.deliver_decision import DeliverDecision
+from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.money.book_saving import settle_restart
 from governor.usecases.sweep.sweep_case import Case, Sweep
@@ -33,7 +33,6 @@ class FollowUp:
     state: StateTable
     workflow: Workflow
     void: VoidEpisode
-    deliver: DeliverDecision
     close_dead: CloseDead
 
     def __call__(self, sweep: Sweep) -> None:
@@ -133,7 +132,7 @@ class FollowUp:
         if episode is None or episode.phase is not Phase.ASKING:
             return episode, None
         approval = self.state.approval(episode.approval_id)
-        self.deliver.hand_over(approval)
+        hand_over(self.state, self.workflow, approval)
         return episode, approval
 
     def _is_dead(self, ref: EpisodeRef, since: UtcDatetime | None, now: UtcDatetime) -> bool:
