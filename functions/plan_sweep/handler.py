@@ -21,5 +21,5 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
         plan.review()
     except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does
         logger.exception("the policy was not reviewed: the version before stays in force")
-    targets = [{"account": account, "region": region} for account, region in plan.places()]
+    targets = [{"account": one.account, "region": one.region} for one in plan.places()]
     return {"targets": targets, "target_count": len(targets)}

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from governor.errors import CloudError, Throttled, Unavailable
-from governor.usecases.parallel import at_once
+from governor.usecases.parallel import begin
 
 
 @pytest.mark.parametrize("others", [0, 1])
@@ -22,7 +22,7 @@ def test_what_hangs_is_not_waited_for(others: int) -> None:
 
     calls = {"hangs": hang} | {f"{n}": lambda: True for n in range(others)}
 
-    results = at_once(calls, 2, "ssm:SendCommand")
+    results = begin(calls, "ssm:SendCommand")(2)
     waited_for = over.is_set()
     answered.set()
 
@@ -39,8 +39,8 @@ def test_failures_are_results_of_their_own() -> None:
     def refuse() -> bool:
         raise Throttled("busy", operation="ec2:DescribeInstances")
 
-    results = at_once({"busy": refuse, "done": lambda: True}, 5, "ec2:DescribeInstances")
+    results = begin({"busy": refuse, "done": lambda: True}, "ec2:DescribeInstances")(5)
 
     assert isinstance(results["busy"], CloudError)
     assert True is results["done"]
-    assert {} == at_once({}, 5, "ec2:DescribeInstances")
+    assert {} == begin({}, "ec2:DescribeInstances")(5)

@@ -12,6 +12,7 @@ from botocore.exceptions import ReadTimeoutError
 
 from governor.adapters.s3 import PolicyBucket, PolicyText
 from governor.contracts.policy import parse_policy
+from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode
 from governor.errors import AccessDenied, CloudError, NotFound, PolicyError, Throttled, Unavailable
 from governor.ports import StoredPolicy
@@ -213,7 +214,7 @@ def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
     with pytest.raises(Unavailable):
         plan.review()
     assert state.version_in_force() is None
-    assert [("123456789012", "us-east-1")] == list(plan.places())
+    assert [Target("123456789012", "us-east-1")] == list(plan.places())
 
     clock.moment += timedelta(minutes=15)
     plan.review()

@@ -24,7 +24,7 @@ class Accounts:
 
     def governs(self, policy: Policy, account: str, region: str) -> bool:
         """Whether the policy's targets name the place. Events come from wherever somebody forwards them."""
-        return (account, region) in swept(policy, self.hub_account, self.hub_region)
+        return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
 
     def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
         """Why the policy is not, or no longer, for this instance."""
@@ -46,8 +46,8 @@ class Accounts:
         return Target(account, region, role_arn, session)
 
 
-def swept(policy: Policy, hub_account: str, hub_region: str) -> tuple[tuple[str, str], ...]:
+def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
     """Every account of the policy in every Region of the policy, in that order, without repeats."""
-    accounts = dict.fromkeys(policy.targets.accounts or (hub_account,))
-    regions = dict.fromkeys(policy.targets.regions or (hub_region,))
-    return tuple((account, region) for account in accounts for region in regions)
+    accounts = dict.fromkeys(policy.targets.accounts or (hub.account,))
+    regions = dict.fromkeys(policy.targets.regions or (hub.region,))
+    return tuple(Target(account, region) for account in accounts for region in regions)

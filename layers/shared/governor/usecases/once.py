@@ -46,11 +46,7 @@ class Once:
         return True
 
     def of_many(
-        self,
-        keys: Sequence[str],
-        act: Callable[[Sequence[str]], Mapping[str, CloudError | None]],
-        *,
-        keep: timedelta = _KEPT,
+        self, keys: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, CloudError | None]]
     ) -> dict[str, CloudError | None]:
         """Acts for all keys at once that nobody has acted for, and says what became of each of them.
 
@@ -68,7 +64,7 @@ class Once:
         done = [key for key, failed in results.items() if failed is None]
         if unclaimed is None and done:
             try:
-                self.log.done_all(done, self.clock.now(), keep)
+                self.log.done_all(done, self.clock.now(), _KEPT)
             except CloudError as error:
                 unclaimed = error
         if unclaimed is not None:

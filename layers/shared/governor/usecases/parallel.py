@@ -13,21 +13,15 @@ Result = TypeVar("Result")
 _AT_ONCE = 16
 
 
-def at_once(
-    calls: Mapping[Key, Callable[[], Result]], seconds: float, operation: str
-) -> dict[Key, Result | CloudError]:
-    """The result of each call by its key, or the error why there is none; no call may depend on another.
-
-    A call that takes longer than `seconds`, though it be the only one, counts as failed and goes on where
-    nobody looks: the caller has other things to save. `operation` is for the error of such a call.
-    """
-    return begin(calls, operation)(seconds)
-
-
 def begin(
     calls: Mapping[Key, Callable[[], Result]], operation: str
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
-    """As `at_once`, beside what follows: what is returned waits for the results, so many seconds at most."""
+    """Begin calls of which none depends on another; what is returned waits for them, so many seconds at most.
+
+    It gives the result of each call by its key, or the error why there is none. A call that takes longer,
+    though it be the only one, counts as failed and goes on where nobody looks: the caller has other things to
+    save. `operation` is for the error of such a call.
+    """
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
 

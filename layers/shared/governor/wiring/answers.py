@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from governor.channels.slack import API_URL, SlackApi
 from governor.channels.slack_actions import Confirm, SlackActions
 from governor.contracts.policy import PolicyBook, parse_policy
-from governor.domain.instance import Target
 from governor.https import Https
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
@@ -26,7 +25,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
-        targets = [Target(*place) for place in swept(base, parts.hub.account, parts.hub.region)]
+        targets = swept(base, parts.hub)
         decide = parts.fill(Decide, policies_now=lambda: policies)
         return parts.fill(
             ApprovalApi,

@@ -15,7 +15,6 @@ from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.contracts.policy import parse_policy
-from governor.domain.instance import Target
 from governor.stores.table import Readable
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
@@ -43,12 +42,11 @@ def console(parts: Parts) -> Console:
 
     def reader() -> Reader:
         policy = policies().base().policy
-        places = swept(policy, parts.hub.account, parts.hub.region)
         return Reader(
             table=Readable(parts.table),
             clock=parts.clock,
             policy=policy,
-            targets=tuple(Target(*place) for place in places),
+            targets=swept(policy, parts.hub),
             environment=known.need("powertools_metrics_namespace"),
         )
 

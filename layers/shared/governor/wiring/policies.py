@@ -16,8 +16,6 @@ from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
 
 _log = logging.getLogger(__name__)
-Places = tuple[tuple[str, str], ...]
-"""Accounts and Regions."""
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
@@ -48,7 +46,7 @@ class SweepPlan(NamedTuple):
     """What comes before a sweep."""
 
     review: ReviewPolicy
-    places: Ready[Places]
+    places: Ready[tuple[Target, ...]]
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
@@ -56,10 +54,10 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     hub = parts.hub
     parts.clients.client("s3", patient=False)
 
-    def places(policies: PolicyBook) -> Places:
+    def places(policies: PolicyBook) -> tuple[Target, ...]:
         for problem in policies.retired:
             _log.warning("the policy: %s", problem)
-        return swept(policies.base().policy, hub.account, hub.region)
+        return swept(policies.base().policy, hub)
 
     # The sweep goes on under the version before, and the next one tries again.
     hasty = parts.hasty_announcer

@@ -19,18 +19,6 @@ from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode
 from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime, minutes
-from governor.errors import (
-    CloudError,
-    ConflictError,
-    Held,
-    Interrupted,
-    MetricsLate,
-    NobodyListens,
-    PolicyError,
-    SafetyError,
-    SnapshotFailed,
-    StepTimedOut,
-)
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, Workflow, policy_or_base
 from governor.stores import Episodes, EventLog, Failures, StateTable
 from governor.usecases.accounts import Accounts
@@ -61,14 +49,14 @@ class AnnounceEnd:
 
     def __call__(self, alert: Alert) -> None:
         """Raises: CloudError when the message was not taken."""
-        with suppress(CloudError):  # without it an incident stays open for longer
+        with suppress(errors.CloudError):  # without it an incident stays open for longer
             self._note(alert)
         if alert.kind is not AlertKind.FAILURE:
             self.announcer.announce(alert)
             return
         key = f"failure#{cause_of(str(alert.facts['outcome_reason']))}"
         now, is_first = self.clock.now(), True
-        with suppress(CloudError, PolicyError):  # twice is better than never
+        with suppress(errors.CloudError, errors.PolicyError):  # twice is better than never
             asked = self.policies.base().policy.ownership.asked(alert.owner, alert.project)
             others_hear = any(one.has_own_channel for one in asked)
             is_first = not others_hear or self.log.claim(key, now, LEASE)
@@ -76,12 +64,12 @@ class AnnounceEnd:
             self.announcer.announce(
                 alert if is_first else replace(alert, facts={**alert.facts, REPEATS: True})
             )
-        except CloudError:
+        except errors.CloudError:
             if is_first:
                 self.log.done(key, now, timedelta())
             raise
         if is_first:
-            with suppress(CloudError):
+            with suppress(errors.CloudError):
                 self.log.done(key, now, _SAME_CAUSE)
 
     def _note(self, alert: Alert) -> None:
@@ -125,9 +113,10 @@ class RecordOutcome:
         record = self.state.record(ref.target, ref.instance_id)
         if episode is None:
             if record.open_episode != ref:
-                raise SafetyError("there is no such episode: it was neither saved nor locked")
+                raise errors.SafetyError("there is no such episode: it was neither saved nor locked")
             if outcome not in (Outcome.FAILED, Outcome.REFUSED):
-                raise SafetyError(f"the workflow says {outcome.value}, but the episode was never saved")
+                why = f"the workflow says {outcome.value}, but the episode was never saved"
+                raise errors.SafetyError(why)
             rule, reason = self.policies.base().policy.approval, _by_name(reason)
             quiet = quiet_until(outcome, rule, now, was_opened=False, failures=record.failures)
             # Sent before the lock is freed, for nobody would look at it again.
@@ -146,7 +135,7 @@ class RecordOutcome:
             quiet = quiet_until(outcome, rule, now, was_opened=was_told, failures=record.failures)
             entry = self.book(episode, outcome, now)
             if outcome is Outcome.TERMINATED and (entry is None or entry.outcome is not outcome):
-                raise SafetyError("the workflow says terminated, but EC2 still shows the instance")
+                raise errors.SafetyError("the workflow says terminated, but EC2 still shows the instance")
             self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=entry)
         _void(self.state, episode, f"the episode ended: {outcome.value}")
         reason = self._clean_marks(episode, outcome, reason)
@@ -162,7 +151,7 @@ class RecordOutcome:
         says = f"the workflow says {outcome.value}, but"
         if (end := _ends(episode).get(outcome)) is not None:
             if not end[0]:
-                raise SafetyError(f"{says} the record of the episode does not")
+                raise errors.SafetyError(f"{says} the record of the episode does not")
             return outcome, end[1]
         is_answer = outcome in _OF_AN_ANSWER and (episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK)
         if not (is_answer or outcome is Outcome.HELD):
@@ -170,7 +159,7 @@ class RecordOutcome:
         approval = self.state.approval(episode.approval_id)
         if outcome is Outcome.HELD:
             if approval is None or approval.brake is None:
-                raise SafetyError(f"{says} nobody holds it")
+                raise errors.SafetyError(f"{says} nobody holds it")
             return outcome, approval.brake.why
         approval = must_be_answered(approval)
         acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
@@ -179,7 +168,7 @@ class RecordOutcome:
         said = answer_document(approval)
         stands = _OUTCOMES.get(str(said["decision"])) or said.get("outcome")
         if stands is None:
-            raise SafetyError(f"{says} the question is {approval.status.value}")
+            raise errors.SafetyError(f"{says} the question is {approval.status.value}")
         return Outcome(str(stands)), str(said["reason"])
 
     def _noted(self, episode: Episode, outcome: Outcome, reason: str) -> str:
@@ -190,14 +179,15 @@ class RecordOutcome:
         if noted == name:
             return f"{noted}: {why}"
         if outcome in _OF_A_RECHECK:
-            raise SafetyError(f"the workflow says {outcome.value}, but no check has said so")
-        found = self.state.deliveries(episode.ref.execution_name) if name == NobodyListens.__name__ else ()
+            raise errors.SafetyError(f"the workflow says {outcome.value}, but no check has said so")
+        is_unheard = name == errors.NobodyListens.__name__
+        found = self.state.deliveries(episode.ref.execution_name) if is_unheard else ()
         refused = "; ".join(one.refused for one in found if one.refused)
         return _by_name(reason, refused or _recorded(episode, name, self.clock.now()))
 
     def _was_told(self, episode: Episode, outcome: Outcome, reason: str) -> bool:
         """Return whether people can know of it; if not, it is tried again soon."""
-        if reason.startswith(NobodyListens.__name__):
+        if reason.startswith(errors.NobodyListens.__name__):
             return False
         if episode.mode is not Mode.ASK or outcome is not Outcome.FAILED:
             return True
@@ -227,12 +217,12 @@ def _by_name(reason: str, why: str = "") -> str:
 
 def _recorded(episode: Episode, name: str, now: UtcDatetime) -> str:
     """Return what the record says of an error that the function which met it may not note."""
-    if name == SnapshotFailed.__name__ and episode.snapshots:
+    if name == errors.SnapshotFailed.__name__ and episode.snapshots:
         return f"one of {', '.join(episode.snapshot_ids)}; nothing is destroyed"
-    if name == StepTimedOut.__name__ and episode.steps_done:
+    if name == errors.StepTimedOut.__name__ and episode.steps_done:
         at, step = max((at, step) for step, at in episode.steps_done.items())
         return f"{step} was requested {minutes(now - at)} min ago"
-    return "none of the last minutes is known" if name == MetricsLate.__name__ else ""
+    return "none of the last minutes is known" if name == errors.MetricsLate.__name__ else ""
 
 
 def _ends(episode: Episode) -> Mapping[Outcome, tuple[bool, str]]:
@@ -315,7 +305,7 @@ def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcom
     """Take the question back. False where it was answered, expired or void before: that record stands."""
     try:
         state.void(episode.approval_id, why, expired=False, outcome=outcome.value)
-    except ConflictError:
+    except errors.ConflictError:
         return False
     return True
 
@@ -323,7 +313,7 @@ def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcom
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
-    outcome = {Held.__name__: Outcome.HELD, Interrupted.__name__: Outcome.INTERRUPTED}.get(name)
+    outcome = {errors.Held.__name__: Outcome.HELD, errors.Interrupted.__name__: Outcome.INTERRUPTED}.get(name)
     # What was late was waited for long enough, and is nobody's fault.
     refused = ("SafetyError", "MustWait", "MetricsLate", "Protected", "Unsupported", "WrongState", "NotFound")
     return outcome or (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]

@@ -31,7 +31,7 @@ from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere, Attempt, Case, NotifyWarning, Reaction
 from governor.usecases.events.send_checkpoint import SEND, SendCheckpoint
 from governor.usecases.once import Once
-from governor.usecases.parallel import at_once, begin
+from governor.usecases.parallel import begin
 
 _PATIENCE_SECONDS = 10.0
 """With an account or Region that hangs: a third of the function's time."""
@@ -114,7 +114,7 @@ class RespondToWarnings:
             )
             for target, theirs in wanted.items()
         }
-        known = at_once(calls, _PATIENCE_SECONDS, "ec2:DescribeInstances")
+        known = begin(calls, "ec2:DescribeInstances")(_PATIENCE_SECONDS)
         opened: list[Attempt] = []
         for target, theirs in wanted.items():
             for one in theirs:
@@ -228,7 +228,7 @@ class RespondToWarnings:
             for number, case in enumerate(cases)
             if case.policy.events.snapshot_data_volumes and len(case.instance.volumes) > 1
         }
-        for number, failed in at_once(calls, _PATIENCE_SECONDS, "ec2:CreateSnapshots").items():
+        for number, failed in begin(calls, "ec2:CreateSnapshots")(_PATIENCE_SECONDS).items():
             if failed is not None:
                 cases[number].failed.append(failed)
 

@@ -20,7 +20,7 @@ from governor.errors import CloudError, Unavailable
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.events.notify_warning import Case, Notified
 from governor.usecases.once import Once
-from governor.usecases.parallel import at_once, too_late
+from governor.usecases.parallel import begin, too_late
 
 _PATIENCE_SECONDS = 5.0
 """For all hooks together. Then owners are notified, who may still save by hand."""
@@ -85,7 +85,7 @@ class SendCheckpoint:
         sending = _Sending(hook, time.monotonic() + _PATIENCE_SECONDS, {})
         commands = enumerate(_commands(cases.values(), self.clock.now()))
         calls = {number: partial(sending.to_all, *command) for number, command in commands}
-        at_once(calls, sending.seconds_left(), SEND)
+        begin(calls, SEND)(sending.seconds_left())
         # A copy: an answer that comes later is nobody's result any more.
         known = dict(sending.results)
         late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
@@ -158,7 +158,7 @@ class _Sending:
             if self.seconds_left():
                 self._send(kind, [case])
 
-        at_once({case.warned.event_id: partial(send, case) for case in cases}, self.seconds_left(), SEND)
+        begin({case.warned.event_id: partial(send, case) for case in cases}, SEND)(self.seconds_left())
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
         """Send one command and note what became of it; the error, where some of many may still be reached."""
