@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from governor.contracts.events import InterruptionEvent, QueueBatch, queued_event
@@ -10,7 +10,6 @@ from governor.contracts.parsing import parse
 from governor.domain.events.interruption import Warned
 from governor.errors import GovernorError, InputError
 from governor.observability import count, logger, observed
-from governor.ports import DeadLetters
 from governor.usecases.events.notify_warning import Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.basics import Ready
@@ -41,7 +40,7 @@ def _handle_batch(event: dict[str, Any], wired: ToInterruptions) -> dict[str, An
     return {
         "batchItemFailures": [
             {"itemIdentifier": message_id}
-            for message_id in [*_answer(readable, wired.respond), *_keep(unreadable, wired.dead_letters)]
+            for message_id in [*_answer(readable, wired.respond), *_keep(unreadable, wired.keep)]
         ]
     }
 
@@ -59,7 +58,7 @@ def _answer(readable: Sequence[tuple[str, Warned]], respond: Ready[RespondToWarn
     return left
 
 
-def _keep(unreadable: Sequence[tuple[str, str, Exception]], dead_letters: DeadLetters) -> list[str]:
+def _keep(unreadable: Sequence[tuple[str, str, Exception]], keep: Callable[[str, str], None]) -> list[str]:
     """Keeps each with its reason, for somebody to look at: it would be as unreadable the next time.
 
     The messages that could not be kept, which stay where they are.
@@ -69,7 +68,7 @@ def _keep(unreadable: Sequence[tuple[str, str, Exception]], dead_letters: DeadLe
         reason = str(error) if isinstance(error, InputError) else repr(error)
         logger.error("a warning was refused", extra={"reason": reason})
         try:
-            dead_letters.keep(body, reason)
+            keep(body, reason)
         except GovernorError as busy:
             logger.error("and it could not be kept", exc_info=busy)
             left.append(message_id)

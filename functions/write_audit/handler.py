@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from governor.contracts.events import changes_of
+from governor.domain.audit import Change
 from governor.observability import logger, observed
-from governor.ports import Archive
 from governor.wiring.parts import Parts
 
 
-@observed(Parts().archive)
-def handler(event: dict[str, Any], context: Any, archive: Archive) -> dict[str, Any]:
+@observed(Parts().archive.keep)
+def handler(event: dict[str, Any], context: Any, keep: Callable[[Change], bool]) -> dict[str, Any]:
     """A batch of changes to `{"kept"}`: how many documents are new. Where one fails, all come again."""
-    kept = sum(map(archive.keep, changes_of(event)))
+    kept = sum(map(keep, changes_of(event)))
     logger.info("kept", extra={"kept": kept})
     return {"kept": kept}

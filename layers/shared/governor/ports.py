@@ -16,7 +16,6 @@ from governor.errors import PolicyError
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
     from governor.domain.alerts.alert import Alert
-    from governor.domain.audit import Change
     from governor.domain.episode.episode import EpisodeRef
     from governor.domain.episode.plan import Price, Step
     from governor.domain.events.interruption import LifecycleAction, SpotPrice
@@ -314,24 +313,11 @@ class Workflow(Protocol):
         """Hands the decision to the waiting task; false when that task no longer waits."""
 
 
-class Archive(Protocol):
-    """The audit: each change has one document, which is written once and stays."""
-
-    def keep(self, change: Change) -> bool:
-        """Keep the change; false where it is kept already."""
-
-
 class Vault(Protocol):
     """Keeps user data, which may hold secrets. People may read it; no function can."""
 
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
         """Keep a copy, once, and say where."""
-
-
-class DeadLetters(Protocol):
-    """Keeps events that cannot be used as they came, so that somebody can look at them."""
-
-    def keep(self, body: str, reason: str) -> None: ...
 
 
 class Announcer(Protocol):

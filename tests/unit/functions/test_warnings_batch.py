@@ -66,7 +66,7 @@ class Stack:
 
     def handle_event(self, event: Any) -> dict[str, Any]:
         """What the handler returns."""
-        wired = ToInterruptions(lambda: cast(RespondToWarnings, self), self)
+        wired = ToInterruptions(lambda: cast(RespondToWarnings, self), self.keep)
         return call("handle_spot_interruption", event, wired)
 
 

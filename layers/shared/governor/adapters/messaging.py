@@ -117,7 +117,10 @@ class SqsQueue(Adapter):
 
 
 class SqsDeadLetters(SqsQueue):
-    """The port `DeadLetters`. The reason is the attribute `ErrorMessage`, where Lambda leaves its own."""
+    """Keeps what cannot be used as it came, for somebody to look at.
+
+    The reason is the attribute `ErrorMessage`, where Lambda leaves its own.
+    """
 
     def keep(self, body: str, reason: str) -> None:
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}

@@ -43,9 +43,10 @@ class _WrittenOnce(Adapter):
 
 
 class AuditBucket(_WrittenOnce):
-    """The port `Archive`."""
+    """The audit: each change has one document, which is written once and stays."""
 
     def keep(self, change: Change) -> bool:
+        """Keep the change; false where it is kept already."""
         body = json.dumps(change.document()).encode()
         # Whatever the bucket's default is by now.
         return self._put(change.key, body, ContentType="application/json", ServerSideEncryption="AES256")

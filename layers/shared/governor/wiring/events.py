@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from governor.ports import DeadLetters
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
@@ -15,10 +15,10 @@ from governor.wiring.policies import or_last, ready
 
 
 class ToInterruptions(NamedTuple):
-    """The response, and where warnings go that cannot be read."""
+    """The response, and what keeps a warning that cannot be read, with the reason."""
 
     respond: Ready[RespondToWarnings]
-    dead_letters: DeadLetters
+    keep: Callable[[str, str], None]
 
 
 def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
@@ -26,7 +26,7 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
     parts.clients.client("kms")
     void, advise = parts.fill(VoidEpisode), parts.fill(AdviseElsewhere)
     make = partial(parts.fill, RespondToWarnings, void=void, snapshots=parts.snapshots, advise=advise)
-    return ToInterruptions(ready(or_last(parts), make), parts.dead_letters)
+    return ToInterruptions(ready(or_last(parts), make), parts.dead_letters.keep)
 
 
 def respond_to_lifecycle_action(parts: Ec2Parts) -> Ready[RespondToWarnings]:

@@ -12,7 +12,7 @@ from governor.adapters.ssm import PolicyParameter
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
-from governor.ports import Announcer, Archive, DeadLetters, Undoer, Workflow
+from governor.ports import Announcer, Undoer, Workflow
 from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
@@ -33,10 +33,10 @@ class Parts(Basics):
     seal: cached_property[Seal] = over(AlertSeal, "alert_key_arn")
     """Opens its client at its first message: the page sends few, and would start later for it."""
     undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
-    archive: cached_property[Archive] = over(AuditBucket, "audit_bucket", opens="s3")
+    archive = over(AuditBucket, "audit_bucket", opens="s3")
     queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
     failures = over(SqsDeadLetters, "delivery_failures_url")
-    dead_letters: cached_property[DeadLetters] = over(SqsDeadLetters, "dead_letter_queue_url")
+    dead_letters = over(SqsDeadLetters, "dead_letter_queue_url")
 
     @cached_property
     def sign_ins(self) -> SignIns:
