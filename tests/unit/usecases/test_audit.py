@@ -215,6 +215,7 @@ def test_a_step_that_waits_is_kept_with_its_reason(stream: Stream) -> None:
 
     assert "held back" == stream.last()["what"]
     assert "outage" in stream.last()["after"]["reason"]
+    assert "stop" == stream.last()["after"]["step"]
 
 
 def test_an_answer_that_is_refused_is_kept_once(stream: Stream) -> None:

@@ -318,6 +318,25 @@ def test_a_reason_is_kept_without_the_spaces_around_it(answer: Answer, reason: s
     assert kept == brake.reason
 
 
+@pytest.mark.parametrize("has_a_yes", [False, True])
+@pytest.mark.parametrize(
+    ("answer", "more", "projects"),
+    [
+        (Answer.KEEP, {"keep_until": LATER}, ("vision", None)),
+        (Answer.EXEMPT, {"reason": "demo"}, (None, "vision")),
+    ],
+)
+def test_the_project_is_kept_that_it_is_held_in(
+    answer: Answer, more: dict[str, Any], projects: tuple[str | None, str | None], has_a_yes: bool
+) -> None:
+    """Of an answer, and of what comes after one: an admin of a project ends only what was held in it."""
+    world = World(decide=has_a_yes)
+    decide(world, answer, **more)
+    hold = world.state.record(TARGET, world.ref.instance_id).hold
+
+    assert projects == (hold.kept_in, hold.exempt_in)
+
+
 @pytest.mark.parametrize("when", ["held", "notice", "too late"])
 @pytest.mark.parametrize("first", [Answer.KEEP, Answer.EXEMPT])
 def test_a_link_of_a_list_takes_nobodys_keep_off(first: Answer, when: str) -> None:
