@@ -70,7 +70,7 @@ def question(evidence: Evidence, window: timedelta, policy: Policy = POLICY) -> 
         (memory(verdict=BUSY), False),
         (memory(verdict=BUSY, last_busy=START), False),
         (memory(verdict=BUSY, last_busy=START + SECOND), True),
-        (memory(verdict=BUSY, last_busy=NOW), True),
+        (memory(verdict=BUSY, last_busy=NOW, advice=("slow",)), True),
         (memory(verdict=BUSY, last_busy=NOW + SECOND), False),
         (memory(last_busy=END), False),
     ],
@@ -84,9 +84,18 @@ def test_a_read_is_saved_only_while_every_window_holds_the_last_work(
     if verdict is not None and known is not None and known.last_busy is not None:
         worked = known.last_busy
         assert (worked, worked + HOUR) == (verdict.last_busy, verdict.not_before)
+        assert known.advice == verdict.advice
     exempt = subject(known, hold=Hold(exempt_reason="mine")).before_reading()
     assert exempt is not None
     assert VerdictKind.EXEMPT is exempt.kind
+
+
+def test_what_was_looked_at_goes_with_the_verdict_that_asks_nothing() -> None:
+    """The sweep remembers idleness by it."""
+    slow, held = seen_for(POLICY.ask_window), seen_for(SOONER, memory_newest_percent=90.0)
+
+    assert slow is question(slow, POLICY.ask_window, SLOW).evidence
+    assert held is question(held, SOONER).evidence
 
 
 def test_a_sweep_says_why() -> None:
@@ -159,6 +168,12 @@ def test_lateness_is_counted_from_its_first_sweep(before: timedelta, kept: bool)
     assert since == subject(known).remembered(silent, None).late_since
     assert NOW == subject().remembered(late, None).late_since
     assert subject(known).remembered(read(make_evidence()), None).late_since is None
+
+
+def test_the_next_sweep_knows_the_last_work_and_the_advice() -> None:
+    """Both save it a read."""
+    worked = Verdict(BUSY, "", last_busy=END, advice=("slow",))
+    assert Memory(NOW, BUSY, last_busy=END, advice=("slow",)) == subject().remembered(worked, None)
 
 
 def idle_since(known: Memory | None, verdict: Verdict, proof: Verdict | None = None) -> Any:

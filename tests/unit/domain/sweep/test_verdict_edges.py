@@ -95,6 +95,8 @@ def test_people_s_word_holds_until_its_last_second() -> None:
     assert INSTANCE.launch_time + 67 * MINUTE == ripe_at(INSTANCE, every)
     long = replace(POLICY, idle=IdleRule(window_minutes=1200))
     assert INSTANCE.launch_time + 967 * MINUTE == ripe_at(INSTANCE, long)
+    late = replace(POLICY, idle=IdleRule(grace_after_launch_minutes=180))
+    assert INSTANCE.launch_time + 180 * MINUTE == ripe_at(INSTANCE, late)
 
 
 MISSING = (None,) * 3

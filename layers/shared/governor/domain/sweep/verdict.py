@@ -184,8 +184,7 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
     if hold.exempt_reason is not None:
         return Verdict(VerdictKind.EXEMPT, f"exempted by decision: {hold.exempt_reason}")
     if hold.snoozed_until is not None and hold.snoozed_until > now:
-        until = hold.snoozed_until
-        return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(until)}", not_before=until)
+        return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(hold.snoozed_until)}")
     ripe = ripe_at(instance, policy)
     if now < ripe:
         return Verdict(
@@ -193,7 +192,6 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
             f"started {minutes(now - instance.launch_time)} min ago; judged from {iso(ripe)} on "
             f"(grace {policy.idle.grace_after_launch_minutes} min, and "
             f"{policy.idle.minimum_coverage_percent:g} % of the window must be measured)",
-            not_before=ripe,
         )
     return None
 
