@@ -21,7 +21,6 @@ from governor.domain.instance import Target
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
-from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.health.read_health import ReadHealth
@@ -122,7 +121,6 @@ class Bench:
                     book,
                 ),
             ),
-            remind=RemindNotices(log, Once(self.clock, log), announcer),
             costs=CountCosts(AwsPrices(clients), self.state),
             alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log), self.state),
         )

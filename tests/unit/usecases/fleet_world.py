@@ -13,7 +13,6 @@ from governor.domain.episode.plan import Price
 from governor.domain.policy.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
-from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.money.costs import CountCosts
@@ -87,7 +86,6 @@ class FleetWorld:
                     BookSaving(self.policies, ACCOUNTS, self.ec2),
                 ),
             ),
-            remind=RemindNotices(self.log, Once(self.clock, self.log), self.announcer),
             costs=CountCosts(self.prices, self.state),
             alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log), self.state),
         )

@@ -161,14 +161,11 @@ def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
     text = readable(alert)
     brief = replace(alert, facts={name: alert.facts[name] for name in ("episode",) if name in alert.facts})
     briefest = replace(brief, lines=(), subject=subject_of(alert))
-    fitting = text, alert
-    for shorter in ((text, brief), (_cut(text), brief), (_cut(text), briefest)):
-        if len(json.dumps(_by_protocol(fitting[0], alert_document(fitting[1])))) <= _MESSAGE_LIMIT:
+    for shown, sent in ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest)):
+        if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_LIMIT:
             break
-        fitting = shorter
-    shown, sent = fitting
-    sent = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
-    return _by_protocol(shown, {**alert_document(sent), **({} if fitting[1] is alert else {"cut": True})})
+    sealed = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
+    return _by_protocol(shown, {**alert_document(sealed), **({} if sent is alert else {"cut": True})})
 
 
 def readable(alert: Alert) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 
 from governor.adapters.catalogue import PRICES_AS_OF, list_price
 from governor.adapters.clients import Adapter, Clients
-from governor.adapters.clock import SystemClock
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Instance, Lifecycle, Target
@@ -43,7 +42,7 @@ class AwsPrices(Adapter):
     advice: one call a Region for prices, one in all for scores.
     """
 
-    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = SystemClock.now) -> None:
+    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__(clients)
         self._now = now
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}

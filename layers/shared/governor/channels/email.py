@@ -44,8 +44,7 @@ class MailService(Protocol):
 class EmailChannel(Channel):
     """Mails to one recipient, as a link can be personal. Mails of an episode are grouped by a reference.
 
-    Raises:
-        ConfigurationError: an address is not like name@example.com in ASCII.
+    Raises: ConfigurationError for an address that is not like name@example.com in ASCII.
     """
 
     name = "email"

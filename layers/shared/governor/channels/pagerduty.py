@@ -31,8 +31,7 @@ _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 class PagerDutyChannel(HttpsChannel):
     """Triggers for severity critical, resolves with the outcome of the episode or the end of the cause.
 
-    Raises:
-        ConfigurationError: the address is not https, or the routing key does not have 32 letters and digits.
+    Raises: ConfigurationError for an address that is not https, or a key without 32 letters and digits.
     """
 
     name = "pagerduty"
@@ -51,11 +50,7 @@ class PagerDutyChannel(HttpsChannel):
         return bool(pagerduty_events(message))
 
     def send(self, message: Message) -> Delivered:
-        """As the Protocol says. The thread is the deduplication key.
-
-        Raises:
-            ValueError: the message is none that this channel takes.
-        """
+        """The thread is the deduplication key. Raises: ValueError, too, for what it does not take."""
         if not (events := pagerduty_events(message)):
             raise ValueError(f"pagerduty takes no message of severity {message.severity.value}")
         for event in events:

@@ -103,9 +103,6 @@ class SlackAppChannel(Channel):
 
     `channel_id` is the id of a conversation (`C0123456789`), not its name: names change. Without
     `takes_answers` there is the link alone: nobody could check who has pressed a button.
-
-    Raises:
-        ConfigurationError: it is not.
     """
 
     name = _NAME
@@ -118,7 +115,7 @@ class SlackAppChannel(Channel):
         self._takes_answers = takes_answers
 
     def send(self, message: Message) -> Delivered:
-        """As the Protocol says. The thread is the conversation's id and the first message's time stamp."""
+        """The thread is the conversation's id and the first message's time stamp."""
         content = _content(message, interactive=self._takes_answers)
         if message.thread is None:
             return _delivered(self._post(self._channel_id, content))
@@ -161,7 +158,7 @@ class SlackWebhookChannel(HttpsChannel):
     name = _NAME
 
     def send(self, message: Message) -> Delivered:
-        """As the Protocol says. A webhook gives its messages no id, so it is the message's own."""
+        """A webhook gives its messages no id, so it is the message's own."""
         answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
         if answer.body.strip() != b"ok":
             raise DeliveryRefused("what answered is no incoming webhook of Slack; store the address of one")

@@ -161,8 +161,7 @@ def verify_slack_request(
 def parse_slack_answer(body: bytes) -> SlackAnswer | None:
     """The answer in the body of a verified request; `None` for a link button, which answers nothing.
 
-    Raises:
-        InputError: not a press of one of the buttons that a message of ours has.
+    Raises: InputError unless it is the press of a button that a message of ours has.
     """
     try:
         fields = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict")

@@ -28,7 +28,7 @@ class TeamsChannel(HttpsChannel):
     name = "teams"
 
     def send(self, message: Message) -> Delivered:
-        """As the Protocol says. A workflow gives its messages no id, so it is the message's own."""
+        """A workflow gives its messages no id, so it is the message's own."""
         self.post(json.dumps(teams_envelope(message)))
         return Delivered(message.delivery_key)
 

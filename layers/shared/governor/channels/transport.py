@@ -20,11 +20,7 @@ _LATER = frozenset({408, 425, 429})
 
 
 class HttpsChannel(Channel):
-    """A channel that posts each message as JSON to one address, which is a secret.
-
-    Raises:
-        ConfigurationError: the address is not https.
-    """
+    """Posts each message as JSON to one address, a secret. Raises: ConfigurationError if it is not https."""
 
     def __init__(self, url: str, https: Https, clock: Clock) -> None:
         self._url = https_url(url, self.name)

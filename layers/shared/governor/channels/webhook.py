@@ -27,8 +27,7 @@ _SHORTEST_SECRET_BYTES = 32
 class WebhookChannel(HttpsChannel):
     """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
 
-    Raises:
-        ConfigurationError: the address is not https, or a secret is missing or shorter than 32 bytes.
+    Raises: ConfigurationError for an address that is not https, and a secret that is none or under 32 bytes.
     """
 
     name = "webhook"
@@ -40,7 +39,7 @@ class WebhookChannel(HttpsChannel):
             raise ConfigurationError("the channel webhook has no secret to sign with: store one")
 
     def send(self, message: Message) -> Delivered:
-        """As the Protocol says. The delivery id is the same when the same message is sent again."""
+        """The delivery id is the same when the same message is sent again."""
         body = json.dumps(webhook_document(message), separators=(",", ":"))
         signature = sign_webhook(self._secrets, body.encode(), self._clock.now())
         self.post(body, {DELIVERY_HEADER: message.delivery_key, SIGNATURE_HEADER: signature})

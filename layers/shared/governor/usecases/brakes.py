@@ -87,10 +87,7 @@ class RefusedAnswers:
 
     def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
         """Return why silence is no answer yet; `None` after as much time as people had without a refusal.
-        What cannot be read is no proof of that.
-
-        Raises:
-            MetricsLate: the last minutes that people had cannot be known yet.
+        What cannot be read is no proof of that. Raises: MetricsLate while the last minutes cannot be known.
         """
         window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
         queries = (

@@ -30,8 +30,7 @@ class Once:
     def __call__(self, key: str, act: Callable[[], None], *, keep: timedelta = _KEPT) -> bool:
         """Acts unless it was done or is being done; true when this call did.
 
-        Raises:
-            CloudError: the log could not be reached (after acting: twice is better than never), or as `act`.
+        Raises: CloudError where the log is away (after acting: twice is better than never), or as `act`.
         """
         unclaimed: CloudError | None = None
         try:

@@ -8,15 +8,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
 from governor.adapters.clients import Clients
-from governor.adapters.clock import SystemClock
 from governor.adapters.secrets import SecretDocument
 from governor.contracts.settings import Settings, parse_settings
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.instance import Target
+from governor.domain.units import UtcDatetime
 from governor.ports import Clock
 
 Part = TypeVar("Part")
@@ -35,6 +36,14 @@ def over(adapter: Callable[..., Part], *settings: str, opens: str = "") -> cache
         return adapter(parts.clients, *needed)
 
     return cached_property(make)
+
+
+class SystemClock:
+    """The port `Clock`."""
+
+    @staticmethod
+    def now() -> UtcDatetime:
+        return datetime.now(tz=UTC)
 
 
 class Basics:

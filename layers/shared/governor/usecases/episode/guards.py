@@ -95,8 +95,7 @@ class Guards:
     def held_back(self, cleared: Cleared) -> str | None:
         """Return why the step waits: plans are frozen, or people had no time or no way to answer.
 
-        Raises:
-            MetricsLate: whether answers were refused is not known yet.
+        Raises: MetricsLate while it is not known whether answers were refused.
         """
         now, rule = self.clock.now(), self.policies.base().policy.breaker
         episode, unanswered = cleared.episode, cleared.unanswered

@@ -8,7 +8,7 @@ events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -17,16 +17,16 @@ from itertools import chain
 from governor.domain.alerts.alert import Alert, Owner, by_owner, owner_of
 from governor.domain.events.messages import block_alert, notice_alert
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
-from governor.errors import AccessDenied, CloudError, GovernorError, SafetyError
+from governor.errors import AccessDenied, CloudError, SafetyError
 from governor.ports import Announcer, Clock, InstanceReader, Policies
 from governor.stores import EventLog
 from governor.usecases.accounts import Accounts
 from governor.usecases.once import Once, run_all
 
-_KEPT = timedelta(days=30)
+DATE_KEPT = timedelta(days=30)
 """How long after its date a notice is known as sent: Health repeats events while they are open."""
 _STILL_NEWS = timedelta(days=1)
 """How long after its date it is sent: events come late, and what is due may take a while."""
@@ -83,7 +83,7 @@ class NotifyDates:
             owners = {Owner(policy.ownership.default_owner): []}
         alerts = {owner: block_alert(change, theirs, owner, now) for owner, theirs in owners.items()}
         if change.is_expiring:
-            return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), _KEPT)
+            return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), DATE_KEPT)
         return self._send_latest(notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now)
 
     def _must_exist(self, target: Target, reservation_id: str) -> None:
@@ -114,9 +114,8 @@ class NotifyDates:
     ) -> tuple[str, ...]:
         """Keep it for its reminder and notify, unless AWS has said something newer: events come in any order.
 
-        Raises:
-            CloudError: whether something newer is known could not be read (it was sent all the same: twice is
-                better than never), or an owner could not be notified.
+        Raises: CloudError where an owner could not be notified, or that not be read: then it was sent all the
+        same, for twice is better than never.
         """
         unknown: CloudError | None = None
         try:
@@ -124,7 +123,7 @@ class NotifyDates:
         except CloudError as error:
             is_latest, unknown = True, error
         until_date = max((notice.at or now) - now, timedelta())
-        notified = self._send_all(alerts, until_date + _KEPT) if is_latest else ()
+        notified = self._send_all(alerts, until_date + DATE_KEPT) if is_latest else ()
         if unknown is not None:
             raise unknown
         return notified
@@ -135,39 +134,6 @@ class NotifyDates:
             for key, (name, alert) in alerts.items()
             if self.once(key, partial(self.announcer.announce, alert), keep=keep)
         )
-
-
-@dataclass(frozen=True, slots=True)
-class RemindNotices:
-    """Reminds the owners of running instances of what is due. Part of the sweep, which knows what runs."""
-
-    log: EventLog
-    once: Once
-    announcer: Announcer
-
-    def __call__(
-        self, target: Target, instances: Sequence[Instance], policy: Policy, now: UtcDatetime
-    ) -> list[str]:
-        """Return as text which owners could not be reminded; the next sweep tries again."""
-        try:
-            notices = self.log.notices(target)
-        except GovernorError as error:
-            return [f"announced dates could not be read: {error}"]
-        before = timedelta(hours=policy.events.remind_before_hours)
-        problems = []
-        for notice in notices:
-            if not notice.is_due(now, before):
-                continue
-            alerts = {
-                owner: notice_alert(notice, theirs, owner, now, again=True)
-                for owner, theirs in by_owner(notice.concerns(instances), policy.ownership).items()
-            }
-            for key, (name, alert) in _by_key(f"reminder#{notice.message_key}", alerts).items():
-                try:
-                    self.once(key, partial(self.announcer.announce, alert), keep=_KEPT)
-                except GovernorError as error:
-                    problems.append(f"{notice.key}: {name} was not reminded: {error}")
-        return problems
 
 
 def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:

@@ -52,9 +52,7 @@ class InspectInstance:
         All figures over the window of a question, GPU by GPU where the series exist; over the shorter window
         while memory is released and a person has to say yes.
 
-        Raises:
-            Throttled, Unavailable: CloudWatch or Systems Manager could not be read. Waiting is right then,
-                judging is not.
+        Raises: Throttled, Unavailable where CloudWatch or Systems Manager could not be read: then wait.
         """
         hold = self.state.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)

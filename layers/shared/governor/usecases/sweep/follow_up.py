@@ -108,9 +108,7 @@ class FollowUp:
 
     def _unlisted(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """The instance is no longer running or selected; the workflow's own stop is not news."""
-        episode = self.state.episode(ref)
-        if episode is not None and episode.phase is Phase.ASKING:
-            self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
+        self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
         self._repair(ref, now)
 
     def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:

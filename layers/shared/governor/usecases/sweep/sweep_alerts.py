@@ -11,6 +11,8 @@ from operator import attrgetter
 
 from governor.domain.alerts.alert import Owner, by_owner, owner_of, short_hash
 from governor.domain.approvals.messages import recovered_alert
+from governor.domain.events.messages import notice_alert
+from governor.domain.events.notice import Notice
 from governor.domain.instance import managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
@@ -28,6 +30,7 @@ from governor.domain.sweep.verdict import UNREAD
 from governor.errors import CloudError
 from governor.ports import Announcer, BatchReader
 from governor.stores import Failures
+from governor.usecases.events.notify_dates import DATE_KEPT
 from governor.usecases.once import Once
 from governor.usecases.sweep.sweep_case import Sweep
 
@@ -104,6 +107,20 @@ class SweepAlerts:
                 self.once(alert.dedup_id, partial(self.announcer.announce, alert))
                 self.once.log.done(f"failure#{cause}", sweep.now, timedelta())
                 self.state.drop_failing(those)
+
+    def reminders(self, sweep: Sweep) -> None:
+        """Remind the owners of what runs of the dates that AWS has announced, when they are near."""
+        notices: list[Notice] = []
+        before = timedelta(hours=sweep.base.events.remind_before_hours)
+        reading = "announced dates could not be read"
+        sweep.attempt(reading, lambda: notices.extend(self.once.log.notices(sweep.target)))
+        instances = [case.instance for case in sweep.cases]
+        for notice in (one for one in notices if one.is_due(sweep.now, before)):
+            for owner, theirs in by_owner(notice.concerns(instances), sweep.base.ownership).items():
+                alert = notice_alert(notice, theirs, owner, sweep.now, again=True)
+                key = f"reminder#{notice.message_key}#{owner.name}#{owner.project}"
+                label, notify = f"{notice.key}: {owner.name}", partial(self.announcer.announce, alert)
+                sweep.attempt(f"{label} was not reminded", self.once, key, notify, keep=DATE_KEPT)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
         """Notify the owners of environments that other services manage; nothing new during a freeze.

@@ -24,7 +24,6 @@ from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
 from governor.ports import Catalogue, Clock, InstanceReader, InstanceTagger, Policies
 from governor.stores import StateTable
-from governor.usecases.events.notify_dates import RemindNotices
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
@@ -50,7 +49,6 @@ class SweepTarget:
     tagger: InstanceTagger
     freeze: FreezePlans
     follow_up: FollowUp
-    remind: RemindNotices
     costs: CountCosts
     alerts: SweepAlerts
 
@@ -71,8 +69,8 @@ class SweepTarget:
             self.alerts.silence(sweep)
         self.alerts.unusual_exemptions(sweep)
         sweep.attempt("recovered", self.alerts.recovered, sweep)
+        self.alerts.reminders(sweep)
         instances = [case.instance for case in sweep.cases]
-        summary.problems += self.remind(target, instances, base, now)
         rates = self.costs.rates([(case.instance, case.policy, case.verdict.kind) for case in sweep.cases])
         sweep.attempt("costs", self.costs, target, instances, rates, before, now)
         self.alerts.managed_idle(sweep, rates)
