@@ -2,8 +2,9 @@
 
 Processor time, so that other programs on the machine do not count. Beside each run of a function runs a
 handler that imports boto3, Powertools and pydantic, makes the same clients and the same first call; once a
-round, one that imports boto3 alone and makes one client. Ratios are medians of such pairs. The layer is
-compiled as `sam build` compiles it.
+round, one that imports boto3 alone and makes one client. Beside the console, which Powertools' event handler
+routes, runs a handler that is routed by it. Ratios are medians of such pairs. The layer is compiled as
+`sam build` compiles it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,17 @@ def handler(event, context):
     client = next(client for name, client in clients if name == known["service"])
     client._make_api_call(known["operation"], known["parameters"])
 """
+_ROUTED = """\
+
+from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
+
+routes, called = APIGatewayHttpResolver(), handler
+routes.not_found(lambda _: called(routes.current_event.raw_event, routes.lambda_context))
+
+
+def handler(event, context):
+    routes.resolve(event, context)
+"""
 _BARE = """\
 import boto3
 
@@ -70,6 +82,7 @@ _ENVIRONMENT = {
     "POWERTOOLS_METRICS_NAMESPACE": "Bench",
 }
 _SIGNING_IN = "sign_in"
+_CONSOLE = "serve_console"
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ def measure(runs: int = _RUNS) -> list[ColdStart]:
         same = {
             folder.name: _handler(
                 scratch / f"same-{folder.name}",
-                _SAME.format(known=str(_known(folder, layer, events[folder.name], scratch))),
+                _same(folder.name).format(known=str(_known(folder, layer, events[folder.name], scratch))),
             )
             for folder in functions
         }
@@ -140,6 +153,10 @@ def _compiled() -> Iterator[tuple[Path, list[Path], Path]]:
         sys.pycache_prefix = prefix
         functions = sorted(path.parent for path in (base / "functions").glob("*/handler.py"))
         yield base / "layer", functions, base
+
+
+def _same(function: str) -> str:
+    return _SAME + _ROUTED if function == _CONSOLE else _SAME
 
 
 def _handler(folder: Path, text: str) -> Path:
