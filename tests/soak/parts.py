@@ -366,8 +366,8 @@ def simulated() -> Iterator[None]:
 
     with ExitStack() as patched:
         for name, value in (
-            ("governor.usecases.parallel.ThreadPoolExecutor", _Inline),
-            ("governor.usecases.parallel.wait", lambda *_, **__: None),
+            ("governor.usecases.once.ThreadPoolExecutor", _Inline),
+            ("governor.usecases.once.wait", lambda *_, **__: None),
             ("governor.channels.dispatch.evidence_png", lambda *_, **__: None),
             (
                 "governor.channels.email.email_document",

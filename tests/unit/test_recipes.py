@@ -93,7 +93,7 @@ def test_the_registry_makes_every_channel_from_the_secret() -> None:
         "webhook_url": "https://example.com/hook",
         "webhook_secret": "s" * 32,
     }
-    routes = Registry(secret, None, None, FixedClock()).routes([])
+    routes = Registry(secret, None, None, FixedClock()).routes([], {})
 
     assert set(CHANNELS) == {route.channel.name for route in routes}
 

@@ -15,7 +15,7 @@ import pytest
 from governor.channels.compose import answers_of, message_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.message import Delivered, DeliveryRefused, DeliveryRetryable, Message
-from governor.channels.registry import NOBODY_YET, Recipients, Registry, Route
+from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
@@ -77,7 +77,7 @@ class FakeRegistry:
     asked: list[tuple[Contact, ...]] = field(default_factory=list)
     told: list[Recipients] = field(default_factory=list)
 
-    def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
         """As the registry says."""
         self.asked.append(tuple(contacts))
         self.told.append(earlier)
@@ -346,7 +346,7 @@ def test_a_channel_that_is_not_set_up_is_still_that_of_the_owner(
     post = Post(mode=Mode.AUTO, noticed_at=None)
     ownership = Ownership(contacts={"ml": contact}, default_contacts=("ml",))
     post.world.policies.policy = replace(post.world.policies.policy, ownership=ownership)
-    (route,) = registry(**secret).routes((contact,))
+    (route,) = registry(**secret).routes((contact,), {})
     post.registry.routes_ = [replace(route, channel=post.chat)]
     alert = post.alert(Stage.TELL)
 
@@ -430,7 +430,7 @@ class Office:
         office: Any = self
         self.post.dispatch = replace(self.post.dispatch, registry=office)
 
-    def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
         """As the registry says, with other channels."""
         return tuple(
             replace(
@@ -905,7 +905,7 @@ def test_how_late_a_message_is_or_will_be_is_told(wait: int | None, late: float)
 def test_a_channel_secret_that_cannot_be_read_stops_no_mail() -> None:
     """It is a refusal on record."""
     broken = replace(registry(mail=object()), problem="the secret must be a JSON object of strings")
-    routes = broken.routes((ML,))
+    routes = broken.routes((ML,), {})
 
     assert ["secret", "email", "email"] == [route.channel.name for route in routes]
     with pytest.raises(DeliveryRefused, match="JSON object"):
@@ -1077,7 +1077,7 @@ def test_each_stored_channel_is_a_route() -> None:
         webhook_url="https://hook.example.com/secret",
         webhook_secret="s" * 32,
     )
-    routes = [(route.channel.name, route.target, route.person) for route in full.routes((ML, FINOPS))]
+    routes = [(route.channel.name, route.target, route.person) for route in full.routes((ML, FINOPS), {})]
 
     assert [
         ("email", "alice@example.com", "alice@example.com"),
@@ -1089,7 +1089,7 @@ def test_each_stored_channel_is_a_route() -> None:
         ("pagerduty", "service", None),
         ("webhook", "webhook", None),
     ] == routes
-    assert ["C0ALL"] == [r.target for r in full.routes((FINOPS,)) if r.channel.name == "slack"]
+    assert ["C0ALL"] == [r.target for r in full.routes((FINOPS,), {}) if r.channel.name == "slack"]
 
 
 def test_a_conversation_of_one_contact_s_own_takes_the_secret_s_from_no_other() -> None:
@@ -1097,14 +1097,14 @@ def test_a_conversation_of_one_contact_s_own_takes_the_secret_s_from_no_other() 
     slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
     nowhere_else = registry(slack_bot_token="xoxb-1-abc")
 
-    assert ["C0ML", "C0ALL"] == [route.target for route in slack.routes((ML, FINOPS, FINOPS))]
-    assert ["C0ALL"] == [route.target for route in slack.routes(())]
-    assert ["C0ML"] == [route.target for route in nowhere_else.routes((ML, FINOPS))]
+    assert ["C0ML", "C0ALL"] == [route.target for route in slack.routes((ML, FINOPS, FINOPS), {})]
+    assert ["C0ALL"] == [route.target for route in slack.routes((), {})]
+    assert ["C0ML"] == [route.target for route in nowhere_else.routes((ML, FINOPS), {})]
 
 
 def test_nothing_stored_is_no_route() -> None:
     """And a contact alone makes none."""
-    assert () == registry().routes((ML,))
+    assert () == registry().routes((ML,), {})
 
 
 def test_a_contact_s_own_channels_are_told_from_those_of_everybody() -> None:
@@ -1119,7 +1119,7 @@ def test_a_contact_s_own_channels_are_told_from_those_of_everybody() -> None:
         "bob@example.com": False,
         "C0ALL": False,
     } == {route.target: route.own for route in made.routes((team,), earlier)}
-    assert [True] == [route.own for route in made.routes((ML,)) if route.target == "C0ML"]
+    assert [True] == [route.own for route in made.routes((ML,), {}) if route.target == "C0ML"]
 
 
 @pytest.mark.parametrize(
@@ -1137,7 +1137,7 @@ def test_a_channel_that_makes_no_sense_refuses_and_holds_up_no_other(
     secret: dict[str, str], channel: str
 ) -> None:
     """It says why, without showing a value; mail goes out all the same."""
-    routes = registry(mail=object(), **secret).routes((ML,))
+    routes = registry(mail=object(), **secret).routes((ML,), {})
     broken = [route for route in routes if route.channel.name == channel]
 
     assert 2 == sum(route.channel.name == "email" for route in routes)
@@ -1151,7 +1151,7 @@ def test_a_channel_that_makes_no_sense_refuses_and_holds_up_no_other(
 def test_a_list_gets_the_link_that_proves_nobody() -> None:
     """Its members cannot be told apart."""
     team = Contact(emails=("alice@example.com",), lists=("ml-team@example.com",))
-    routes = registry(mail=object()).routes((team,))
+    routes = registry(mail=object()).routes((team,), {})
 
     assert [("alice@example.com", "alice@example.com"), ("ml-team@example.com", None)] == [
         (route.target, route.person) for route in routes

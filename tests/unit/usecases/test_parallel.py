@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from governor.errors import CloudError, Throttled, Unavailable
-from governor.usecases.parallel import begin
+from governor.usecases.once import begin
 
 
 @pytest.mark.parametrize("others", [0, 1])

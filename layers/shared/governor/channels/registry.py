@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 
 from governor.channels.email import EmailChannel, MailService
 from governor.channels.message import Channel, Delivered, DeliveryRefused, Message
@@ -62,7 +61,6 @@ class Route:
 
 Recipients = Mapping[tuple[str, str], str | None]
 """Who got earlier messages of the same episode: by the key of the route, whose own it is."""
-NOBODY_YET: Recipients = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ class Registry:
     """Why the secret cannot be read as what it must be."""
     https: Https = field(default_factory=Https)
 
-    def routes(self, contacts: Sequence[Contact], earlier: Recipients = NOBODY_YET) -> tuple[Route, ...]:
+    def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
         """Return every way to these contacts, to `earlier` recipients, and those that are for everybody.
 
         Each address and conversation once; what the contacts say of one goes before what `earlier` says.

@@ -1,17 +1,21 @@
-"""Does something once for an event that may come twice, and does it all the same when the log is away."""
+"""Does something once for an event that may come twice, and does it all the same when the log is away; does
+several things whatever becomes of each, and at the same time without waiting longer than it can."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from governor.errors import CloudError
+from governor.errors import CloudError, Unavailable
 from governor.ports import Clock
 from governor.stores import EventLog
 
+Key = TypeVar("Key")
 Result = TypeVar("Result")
+_AT_ONCE = 16
 
 LEASE = timedelta(seconds=30)
 """Shorter than the 40 seconds after which a queue, and the minute after which Lambda, repeats an event that
@@ -90,3 +94,40 @@ def joined(failed: Sequence[Exception]) -> Exception:
     for other in failed[1:]:
         failed[0].add_note(f"also: {other}")
     return failed[0]
+
+
+def begin(
+    calls: Mapping[Key, Callable[[], Result]], operation: str
+) -> Callable[[float], dict[Key, Result | CloudError]]:
+    """Begin calls of which none depends on another; what is returned waits for them, so many seconds at most.
+
+    It gives the result of each call by its key, or the error why there is none. A call that takes longer,
+    though it be the only one, counts as failed and goes on where nobody looks: the caller has other things to
+    save. `operation` is for the error of such a call.
+    """
+    pool = ThreadPoolExecutor(_AT_ONCE)
+    futures = {key: pool.submit(_result, call) for key, call in calls.items()}
+
+    def results(seconds: float) -> dict[Key, Result | CloudError]:
+        wait(futures.values(), timeout=seconds)
+        pool.shutdown(wait=False, cancel_futures=True)
+        return {
+            key: future.result()
+            if future.done() and not future.cancelled()
+            else too_late(operation, f"{seconds:.3g} s")
+            for key, future in futures.items()
+        }
+
+    return results
+
+
+def too_late(operation: str, limit: str) -> Unavailable:
+    """What counts as failed because it took longer than `limit`."""
+    return Unavailable(f"{operation} took more than {limit}", operation=operation)
+
+
+def _result(call: Callable[[], Result]) -> Result | CloudError:
+    try:
+        return call()
+    except CloudError as error:
+        return error

@@ -30,8 +30,7 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.notify_warning import AdviseElsewhere, Attempt, Case, NotifyWarning, Reaction
 from governor.usecases.events.send_checkpoint import SEND, SendCheckpoint
-from governor.usecases.once import Once
-from governor.usecases.parallel import begin
+from governor.usecases.once import Once, begin
 
 _PATIENCE_SECONDS = 10.0
 """With an account or Region that hangs: a third of the function's time."""

@@ -19,8 +19,7 @@ from governor.domain.units import UtcDatetime, in_parts
 from governor.errors import CloudError, Unavailable
 from governor.ports import MOST_INSTANCES_A_COMMAND, Announcer, CheckpointHook, Clock
 from governor.usecases.events.notify_warning import Case, Notified
-from governor.usecases.once import Once
-from governor.usecases.parallel import begin, too_late
+from governor.usecases.once import Once, begin, too_late
 
 _PATIENCE_SECONDS = 5.0
 """For all hooks together. Then owners are notified, who may still save by hand."""
