@@ -19,7 +19,7 @@ from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Plan, Price, Saving, Step
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
-from governor.domain.fleet.rows import HOURS, DayCosts, FleetPage, FleetRow, Share
+from governor.domain.fleet.rows import HOURS, NOT_MEASURED, UNGOVERNED, DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import UNTAGGED, LedgerEntry, Meter, cost_between, month_end, month_of
 from governor.domain.policy.policy import Action, Mode
@@ -68,7 +68,7 @@ def write_past(
         _book(table, state, target, instance_id, member, nights, person)
         stops += len(nights)
     _count(state, target, spent, now)
-    rows = (_row(target, i, one, now) for i, one in members.items() if one.selected)
+    rows = (_row(target, i, one, now) for i, one in members.items())
     state.keep_page(FleetPage(target.account, target.region, now, Mode.ASK.value, None, tuple(rows)))
     return stops
 
@@ -242,11 +242,13 @@ def _row(target: Target, instance_id: str, member: Member, now: datetime) -> Fle
         instance_type=member.instance_type,
         owner=owner,
         project=project,
-        verdict="no-data",
-        reason="not judged yet",
+        verdict="no-data" if member.selected else UNGOVERNED,
+        reason="not judged yet"
+        if member.selected
+        else "Set the tag Purpose=GPU-Workload to have it governed.",
         usd_per_hour=_price(member),
         launched_at=now - timedelta(minutes=member.launched_minutes_ago),
-        hours=tuple(reversed(hours)),
+        hours=tuple(reversed(hours)) if member.selected else NOT_MEASURED,
     )
 
 

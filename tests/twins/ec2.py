@@ -62,6 +62,11 @@ class MemoryEc2:
             if instance.target == target and instance.state == "running" and selector.is_on(instance)
         ]
 
+    def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
+        self._raise_planned("list_ungoverned")
+        running = [one for one in self.instances.values() if one.target == target and one.state == "running"]
+        return [one for one in running if not selector.is_on(one)]
+
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         self._raise_planned("describe")
         return self.instances.get(instance_id)

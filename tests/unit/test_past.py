@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 
 from governor.domain.episode.episode import Outcome
-from governor.domain.fleet.rows import Share
+from governor.domain.fleet.rows import UNGOVERNED, Share
 from governor.domain.money.cost import LedgerEntry
 from governor.domain.money.savings import months
 from governor.stores import StateTable
@@ -88,7 +88,7 @@ def test_the_page_has_a_day_of_readings(state: StateTable) -> None:
     [page] = state.pages()
     rows = {row.name: row for row in page.rows}
 
-    assert "not-selected" not in rows
+    assert ["not-selected"] == [name for name, row in rows.items() if row.verdict == UNGOVERNED]
     assert max(one or 0 for one in rows["notebook-1"].hours[-6:]) <= 2
     assert max(one or 0 for one in rows["notebook-1"].hours[:12]) >= 60
     assert part_of(next(one for one in demo_fleet() if one.name == "fresh"), NOW - WEEKS, NOW) is None

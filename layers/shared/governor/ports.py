@@ -85,6 +85,9 @@ class InstanceReader(Protocol):
     def list_selected(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """All running ones with the tag, hidden managed ones included; volumes without sizes."""
 
+    def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
+        """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""
+
     def describe(self, target: Target, instance_id: str) -> Instance | None: ...
     def describe_all(self, target: Target, instance_ids: Sequence[str]) -> Mapping[str, Instance]: ...
     def protection(self, target: Target, instance_id: str) -> Protection: ...

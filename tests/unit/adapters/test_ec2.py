@@ -226,6 +226,22 @@ def test_only_running_and_selected_instances_are_listed(aws: Clients) -> None:
     assert "stopped" == described_again.state
 
 
+def test_what_is_not_governed_is_listed_by_its_type_and_bounded() -> None:
+    """Running ones of accelerated families; those with the selector's tag are left out, up to 500 kept."""
+    web = [{"Key": "Purpose", "Value": "web"}]
+    first = page(described("i-1"), described("i-2", Tags=[]), following="more")
+    more = [described(f"i-{number}", Tags=web) for number in range(3, 900)]
+    client = Ec2Client(describe_instances=[first, page(*more, following="still-more")])
+
+    found = Ec2Instances(FakeClients(client)).list_ungoverned(TARGET, SELECTOR)
+
+    assert [f"i-{number}" for number in range(2, 502)] == [one.instance_id for one in found]
+    types, state = client.calls[0][1]["Filters"]
+    assert ("instance-type", {"Name": "instance-state-name", "Values": ["running"]}) == (types["Name"], state)
+    assert {"g4dn.*", "p4d.*", "p5.*", "trn2.*"} < set(types["Values"])
+    assert 2 == len(client.calls)
+
+
 def test_an_instance_that_is_gone_reads_as_none(aws: Clients) -> None:
     """EC2 forgets terminated instances after an hour; that is no failure."""
     assert Ec2Instances(aws).describe(TARGET, "i-0123456789abcdef0") is None

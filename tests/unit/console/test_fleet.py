@@ -12,10 +12,13 @@ import pytest
 from governor.console.page import Caller, Page
 from governor.console.views.figures import Rate
 from governor.console.views.fleet import fleet
+from governor.console.views.instance import instance
+from governor.console.views.overview import overview
 from governor.domain.approvals.scope import Scope
-from governor.errors import InputError
+from governor.domain.fleet.rows import UNGOVERNED
+from governor.errors import InputError, NotFound
 from tests.builders import NOW
-from tests.console_world import ConsoleWorld, asked, caller, html, make_row, many_rows
+from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, make_row, many_rows
 from tests.rights import only_what_the_role_allows
 
 __all__ = ["only_what_the_role_allows"]
@@ -85,6 +88,37 @@ def test_the_scope_limits_rows_totals_offers_and_csv() -> None:
         assert foreign not in text
     total: Any = page.document["total"]
     assert total.instances == len(page.tables[0].rows)
+
+
+def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None:
+    """In no other list or sum; sorted, searched and exported as the others, without a page of its own."""
+    world = ConsoleWorld()
+    loose = [
+        make_row(
+            number, name=f"loose-{number}", verdict=UNGOVERNED, usd_per_hour=Decimal(number), owner=owner
+        )
+        for number, owner in ((2, "ml-team"), (3, "research"))
+    ]
+    world.keep(make_row(1), *loose)
+    usual, page = show(world), show(world, verdict="ungoverned")
+    text = html(fleet, world, verdict="ungoverned")
+
+    assert (["notebook-1"], Rate(1, Decimal("1.006"), 0)) == (names(usual), usual.document["total"])
+    assert ["notebook-1"] == [row[1] for row in usual.tables[0].rows]
+    assert (["loose-3", "loose-2"], Rate(2, Decimal(5), 0)) == (names(page), page.document["total"])
+    assert ["loose-3", "loose-2"] == [row[1] for row in page.tables[0].rows]
+    assert ["loose-2"] == names(show(world, verdict="ungoverned", q="loose-2"))
+    assert "the tag Purpose=GPU-Workload: nobody is asked" in text
+    assert "/instances/" not in text
+    assert "2 more instances</a> with accelerators, $5.00 an hour, are not governed" in html(fleet, world)
+    mine = caller(Scope(owners=frozenset({"ml-team"})))
+    assert ["loose-2"] == names(show(world, mine, verdict="ungoverned"))
+    assert "research" not in html(fleet, world, mine, verdict="ungoverned")
+    assert "cannot be judged" not in html(overview, world)
+    with pytest.raises(NotFound):
+        instance(
+            world.asked(account=TARGETS[0].account, region="us-east-1", instance_id=loose[0].instance_id)
+        )
 
 
 def test_many_rows_are_paged_and_none_is_lost() -> None:

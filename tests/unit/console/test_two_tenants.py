@@ -15,7 +15,7 @@ import pytest
 from governor.console.app import Console
 from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import FleetRow, Share
+from governor.domain.fleet.rows import UNGOVERNED, FleetRow, Share
 from governor.domain.instance import Target
 from governor.stores import EventLog
 from governor.wiring.console import VIEWS
@@ -58,7 +58,10 @@ def rows_of(target: int, first: int, **of: str) -> list[FleetRow]:
     ]
     price = Decimal("1.006") if of == OWN else Decimal("77.77")
     rows = [replace(row, usd_per_hour=price) for row in plain]
-    return [asked(rows[0], left=9), asked(rows[1], left=5), rows[2]]
+    without_tag = replace(
+        rows[0], instance_id=f"i-{first:017x}0", name=f"{of['owner']}-loose", verdict=UNGOVERNED
+    )
+    return [asked(rows[0], left=9), asked(rows[1], left=5), rows[2], without_tag]
 
 
 def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
@@ -128,6 +131,7 @@ def addresses(row: FleetRow) -> list[str]:
             rule = rule.replace(part, value)
         assert "<" not in rule, f"say here what {rule} is about"
         found += [rule, *([] if rule == "/" else [f"{rule}.csv"])]
+    found += ["/fleet?verdict=ungoverned", "/fleet.csv?verdict=ungoverned"]
     return [*found, "/overview.csv", *(f"{one}?owner={row.owner}&q=" for one in ("/fleet", "/questions"))]
 
 

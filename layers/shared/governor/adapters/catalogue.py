@@ -41,6 +41,12 @@ class ShippedCatalogue:
         )
 
 
+@cache
+def families() -> tuple[str, ...]:
+    """Return the families of all types, `p5` for one."""
+    return tuple(dict.fromkeys(name.partition(".")[0] for name in _rows()))
+
+
 def list_price(instance_type: str) -> Decimal | None:
     """USD per hour on demand in us-east-1, or `None` where no list price is published."""
     row = _rows().get(instance_type)

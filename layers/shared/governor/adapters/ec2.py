@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
+from governor.adapters.catalogue import families
 from governor.adapters.clients import Adapter
 from governor.adapters.errors import DRY_RUN_OK
 from governor.domain.episode.plan import Step
@@ -30,6 +32,8 @@ from governor.ports import Snapshot
 _log = logging.getLogger(__name__)
 
 _PAGE = 1000
+_RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
+_MOST_UNGOVERNED = 500
 _FILTER_VALUES = 200
 """Of one filter. Source: EC2 API, Filter."""
 _TAG_BATCH = 500
@@ -47,8 +51,13 @@ class Ec2Instances(Adapter):
 
     def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]}
-        running = {"Name": "instance-state-name", "Values": ["running"]}
-        return [_instance(target, found) for found in self._listed(target, selected, running)]
+        return [_instance(target, found) for found in self._listed(target, selected, _RUNNING)]
+
+    def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
+        """No filter leaves a tag out: the governed ones are listed, too."""
+        accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
+        running = (_instance(target, found) for found in self._listed(target, accelerated, _RUNNING))
+        return list(itertools.islice((one for one in running if not selector.is_on(one)), _MOST_UNGOVERNED))
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         asked = {"InstanceIds": [instance_id], **self._including_managed(target)}

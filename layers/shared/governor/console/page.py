@@ -10,7 +10,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from governor.domain.approvals.scope import Grant, Rank, Scope, rank_for
-from governor.domain.fleet.rows import FleetPage, FleetRow
+from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
@@ -89,11 +89,19 @@ class Asked:
         return self.caller.scope
 
     @cached_property
-    def seen(self) -> list[Row]:
-        """The rows that the caller may see, each with the page of its target."""
+    def _rows(self) -> list[Row]:
         sees = self.scope.sees
         rows = ((row, page) for page in self.reader.pages for row in page.rows)
         return [one for one in rows if sees(one[0].account, one[0].project, one[0].owner)]
+
+    @cached_property
+    def seen(self) -> list[Row]:
+        """The governed instances that the caller may see, each with the page of its target."""
+        return [one for one in self._rows if one[0].verdict != UNGOVERNED]
+
+    @cached_property
+    def ungoverned(self) -> list[Row]:
+        return [one for one in self._rows if one[0].verdict == UNGOVERNED]
 
     @cached_property
     def asked(self) -> list[Row]:

@@ -10,13 +10,15 @@ from decimal import Decimal
 import pytest
 
 from governor.domain.approvals.approval import Answer
-from governor.domain.fleet.rows import FleetPage, FleetRow, Share
+from governor.domain.fleet.rows import NOT_MEASURED, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import Hold
 from governor.errors import Throttled
 from tests.builders import NOW, TARGET
 from tests.twins import table
 from tests.unit.usecases.builders import approval_id_of, asked, decision
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
+from tests.unit.usecases.world import PEOPLE
 
 BUSY = [90.0] * 12
 TAGS = {"Purpose": "GPU-Workload", "Name": "notebook-7", "Owner": "alice@example.com", "Project": "vision"}
@@ -156,6 +158,49 @@ def test_a_page_costs_one_read_and_one_write(monkeypatch: pytest.MonkeyPatch) ->
     assert (1, 1) == (found["dynamodb:GetItem", "DAYS"], found["dynamodb:PutItem", "DAYS"])
     assert found["dynamodb:PutItem", "COST"] == found["dynamodb:PutItem", "DAYS"]
     assert 4 == sum(number for (_, kind), number in found.items() if kind in ("FLEET", "DAYS"))
+
+
+def test_nothing_is_ever_done_about_an_instance_without_the_tag() -> None:
+    """It idles for three days under `auto`; beside the page of the console, nothing knows of it."""
+    world = FleetWorld(Policy(mode=Mode.AUTO, ownership=PEOPLE))
+    governed = world.add(1)
+    loose = world.add(2, tags={"Name": "scratch", "Owner": "alice@example.com"}, instance_type="p5.48xlarge")
+    protection = world.ec2.instances[loose]
+    for _ in range(24 * 3):
+        assert [] == world.sweep(60).problems
+
+    found = row(world, loose)
+    assert (UNGOVERNED, "scratch", "alice@example.com") == (found.verdict, found.name, found.owner)
+    assert "Set the tag Purpose=GPU-Workload to have it governed." == found.reason
+    assert (Decimal("1.006"), NOT_MEASURED) == (found.usd_per_hour, found.hours)
+    told = (world.ec2.calls, world.workflow, world.announcer, world.log, world.metrics.reads)
+    assert governed in str(told)
+    assert loose not in str(told)
+    assert protection == world.ec2.instances[loose]
+    items = {key: item for key, item in world.state.items.items() if key[0] != "FLEET"}
+    kept = str((items, world.state.observations(TARGET)))
+    assert governed in kept
+    assert loose not in kept
+    assert "alice@example.com" not in str(world.state.days("2026-11"))
+
+
+def test_what_is_not_governed_is_listed_once_an_hour_and_carried_over() -> None:
+    """Until it carries the tag, or is gone. What cannot be listed costs nothing else."""
+    world = FleetWorld()
+    world.add(1, BUSY)
+    loose, gone = (world.add(number, tags={}) for number in (2, 3))
+    seen = []
+    for minutes, change in ((0, {}), (60, {}), (5, {"tags": TAGS}), (60, {})):
+        world.change(loose, **change)
+        if change:
+            world.change(gone, state="terminated")
+        world.sweep(minutes)
+        seen.append([one.instance_id for one in page(world).rows if one.verdict == UNGOVERNED])
+    assert [[], [loose, gone], [gone], []] == seen
+
+    world.ec2.failures["list_ungoverned"] = [Throttled("later")]
+    assert ["what is not governed: Throttled: later"] == world.sweep(60).problems
+    assert {"busy", "idle"} == {one.verdict for one in page(world).rows}
 
 
 @pytest.mark.parametrize("broken", ["page", "keep_page"])

@@ -18,7 +18,7 @@ from governor.console.views import charts
 from governor.domain.approvals.messages import readable, step_text
 from governor.domain.approvals.scope import Scope
 from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import FleetPage, FleetRow, Share
+from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, month_start, parse_month
 from governor.domain.money.savings import DAY, months
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row as a table shows it. `kind` is the class of its color."""
+    """One row as a table shows it. `kind` is the class of its color; what is not governed has no page."""
 
     row: FleetRow
     kind: str
@@ -90,7 +90,8 @@ def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
 
 def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
     color, text = _verdict(row, ask.now)
-    return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), href(row))
+    address = "" if row.verdict == UNGOVERNED else href(row)
+    return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), address)
 
 
 def href(row: FleetRow) -> str:

@@ -1,4 +1,7 @@
-"""The Fleet: every governed instance, searched, filtered, sorted and paged by the address alone."""
+"""The Fleet: every instance, searched, filtered, sorted and paged by the address alone.
+
+Those that are not governed are a view of their own, and in no other.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any
 
 from governor.console.page import Asked, Page
 from governor.console.views import figures
-from governor.domain.fleet.rows import FleetRow
+from governor.domain.fleet.rows import UNGOVERNED, FleetRow
 from governor.domain.sweep.verdict import IDLE, VerdictKind
 
 SIZES = (100, 250, 500)
@@ -30,9 +33,9 @@ _ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
 
 def fleet(ask: Asked) -> Page:
     """Raises: InputError for an order, a verdict, a page or a text that cannot be."""
-    seen = ask.seen
     wanted = {name: figures.text_of(ask, name) for name in ("q", *_PLACES)}
-    wanted["verdict"] = figures.choice_of(ask, "verdict", tuple(VerdictKind), "")
+    wanted["verdict"] = figures.choice_of(ask, "verdict", (*VerdictKind, UNGOVERNED), "")
+    seen = ask.ungoverned if wanted["verdict"] == UNGOVERNED else ask.seen
     order = figures.choice_of(ask, "sort", tuple(_ORDERS), "idle")
     size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     found = sorted((one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0]))
@@ -50,7 +53,12 @@ def fleet(ask: Asked) -> Page:
             "is_filtered": any(wanted.values()),
             "heads": [(text, _order_href(asked, name, order), name == order) for text, name in _HEADS],
             "orders": _ORDER_WORDS,
-            "verdicts": [(kind, sum(row.verdict == kind for row, _ in seen)) for kind in VerdictKind],
+            "verdicts": [
+                *((kind, sum(row.verdict == kind for row, _ in ask.seen)) for kind in VerdictKind),
+                (UNGOVERNED, len(ask.ungoverned)),
+            ],
+            "ungoverned": figures.rate(ask.ungoverned),
+            "selector": ask.reader.policy.selector,
             "offered": {
                 place: sorted({getattr(row, place) for row, _ in seen})[:_OFFERED] for place in _PLACES
             },

@@ -19,13 +19,15 @@ HOURS = 24
 """How many hours a row keeps."""
 NOT_MEASURED: Hours = (None,) * HOURS
 REASON_CHARACTERS = 120
+UNGOVERNED = "ungoverned"
+"""In place of a verdict: it does not carry the policy's selector, so that it is shown, and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """One governed instance as the last sweep of its target saw it.
+    """One instance as the last sweep of its target saw it, or as one in the hour before, if `UNGOVERNED`.
 
-    `verdict` is the value of a `VerdictKind`, and `reason` its sentence, cut to `REASON_CHARACTERS`.
+    `verdict` is that or the value of a `VerdictKind`, and `reason` its sentence, cut to `REASON_CHARACTERS`.
     The last of the `hours` is that of the sweep. `approval_id` is there while a question is open; `asked_at`
     and `expires_at` from the moment it is sent.
     """

@@ -39,7 +39,7 @@ class CountCosts:
     prices: PriceBook
     state: StateTable
 
-    def rates(self, running_now: Sequence[tuple[Instance, Policy, VerdictKind]]) -> dict[str, Rate]:
+    def rates(self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]) -> dict[str, Rate]:
         """Whom each instance is counted for, at what price, and as what."""
         found = {}
         for instance, policy, kind in running_now:

@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.fleet.rows import (
     HOURS,
     NOT_MEASURED,
     REASON_CHARACTERS,
+    UNGOVERNED,
     FleetPage,
     FleetRow,
     Hours,
     hours_of,
 )
-from governor.domain.instance import managed_by
+from governor.domain.instance import Instance, managed_by
 from governor.domain.money.cost import Rate
+from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import HOUR, hour_of
 from governor.domain.wording import plural
 from governor.stores import Fleet
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
 
-def keep_page(state: Fleet, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-    """Replace the page of the target; hours of utilization that this sweep has not read are carried over."""
+def keep_page(
+    state: Fleet,
+    sweep: Sweep,
+    rates: Mapping[str, Rate],
+    list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
+) -> None:
+    """Replace the page of the target; what this sweep has not read is carried over: hours of utilization, and
+    what is not governed, which is listed once an hour, but not by the very first sweep."""
     target, now, before = sweep.target, sweep.now, state.page(sweep.target)
     past = {} if before is None else {row.instance_id: row.hours for row in before.rows}
     passed = 0 if before is None else (hour_of(now) - hour_of(before.swept_at)) // HOUR
     passed = max(0, min(passed, HOURS))
+    ungoverned = [one for one in before.rows if one.verdict == UNGOVERNED] if before is not None else []
+
+    def look() -> None:
+        policy = sweep.base
+        reason = f"Set the tag {policy.selector} to have it governed."
+        ungoverned[:] = [_seen(one, policy, rate, UNGOVERNED, reason) for one, rate in list_ungoverned()]
+
+    if passed:
+        sweep.attempt("what is not governed", look)
     rows = []
     for case in sweep.cases:
         read = [case.gathered, case.proof]
@@ -39,31 +57,20 @@ def keep_page(state: Fleet, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
         f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again." if failed else None
     )
     mode = sweep.base.mode.value
+    rows += [one for one in ungoverned if one.instance_id not in rates]  # it may carry the tag by now
     state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
 
 
 def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
     instance, verdict, episode, question = case.instance, case.verdict, case.episode, case.question
-    hold, policy, (owner, project) = case.record.hold, case.policy, rate.whose
-    until, reason, manager = hold.snoozed_until, verdict.reason, managed_by(instance, policy.managed.tag_keys)
+    hold, policy, until = case.record.hold, case.policy, case.record.hold.snoozed_until
     if question is not None and question.status is not ApprovalStatus.PENDING:
         question = None
     planned = episode.schedule if episode is not None else None
     is_sent = question is not None and question.stage is not None
-    return FleetRow(
-        instance_id=case.id,
-        name=instance.name,
-        account=instance.target.account,
-        region=instance.target.region,
-        instance_type=instance.instance_type,
-        owner=owner,
-        project=project,
-        verdict=verdict.kind.value,
-        reason=reason if len(reason) <= REASON_CHARACTERS else f"{reason[: REASON_CHARACTERS - 1]}…",
-        usd_per_hour=rate.usd_per_hour,
-        launched_at=instance.launch_time,
+    return replace(
+        _seen(instance, policy, rate, verdict.kind.value, verdict.reason),
         idle_since=case.idle_since,
-        managed_by=None if manager is None else manager.service,
         kept_until=until if until is not None and until > case.now else None,
         exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
         episode=None if episode is None else episode.ref.execution_name,
@@ -73,4 +80,23 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
         verb=episode.final_step.value if episode is not None and episode.plan.steps else None,
         hours=hours,
         advice=verdict.advice,
+    )
+
+
+def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str) -> FleetRow:
+    owner, project = rate.whose
+    manager = managed_by(instance, policy.managed.tag_keys)
+    return FleetRow(
+        instance_id=instance.instance_id,
+        name=instance.name,
+        account=instance.target.account,
+        region=instance.target.region,
+        instance_type=instance.instance_type,
+        owner=owner,
+        project=project,
+        verdict=verdict,
+        reason=reason if len(reason) <= REASON_CHARACTERS else f"{reason[: REASON_CHARACTERS - 1]}…",
+        usd_per_hour=rate.usd_per_hour,
+        launched_at=instance.launch_time,
+        managed_by=None if manager is None else manager.service,
     )

@@ -13,9 +13,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from governor.domain.episode.episode import InstanceRecord, Observation
-from governor.domain.instance import Target
+from governor.domain.instance import Instance, Target
+from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.judging import wanted_figures
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
@@ -75,8 +77,14 @@ class SweepTarget:
         sweep.attempt("costs", self.costs, target, instances, rates, before, now)
         self.alerts.managed_idle(sweep, rates)
         self.state.remember(target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now)
-        sweep.attempt("page of the console", keep_page, self.state, sweep, rates)
+        ungoverned = partial(self._ungoverned, sweep)
+        sweep.attempt("page of the console", keep_page, self.state, sweep, rates, ungoverned)
         return summary
+
+    def _ungoverned(self, sweep: Sweep) -> list[tuple[Instance, Rate]]:
+        found = self.instances.list_ungoverned(sweep.target, sweep.base.selector)
+        rates = self.costs.rates([(one, sweep.base, None) for one in found])
+        return [(one, rates[one.instance_id]) for one in found]
 
     def _list(
         self, target: Target, base: Policy, before: Mapping[str, Observation], now: UtcDatetime
