@@ -18,11 +18,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from governor.contracts.settings import Settings
+from local.templates import load_template
 
 ROOT = Path(__file__).parent.parent
 PROBE = Path(__file__).with_name("first_call.py")
@@ -80,6 +81,7 @@ _ENVIRONMENT = {
     "AWS_REGION": "us-east-1",
     "POWERTOOLS_SERVICE_NAME": "bench",
     "POWERTOOLS_METRICS_NAMESPACE": "Bench",
+    "LOG_LEVEL": "INFO",
 }
 _SIGNING_IN = "sign_in"
 _CONSOLE = "serve_console"
@@ -184,14 +186,21 @@ def _known(folder: Path, layer: Path, event: Path, scratch: Path) -> Path:
 
 
 def _variables(function: str) -> dict[str, str]:
-    """A value for every setting of the governor; those of a sign-in for the function that needs them."""
+    """A value for every variable of the template; those of a sign-in for the function that needs them."""
     given = {"HUB_ACCOUNT_ID": "123456789012"}
-    for field in fields(Settings):
-        name = field.name.upper()
+    for name in sorted(_names()):
         if name.startswith("OIDC_") and function != _SIGNING_IN:
             continue
         given.setdefault(name, _value(name))
     return {**given, **_ENVIRONMENT}
+
+
+@cache
+def _names() -> frozenset[str]:
+    template = load_template(ROOT / "template.yaml")
+    parts = [one.get("Properties", {}) for one in template["Resources"].values() if isinstance(one, dict)]
+    variables = [one["Environment"]["Variables"] for one in parts if "Environment" in one]
+    return frozenset().union(template["Globals"]["Function"]["Environment"]["Variables"], *variables)
 
 
 def _value(name: str) -> str:

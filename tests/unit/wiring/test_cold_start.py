@@ -124,7 +124,7 @@ def test_a_setting_is_read_without_what_surrounds_it() -> None:
     found = parse_settings({**VARIABLES, "TABLE_NAME": " state ", "AWS_REGION": "cn-north-1"})
 
     assert ("state", "https://api.example.com", "aws-cn") == (
-        found.table_name,
+        found.need("table_name"),
         found.approval_base_url,
         found.partition,
     )

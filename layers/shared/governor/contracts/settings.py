@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from governor.errors import ConfigurationError
 
@@ -14,38 +15,19 @@ from governor.errors import ConfigurationError
 class Settings:
     """The variables that the template gives to a function, by their lower-case names.
 
-    Each function gets only those of its own adapters; the others are empty here.
+    Each function gets only those of its own adapters. A field is what may be missing, and is empty then.
     """
 
+    given: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """All of them."""
     aws_region: str
     hub_account_id: str = ""
     member_role_name: str = ""
     """This function's role in member accounts; empty where it needs none."""
-    table_name: str = ""
-    policy_parameter: str = ""
-    """The document until a first one is in the bucket."""
-    policy_bucket: str = ""
-    alert_topic_arn: str = ""
-    alert_key_arn: str = ""
-    """The KMS key that seals alerts."""
-    alarm_topic_arn: str = ""
-    """The topic that the stack's alarms publish to."""
-    remediation_state_machine_arn: str = ""
-    undo_function_name: str = ""
     checkpoint_document_name: str = ""
     """The SSM document that starts the checkpoint hook; empty where none is set up."""
-    channel_secret_arn: str = ""
     email_sender: str = ""
     """Empty where no mail is sent."""
-    delivery_queue_url: str = ""
-    delivery_failures_url: str = ""
-    dead_letter_queue_url: str = ""
-    audit_bucket: str = ""
-    user_data_key_arn: str = ""
-    """The KMS key of copies of user data, which are in the audit's bucket."""
-    link_key_secret_arn: str = ""
-    api_id: str = ""
-    """The HTTP API that takes answers."""
     powertools_metrics_namespace: str = ""
     approval_base_url: str = ""
     """Without a slash at the end; set only where links are made."""
@@ -59,8 +41,7 @@ class Settings:
 
     def need(self, name: str) -> str:
         """The setting of that name. Raises: ConfigurationError when it is empty."""
-        value: str = getattr(self, name)
-        if not value:
+        if not (value := self.given.get(name, "")):
             missing = f"the environment variable {name.upper()} is missing"
             raise ConfigurationError(f"{missing}: set it in template.yaml")
         return value
@@ -83,10 +64,11 @@ def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
         ConfigurationError: the account is not an account id, there is no Region, or a sign-in is half
             configured: that must not leave the page open.
     """
-    names = {field.name: field.name.upper() for field in fields(Settings)}
-    given = {name: text for name, key in names.items() if (text := variables.get(key, "").strip())}
-    given.setdefault("aws_region", variables.get("AWS_DEFAULT_REGION", ""))
-    settings = Settings(**{**given, "approval_base_url": given.get("approval_base_url", "").rstrip("/")})
+    given = {name.lower(): text.strip() for name, text in variables.items() if text.strip()}
+    given.setdefault("aws_region", given.get("aws_default_region", ""))
+    given["approval_base_url"] = given.get("approval_base_url", "").rstrip("/")
+    named: Any = {one.name: given[one.name] for one in fields(Settings) if one.name in given}
+    settings = Settings(**{**named, "given": given})
     settings.need("aws_region")
     account = settings.need("hub_account_id")
     if re.fullmatch(r"\d{12}", account) is None:

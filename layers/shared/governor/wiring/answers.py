@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from governor.channels.slack import API_URL, SlackApi
-from governor.channels.slack_actions import Confirm, SlackActions
+from governor.channels.slack_actions import SlackActions
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.https import Https
 from governor.usecases.accounts import swept
@@ -39,7 +39,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     return ready(or_defaults(parts), make)
 
 
-def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackActions]:
+def slack_actions(parts: Parts) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
     secret, policies, https = parts.channel_secret, or_last(parts), Https()
 
@@ -54,7 +54,7 @@ def slack_actions(parts: Parts, confirm: Confirm | None = None) -> Ready[SlackAc
             decide=parts.fill(Decide, policies_now=policies),
             signing_secret=stored.get("slack_signing_secret", ""),
             directory=lambda: policies().base().policy.ownership,
-            confirm=confirm or send_ephemeral,
+            confirm=send_ephemeral,
         )
 
     make({})
