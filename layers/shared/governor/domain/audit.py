@@ -1,7 +1,5 @@
 """The audit: one document for each change of an episode, its question, journal or deliveries, and of what
 version of the policy counts, who wrote it and who accepted it.
-
-This module must not know where changes come from, nor where documents are kept.
 """
 
 from __future__ import annotations

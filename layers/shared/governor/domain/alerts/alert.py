@@ -1,7 +1,4 @@
-"""A message to people and to whatever subscribes, and whose it is: one structure, rendered per channel.
-
-This module must not know SNS or any chat system.
-"""
+"""A message to people and to whatever subscribes, and whose it is: one structure, rendered per channel."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Messages about versions of the policy.
-
-This module must not know channels, nor where documents are kept.
-"""
+"""Messages about versions of the policy."""
 
 from __future__ import annotations
 

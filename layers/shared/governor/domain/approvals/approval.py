@@ -1,7 +1,4 @@
-"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken once.
-
-This module must not know HTTP, signatures or Step Functions.
-"""
+"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken once."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Messages about an episode: the question, its reminders, and how it ended.
 
-Channels place these words; none of them adds its own. This module must not know channels.
+Channels place these words; none of them adds its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Who sees and does what in the console: grants of the policy, and what people own themselves.
-
-This module must not know how an identity is proven.
-"""
+"""Who sees and does what in the console: grants of the policy, and what people own themselves."""
 
 from __future__ import annotations
 

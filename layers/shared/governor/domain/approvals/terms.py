@@ -1,7 +1,7 @@
 """Roles and terms: who may give which answer. The terms of a question are frozen when it is opened.
 
 A link that went to a list proves nothing about who presses; a personal link, a sign-in, a signed chat message
-or an AWS identity names a person. This module must not know how an identity is proven or remembered.
+or an AWS identity names a person.
 """
 
 from __future__ import annotations

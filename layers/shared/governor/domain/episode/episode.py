@@ -1,7 +1,7 @@
 """One idle episode: its identity, its life, and the state the sweep keeps between runs.
 
 An episode is the lock (`one workflow per idle episode`), the frozen evidence and the record of what came of
-it. This module must not know how any of it is stored.
+it.
 """
 
 from __future__ import annotations

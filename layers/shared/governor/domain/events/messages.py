@@ -1,7 +1,4 @@
-"""Messages about warnings that an instance is taken back, and about dates that AWS announces.
-
-This module must not know channels, nor how often something is sent.
-"""
+"""Messages about warnings that an instance is taken back, and about dates that AWS announces."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Changes of the policy document: which are risky, who stands behind a version, and which policy is stricter.
 
-A change is risky if with it more may be done, sooner, on less evidence, or by other people. This module must
-not know where documents are kept.
+A change is risky if with it more may be done, sooner, on less evidence, or by other people.
 """
 
 from __future__ import annotations

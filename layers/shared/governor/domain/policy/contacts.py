@@ -1,6 +1,6 @@
 """Who is asked about an instance, how a proven identity becomes a known person, and who sees the console.
 
-A contact is a person or a group, named in the policy. This module must not know channels.
+A contact is a person or a group, named in the policy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The policy: every figure a decision uses, with its unit in its name and its default.
 
 These dataclasses are the schema of the document, too: `contracts.policy` validates YAML into them, and the
-JSON Schema and `docs/policy-*.md` are written from them. This module must not know YAML, pydantic or AWS.
+JSON Schema and `docs/policy-*.md` are written from them.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ The sweep and the back-test both decide with a `Subject`, in this order:
     memory = subject.remembered(verdict, proof)
 
 `evidence` covers `policy.window`, `longer_evidence` covers `window`. Opening an episode and every recheck
-use `judge_again`, without memory. Pure: this module must not know how anything is read.
+use `judge_again`, without memory.
 """
 
 from __future__ import annotations

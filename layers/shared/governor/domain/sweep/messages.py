@@ -1,7 +1,4 @@
-"""Messages about what a sweep finds: idle instances, silent ones, and a freeze of all plans.
-
-This module must not know channels, nor how often something is sent.
-"""
+"""Messages about what a sweep finds: idle instances, silent ones, and a freeze of all plans."""
 
 from __future__ import annotations
 
