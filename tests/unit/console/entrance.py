@@ -41,7 +41,7 @@ class Entrance:
         self.stored = SignIns(self.table)
         self.cookies = Sessions(LinkSigner(lambda: KEYS, None), ("scope",))
         enter = OpenConsole(self.stored, self.clock, issuer)
-        self.doors = Doors(self.cookies, self.stored, enter, LinkSigner(lambda: KEYS, None))
+        self.doors = Doors(self.cookies, enter)
 
     def session(self, identity: str = "oidc:1", email: str | None = None, **more: Any) -> dict[str, str]:
         """The cookies of somebody who has just signed in."""

@@ -43,7 +43,6 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
         policy_text=SimpleNamespace(read=lambda: "mode: ask\n"),
         targets=[TARGET],
         ownership=world.policies.policy.ownership,
-        clock=world.clock,
         open_console=OpenConsole(SignIns(world.state._table), world.clock, issuer, "https://api.example.com"),
     )
 

@@ -69,7 +69,6 @@ class World:
         self.site = SignInSite(
             provider=self.provider,
             sessions=SESSIONS,
-            signer=SIGNER,
             groups_claim="groups",
             approver_group="gpu",
             base_url=BASE,

@@ -116,7 +116,6 @@ class World:
             decide=Decide(self.state, self.workflow, self.clock, self.announcer, lambda: self.policies),
             undoer=self.undoer,
             signer=SIGNER,
-            clock=self.clock,
         )
         self.open_link()
 

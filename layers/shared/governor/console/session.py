@@ -10,13 +10,11 @@ from typing import NamedTuple
 
 from governor.console import formats
 from governor.console.page import Caller
-from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.scope import SignIn, contacts_of, grants_of
 from governor.domain.approvals.terms import Role, SignedIn, person_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import LinkForged, NotAllowed
-from governor.stores.sessions import SignIns
 from governor.usecases.approvals.open_console import SESSION, OpenConsole
 from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie, set_cookie
@@ -37,9 +35,7 @@ class Doors:
     """Lets people in and out. `enter` refuses all codes where an issuer is."""
 
     cookies: Sessions
-    stored: SignIns
     enter: OpenConsole
-    signer: LinkSigner
 
     @property
     def has_issuer(self) -> bool:
@@ -47,11 +43,11 @@ class Doors:
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
         sealed = self.cookies.read(cookies, now)
-        who = self.stored.session(sealed.session_id, now) if sealed else None
+        who = self.enter.state.session(sealed.session_id, now) if sealed else None
         return Known(sealed.session_id, who) if sealed and who else None
 
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
-        self.stored.end_session(session_id, now)
+        self.enter.state.end_session(session_id, now)
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
@@ -73,19 +69,19 @@ class Doors:
             text = f"{error} Run `governor open` again."
             return formats.html(403, "refused.html", title="This code opens nothing", text=text)
         if (before := self.cookies.read(cookies, now)) is not None:
-            self.stored.end_session(before.session_id, now)
+            self.enter.state.end_session(before.session_id, now)
         session = Session(session_id, SignedIn(who.identity, None, Role.VIEWER))
         return redirect("/", cookies=(self.cookies.cookie(session, now, SESSION),))
 
     def token(self, page: str, caller: Caller) -> str:
         """Return what a form to this page must send back: of this session, and of no other page."""
-        return self.signer.csrf(_form(page), caller.by, caller.ends_at, caller.session_id)
+        return self.cookies.signer.csrf(_form(page), caller.by, caller.ends_at, caller.session_id)
 
     def check(self, page: str, caller: Caller, token: str) -> None:
         """Raises: NotAllowed."""
         fields = {"k": "", "r": caller.by, "e": str(int(caller.ends_at.timestamp())), "s": ""}
         try:
-            self.signer.check_csrf(_form(page), fields, token, caller.session_id)
+            self.cookies.signer.check_csrf(_form(page), fields, token, caller.session_id)
         except LinkForged:
             raise NotAllowed("The form is not one of this page and session. Open the page again.") from None
 

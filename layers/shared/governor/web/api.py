@@ -17,7 +17,6 @@ from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso, printable
 from governor.domain.wording import people
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
-from governor.ports import Clock
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
@@ -73,7 +72,6 @@ class ApprovalApi:
     policy_text: InForce
     targets: Sequence[Target]
     ownership: Ownership
-    clock: Clock
     open_console: OpenConsole
 
     def handle(self, request: ApiRequest) -> ApiResponse:
@@ -129,7 +127,7 @@ class ApprovalApi:
         person = self.ownership.person(identity) or identity
         decided = self.decide(
             approval_id,
-            _decision(request.document, identity, person, self.clock.now()),
+            _decision(request.document, identity, person, self.decide.clock.now()),
             typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )

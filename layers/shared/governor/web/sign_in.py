@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.scope import signed_in_by
 from governor.domain.approvals.terms import groups_of, signed_in
 from governor.domain.units import UtcDatetime
@@ -57,7 +56,6 @@ class SignInSite:
 
     provider: IdentityProvider
     sessions: Sessions
-    signer: LinkSigner
     groups_claim: str
     approver_group: str
     base_url: str
@@ -78,7 +76,7 @@ class SignInSite:
         now = self.clock.now()
         try:
             if not is_path:
-                self.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
+                self.sessions.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
         except LinkError as error:
             return bad_link(error)
         if len(link) > _LONGEST_LINK:
@@ -96,13 +94,13 @@ class SignInSite:
             return _unavailable(error)
         place = {"path": link} if is_path else {"id": approval_id, "query": fields}
         kept = {"state": state, "nonce": nonce, "verifier": verifier, **place}
-        cookie = set_cookie(SIGN_IN_COOKIE, self.signer.seal(_PURPOSE, kept, now + LIFE), LIFE)
+        cookie = set_cookie(SIGN_IN_COOKIE, self.sessions.signer.seal(_PURPOSE, kept, now + LIFE), LIFE)
         return redirect(address, cookies=(cookie,))
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
         """Take the issuer's answer, and send the browser back to the page with a session."""
         now = self.clock.now()
-        kept = self.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
+        kept = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.
         state = query.get("state", "").encode(errors="replace")
         if kept is None or not hmac.compare_digest(kept["state"].encode(), state):

@@ -28,7 +28,7 @@ from governor.errors import (
     NotAllowed,
     NotFound,
 )
-from governor.ports import Clock, Undoer
+from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
@@ -90,7 +90,6 @@ class ApprovalSite:
     decide: Decide
     undoer: Undoer
     signer: LinkSigner
-    clock: Clock
     gate: Gate | None = None
     environment: str = ""
     """`prod` of the stack `gpu-governor-prod`."""
@@ -117,7 +116,7 @@ class ApprovalSite:
 
         Raises: LinkForged, LinkExpired.
         """
-        now, state = self.clock.now(), self.show.state
+        now, state = self.show.clock.now(), self.show.state
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)
             return request
@@ -150,14 +149,14 @@ class ApprovalSite:
         by = f"link:{visitor.recipient}" if visitor.sign_in else visitor.by
         views = self._picked(request) if request.is_digest else [self.show(request.approval_id)]
         for view in views:
-            self.decide.state.note_refused(view.approval, answer, by, why, self.clock.now())
+            self.decide.state.note_refused(view.approval, answer, by, why, self.show.clock.now())
 
     def _visitor(self, request: Request, recipient: str) -> Visitor:
         """Return the person of the session where a gate stands, else the recipient of the link."""
         if self.gate is None:
             person = None if recipient == BROADCAST else recipient
             return Visitor(recipient, by=f"link:{recipient}", person=person)
-        session = self.gate.sessions.read(request.cookies, self.clock.now())
+        session = self.gate.sessions.read(request.cookies, self.show.clock.now())
         if session is None:
             # Relative to the page, with the link to come back to.
             back = f"/q/{request.link}" if request.link else request.address
@@ -198,7 +197,7 @@ class ApprovalSite:
             return redirect(request.address)
         decided = self.decide(
             request.approval_id,
-            _decision(request.form, visitor, self.clock.now(), episode.time_zone),
+            _decision(request.form, visitor, self.show.clock.now(), episode.time_zone),
             typed_instance_id=request.form.get("typed_instance_id"),
             losses_accepted=request.form.get("losses") == "accepted",
         )
@@ -210,7 +209,7 @@ class ApprovalSite:
         picked = self._picked(request)
         if not picked:
             raise InputError("tick at least one of them")
-        decision = _decision(request.form, visitor, self.clock.now(), picked[0].episode.time_zone)
+        decision = _decision(request.form, visitor, self.show.clock.now(), picked[0].episode.time_zone)
         accepted = request.form.get("losses") == "accepted"
         results = []
         for view in picked:

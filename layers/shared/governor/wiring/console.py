@@ -50,11 +50,10 @@ def console(parts: Parts) -> Console:
             environment=known.need("powertools_metrics_namespace"),
         )
 
-    cookies = Sessions(parts.signer, known.session_scope)
     enter = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer)
     # Builds the parser.
     parse_policy("")
-    doors = Doors(cookies, parts.sign_ins, enter, parts.signer)
+    doors = Doors(Sessions(parts.signer, known.session_scope), enter)
     decide = parts.fill(Decide, policies_now=policies)
     answers = questions.Answers(decide)
     posts: dict[str, Post] = {
