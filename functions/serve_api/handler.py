@@ -22,12 +22,9 @@ def handler(event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi
     http = parse(HttpRequest, event)
     try:
         request = ApiRequest(
-            method=http.method,
+            route=http.route_key,
             caller=http.caller(),
-            approval_id=http.path_parameters.get("approval_id"),
-            brakes=http.route_key == "GET /api/freezes",
-            opens=http.route_key == "POST /api/console",
-            version=http.path_parameters.get("version", "") if "/api/policy" in http.route_key else None,
+            named="".join(http.path_parameters.values()),
             document=http.json_object() if http.method == "POST" else {},
         )
     except InputError as error:

@@ -31,6 +31,7 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 
 ALICE = "arn:aws:iam::123456789012:user/alice"
 STOP = {"answer": "approve", "losses_accepted": True}
+SHOW, ANSWER = (f"{method} /api/approvals/{{approval_id}}" for method in ("GET", "POST"))
 
 
 def api(world: Any, issuer: str = "") -> ApprovalApi:
@@ -49,7 +50,7 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
 
 def post(world: Any, **document: Any) -> ApiResponse:
     """An answer of Alice's."""
-    return api(world).handle(ApiRequest("POST", ALICE, APPROVAL_ID, document))
+    return api(world).handle(ApiRequest(ANSWER, ALICE, APPROVAL_ID, document))
 
 
 def status(world: World) -> ApprovalStatus:
@@ -170,8 +171,8 @@ def test_a_late_answer_is_told_who_was_first() -> None:
 
 def test_a_question_that_does_not_exist_is_not_found() -> None:
     """For reading and for answering."""
-    for method in ("GET", "POST"):
-        assert 404 == api(World()).handle(ApiRequest(method, ALICE, "unknown", STOP)).status
+    for route in (SHOW, ANSWER):
+        assert 404 == api(World()).handle(ApiRequest(route, ALICE, "unknown", STOP)).status
 
 
 def test_the_list_holds_what_is_open() -> None:
@@ -180,22 +181,22 @@ def test_the_list_holds_what_is_open() -> None:
     known = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": contact}))
     world, first, _ = asked(1, FleetWorld(known))
     _, second, _ = asked(2, world)
-    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    listed = api(world).handle(ApiRequest("GET /api/approvals", ALICE)).document["questions"]
     assert {first, second} == {question["instance_id"] for question in listed}
 
-    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", STOP))
-    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    api(world).handle(ApiRequest(ANSWER, ALICE, f"approval-{first}", STOP))
+    listed = api(world).handle(ApiRequest("GET /api/approvals", ALICE)).document["questions"]
     assert {first: True, second: False} == {one["instance_id"]: one["can_hold"] for one in listed}
 
-    api(world).handle(ApiRequest("POST", ALICE, f"approval-{first}", {"answer": "hold"}))
-    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
+    api(world).handle(ApiRequest(ANSWER, ALICE, f"approval-{first}", {"answer": "hold"}))
+    listed = api(world).handle(ApiRequest("GET /api/approvals", ALICE)).document["questions"]
     assert [second] == [question["instance_id"] for question in listed]
 
 
 def test_nothing_that_is_shown_lets_somebody_else_decide() -> None:
     """No task token and no link."""
     world = World(decide=False)
-    shown = str(api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document)
+    shown = str(api(world).handle(ApiRequest(SHOW, ALICE, APPROVAL_ID)).document)
 
     assert "token" not in shown
     assert "http" not in shown
@@ -206,7 +207,8 @@ MAPPED = Contact(emails=("alice@example.com",), identities={f"aws:{ALICE}": "ali
 
 def policy_api(world: World, method: str, version: str = "") -> ApiResponse:
     """A request about the policy, by Alice."""
-    return api(world).handle(ApiRequest(method, ALICE, version=version))
+    route = f"{method} /api/policy" + ("/{version}" if version else "")
+    return api(world).handle(ApiRequest(route, ALICE, version))
 
 
 def test_the_policy_in_force_is_shown() -> None:
@@ -251,7 +253,7 @@ def test_a_version_that_s3_denies_says_what_may_be_missing() -> None:
     world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
     site = api(world)
     site = replace(site, accept=replace(site.accept, documents=bucket))
-    answer = site.handle(ApiRequest("POST", ALICE, version="v2"))
+    answer = site.handle(ApiRequest("POST /api/policy/{version}", ALICE, "v2"))
 
     said = answer.document["error"]
     assert 403 == answer.status
@@ -277,7 +279,7 @@ def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> 
 
 def brakes(world: Any) -> dict[str, Any]:
     """What holds actions back."""
-    answer = api(world).handle(ApiRequest("GET", ALICE, brakes=True))
+    answer = api(world).handle(ApiRequest("GET /api/freezes", ALICE))
     assert 200 == answer.status
     return dict(answer.document)
 
@@ -323,7 +325,7 @@ def test_the_document_calls_idle_what_was_measured() -> None:
     """The verdict's own sentence was of the day before."""
     world = World(decide=False)
     world.clock.moment = NOW + timedelta(hours=20)
-    document = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
+    document = api(world).handle(ApiRequest(SHOW, ALICE, APPROVAL_ID)).document
 
     assert "Idle for 1 h (every GPU under 5%) when this was found 20 h ago." == document["reason"]
 
@@ -332,8 +334,8 @@ def test_the_console_is_opened_for_whom_aws_has_authenticated() -> None:
     """By a code in the fragment, which no browser sends; and not where people sign in."""
     world = World()
 
-    opened = api(world).handle(ApiRequest("POST", ALICE, opens=True))
-    refused = api(world, "https://issuer.example.com").handle(ApiRequest("POST", ALICE, opens=True))
+    opened = api(world).handle(ApiRequest("POST /api/console", ALICE))
+    refused = api(world, "https://issuer.example.com").handle(ApiRequest("POST /api/console", ALICE))
 
     assert (opened.status, opened.document["url"].partition("#")[0]) == (
         200,

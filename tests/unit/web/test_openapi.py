@@ -17,7 +17,7 @@ from governor.domain.policy.policy import Action
 from governor.web.api import _FIELDS, ApiRequest
 from local.templates import expand_template
 from tests.unit.usecases.world import APPROVAL_ID, World
-from tests.unit.web.test_api import ALICE, MAPPED, STOP, api, policy_api, post
+from tests.unit.web.test_api import ALICE, MAPPED, SHOW, STOP, api, policy_api, post
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
@@ -74,14 +74,14 @@ def test_every_reference_leads_somewhere() -> None:
 def test_questions_and_records_are_as_described(action: Action) -> None:
     """The list, a question, an answer, a record and a refusal."""
     world = World(decide=False, action=action)
-    listed = api(world).handle(ApiRequest("GET", ALICE)).document["questions"]
-    question = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
+    listed = api(world).handle(ApiRequest("GET /api/approvals", ALICE)).document["questions"]
+    question = api(world).handle(ApiRequest(SHOW, ALICE, APPROVAL_ID)).document
     decided = post(world, **STOP, instance_id=question["instance_id"])
-    record = api(world).handle(ApiRequest("GET", ALICE, APPROVAL_ID)).document
+    record = api(world).handle(ApiRequest(SHOW, ALICE, APPROVAL_ID)).document
     held = post(world, answer="hold")
     refusal = post(world, **STOP, reason="again")
 
-    brakes = api(world).handle(ApiRequest("GET", ALICE, brakes=True)).document
+    brakes = api(world).handle(ApiRequest("GET /api/freezes", ALICE)).document
 
     assert (1, 200, 200, 409) == (len(listed), decided.status, held.status, refusal.status)
     assert (True, False) == (record["can_hold"], held.document["can_hold"])

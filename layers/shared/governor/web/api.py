@@ -41,20 +41,15 @@ _LONGEST_VERSION = 1024
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `caller` is the ARN that AWS has authenticated; `approval_id` is `None` for the list.
+    """One request. `caller` is the ARN that AWS has authenticated.
 
-    `brakes`: it asks what holds actions back.
+    `route` is written as in the template; `named` is the approval or the version of the policy in its path.
     """
 
-    method: str
+    route: str
     caller: str
-    approval_id: str | None = None
+    named: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
-    version: str | None = None
-    """Of the policy; empty for the one in force."""
-    brakes: bool = False
-    opens: bool = False
-    """It asks for a code that opens the console."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,34 +76,39 @@ class ApprovalApi:
             CloudError: the state table could not be reached.
         """
         try:
-            if request.version is not None:
-                return self._policy(request, request.version)
-            if request.opens:
-                return ApiResponse(200, {"url": self.open_console(request.caller)})
-            if request.brakes:
-                return ApiResponse(200, self._brakes())
-            if request.approval_id is None:
-                briefs = [brief(view) for view in self.show.open_in(self.targets)]
-                return ApiResponse(200, {"questions": briefs})
-            if request.method == "POST":
-                return self._decide(request, request.approval_id)
-            return ApiResponse(200, question_document(self.show(request.approval_id)))
+            return ApiResponse(200, self._answer(request))
         except NotFound as error:
             if error.code == "AccessDenied":
                 return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
-            what = "question" if request.version is None else "version of the policy"
+            what = "version of the policy" if "/policy" in request.route else "question"
             return ApiResponse(404, {"error": f"there is no such {what}"})
         except (InputError, DecisionRefused) as error:
             return ApiResponse(status_of(error), {"error": str(error)})
 
-    def _policy(self, request: ApiRequest, version: str) -> ApiResponse:
-        if request.method == "POST":
-            if not version.isascii() or len(version) > _LONGEST_VERSION:
-                raise NotFound("S3 names no version so")
-            behind = self.accept(version, f"aws:{request.caller}", self.ownership)
-            return ApiResponse(200, {"accepted_by": sorted(behind), "people_needed": PEOPLE_NEEDED})
-        found = {"in_force": self.accept.state.version_in_force(), "document": self.policy_text.read()}
-        return ApiResponse(200, found)
+    def _answer(self, request: ApiRequest) -> Mapping[str, Any]:
+        match request.route:
+            case "GET /api/approvals":
+                return {"questions": [brief(view) for view in self.show.open_in(self.targets)]}
+            case "GET /api/approvals/{approval_id}":
+                return question_document(self.show(request.named))
+            case "POST /api/approvals/{approval_id}":
+                return self._decide(request)
+            case "GET /api/policy":
+                text = self.policy_text.read()
+                return {"in_force": self.accept.state.version_in_force(), "document": text}
+            case "POST /api/policy/{version}":
+                return self._accept(request)
+            case "GET /api/freezes":
+                return self._brakes()
+            case "POST /api/console":
+                return {"url": self.open_console(request.caller)}
+        raise NotFound("there is no such route")
+
+    def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
+        if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
+            raise NotFound("S3 names no version so")
+        behind = self.accept(request.named, f"aws:{request.caller}", self.ownership)
+        return {"accepted_by": sorted(behind), "people_needed": PEOPLE_NEEDED}
 
     def _brakes(self) -> dict[str, Any]:
         waiting = [view for view in self.show.open_in(self.targets) if view.approval.waits_told_at]
@@ -121,18 +121,17 @@ class ApprovalApi:
             "waiting": [brief(view) for view in waiting],
         }
 
-    def _decide(self, request: ApiRequest, approval_id: str) -> ApiResponse:
+    def _decide(self, request: ApiRequest) -> Mapping[str, Any]:
         identity = f"aws:{request.caller}"
         # A known person's address, else the identity itself: AWS has proven it.
         person = self.ownership.person(identity) or identity
         decided = self.decide(
-            approval_id,
+            request.named,
             _decision(request.document, identity, person, self.decide.clock.now()),
             typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )
-        document = question_document(self.show(approval_id))
-        return ApiResponse(200, {**document, "needs_another": decided.needs_another})
+        return {**question_document(self.show(request.named)), "needs_another": decided.needs_another}
 
 
 def status_of(error: InputError | DecisionRefused) -> int:
