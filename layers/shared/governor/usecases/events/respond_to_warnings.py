@@ -105,14 +105,10 @@ class RespondToWarnings:
             else:
                 one.reaction.ours = False
                 one.reaction.notes.append(f"{account} in {region} is no target of the policy")
-        calls = {
-            target: partial(
-                self.instances.describe_all,
-                target,
-                tuple(dict.fromkeys(one.warned.instance_id for one in theirs)),
-            )
-            for target, theirs in wanted.items()
-        }
+        calls = {}
+        for target, theirs in wanted.items():
+            ids = tuple(dict.fromkeys(one.warned.instance_id for one in theirs))
+            calls[target] = partial(self.instances.describe_all, target, ids)
         known = begin(calls, "ec2:DescribeInstances")(_PATIENCE_SECONDS)
         opened: list[Attempt] = []
         for target, theirs in wanted.items():
@@ -208,11 +204,8 @@ class RespondToWarnings:
         to complete the hook would end the instance under its checkpoint.
         """
         action, failed = case.warned.waits, case.hook_error
-        is_refused = (
-            failed is not None
-            and failed.operation == SEND
-            and not isinstance(failed, Throttled | Unavailable)
-        )
+        may_come = isinstance(failed, Throttled | Unavailable)
+        is_refused = failed is not None and failed.operation == SEND and not may_come
         if action is None or case.policy.mode is Mode.OBSERVE or (case.is_hooked and not is_refused):
             return
         if action.hook in case.policy.events.completed_lifecycle_hooks:

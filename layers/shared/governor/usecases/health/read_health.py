@@ -82,11 +82,9 @@ class _Figure:
     """One figure of `GpuFigures`, and how it is read.
 
     Attributes:
-        name: of the figure.
         published: the metric of `agent/`; else the name in `policy.metrics`.
         suspicious: whether a series of so many GPUs may hide a finding; it never misses one.
-        of_gpu: the statistic of a single GPU.
-        of_all: the statistic of the aggregate.
+        of_gpu, of_all: the statistic of a single GPU, and of the aggregate.
         is_hardware: only `agent/` publishes it.
     """
 
