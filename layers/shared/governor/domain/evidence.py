@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any
 
 from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
 
@@ -264,25 +264,18 @@ def last_not_zero(series: Series) -> int | None:
     return max((index for index, value in enumerate(series) if value and value == value), default=None)
 
 
-class GpuRow(NamedTuple):
-    """One GPU in figures, for the table beside the picture."""
+def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
+    """Return each GPU for the table beside the picture: name, highest, average, share measured."""
 
-    label: str
-    highest: str
-    average: str
-    measured: str
-
-
-def gpu_rows(evidence: Evidence) -> tuple[GpuRow, ...]:
     def percent(value: float | None) -> str:
         return "not measured" if value is None else f"{value:.1f} %"
 
     return tuple(
-        GpuRow(
-            label="all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
-            highest=percent(peak(gpu.utilization)),
-            average=percent(mean(gpu.utilization)),
-            measured=f"{coverage_percent(gpu.utilization):.0f} %",
+        (
+            "all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
+            percent(peak(gpu.utilization)),
+            percent(mean(gpu.utilization)),
+            f"{coverage_percent(gpu.utilization):.0f} %",
         )
         for gpu in evidence.gpus
     )
