@@ -121,7 +121,6 @@ class Instance:
     spot_request_id: str | None = None
     capacity_reservation_id: str | None = None
     host_id: str | None = None
-    """The Dedicated Host it runs on."""
     operator_managed: bool = False
     operator_principal: str | None = None
     launch: LaunchFacts | None = None

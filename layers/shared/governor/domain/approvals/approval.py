@@ -95,7 +95,6 @@ class Approval:
     stage: str | None = None
     decision: Decision | None = None
     first_yes: Decision | None = None
-    """The first of two approvals, where two people are needed."""
     waits_told_at: UtcDatetime | None = None
     """When people were notified that an approved step waits; once an episode."""
     void_reason: str | None = None
@@ -103,9 +102,7 @@ class Approval:
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
     """Who holds it. Never taken off again: an episode that is held ends, and the next one asks anew."""
-
     keep_ended_at: UtcDatetime | None = None
-    """When somebody ended the keep of this record before its date."""
     keep_ended_by: str | None = None
 
     @property

@@ -29,7 +29,6 @@ STAGE_OF: Mapping[AlertKind, Stage] = {
     AlertKind.APPROVAL_ESCALATION: Stage.ESCALATE,
 }
 PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESCALATE: "Escalation: "}
-"""Before the subject."""
 STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
 """Each step as an imperative."""
 _NAMED = 40

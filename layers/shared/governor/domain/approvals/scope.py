@@ -53,8 +53,6 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """A rank, and the instances it is for."""
-
     rank: Rank
     scope: Scope
 

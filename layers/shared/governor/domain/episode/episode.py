@@ -208,7 +208,6 @@ class Episode:
 
     @property
     def notice_length(self) -> timedelta:
-        """Return the notice; an hour where an earlier release opened the episode."""
         return timedelta(hours=1) if self.notice is None else self.notice
 
     @property
@@ -310,7 +309,6 @@ class Observation:
     source: str | None = None
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
     searched_at: UtcDatetime | None = None
-    """When the dimension sets were last looked for."""
     told_silent: bool = False
     """Whether people were told of the silence that has lasted since."""
     next_gpu_check_at: UtcDatetime | None = None
@@ -331,6 +329,5 @@ class Observation:
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     counted_for: str = UNASSIGNED
-    """The owner of these hours."""
     usd_per_hour: UsdPerHour | None = None
     """What an hour of it costs; `None` where the price is not known."""

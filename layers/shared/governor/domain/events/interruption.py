@@ -182,7 +182,6 @@ class HookState(StrEnum):
     """What is known of a hook that shall be sent, when its owner is notified."""
 
     NEXT = "next"
-    """It is sent after this."""
     SENT = "sent"
     EARLIER = "earlier"
     """Another delivery of the same warning has sent it, or sends it now."""

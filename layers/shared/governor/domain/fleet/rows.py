@@ -16,7 +16,6 @@ from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 Hours = tuple[int | None, ...]
 """The highest utilization in percent by hour (UTC), oldest first; `None` where nothing was measured."""
 HOURS = 24
-"""How many hours a row keeps."""
 NOT_MEASURED: Hours = (None,) * HOURS
 REASON_CHARACTERS = 120
 UNGOVERNED = "ungoverned"
