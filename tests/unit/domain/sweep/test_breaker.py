@@ -24,6 +24,7 @@ from governor.domain.sweep.breaker import (
     hour_of,
     is_cause_gone,
     is_freeze_over,
+    is_hub_freeze_over,
     is_lifted,
     left_of,
     remember,
@@ -217,6 +218,22 @@ def test_everything_freezes_unless_as_many_turned_at_this_hour_of_two_weeks(
     hub = Hub({THIS: MANY, THIS - timedelta(days=days): MANY})
 
     assert is_usual == (assess_hub(hub, NOW, RULE) is None)
+
+
+def test_what_turned_counts_at_any_moment_of_its_hour() -> None:
+    """A clock gives microseconds, too."""
+    assert assess_hub(Hub({THIS: MANY}), NOW.replace(microsecond=1), RULE) is not None
+
+
+def test_a_freeze_of_everything_lasts_as_long_as_the_policy_says_at_least() -> None:
+    """Also where all are back at work long before."""
+    back = HourCount(MANY.turned, MANY.turned)
+    hub = Hub({THIS: back}, first=NOW - timedelta(days=30))
+    over_at = NOW + timedelta(minutes=RULE.hold_minutes)
+    freeze = BreakerState(NOW, "why")
+
+    assert not is_hub_freeze_over(hub, freeze, over_at - timedelta(seconds=1), RULE)
+    assert is_hub_freeze_over(hub, freeze, over_at, RULE)
 
 
 def test_what_turned_in_the_hour_of_a_lift_counts_on() -> None:
