@@ -164,6 +164,7 @@ def _book(
             cost_before_usd_per_hour=price + STORAGE,
             cost_after_usd_per_hour=STORAGE,
             saved_usd_per_hour=price,
+            resource_name=member.name,
         )
         if number > len(nights) - _EPISODES_KEPT:
             _decide(state, ref, member, entry, person)

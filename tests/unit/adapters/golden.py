@@ -66,7 +66,7 @@ ADDED = frozenset(
 """Fields that it did not know. It ignores what it does not know."""
 ADDED |= {"asked_under", "cli_may", "tag_owner_may", "working_days", "working_from", "counted_for"}
 ADDED |= {"keep_ended_at", "keep_ended_by"}
-ADDED |= {"kept_in", "exempt_in"}
+ADDED |= {"kept_in", "exempt_in", "resource_name"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))

@@ -78,6 +78,8 @@ GOLDEN = {
     "asked_at": "2026-11-20T12:00:00.123456+00:00",
     "expires_at": "2026-11-20T12:00:00.123456+00:00",
     "verb": "stop",
+    "is_reported": False,
+    "quiet_until": None,
     "hours": [None, *range(23)],
     "advice": [],
 }

@@ -21,6 +21,7 @@ from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, asked, caller, html, make_row, many_rows
 from tests.rights import only_what_the_role_allows
 
+LATER = NOW + timedelta(hours=1)
 __all__ = ["only_what_the_role_allows"]
 
 
@@ -219,6 +220,17 @@ def test_each_verdict_has_its_words_and_what_happens_next(
         ("auto", {"asked_at": None}, "stop follows, can be held"),
         ("observe", {}, "rehearsal, nothing is changed"),
         ("observe", {"episode": None}, "only reported (observe)"),
+        ("ask", {"episode": None}, "question follows"),
+        ("auto", {"episode": None}, "owner is notified next"),
+        ("ask", {"episode": None, "quiet_until": LATER}, "checked again Fri 13:02 UTC"),
+        ("ask", {"episode": None, "quiet_until": NOW}, "question follows"),
+        ("auto", {"asked_at": None, "verb": None, "is_reported": True}, "only reported"),
+        ("ask", {"episode": None, "is_reported": True}, "only reported"),
+        (
+            "ask",
+            {"episode": None, "is_reported": True, "quiet_until": LATER},
+            "only reported, checked again Fri 13:02 UTC",
+        ),
     ],
 )
 def test_what_happens_to_an_idle_instance_follows_from_the_mode(

@@ -12,9 +12,10 @@ import pytest
 
 from governor.console.session import caller_of
 from governor.domain.approvals.approval import Answer, ApprovalStatus
+from governor.domain.episode.episode import Outcome
 from governor.domain.wording import usd
 from tests.builders import NOW
-from tests.unit.console.asking import OTHER, POLICY, Site
+from tests.unit.console.asking import OTHER, POLICY, Site, episode_of
 from tests.unit.console.entrance import token
 from tests.unit.usecases.world import APPROVAL_ID
 
@@ -92,6 +93,25 @@ def test_only_what_is_listed_is_counted() -> None:
     page = site.ask(cookies=site.cookies("nobody", "bob@example.com"))["body"]
     assert "No question waits" in page
     assert not re.search(r"Questions \([1-9]", page)
+
+
+def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
+    """In the words of the message and of a link's page; the question says until when it was measured."""
+    site = Site()
+    cookies, own = site.cookies(), f"/questions/{APPROVAL_ID}"
+    asked = site.ask(own, cookies=cookies)["body"]
+    assert "Stop it?</bdi></h1>" in asked
+    assert "Measured until Fri 12:00 UTC." in asked
+
+    site.post(cookies, own, answer="approve", losses="accepted")
+    assert "<h1><bdi>Stopping notebook: approved</bdi></h1>" in site.ask(own, cookies=cookies)["body"]
+    episode = episode_of(site.world)
+    done = {"stop": NOW}
+    site.world.state.put(replace(episode, outcome=Outcome.STOPPED, closed_at=NOW, steps_done=done))
+    record = site.ask(own, cookies=cookies)["body"]
+    assert "<h1><bdi>notebook is stopped. It saves $24/day</bdi></h1>" in record
+    assert "Approved by alice@example.com" in record
+    assert "Measured until" not in record
 
 
 def test_a_termination_needs_its_id_on_its_own_page() -> None:

@@ -19,7 +19,7 @@ from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry
 from governor.errors import InputError
 from tests.builders import NOW, make_entry
-from tests.console_world import ConsoleWorld, caller, html, lively
+from tests.console_world import ConsoleWorld, caller, html, lively, make_row
 
 CENT = Decimal("1e-9")
 
@@ -78,9 +78,11 @@ def test_the_csv_names_what_focus_knows_as_focus_does() -> None:
     row = dict(zip(head.split(","), line.split(","), strict=True))
 
     own = [name for name in row if not name.startswith("x_")]
-    assert ["SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd"] == own
+    assert [
+        *("SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd", "ResourceName")
+    ] == own
     assert ("123456789012", "us-east-1", "i-00000000000000001") == tuple(row[name] for name in own[:3])
-    assert ("2026-11-17T12:02:30Z", "2026-11-20T12:02:30Z") == tuple(row[name] for name in own[3:])
+    assert ("2026-11-17T12:02:30Z", "2026-11-20T12:02:30Z") == tuple(row[name] for name in own[3:5])
     assert Decimal("5.67") * 72 == Decimal(row["x_NetSavedUsd"])
 
 
@@ -102,6 +104,19 @@ def test_each_entry_leads_to_its_record() -> None:
 
     name = entry.episode.execution_name
     assert f"/instances/123456789012/us-east-1/i-00000000000000001?episode={name}" in html(savings, world)
+
+
+def test_an_entry_has_the_name_that_its_instance_had() -> None:
+    """Also when it does not run any more; of an earlier release's entry, the name of what runs, or the id."""
+    world = ConsoleWorld()
+    world.keep(make_row(2, name="runs"))
+    world.book(make_entry(1, resource_name="gone"), make_entry(2), make_entry(3))
+    page, text = show(world), html(savings, world)
+
+    for name in ("gone", "runs", "i-00000000000000003"):
+        assert f"<bdi>{name}</bdi></a>" in text
+    assert ["", "", "gone"] == sorted(str(row[5]) for row in page.tables[0].rows)
+    assert "ResourceName" == page.tables[0].columns[5]
 
 
 def test_what_others_did_is_listed_and_saves_nothing() -> None:

@@ -17,6 +17,7 @@ from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
 from governor.web.api import brief, posted
+from governor.web.pages import headline_of
 
 ROWS = 50
 """On one page: under 5,000 px on a phone."""
@@ -65,12 +66,13 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
 def question(ask: Asked) -> Page:
     """Return one question. Raises: NotFound, also for one out of scope."""
     view = _view(ask, ask.query["approval_id"])
-    episode, name = view.episode, view.episode.instance.name
+    episode, (headline, meaning) = view.episode, headline_of(view)
     return Page(
-        title=f"{name}: {episode.plan.verb} it?" if view.can_decide else name,
+        title=headline,
         template="question_page.html",
         values={
             "view": view,
+            "meaning": meaning,
             "episode": episode,
             "plan": episode.plan,
             "costs": cost_lines(episode),

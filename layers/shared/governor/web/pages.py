@@ -84,7 +84,7 @@ def _render(template: str, form: Form, **values: object) -> str:
 def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
-    headline, meaning = _title(view)
+    headline, meaning = headline_of(view)
     kept = view.approval.lasting_keep(view.now)
     morning, expires = keep_end(episode, view.now), view.approval.expires_at
     return _render(
@@ -96,7 +96,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         headline=headline,
         meaning=meaning,
         gpus=plural(max(episode.evidence.gpus_expected or 0, len(episode.evidence.gpus)), "GPU"),
-        busiest=picture.busiest_svg(episode, view.idle.since if view.idle else None),
+        busiest=picture.busiest_svg(episode, episode.idle.since if episode.idle else None),
         strips=picture.strips_svg(episode),
         rows=gpu_rows(episode.evidence),
         costs=messages.cost_lines(episode),
@@ -119,7 +119,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
     )
 
 
-def _title(view: ApprovalView) -> tuple[str, Sequence[str]]:
+def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     """Return the question, or how it ended and what that means, in the words of its message."""
     episode, approval, name = view.episode, view.approval, view.episode.instance.name
     short = name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"

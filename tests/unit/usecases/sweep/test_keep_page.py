@@ -10,13 +10,24 @@ from decimal import Decimal
 import pytest
 
 from governor.domain.approvals.approval import Answer
+from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import NOT_MEASURED, UNGOVERNED, FleetPage, FleetRow, Share
+from governor.domain.instance import Lifecycle, Protection
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import Hold
+from governor.domain.wording import span
 from governor.errors import Throttled
 from tests.builders import NOW, TARGET
 from tests.twins import table
-from tests.unit.usecases.builders import approval_id_of, asked, decision
+from tests.unit.usecases.builders import (
+    approval_id_of,
+    asked,
+    decision,
+    opener,
+    recorder,
+    ref_of,
+    stored_episode,
+)
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 from tests.unit.usecases.world import PEOPLE
 
@@ -95,6 +106,43 @@ def test_an_open_question_is_in_its_row() -> None:
         found.approval_id,
         found.expires_at,
     )
+
+
+def test_it_is_idle_since_when_its_question_says() -> None:
+    """A question looks at a whole day; the sweep that asked knew of its own windows alone."""
+    world, instance_id, ref = asked()
+    before = row(world, instance_id).idle_since
+    world.sweep(5)
+    episode, since = stored_episode(world, ref), row(world, instance_id).idle_since
+
+    assert before is not None
+    assert episode.idle is not None
+    assert before > episode.idle.since == since
+    assert f"Idle for {span(episode.evidence.window.end - since)} " in episode.reason
+
+
+def test_what_is_never_asked_about_is_only_reported() -> None:
+    """A Capacity Block from the first sweep on; a stop-protected instance when its episode has found that."""
+    world = FleetWorld()
+    paid = world.add(1, lifecycle=Lifecycle.CAPACITY_BLOCK)
+    protected, plain = world.add(2), world.add(3)
+    world.ec2.protections[protected] = Protection(stop=True)
+
+    def reported() -> list[tuple[bool, bool]]:
+        world.sweep(5)
+        rows = [row(world, one) for one in (paid, protected, plain)]
+        return [(one.is_reported, one.quiet_until is not None) for one in rows]
+
+    assert [(True, False), (False, False), (False, False)] == reported()
+    refs = [ref_of(world, one) for one in (protected, plain)]
+    for ref in refs:
+        assert opener(world, approval_id_of(ref.instance_id))(ref).episode is not None
+    assert [(True, False), (True, False), (False, False)] == reported()
+    recorder(world)(refs[0], Outcome.TOLD, "")
+    world.state.close_episode(
+        refs[1], Outcome.EXPIRED, "", NOW, quiet_until=NOW + timedelta(days=1), ledger=None
+    )
+    assert [(True, False), (True, True), (False, True)] == reported()
 
 
 def test_a_question_that_is_not_sent_yet_has_no_time() -> None:

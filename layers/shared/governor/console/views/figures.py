@@ -121,12 +121,22 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
         return f"kept until {clock(row.kept_until, zone, now)}"
     if group is not Family.IDLE:
         return ""
-    return f"{row.managed_by} runs it" if row.managed_by else _asked(row, mode, now)
+    if row.managed_by:
+        return f"{row.managed_by} runs it"
+    return _asked(row, mode, now) if row.episode and not row.is_reported else _follows(row, mode, zone, now)
+
+
+def _follows(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
+    if mode == "observe":
+        return "only reported (observe)"
+    quiet = row.quiet_until if row.quiet_until and row.quiet_until > now else None
+    again = f"checked again {clock(quiet, zone, now)}" if quiet else ""
+    if row.is_reported:
+        return f"only reported, {again}" if again else "only reported"
+    return again or ("owner is notified next" if mode == "auto" else "question follows")
 
 
 def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
-    if row.episode is None:
-        return "only reported (observe)" if mode == "observe" else "question follows"
     if mode == "observe":
         return "rehearsal, nothing is changed"
     if row.asked_at is not None and row.expires_at is not None:

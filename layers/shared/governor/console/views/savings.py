@@ -24,6 +24,7 @@ _GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
 }
 _COLUMNS = (
     *("SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd"),
+    "ResourceName",
     *("x_Outcome", "x_InstanceType", "x_Owner", "x_Project", "x_PriceSource", "x_BookedAt", "x_EndedAt"),
     *("x_FalseStop", "x_Ours", "x_CostBeforePerHourUsd", "x_CostAfterPerHourUsd", "x_NetSavedUsd"),
     "x_Episode",
@@ -127,7 +128,7 @@ def _cells(one: Booked, start: UtcDatetime, end: UtcDatetime, counts_for: timede
     entry, saved = one
     ref, until = entry.episode, min(end, entry.ended_at or end, entry.booked_at + counts_for)
     return (
-        *(ref.account, ref.region, ref.instance_id, max(start, entry.booked_at), until),
+        *(ref.account, ref.region, ref.instance_id, max(start, entry.booked_at), until, entry.resource_name),
         *(entry.outcome.value, entry.instance_type, entry.owner, entry.project, entry.price_source),
         *(entry.booked_at, entry.ended_at, entry.false_stop, entry.ours),
         *(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour, saved, ref.execution_name),

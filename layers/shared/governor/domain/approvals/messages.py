@@ -16,7 +16,6 @@ from governor.domain.alerts.templates import said, written
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, Stage, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase
 from governor.domain.episode.plan import Plan, Step
-from governor.domain.history import idle_span
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, iso
@@ -103,9 +102,7 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tup
     found = _IDLE_FOR.match(episode.reason.strip())
     if found and at - episode.opened_at < _FRESH:
         return f"idle {found['span'].strip()}", sentence(episode.reason)
-    known, window = None, episode.evidence.window
-    if episode.history is not None:
-        known = idle_span(episode.history, episode.idle_below_percent, episode.instance.launch_time)
+    known, window = episode.idle, episode.evidence.window
     since = min(known.since, window.start) if known else window.start
     text = f"{'over ' if known and known.at_least else ''}{span(window.end - since)}"
     said_so = f"Idle for {text} (every GPU under {episode.idle_below_percent:g}%)"

@@ -15,7 +15,7 @@ from enum import StrEnum
 from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.plan import Plan, Price, Step
 from governor.domain.evidence import Evidence
-from governor.domain.history import History
+from governor.domain.history import History, IdleSpan, idle_span
 from governor.domain.instance import Instance, Target, UserData
 from governor.domain.policy.changes import AskedUnder
 from governor.domain.policy.contacts import Weekday
@@ -200,6 +200,13 @@ class Episode:
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
     undone_at: UtcDatetime | None = None
     undone_by: str | None = None
+
+    @property
+    def idle(self) -> IdleSpan | None:
+        """Since when it was idle when this was opened, by the day before; `None`: that was not measured."""
+        if self.history is None:
+            return None
+        return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
 
     @property
     def gives_notice(self) -> bool:

@@ -179,7 +179,7 @@ def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str
     rule = policy.plan
     if rule.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
-    refusal = _left_alone(facts.instance, policy.managed.tag_keys)
+    refusal = left_alone(facts.instance, policy.managed.tag_keys)
     if refusal is not None:
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
@@ -211,7 +211,7 @@ _NO_SAVING: Mapping[Lifecycle, str] = {
 }
 
 
-def _left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
+def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
     """Why nothing is done, whatever the policy wants: another service runs it, or a stop saves nothing."""
     if (manager := managed_by(instance, manager_tags)) is not None:
         return f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"

@@ -53,6 +53,10 @@ class FleetRow:
     expires_at: UtcDatetime | None = None
     verb: str | None = None
     """What the open episode is about: `stop` or `terminate`; `None` where it plans neither."""
+    is_reported: bool = False
+    """Nobody is asked about it, as far as is known: its idleness is reported, and nothing follows."""
+    quiet_until: UtcDatetime | None = None
+    """Until when the same idleness is left alone."""
     hours: Hours = NOT_MEASURED
     advice: tuple[str, ...] = ()
 

@@ -240,6 +240,8 @@ class LedgerEntry:
     false_stop: bool = False
     ours: bool = True
     """False where others, or EC2, put the instance away while its owner was asked: not our saving."""
+    resource_name: str = ""
+    """The instance's; empty where an earlier release booked it."""
 
 
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:

@@ -11,7 +11,7 @@ from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hol
 from governor.domain.approvals.messages import idle_text
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
-from governor.domain.history import IdleSpan, idle_span, measured_time
+from governor.domain.history import measured_time
 from governor.domain.instance import Target
 from governor.domain.money.cost import cost_between
 from governor.domain.policy.policy import Action, Mode
@@ -64,19 +64,12 @@ class ApprovalView:
         return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
 
     @property
-    def idle(self) -> IdleSpan | None:
-        episode = self.episode
-        if episode.history is None:
-            return None
-        return idle_span(episode.history, episode.idle_below_percent, episode.instance.launch_time)
-
-    @property
     def idle_cost(self) -> IdleCost | None:
         """Return what it has cost since it went idle: until it was stopped, or until now. `None`: not known.
 
         Only time with readings counts as idle; holes, and the time after the question was opened, are apart.
         """
-        idle, price, history = self.idle, self.episode.price.usd_per_hour, self.episode.history
+        idle, price, history = self.episode.idle, self.episode.price.usd_per_hour, self.episode.history
         if idle is None or price is None or history is None:
             return None
         done = self.episode.steps_done if self.episode.mode is not Mode.OBSERVE else {}

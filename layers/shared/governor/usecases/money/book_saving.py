@@ -92,6 +92,7 @@ def _entry(episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: S
         cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
         cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
         saved_usd_per_hour=saving.saved_usd_per_hour,
+        resource_name=episode.instance.name,
     )
 
 

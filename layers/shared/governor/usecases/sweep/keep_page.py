@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import left_alone
 from governor.domain.fleet.rows import (
     HOURS,
     NOT_MEASURED,
@@ -18,8 +20,9 @@ from governor.domain.fleet.rows import (
 )
 from governor.domain.instance import Instance, managed_by
 from governor.domain.money.cost import Rate
-from governor.domain.policy.policy import Policy
+from governor.domain.policy.policy import Action, Policy
 from governor.domain.sweep.breaker import HOUR, hour_of
+from governor.domain.units import UtcDatetime
 from governor.domain.wording import plural
 from governor.stores import Fleet
 from governor.usecases.sweep.sweep_case import Case, Sweep
@@ -70,7 +73,7 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
     is_sent = question is not None and question.stage is not None
     return replace(
         _seen(instance, policy, rate, verdict.kind.value, verdict.reason),
-        idle_since=case.idle_since,
+        idle_since=_idle_since(case),
         kept_until=until if until is not None and until > case.now else None,
         exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
         episode=None if episode is None else episode.ref.execution_name,
@@ -78,9 +81,29 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
         asked_at=planned.ask_at if planned is not None and is_sent else None,
         expires_at=question.expires_at if question is not None and is_sent else None,
         verb=episode.final_step.value if episode is not None and episode.plan.steps else None,
+        is_reported=_is_reported(case),
+        quiet_until=case.record.quiet_until if case.is_quiet else None,
         hours=hours,
         advice=verdict.advice,
     )
+
+
+def _idle_since(case: Case) -> UtcDatetime | None:
+    """From when on it is idle: as its question says, which looks at a whole day, where a sweep knows less."""
+    since, asked = case.idle_since, case.episode.idle if case.episode else None
+    return min(since, asked.since) if since and asked else since
+
+
+def _is_reported(case: Case) -> bool:
+    """By the plan of its open episode; else by what needs no read, and by what became of the last one."""
+    if case.episode is not None:
+        return not case.episode.plan.steps
+    policy = case.policy
+    if policy.plan.action is Action.NOTIFY_ONLY or (
+        case.is_quiet and case.record.last_outcome is Outcome.TOLD
+    ):
+        return True
+    return left_alone(case.instance, policy.managed.tag_keys) is not None
 
 
 def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str) -> FleetRow:
