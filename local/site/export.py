@@ -1,7 +1,7 @@
 """A copy of the site as files that need no server: `make site`.
 
 Follows every link from the first page. What decides or signs in is no part of a copy: forms are dead, links
-that decide lead nowhere, scripts and tokens are left out.
+that decide or leave it are text, scripts and tokens are left out.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def _copy(html: str, path: str, names: Mapping[str, str]) -> str:
     def local(link: re.Match[str]) -> str:
         if link[2].startswith("data:"):
             return link[0]
-        return f'{link[1]}="{escape(names.get(_path(path, link[2]) or "", "#"))}"'
+        name = names.get(_path(path, link[2]) or "")
+        return f'{link[1]}="{escape(name)}"' if name else ""  # then it is text
 
     for pattern, instead in _CUTS:
         html = pattern.sub(instead, html)

@@ -84,6 +84,22 @@ def test_a_form_answers_one_page_of_them() -> None:
     assert (400, True) == (answered["statusCode"], "Tick at most 50 of them at once." in answered["body"])
 
 
+def test_the_csv_has_the_questions_of_all_pages() -> None:
+    """In the order of the pages; JSON stays a page."""
+    site = Site()
+    site.ask_more(120)
+    cookies = site.cookies()
+    lines = site.ask("/questions.csv", cookies=cookies)["body"].splitlines()
+    page = json.loads(site.ask(cookies=cookies, headers={"accept": "application/json"})["body"])
+
+    ids = [line.partition(",")[0] for line in lines[1:]]
+    assert (122, 122, 50) == (len(ids), len(set(ids)), len(page["questions"]))
+    assert ids[:50] == [one["id"] for one in page["questions"]]
+    mine = site.ask("/questions.csv?owner=research", cookies=cookies)["body"].splitlines()
+    assert 40 == len(mine) - 1
+    assert all("research" in line for line in mine[1:])
+
+
 def test_only_what_is_listed_is_counted() -> None:
     """A question stays whose it was when it was asked; a tag gives the instance alone to others."""
     site = Site()

@@ -292,6 +292,7 @@ def test_every_other_route_asks_iam() -> None:
         "GET /sign-in/callback",
         "POST /slack/actions",
         *("GET /", "HEAD /", "GET /{proxy+}", "HEAD /{proxy+}", "POST /{proxy+}"),
+        *("GET /console", "GET /questions", "GET /questions/{approval_id}"),
     } == {route["RouteKey"] for route in routes if route["AuthorizationType"] != "AWS_IAM"}
 
 
@@ -346,7 +347,13 @@ def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
     left_out = re.findall(r'\(\$\.route != "([^"]+)"\)', pattern)
     routes = set(RESOURCES["ApiStage"]["Properties"]["RouteSettings"])
     matched = {one for one in routes for rule in left_out if fnmatchcase(one, rule)}
-    assert {"GET /", "GET /api/policy", "POST /api/policy/{version}", "GET /api/freezes"} == matched
+    assert {
+        "GET /",
+        "GET /{proxy+}",
+        "GET /api/policy",
+        "POST /api/policy/{version}",
+        "GET /api/freezes",
+    } == matched
     logged = RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
     for name, value in (("status", "status"), ("method", "httpMethod"), ("route", "routeKey")):
         assert f'"{name}":"$context.{value}"' in logged

@@ -154,7 +154,7 @@ class Console:
             fields = {**(request.form if request.method == "POST" else request.query), **named}
             if request.headers.get("sec-fetch-site") != "same-origin":
                 fields.pop("select", None)  # It ticks boxes: only a link of our own pages may.
-            return answer(request, Asked(reader, caller, fields, now))
+            return answer(request, Asked(reader, caller, fields, now, request.wants_csv))
         except NotFound:
             return _missing(request)
         except (InputError, DecisionRefused) as error:

@@ -77,12 +77,16 @@ class Caller:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a view is asked: by whom, for what (query or form, and the parameters of the path), and when."""
+    """What a view is asked: by whom, for what (query or form, and the parameters of the path), and when.
+
+    `wants_csv` asks for tables alone, which are whole, where a page reads no more than it shows.
+    """
 
     reader: Reader
     caller: Caller
     query: Mapping[str, str]
     now: UtcDatetime
+    wants_csv: bool = False
 
     @cached_property
     def scope(self) -> Scope:

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from governor.console.page import Asked, Caller, Page, Table
+from governor.console.page import Asked, Caller, Page, Row, Table
 from governor.console.views import figures
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.messages import cost_lines, people_text, restart_text, silence_text
 from governor.domain.approvals.scope import Rank
 from governor.domain.approvals.terms import may
-from governor.domain.units import UtcDatetime, iso, parse_iso
+from governor.domain.units import UtcDatetime, in_parts, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
@@ -36,17 +36,19 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     all_open = figures.questions(ask)
     rows = [one for one in all_open if owner in ("", one[0].owner)]
     shown, pages = figures.paged(ask, "/questions", {"owner": owner}, rows, ROWS)
-    asked = {str(one.approval_id): str(one.episode) for one, _ in shown}
-    views = [view for view in ask.reader.show.several(asked) if _rank(caller, view)]
+    views = _views(ask, shown)
     stops = [view for view in views if not view.episode.plan.destroys]
     mine = [view for view in stops if view.can_decide and _may(caller, view, Answer.KEEP)]
     documents = [brief(view) for view in views]
+    whole = documents
+    if ask.wants_csv:  # a page after the other: the evidence of all at once would fill the memory
+        whole = [brief(view) for part in in_parts(rows, ROWS) for view in _views(ask, part)]
     return Page(
         title=f"{len(rows)} open questions" if len(rows) != 1 else "1 open question",
         template="questions_page.html",
         values={
             "rate": figures.rate(rows),
-            "links": {key: f"/questions/{key}" for key in asked},
+            "links": {str(one.approval_id): f"/questions/{one.approval_id}" for one, _ in shown},
             "stops": mine,
             "others": [view for view in stops if view not in mine],
             "apart": [view for view in views if view.episode.plan.destroys],
@@ -59,8 +61,13 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
             "results": results,
         },
         document={"questions": documents, "page": pages["number"], "pages": pages["last"]},
-        tables=(_table("questions", documents),),
+        tables=(_table("questions", whole),),
     )
+
+
+def _views(ask: Asked, rows: Sequence[Row]) -> list[ApprovalView]:
+    asked = {str(one.approval_id): str(one.episode) for one, _ in rows}
+    return [view for view in ask.reader.show.several(asked) if _rank(ask.caller, view)]
 
 
 def question(ask: Asked) -> Page:

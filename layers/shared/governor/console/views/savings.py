@@ -69,7 +69,7 @@ def savings(ask: Asked) -> Page:
             "count": len(booked),
             "names": {row.instance_id: row.name for row, _ in ask.seen},
             "earlier": figures.with_query("/savings", {"month": f"{before:%Y-%m}"}),
-            "later": figures.with_query("/savings", {"month": f"{end:%Y-%m}"}) if end < now else "",
+            "later": f"{end:%Y-%m}" if end < now else "",
             "csv": figures.with_query("/savings.csv", this),
         },
         document={
