@@ -169,7 +169,7 @@ def _site(wire: Wire) -> Console:
 
     doors = Entrance(table)
     doors.clock.at = NOW
-    return Console(reader, doors.doors, clock, VIEWS)
+    return Console(reader, doors.doors, VIEWS)
 
 
 def _world(instances: int) -> ConsoleWorld:

@@ -86,7 +86,6 @@ class Site:
         self.console = Console(
             lambda: Reader(Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor"),
             self.at.doors,
-            self.at.clock,
             {"/questions": questions, "/questions/<approval_id>": question},
             {"/questions": answers.several, "/questions/<approval_id>": answers.one},
         )

@@ -54,7 +54,7 @@ def ask(address: str, method: str = "GET", *, known: bool = True, **more: Any) -
     at = Entrance(issuer=more.pop("issuer", "https://issuer"))
     groups = more.pop("groups", ("ops",))
     cookies = at.session("oidc:1", "ada@example.com", groups=groups) if known else {}
-    console = Console(lambda: READER, at.doors, at.clock, VIEWS)
+    console = Console(lambda: READER, at.doors, VIEWS)
     return entrance.ask(console, address, method, cookies=cookies, **more)
 
 
@@ -162,7 +162,7 @@ def test_a_name_that_ends_as_a_table_does_has_a_page() -> None:
     world = ConsoleWorld(POLICY)
     world.keep(make_row(1, project="x.csv", owner="o"), make_row(2, project="x", owner="o"))
     at = Entrance(world.table)
-    console, cookies = Console(lambda: world.reader, at.doors, at.clock, REAL), at.session(groups=("ops",))
+    console, cookies = Console(lambda: world.reader, at.doors, REAL), at.session(groups=("ops",))
 
     def kind(address: str) -> tuple[int, str]:
         found = entrance.ask(console, address, cookies=cookies)

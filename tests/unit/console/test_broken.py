@@ -69,7 +69,7 @@ def test_a_broken_record_is_left_out_and_said(kind: str) -> None:
             }
     at = Entrance(world.table)
     at.clock.at = NOW
-    console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
+    console = Console(lambda: world.reader, at.doors, VIEWS)
     cookies = at.session("oidc:1", "ada@example.com", groups=("ops",))
     said: list[Any] = []
     for rule in VIEWS:
@@ -91,7 +91,7 @@ def test_what_is_whole_says_nothing_of_it() -> None:
     world = stored()
     at = Entrance(world.table)
     at.clock.at = NOW
-    console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
+    console = Console(lambda: world.reader, at.doors, VIEWS)
     cookies = at.session("oidc:1", "ada@example.com", groups=("ops",))
     for rule in VIEWS:
         found = entrance.ask(console, path(rule), cookies=cookies)
@@ -114,7 +114,7 @@ def test_a_broken_session_or_code_opens_nothing(kind: str) -> None:
     for key, item in world.table.items.items():
         if key[0].startswith(f"{kind}#"):
             world.table.items[key] = {name: value for name, value in item.items() if name in ("pk", "sk")}
-    console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
+    console = Console(lambda: world.reader, at.doors, VIEWS)
 
     entered = entrance.ask(console, "/console", "POST", form={"code": "secret"})["statusCode"]
     assert {"SESSION": (401, 200), "CODE": (200, 403)}[kind] == (

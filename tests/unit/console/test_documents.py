@@ -57,7 +57,7 @@ def test_a_page_answers_the_document_that_is_described(rule: str, world_of: Any)
     world = world_of()
     at = Entrance(world.table)
     at.clock.at = NOW
-    console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
+    console = Console(lambda: world.reader, at.doors, VIEWS)
     cookies = at.session("oidc:1", "ada@example.com", groups=("ops",))
 
     answered = entrance.ask(console, path(rule), cookies=cookies, headers={"accept": "application/json"})

@@ -59,7 +59,7 @@ class Site:
         state, clock = self.world.state, self.at.clock
         self.decide = Decide(state, MemoryWorkflow(), clock, RecordingAnnouncer(), lambda: parse_policy(""))
         views, posts = {RULE: instance}, {RULE: partial(end_hold, self.decide)}
-        self.console = Console(lambda: self.world.reader, self.at.doors, self.at.clock, views, posts)
+        self.console = Console(lambda: self.world.reader, self.at.doors, views, posts)
 
     @property
     def hold(self) -> Hold:

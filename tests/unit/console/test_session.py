@@ -59,7 +59,7 @@ def entrance_known(who: SignIn) -> Any:
 
 
 def site(at: Entrance) -> Console:
-    return Console(lambda: MODE, at.doors, at.clock, {"/": view})
+    return Console(lambda: MODE, at.doors, {"/": view})
 
 
 def code_of(at: Entrance, arn: str = ARN) -> str:

@@ -104,7 +104,7 @@ def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
         broken(world, row)
     at = Entrance(world.table)
     at.clock.at = NOW
-    console = Console(lambda: world.reader, at.doors, at.clock, VIEWS)
+    console = Console(lambda: world.reader, at.doors, VIEWS)
     return console, at.session("oidc:1", **WHO[who])
 
 

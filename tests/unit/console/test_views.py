@@ -118,7 +118,7 @@ class Visit:
         at.clock.at = NOW
         world.policy = EVERYBODY
         self.cookies = at.session("oidc:1", "ada@example.com", groups=("ops",))
-        self.console = Console(lambda: world.reader, at.doors, at.clock, ROUTES)
+        self.console = Console(lambda: world.reader, at.doors, ROUTES)
 
     def ask(self, address: str, **headers: str) -> dict[str, Any]:
         return entrance.ask(self.console, address, cookies=self.cookies, headers=headers)

@@ -22,7 +22,6 @@ from governor.console.session import Doors, caller_of
 from governor.console.views import figures
 from governor.domain.wording import people, sentence
 from governor.errors import DecisionRefused, InputError, NotFound, SignInTooOld
-from governor.ports import Clock
 from governor.web.api import status_of
 from governor.web.responses import Response, redirect
 
@@ -80,11 +79,10 @@ class Console:
         self,
         reader: Callable[[], Reader],
         doors: Doors,
-        clock: Clock,
         views: Mapping[str, View],
         posts: Mapping[str, Post] = MappingProxyType({}),
     ) -> None:
-        self._reader, self._doors, self._clock = reader, doors, clock
+        self._reader, self._doors, self._now = reader, doors, doors.enter.clock.now
         self._request: Request | None = None
         self._routes = APIGatewayHttpResolver()
         self._routes.not_found(lambda _: self._routed(_missing))
@@ -101,7 +99,7 @@ class Console:
                 self._add(f"{rule if rule != '/' else '/overview'}{_CSV}", shown[rule])
         enter: dict[str, Answer] = {
             "GET": lambda *_: doors.show_code(),
-            "POST": lambda request, _: doors.take_code(request.form, request.cookies, clock.now()),
+            "POST": lambda request, _: doors.take_code(request.form, request.cookies, self._now()),
         }
         self._add("/console", enter)
 
@@ -140,7 +138,7 @@ class Console:
         named: Mapping[str, str],
     ) -> Response:
         """Answer somebody who has signed in and may see anything at all."""
-        now = self._clock.now()
+        now = self._now()
         known = self._doors.known(request.cookies, now)
         if known is None:
             return self._ask_who(request)

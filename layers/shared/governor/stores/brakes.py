@@ -27,7 +27,7 @@ class Brakes(Store):
     def hub(self) -> Hub:
         """Return what is counted over all targets, and the freeze: one item, one consistent read."""
         item = self._table.get(_HUB) or {}
-        known = {_tail(name) for name in item if name.startswith((_TURNED, _BACK))}
+        known = {name.rpartition("_")[2] for name in item if name.startswith((_TURNED, _BACK))}
         hours = {
             _hour(tail): HourCount(item.get(_TURNED + tail, 0), item.get(_BACK + tail, 0)) for tail in known
         }
@@ -153,12 +153,8 @@ def _turned_key(target: Target) -> Key:
     return f"BREAKER#{place(target)}", "TURNED"
 
 
-def _tail(name: str) -> str:
-    return name.rpartition("_")[2]
-
-
 @lru_cache(2_000)
 def _hour(name: str) -> datetime:
     """Two weeks of hours are read at every sweep of every target."""
-    tail = _tail(name)
+    tail = name.rpartition("_")[2]
     return datetime(int(tail[:4]), int(tail[4:6]), int(tail[6:8]), int(tail[8:]), tzinfo=UTC)

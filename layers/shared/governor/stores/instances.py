@@ -127,8 +127,7 @@ class Failures(Store):
         return found
 
     def note_failing(self, one: Failing) -> None:
-        values = self._table.document(one)
-        self._table.write(update(_cause(one), values, until=one.at + _FAILING_KEPT))
+        self._table.write(update(_cause(one), one, until=one.at + _FAILING_KEPT))
 
     def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
         """Note when these steps have last worked in a target; in one write."""

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Literal
 
 from governor.domain.approvals.scope import Code, SignIn
-from governor.stores.table import Document, Key, Readable, Store, Write, absent, present, update, where
+from governor.stores.table import Key, Readable, Store, absent, present, update, where
 
 _CODES_KEPT = timedelta(days=1)
 """Long enough to say of a code that it was used, or is too old."""
@@ -16,7 +16,8 @@ _CODES_KEPT = timedelta(days=1)
 
 class SignIns(Store):
     def keep_session(self, session_id: str, who: SignIn) -> None:
-        self._table.write(_new(_key("SESSION", session_id), self._table.document(who), who.ends_at))
+        # An update, because what faces the internet may neither put nor delete; so for codes.
+        self._table.write(update(_key("SESSION", session_id), who, absent(), until=who.ends_at))
 
     def session(self, session_id: str, now: datetime) -> SignIn | None:
         """Return a session that was neither ended nor is over."""
@@ -27,7 +28,7 @@ class SignIns(Store):
         self._table.holds(update(_key("SESSION", session_id), {"ends_at": now}, present()))
 
     def keep_code(self, secret: str, code: Code) -> None:
-        self._table.write(_new(_key("CODE", secret), self._table.document(code), code.ends_at + _CODES_KEPT))
+        self._table.write(update(_key("CODE", secret), code, absent(), until=code.ends_at + _CODES_KEPT))
 
     def code(self, secret: str) -> Code | None:
         return Readable(self._table).read(Code, _key("CODE", secret))
@@ -35,11 +36,6 @@ class SignIns(Store):
     def use_code(self, secret: str, now: datetime) -> bool:
         """Return whether this call was the first to use it."""
         return self._table.holds(update(_key("CODE", secret), {"used_at": now}, where("used_at", "=", None)))
-
-
-def _new(key: Key, document: Document, until: datetime) -> Write:
-    # An update, because what faces the internet may neither put nor delete.
-    return update(key, document, absent(), until=until)
 
 
 def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:

@@ -98,7 +98,7 @@ def insert(key: Key, document: object, **more: Any) -> Write:
     return put(key, document, absent(), **more)
 
 
-def update(key: Key, changes: Document, condition: Condition | None = None, **more: Any) -> Write:
+def update(key: Key, changes: object, condition: Condition | None = None, **more: Any) -> Write:
     return Write("Update", key, condition, changes, **more)
 
 

@@ -61,4 +61,4 @@ def console(parts: Parts) -> Console:
         "/questions/<approval_id>": answers.one,
         "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
     }
-    return Console(reader, doors, parts.clock, VIEWS, posts)
+    return Console(reader, doors, VIEWS, posts)
