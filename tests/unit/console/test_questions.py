@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from unittest import mock
@@ -15,8 +16,10 @@ from governor.domain.approvals.approval import Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
 from governor.domain.wording import usd
 from tests.builders import NOW
+from tests.twins import table
 from tests.unit.console.asking import OTHER, POLICY, Site, episode_of
 from tests.unit.console.entrance import token
+from tests.unit.usecases.builders import decision
 from tests.unit.usecases.world import APPROVAL_ID
 
 
@@ -75,6 +78,21 @@ def test_no_form_about_several_terminates() -> None:
     assert stored is not None
     assert (None, ApprovalStatus.PENDING) == (stored.first_yes, stored.status)
     assert "not recorded: a termination is answered on its own page" in answered["body"]
+
+
+def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is decided by itself all the same, on what is stored then; what became of messages is not read."""
+    site = Site()
+    site.ask_more(48)
+    cookies, calls = site.cookies(), Counter[tuple[str, str]]()
+    site.world.state.settle("question-7", decision(Answer.APPROVE))
+    monkeypatch.setattr(table, "ASKED", [lambda action, pk: calls.update([(action, pk.partition("#")[0])])])
+    answered = site.post(cookies, answer="keep", **{f"pick-{one}": "yes" for one in site.episodes})
+
+    said = answered["body"].replace("</strong>", "")
+    assert (200, 49, 1) == (answered["statusCode"], said.count(": recorded"), said.count(": held"))
+    assert 0 == calls["dynamodb:Query", "DELIVERIES"]
+    assert all(site.status(one) is not ApprovalStatus.PENDING for one in site.episodes)
 
 
 def test_a_form_answers_one_page_of_them() -> None:

@@ -111,7 +111,10 @@ class Answers:
             raise InputError("tick at least one of them")
         if len(picked) > ROWS:
             raise InputError(f"tick at most {ROWS} of them at once")
-        views = [_view(ask, approval_id) for approval_id in picked]
+        rows = [one for one in ask.asked if one[0].approval_id in picked]
+        # Read at once to know whose they are; what is answered is read again by its decision.
+        known = {view.approval.approval_id: view for view in _views(ask, rows)}
+        views = [known.get(approval_id) or _view(ask, approval_id) for approval_id in picked]
         decision = _decision(ask)
         results = []
         for view in views:
