@@ -97,3 +97,10 @@ def ago(**span: float) -> datetime:
 def earlier_link(signer: LinkSigner, page_id: str, recipient: str, expires_at: datetime) -> str:
     """The address in a message of an earlier release, with the recipient and the end in it."""
     return f"https://api.example.com/approvals/{signer.earlier(page_id, recipient, expires_at)}"
+
+
+def form_token(
+    signer: LinkSigner, page_id: str, recipient: str, expires_at: datetime, session: str = ""
+) -> str:
+    """What the form of a page that was opened by such a link sends back."""
+    return signer.csrf(page_id, recipient, str(int(expires_at.timestamp())), *filter(None, [session]))

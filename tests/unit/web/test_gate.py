@@ -18,7 +18,7 @@ from governor.domain.units import iso
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.site import Gate, Request
-from tests.builders import NOW
+from tests.builders import NOW, form_token
 from tests.unit.web.test_site import ALICE, BOTH, ID, LATER, SIGNER, DigestWorld, World
 
 SESSIONS = Sessions(
@@ -67,7 +67,7 @@ class Gated:
         page = "digest-1" if digest else ID
         link_of = ALICE if digest else self.world.link_of
         if form is not None:
-            form = {"csrf": SIGNER.csrf(page, link_of, LATER, self.session_id), **form}
+            form = {"csrf": form_token(SIGNER, page, link_of, LATER, self.session_id), **form}
         request = Request(method, page, self.world.query, form or {}, headers or {}, self.cookies)
         return self.world.site.handle(request)
 
@@ -233,7 +233,11 @@ def test_a_form_belongs_to_its_session() -> None:
     """One of another session, or of the time before signing in, is refused; so is another site's."""
     gated = Gated(BOB)
     for session in ("", "session-2"):
-        form = {"csrf": SIGNER.csrf(ID, ALICE, LATER, session), "answer": "approve", "losses": "accepted"}
+        form = {
+            "csrf": form_token(SIGNER, ID, ALICE, LATER, session),
+            "answer": "approve",
+            "losses": "accepted",
+        }
         assert 403 == gated.ask("POST", form).status
     mine = {"answer": "approve", "losses": "accepted"}
     assert 403 == gated.ask("POST", mine, {"sec-fetch-site": "cross-site"}).status
@@ -304,6 +308,6 @@ def test_without_a_gate_cookies_mean_nothing() -> None:
 def test_a_link_signer_binds_forms_to_sessions() -> None:
     """The value of one session is not that of another, nor of none."""
     signer = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, None)
-    made = {signer.csrf(ID, ALICE, LATER, session) for session in ("", "one", "two")}
+    made = {form_token(signer, ID, ALICE, LATER, session) for session in ("", "one", "two")}
 
     assert 3 == len(made)

@@ -14,7 +14,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.units import iso
 from governor.web.responses import Response
 from governor.web.site import Request
-from tests.builders import NOW
+from tests.builders import NOW, form_token
 from tests.unit.web.test_gate import Gated
 from tests.unit.web.test_site import ALICE, FIRST, ID, SIGNER, DigestWorld, World
 
@@ -69,7 +69,7 @@ def test_a_form_of_one_persons_link_is_none_of_anothers() -> None:
     alice, bob = (link_of(world, one) for one in (ALICE, "bob@example.com"))
 
     assert 403 == press(world, alice, "approve", page_link=bob).status
-    earlier = {"csrf": SIGNER.csrf(ID, ALICE, NOW), "answer": "approve", "losses": "accepted"}
+    earlier = {"csrf": form_token(SIGNER, ID, ALICE, NOW), "answer": "approve", "losses": "accepted"}
     assert 403 == world.site.handle(Request("POST", "", {}, earlier, link=alice)).status
     assert ApprovalStatus.PENDING is world.status
 

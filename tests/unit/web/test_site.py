@@ -32,7 +32,7 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
-from tests.builders import NOW, QUIET, earlier_link, make_evidence, make_facts, make_instance
+from tests.builders import NOW, QUIET, earlier_link, form_token, make_evidence, make_facts, make_instance
 from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
 from tests.unit.adapters.state_samples import entry
 
@@ -129,7 +129,7 @@ class World:
 
     def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
         """Presses a button of the page."""
-        given = {"csrf": SIGNER.csrf(ID, self.link_of, LATER), "answer": answer, "losses": "accepted"}
+        given = {"csrf": form_token(SIGNER, ID, self.link_of, LATER), "answer": answer, "losses": "accepted"}
         fields = {**given, **form}
         return self.site.handle(Request("POST", ID, self.query, fields, headers or {}))
 
@@ -777,7 +777,7 @@ class DigestWorld(World):
 
     def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
         """Presses a button of the page."""
-        given = {"csrf": SIGNER.csrf("digest-1", ALICE, LATER), "answer": answer}
+        given = {"csrf": form_token(SIGNER, "digest-1", ALICE, LATER), "answer": answer}
         return self.site.handle(Request("POST", "digest-1", self.query, {**given, **form}, headers or {}))
 
     def statuses(self) -> tuple[ApprovalStatus, ApprovalStatus]:

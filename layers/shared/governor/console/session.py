@@ -75,15 +75,18 @@ class Doors:
 
     def token(self, page: str, caller: Caller) -> str:
         """Return what a form to this page must send back: of this session, and of no other page."""
-        return self.cookies.signer.csrf(f"console:{page}", caller.by, caller.ends_at, caller.session_id)
+        return self.cookies.signer.csrf(*_form(page, caller))
 
     def check(self, page: str, caller: Caller, token: str) -> None:
         """Raises: NotAllowed."""
-        fields = {"k": "", "r": caller.by, "e": str(int(caller.ends_at.timestamp())), "s": ""}
         try:
-            self.cookies.signer.check_csrf(f"console:{page}", fields, token, caller.session_id)
+            self.cookies.signer.check_csrf(token, *_form(page, caller))
         except LinkForged:
             raise NotAllowed("The form is not one of this page and session. Open the page again.") from None
+
+
+def _form(page: str, caller: Caller) -> tuple[str, ...]:
+    return f"console:{page}", caller.by, str(int(caller.ends_at.timestamp())), caller.session_id
 
 
 def caller_of(policy: Policy, known: Known) -> Caller:

@@ -126,9 +126,8 @@ class ApprovalSite:
         ends = [one.link_ends for one in map(state.approval, ids) if one is not None]
         if number not in known or (ends and max(ends) <= now):
             raise LinkExpired("the time of this link is over")
-        # The form of an earlier link, which its CSRF field is bound to; the record says when this one ends.
-        query = {"k": "", "r": known[number], "e": "1", "s": ""}
-        return replace(request, approval_id=page_id, query=query)
+        # As an earlier link has it, for what forms are bound to; the record says when this one ends.
+        return replace(request, approval_id=page_id, query={"r": known[number], "e": "1"})
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
         """Do what the form says, or show the page again with why not."""
@@ -171,7 +170,7 @@ class ApprovalSite:
             return refusal(403, "Refused", "The request came from another site.")
         try:
             token = request.form.get("csrf", "")
-            self.signer.check_csrf(request.approval_id, request.query, token, visitor.session_id)
+            self.signer.check_csrf(token, *_form(request, visitor))
         except LinkForged:
             is_answer = not request.is_digest and request.form.get("answer") in [*Answer]
             view = self.show(request.approval_id) if is_answer else None
@@ -254,25 +253,30 @@ class ApprovalSite:
         note: str | None = None,
         results: Sequence[tuple[str, str]] = (),
     ) -> Response:
-        page_id, recipient = request.approval_id, visitor.recipient
-        expires_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
-        csrf = self.signer.csrf(page_id, recipient, expires_at, visitor.session_id)
+        page_id, csrf = request.approval_id, self.signer.csrf(*_form(request, visitor))
         form = pages.Form(visitor, csrf, request.address, problem, self.environment)
         if request.is_digest:
             views = self.show.digest(page_id)
-            links = [self._neighbor(request, view.approval.approval_id, expires_at) for view in views]
+            links = [self._neighbor(request, view.approval.approval_id) for view in views]
             body = pages.digest_page(views, links, form, results)
         else:
             body = pages.approval_page(self.show(page_id), form)
         return Response(status, "" if request.method == "HEAD" else body, HEADERS, note)
 
-    def _neighbor(self, request: Request, approval_id: str, expires_at: UtcDatetime) -> str:
+    def _neighbor(self, request: Request, approval_id: str) -> str:
         """Return the link of the same recipient to one of the questions of this page."""
         recipient = request.query["r"]
         if not request.link:
-            return self.signer.earlier(approval_id, recipient, expires_at)
+            ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)
+            return self.signer.earlier(approval_id, recipient, ends_at)
         number = self.show.state.numbers(approval_id).get(recipient, EVERYBODY)
         return self.signer.relative(approval_id, number)
+
+
+def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
+    """What a form is bound to: its page and link, and the session where somebody is signed in."""
+    link = request.approval_id, visitor.recipient, request.query["e"]
+    return (*link, visitor.session_id) if visitor.session_id else link
 
 
 def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone: str) -> Decision:

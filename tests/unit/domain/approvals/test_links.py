@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError, LinkExpired, LinkForged
-from tests.builders import NOW, earlier_link
+from tests.builders import NOW, earlier_link, form_token
 
 KEYS = {"current": "k2", "k1": "o" * 64, "k2": "n" * 64}
 SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
@@ -150,12 +150,12 @@ def test_a_weak_or_missing_key_signs_nothing(keys: dict[str, str]) -> None:
 
 def test_a_csrf_value_is_not_a_signature_and_belongs_to_its_link() -> None:
     """Another context: neither can stand for the other."""
-    token = SIGNER.csrf(ID, "broadcast", LATER)
+    token = form_token(SIGNER, ID, "broadcast", LATER)
 
-    SIGNER.check_csrf(ID, GENUINE, token)
+    SIGNER.check_csrf(token, ID, "broadcast", GENUINE["e"])
     with pytest.raises(LinkForged):
-        SIGNER.check_csrf(ID, GENUINE, f"k2.{GENUINE['s']}")
+        SIGNER.check_csrf(f"k2.{GENUINE['s']}", ID, "broadcast", GENUINE["e"])
     with pytest.raises(LinkForged):
-        SIGNER.check_csrf(ID, {**GENUINE, "r": "other"}, token)
+        SIGNER.check_csrf(token, ID, "other", GENUINE["e"])
     with pytest.raises(LinkForged):
-        SIGNER.check_csrf(ID, GENUINE, "")
+        SIGNER.check_csrf("", ID, "broadcast", GENUINE["e"])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from governor.domain.approvals.links import LinkSigner
 from governor.errors import ConfigurationError
-from tests.builders import NOW
+from tests.builders import NOW, form_token
 
 KEYS = {"current": "k2", "k1": "o" * 64, "k2": "n" * 64}
 SEALER = LinkSigner(lambda: KEYS, None)
@@ -51,10 +51,10 @@ def test_a_seal_is_good_for_one_purpose() -> None:
 def test_a_seal_is_no_link_and_no_form() -> None:
     """The same keys sign all of them, each in its own context."""
     signer = LinkSigner(lambda: KEYS, None)
-    form = signer.csrf("id", "broadcast", LATER)
+    form = form_token(signer, "id", "broadcast", LATER)
 
     assert SEALER.unseal((), form, NOW) is None
-    assert form != signer.csrf("id", "broadcast", LATER, "session")
+    assert form != form_token(signer, "id", "broadcast", LATER, "session")
 
 
 def test_a_seal_outlives_one_rotation_of_the_keys() -> None:

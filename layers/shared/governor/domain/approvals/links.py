@@ -66,7 +66,8 @@ class LinkSigner:
 
     def earlier(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
         """As `relative`, in the form of earlier releases: for a page that was opened by such a link."""
-        key_id, epoch, signature = self._sign("link", approval_id, recipient, expires_at)
+        epoch = str(int(expires_at.timestamp()))
+        key_id, signature = self._sign("link", approval_id, recipient, epoch)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
@@ -88,38 +89,31 @@ class LinkSigner:
 
         Raises: LinkForged, LinkExpired.
         """
-        self._signed(approval_id, fields, "link", fields.get("s", ""))
+        if set(fields) != _FIELDS or _EPOCH.fullmatch(fields["e"]) is None:
+            raise LinkForged(_FORGED)
+        self._check(fields["s"], "link", approval_id, fields["k"], fields["r"], fields["e"])
         if int(fields["e"]) <= now.timestamp():
             raise LinkExpired("the time of this link is over")
         return fields["r"]
 
-    def csrf(self, approval_id: str, recipient: str, expires_at: datetime, session: str = "") -> str:
-        """The value a form of this link must send back; of this session, where somebody is signed in."""
-        key_id, _, signature = self._sign("csrf", approval_id, recipient, expires_at, *_bound(session))
-        return f"{key_id}.{signature}"
+    def csrf(self, page_id: str, *whose: str) -> str:
+        """The value that a form of this page must send back: of this person, end and session."""
+        return ".".join(self._sign("csrf", page_id, *whose))
 
-    def check_csrf(self, approval_id: str, fields: Mapping[str, str], token: str, session: str = "") -> None:
+    def check_csrf(self, token: str, page_id: str, *whose: str) -> None:
         """Raises: LinkForged."""
         key_id, _, signature = token.partition(".")
-        self._signed(approval_id, {**fields, "k": key_id}, "csrf", signature, *_bound(session))
+        self._check(signature, "csrf", page_id, key_id, *whose)
 
-    def _sign(
-        self, context: str, approval_id: str, recipient: str, expires_at: datetime, *more: str
-    ) -> tuple[str, str, str]:
-        """The key's name, the end in whole seconds since 1970, and the signature."""
+    def _sign(self, context: str, page_id: str, *parts: str) -> tuple[str, str]:
+        """The name of the current key, and its signature of these parts."""
         document = self._keys()
-        key_id, epoch = document.get("current", ""), str(int(expires_at.timestamp()))
-        return key_id, epoch, _mac(document, key_id, context, approval_id, key_id, recipient, epoch, *more)
+        key_id = document.get("current", "")
+        return key_id, _mac(document, key_id, context, page_id, key_id, *parts)
 
-    def _signed(
-        self, approval_id: str, fields: Mapping[str, str], context: str, signature: str, *more: str
-    ) -> None:
-        """Raises LinkForged unless the signature belongs to exactly these fields."""
-        if set(fields) != _FIELDS or _EPOCH.fullmatch(fields["e"]) is None:
-            raise LinkForged(_FORGED)
-        key_id = fields["k"]
-        parts = (approval_id, key_id, fields["r"], fields["e"], *more)
-        if not _is_signed(self._keys(), key_id, signature, context, *parts):
+    def _check(self, signature: str, context: str, page_id: str, key_id: str, *parts: str) -> None:
+        """Raises LinkForged unless the signature belongs to exactly these parts."""
+        if not _is_signed(self._keys(), key_id, signature, context, page_id, key_id, *parts):
             raise LinkForged(_FORGED)
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
@@ -147,11 +141,6 @@ class LinkSigner:
             return None
         expires, values = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return dict(values) if now.timestamp() < expires else None
-
-
-def _bound(session: str) -> tuple[str, ...]:
-    """A form of somebody who is signed in belongs to that session, too."""
-    return (session,) if session else ()
 
 
 def _is_signed(document: Mapping[str, str], key_id: str, signature: str, context: str, *parts: str) -> bool:
