@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from governor.domain.fleet.rows import UNGOVERNED, FleetPage
 from local.fleet import Points, demo_fleet
 from tests.integration.stage import TARGET, Stage
 
 
 def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
-    """Sixteen instances, each there for one behaviour; the one without the tag is not seen."""
+    """Sixteen instances, each there for one behaviour; the one without the tag is not judged, and shown once
+    an hour has begun since the sweep before."""
     stage.policy("mode: ask\nplan: {action: notify-only}")
     ids = stage.scene.launch(demo_fleet())
+    earlier = datetime.now(tz=UTC) - timedelta(hours=1)
+    assert stage.state.keep_page(FleetPage(TARGET.account, TARGET.region, earlier, "ask"))
 
     summary = stage.scene.sweep()["results"][0]["summary"]
 
@@ -20,6 +24,9 @@ def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
     assert {member.name: member.expected for member in demo_fleet()} == verdicts
     assert 15 == summary["instances"]
     assert 0 == summary["problems"]
+    page = stage.state.page(TARGET)
+    assert page is not None
+    assert ["not-selected"] == [row.name for row in page.rows if row.verdict == UNGOVERNED]
 
 
 def test_idle_instances_are_tagged_and_nothing_else_is(stage: Stage) -> None:
