@@ -121,6 +121,21 @@ def test_it_is_idle_since_when_its_question_says() -> None:
     assert f"Idle for {span(episode.evidence.window.end - since)} " in episode.reason
 
 
+def test_idleness_after_work_is_not_that_of_an_older_question() -> None:
+    """Whose workflow has not ended it yet."""
+    world, instance_id, ref = asked()
+    world.publish(instance_id, BUSY)
+    world.sweep(5)
+    assert row(world, instance_id).idle_since is None
+    world.publish(instance_id, [1.0] * 48)
+    world.sweep(120)
+
+    found = row(world, instance_id)
+    assert (ref.execution_name, "idle") == (found.episode, found.verdict)
+    assert found.idle_since is not None
+    assert found.idle_since > NOW
+
+
 def test_what_is_never_asked_about_is_only_reported() -> None:
     """A Capacity Block from the first sweep on; a stop-protected instance when its episode has found that."""
     world = FleetWorld()

@@ -36,11 +36,11 @@ def keep_page(
 ) -> None:
     """Replace the page of the target; what this sweep has not read is carried over: hours of utilization, and
     what is not governed, which is listed once an hour, but not by the very first sweep."""
-    target, now, before = sweep.target, sweep.now, state.page(sweep.target)
-    past = {} if before is None else {row.instance_id: row.hours for row in before.rows}
-    passed = 0 if before is None else (hour_of(now) - hour_of(before.swept_at)) // HOUR
-    passed = max(0, min(passed, HOURS))
-    ungoverned = [one for one in before.rows if one.verdict == UNGOVERNED] if before is not None else []
+    target, now, mode = sweep.target, sweep.now, sweep.base.mode.value
+    before = state.page(target) or FleetPage(target.account, target.region, now, mode)
+    past = {row.instance_id: row.hours for row in before.rows}
+    passed = max(0, min((hour_of(now) - hour_of(before.swept_at)) // HOUR, HOURS))
+    ungoverned = [one for one in before.rows if one.verdict == UNGOVERNED]
 
     def look() -> None:
         policy = sweep.base
@@ -59,7 +59,6 @@ def keep_page(
     problem = (
         f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again." if failed else None
     )
-    mode = sweep.base.mode.value
     rows += [one for one in ungoverned if one.instance_id not in rates]  # it may carry the tag by now
     state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
 
@@ -90,8 +89,10 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
 
 def _idle_since(case: Case) -> UtcDatetime | None:
     """From when on it is idle: as its question says, which looks at a whole day, where a sweep knows less."""
-    since, asked = case.idle_since, case.episode.idle if case.episode else None
-    return min(since, asked.since) if since and asked else since
+    since, episode = case.idle_since, case.episode
+    if since is None or episode is None or episode.idle is None or since > episode.opened_at:
+        return since
+    return min(since, episode.idle.since)
 
 
 def _is_reported(case: Case) -> bool:
@@ -99,11 +100,9 @@ def _is_reported(case: Case) -> bool:
     if case.episode is not None:
         return not case.episode.plan.steps
     policy = case.policy
-    if policy.plan.action is Action.NOTIFY_ONLY or (
-        case.is_quiet and case.record.last_outcome is Outcome.TOLD
-    ):
-        return True
-    return left_alone(case.instance, policy.managed.tag_keys) is not None
+    was_told = case.is_quiet and case.record.last_outcome is Outcome.TOLD
+    never = left_alone(case.instance, policy.managed.tag_keys) is not None
+    return was_told or never or policy.plan.action is Action.NOTIFY_ONLY
 
 
 def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str) -> FleetRow:
