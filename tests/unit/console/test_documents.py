@@ -22,6 +22,7 @@ SCHEMAS = {
     "/": "Overview",
     "/fleet": "Fleet",
     "/instances/<account>/<region>/<instance_id>": "Instance",
+    "/freezes": "Freezes",
     "/savings": "Savings",
     "/projects": "Projects",
     "/projects/<name>": "Project",

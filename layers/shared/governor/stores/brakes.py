@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
+from governor.domain.units import as_utc
 from governor.stores.keys import place
 from governor.stores.table import DAMAGED, Key, Store, Write, absent, present, put, update, where
 
@@ -84,9 +85,27 @@ class Brakes(Store):
         """Change the freeze that stands; one that has ended stays ended."""
         self._table.holds(update(_HUB, {"freeze": state}, present("freeze")))
 
-    def release_hub(self, forget: Iterable[datetime] = ()) -> bool:
-        """End the freeze, and forget what was counted in these hours; true when this call did."""
-        return self._table.holds(update(_HUB, {}, present("freeze"), remove=["freeze", *_counts(forget)]))
+    def release_hub(
+        self, forget: Iterable[datetime] = (), settle: Mapping[datetime, int] | None = None
+    ) -> bool:
+        """End the freeze; true when this call did. Forget what was counted in some hours, and `settle` of
+        others how many count as back at work: no freeze anew for these."""
+        add = {_BACK + f"{hour:{_HOUR}}": number for hour, number in (settle or {}).items()}
+        gone = ["freeze", *_counts(forget)]
+        return self._table.holds(update(_HUB, {}, present("freeze"), remove=gone, add=add))
+
+    def end_freeze(self, target: Target | None, freeze: BreakerState, by: str, at: datetime) -> None:
+        """Have the next sweep end this freeze, of a target or of everything; the audit keeps who asked.
+
+        Raises: ConflictError when somebody has already.
+        """
+        note = {"what": "freeze ended", "by": by, "why": freeze.why}
+        self._table.write(update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR))
+
+    def freeze_ended_by(self, target: Target | None, freeze: BreakerState) -> str | None:
+        """Return who had exactly this freeze ended; one that came later stands."""
+        found = self._table.get(_end_key(target, freeze)) or {}
+        return found.get("by")
 
     def reserve(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
         """Count a step against its caps, once however often it is repeated, or return which is reached."""
@@ -151,6 +170,11 @@ def _cap_pk(at: datetime) -> str:
 
 def _turned_key(target: Target) -> Key:
     return f"BREAKER#{place(target)}", "TURNED"
+
+
+def _end_key(target: Target | None, freeze: BreakerState) -> Key:
+    where = "hub" if target is None else place(target)
+    return f"ENDED#{where}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
 
 
 @lru_cache(2_000)

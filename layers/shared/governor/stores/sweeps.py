@@ -74,8 +74,16 @@ class Sweeps(Store):
 
     def breaker(self, target: Target) -> BreakerState | None:
         """Return the tripped breaker, if it is; of two, the one that holds longer."""
-        found = [self._table.read(BreakerState, key) for key in _breaker_keys(target)]
-        return max((one for one in found if one), key=lambda one: one.tripped_at, default=None)
+        return self.breakers([target])[0]
+
+    def breakers(self, targets: Sequence[Target]) -> list[BreakerState | None]:
+        """As `breaker`, of each target."""
+        items = self._table.get_each([key for one in targets for key in _breaker_keys(one)])
+        found = [next(self._table.records(BreakerState, [one] if one else []), None) for one in items]
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return [
+            max((one for one in pair if one), key=lambda one: one.tripped_at, default=None) for pair in pairs
+        ]
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
         """Trip or release the breaker; true when this call did. A tripped one takes the new reason."""

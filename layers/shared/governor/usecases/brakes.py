@@ -119,7 +119,8 @@ class ShowBrakes:
         sweep has said so yet. That of everything comes first."""
         rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
         found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
-        found += [(f"{one.account}/{one.region}", self.state.breaker(one), Hub()) for one in targets]
+        own = zip(targets, self.state.breakers(targets), strict=True)
+        found += [(f"{one.account}/{one.region}", state, Hub()) for one, state in own]
         freezes = ((what, why_frozen(own, of, now, rule), own or of.freeze) for what, own, of in found)
         return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
 

@@ -10,6 +10,7 @@ from governor.console.app import Console, Post, View
 from governor.console.page import Reader
 from governor.console.session import Doors
 from governor.console.views.fleet import fleet
+from governor.console.views.freezes import PATH, end_freeze, freezes
 from governor.console.views.instance import end_hold, instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
@@ -27,6 +28,7 @@ VIEWS: Mapping[str, View] = {
     "/": overview,
     "/fleet": fleet,
     "/instances/<account>/<region>/<instance_id>": instance,
+    PATH: freezes,
     "/savings": savings,
     "/projects": projects,
     "/projects/<name>": project,
@@ -60,5 +62,6 @@ def console(parts: Parts) -> Console:
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
         "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
+        PATH: partial(end_freeze, parts.state),
     }
     return Console(reader, doors, VIEWS, posts)

@@ -95,6 +95,33 @@ def test_an_operator_lifts_a_freeze_and_what_was_counted_before() -> None:
     assert not world.sweep_target(sweep).frozen
 
 
+def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_is_usual() -> None:
+    """The next sweep says who did; the same instances freeze nothing anew, others do."""
+    world, found = fleet(Mode.ASK, accounts=6, each=4)
+    targets = list(found)
+
+    def sweeps(minutes: float, quiet: list[Target]) -> bool:
+        for target in quiet:
+            for one in found[target]:
+                world.publish(one, QUIET)
+        world.clock.moment += timedelta(minutes=minutes)
+        return [world.sweep_target(target).frozen for target in targets][-1]
+
+    assert sweeps(65, targets[:3])
+    freeze = world.state.hub().freeze
+    assert freeze is not None
+    world.state.end_freeze(None, freeze, "oidc:ada@example.com", world.clock.moment)
+
+    assert not sweeps(5, [])
+    assert not sweeps(5, [])
+    (told,) = {" ".join(alert.lines) for alert in world.announcer.sent if "works again" in alert.subject}
+    assert "ada@example.com (signed in) ended it in the console." in told
+    assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
+    # A freeze that comes later is another one, though it began with the same count.
+    assert sweeps(60 * 13, targets[3:])
+    assert world.state.hub().freeze not in (None, freeze)
+
+
 def test_a_freeze_of_everything_ends_when_most_work_again_and_not_by_time() -> None:
     """An instance is counted once in an idle stretch, however often it is swept."""
     world, found = fleet(Mode.ASK, accounts=3, each=4)

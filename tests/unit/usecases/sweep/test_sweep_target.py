@@ -738,3 +738,18 @@ def test_a_record_that_cannot_be_read_sinks_one_instance_only() -> None:
     (problem,) = summary.problems
     assert problem.startswith(f"{bad}: the item TARGET#")
     assert "cannot be read: episodes: " in problem
+
+
+def test_an_admin_ends_the_freeze_of_a_target_and_no_later_one() -> None:
+    """By the console's note, which names the freeze that its page showed."""
+    world = FleetWorld(Policy(mode=Mode.ASK))
+    outage(world)
+    assert world.sweep(65).frozen
+    freeze = world.state.breaker(TARGET)
+    assert freeze is not None
+    other = replace(freeze, tripped_at=freeze.tripped_at - timedelta(minutes=5))
+    world.state.end_freeze(TARGET, other, "oidc:ada@example.com", world.clock.moment)
+    assert world.sweep(5).frozen
+    world.state.end_freeze(TARGET, freeze, "oidc:ada@example.com", world.clock.moment)
+    assert not world.sweep(5).frozen
+    assert world.state.breaker(TARGET) is None

@@ -72,10 +72,10 @@ def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
     """Return the targets that the caller sees as a whole or an instance of, each with its page."""
     swept = {page.target: page for page in ask.reader.pages}
     here = {page.target for _, page in ask.seen}
-    return [(one, swept.get(one)) for one in ask.reader.targets if _is_whole(one, ask.scope) or one in here]
+    return [(one, swept.get(one)) for one in ask.reader.targets if is_whole(one, ask.scope) or one in here]
 
 
-def _is_whole(target: Target, scope: Scope) -> bool:
+def is_whole(target: Target, scope: Scope) -> bool:
     return scope.everything or target.account in scope.accounts
 
 
@@ -173,16 +173,17 @@ def problems(ask: Asked) -> Iterator[Problem]:
     if why is not None:
         # Its reason counts instances of everybody, as problems of a sweep may.
         text = f"All plans are frozen: {why}" if scope.everything else "All plans are frozen"
-        do = "Nobody is asked and nothing is stopped meanwhile. Run governor freezes for more."
-        yield Problem(sentence(text), do)
+        yield Problem(
+            sentence(text), "Nobody is asked and nothing is stopped meanwhile: see the freeze", "/freezes"
+        )
     frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
     if frozen and why is None:
-        yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "Run governor freezes to see why.")
+        yield Problem(f"Plans are frozen in {listed(frozen, 3)}.", "See the freeze", "/freezes")
     for target, page in targets_in(ask):
         if page is None:
             yield Problem(f"{target} has not been swept yet.", "Run governor doctor.")
         elif page.problem is not None:
-            text = page.problem if _is_whole(target, scope) else "its last sweep was not complete"
+            text = page.problem if is_whole(target, scope) else "its last sweep was not complete"
             yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
         elif now - page.swept_at > _STALE:
             yield Problem(f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor.")

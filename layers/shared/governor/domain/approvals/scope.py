@@ -20,7 +20,7 @@ class Rank(IntEnum):
     APPROVER = 2
     """Answers questions."""
     ADMIN = 3
-    """Ends keeps and exemptions."""
+    """Ends keeps, exemptions and freezes."""
 
 
 @dataclass(frozen=True, slots=True)

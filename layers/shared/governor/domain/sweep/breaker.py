@@ -223,6 +223,12 @@ def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
     return max(freeze.turned, sum(one.turned for one in counted)), sum(one.left for one in counted)
 
 
+def still_counted(hub: Hub, now: datetime) -> dict[datetime, int]:
+    """Return by the hour how many have not worked since, of those whom a new freeze would count."""
+    hours = (hour_of(now) - HOUR * back for back in range(_LONG))
+    return {one: hub.hours[one].left for one in hours if one in hub.hours and hub.hours[one].left}
+
+
 def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
     lifted = _lifted(rule, now)
     return lifted is not None and freeze.tripped_at < lifted

@@ -68,16 +68,24 @@ def exemption_alert(
 
 
 def breaker_alert(
-    template: str, about: Target, state: BreakerState, now: UtcDatetime, *, left: int = 0, again: int = 0
+    template: str,
+    about: Target,
+    state: BreakerState,
+    now: UtcDatetime,
+    *,
+    left: int = 0,
+    again: int = 0,
+    by: str | None = None,
 ) -> Alert:
     """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`.
 
-    `again` counts the reminders; `left` of the instances that turned idle or silent still are so.
+    `again` counts the reminders; `left` of the instances that turned idle or silent still are so. `by`: who
+    ended the freeze in the console.
     """
     place = "all" if template.startswith("all") else about
     facts = {"why": state.why, "turned": state.turned, "left": left}
     facts |= {"incident": f"breaker-{place}-{iso(state.tripped_at)}"}
-    words = {"since": state.tripped_at, "again": again}
+    words = {"since": state.tripped_at, "again": again, "by": by}
     dedup_id = f"breaker-{template.replace(' ', '-')}-{about}-{iso(state.tripped_at)}-{again}"
     severity = Severity.WARNING if again else None
     return written(template, about, dedup_id, now, facts, words, severity=severity)

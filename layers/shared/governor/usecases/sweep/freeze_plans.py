@@ -78,12 +78,14 @@ class FreezePlans:
             state = BreakerState(now, found[1], turned=found[0])
             if not self.state.freeze_hub(state):
                 state = self.state.hub().freeze or state
-        elif breaker.is_hub_freeze_over(hub, state, now, rule):
+        by = self.state.freeze_ended_by(None, state)
+        if hub.freeze is not None and (by or breaker.is_hub_freeze_over(hub, state, now, rule)):
             # What was no habit must not pass for one in the two weeks to come; what an operator lifts may.
-            learns = breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
+            learns = by or breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
             forget = [] if learns else breaker.hours_around(hub, state)
-            if self._announce(sweep, breaker_alert("all released", self.hub, state, now)):
-                self.state.release_hub(forget)
+            settle = breaker.still_counted(hub, now) if by else {}
+            if self._announce(sweep, breaker_alert("all released", self.hub, state, now, by=by)):
+                self.state.release_hub(forget, settle)
             return None
         # Sweeps at the same time send the same message, which is delivered once.
         self._notify(sweep, state, breaker.left_of(hub, state)[1], everything=True)
@@ -112,10 +114,11 @@ class FreezePlans:
         unasked = any(case.unknown is not None or breaker.acts_unasked(case.policy) for case in left)
         frozen_for = now - state.tripped_at
         over = breaker.is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
-        if not over and not breaker.is_lifted(state, rule, now):
+        by = self.state.freeze_ended_by(target, state)
+        if not over and not by and not breaker.is_lifted(state, rule, now):
             return state.why
         # Notified first: a freeze that nobody knows has ended would be reported by nobody ever after.
-        if self._announce(sweep, breaker_alert("released", target, state, now)):
+        if self._announce(sweep, breaker_alert("released", target, state, now, by=by)):
             self.state.set_breaker(target, None)
         return None
 
