@@ -13,7 +13,6 @@ from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.freezes import PATH, end_freeze, freezes
 from governor.contracts.policy import parse_policy
-from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
@@ -40,6 +39,7 @@ POLICY = (
 SINCE = NOW - timedelta(hours=3)
 FROZEN = BreakerState(SINCE, "17 of 20 working instances turned idle in one sweep")
 HUB, HERE, THERE = "everything", str(TARGETS[0]), str(TARGETS[1])
+PLACES = {HUB: None, HERE: TARGETS[0], THERE: TARGETS[1]}
 
 
 class Site:
@@ -51,10 +51,11 @@ class Site:
         self.world = ConsoleWorld(self.policy)
         self.world.keep(make_row(1))
         for one in where:
-            if one == HUB:
+            target = PLACES[one]
+            if target is None:
                 self.world.state.freeze_hub(FROZEN)
             else:
-                self.world.state.set_breaker(Target(*one.split("/")), FROZEN)
+                self.world.state.set_breaker(target, FROZEN)
         self.at = Entrance(self.world.table)
         self.at.clock.at = NOW
         posts = {PATH: partial(end_freeze, self.world.state)}
@@ -80,8 +81,7 @@ class Site:
         return int(answered["statusCode"])
 
     def ended_by(self, where: str) -> str | None:
-        target = None if where == HUB else Target(*where.split("/"))
-        return self.world.state.freeze_ended_by(target, FROZEN)
+        return self.world.state.freeze_ended_by(PLACES[where], FROZEN)
 
 
 @pytest.mark.parametrize(
