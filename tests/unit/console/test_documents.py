@@ -22,7 +22,7 @@ SCHEMAS = {
     "/": "Overview",
     "/fleet": "Fleet",
     "/instances/<account>/<region>/<instance_id>": "Instance",
-    "/freezes": "Freezes",
+    "/freezes": "ConsoleFreezes",
     "/savings": "Savings",
     "/projects": "Projects",
     "/projects/<name>": "Project",
