@@ -59,9 +59,7 @@ class Site:
         self.at = Entrance(self.world.table)
         self.at.clock.at = NOW
         posts = {PATH: partial(end_freeze, self.world.state)}
-        self.console = Console(
-            lambda: self.world.reader, self.at.doors, self.at.clock, {PATH: freezes}, posts
-        )
+        self.console = Console(lambda: self.world.reader, self.at.doors, {PATH: freezes}, posts)
 
     def enter(self, group: str) -> dict[str, str]:
         if group not in self.known:
