@@ -17,7 +17,6 @@ from decimal import Decimal
 from pathlib import Path
 
 from benchmarks.stub_aws import ACCOUNT, REGION, instance_id, number_of
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target, Volume
@@ -133,7 +132,6 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
         metrics=MadeUpMetrics(size, hours),
         instances=ec2,
         prices=StaticPrices(Price(Decimal("21.96"), "made up")),
-        catalogue=ShippedCatalogue(),
         store=store,
         wish=wish_of([policy]),
         progress=lambda _label, _done, _total: None,

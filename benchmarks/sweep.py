@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances, Ec2Tags
 from governor.adapters.managing import AwsBatch
@@ -97,15 +96,13 @@ class Bench:
         self.clock = FakeClock(START)
         self.workflow = MemoryWorkflow()
         self.state = MemoryStateTable() if remembers else _Forgetful()
-        catalogue = ShippedCatalogue()
         announcer, log = RecordingAnnouncer(), MemoryEventLog()
         book = BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients))
         self.sweep = SweepTarget(
             clock=self.clock,
             policies=StaticPolicies(),
             instances=Ec2Instances(clients),
-            gather=GatherEvidence(CloudWatchMetrics(clients), catalogue),
-            catalogue=catalogue,
+            gather=GatherEvidence(CloudWatchMetrics(clients)),
             state=self.state,
             tagger=Ec2Tags(clients),
             freeze=FreezePlans(self.state, announcer, TARGET),

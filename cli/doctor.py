@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 
 from cli.fleet import over_the_fleet, print_unseen
 from cli.telemetry import Finding, Health, findings, health_of
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
@@ -19,7 +18,7 @@ from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
 from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import printable
-from governor.ports import Catalogue, InstanceReader, MetricReader, SeriesFilter
+from governor.ports import InstanceReader, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.health.read_health import LOST_METRIC
 
@@ -56,7 +55,6 @@ def examine(
     book: PolicyBook,
     instances: InstanceReader,
     metrics: MetricReader,
-    catalogue: Catalogue,
     now: datetime,
 ) -> list[Examined]:
     """Every selected instance that runs, the worst first.
@@ -78,7 +76,7 @@ def examine(
         )
         for instance in listed
     ]
-    gathered = GatherEvidence(metrics, catalogue)(target, requests, now)
+    gathered = GatherEvidence(metrics)(target, requests, now)
     examined = [
         Examined(
             instance,
@@ -103,12 +101,10 @@ def examine(
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Prints what is found; 1 when an instance can not be judged, 0 otherwise."""
-    clients, catalogue, now = Clients(), ShippedCatalogue(), datetime.now(tz=UTC)
+    clients, now = Clients(), datetime.now(tz=UTC)
     found = over_the_fleet(
         arguments,
-        lambda target, book: examine(
-            target, book, Ec2Instances(clients), CloudWatchMetrics(clients), catalogue, now
-        ),
+        lambda target, book: examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now),
     )
     _print(found, as_json=arguments.json)
     return int(any(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found))

@@ -19,7 +19,6 @@ from cli import policy as policy_commands
 from cli.errors import CommandError
 from cli.policy_meetings import policies_of
 from evaluation.traces import TraceError
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
@@ -253,7 +252,6 @@ def _from_account(
         metrics=CloudWatchMetrics(clients),
         instances=Ec2Instances(clients),
         prices=AwsPrices(clients),
-        catalogue=ShippedCatalogue(),
         store=store,
         wish=wish_of([policy for _, book in books for _, policy in policies_of(book)]),
         progress=show,

@@ -13,9 +13,9 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
 
-from governor.adapters.catalogue import list_price
 from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.catalogue import list_price
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Plan, Price, Saving, Step
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash

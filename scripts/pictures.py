@@ -16,7 +16,6 @@ from decimal import Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.channels.compose import message_of
 from governor.channels.email import email_document
 from governor.channels.picture_png import evidence_png
@@ -24,6 +23,7 @@ from governor.channels.slack import slack_blocks
 from governor.console.views.overview import overview
 from governor.domain.approvals.approval import Stage
 from governor.domain.approvals.messages import stage_alert
+from governor.domain.catalogue import shape_of
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Price, draw_plan
 from governor.domain.evidence import GpuReadings, evidence_hash, window_before
@@ -164,7 +164,7 @@ def _episode(plain: Episode) -> Episode:
         ),
     )
     price = Price(Decimal("5.672"), "list price")
-    facts = make_facts(instance, shape=ShippedCatalogue().shape(instance.instance_type), price=price)
+    facts = make_facts(instance, shape=shape_of(instance.instance_type), price=price)
     evidence = make_evidence(*(QUIET for _ in range(_GPUS)))
     day = window_before(NOW, timedelta(hours=24), timedelta(minutes=5), timedelta())
     return replace(

@@ -18,12 +18,12 @@ from decimal import Decimal
 from math import nan
 
 from evaluation.bins import BINS_PER_HOUR, holes
+from governor.domain.catalogue import shape_of
 from governor.domain.evidence import Dimensions, MetricSource, Window
 from governor.domain.instance import Instance, Protection, Shape, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import Usd, as_utc, in_parts
 from governor.ports import (
-    Catalogue,
     InstanceReader,
     Listed,
     MetricAnswer,
@@ -102,7 +102,6 @@ class Fetch:
     metrics: MetricReader
     instances: InstanceReader
     prices: PriceBook
-    catalogue: Catalogue
     store: SeriesStore
     wish: Wish
     progress: Callable[[str, int, int], None]
@@ -157,7 +156,7 @@ class Fetch:
     def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
         """The aggregate where there is one, as the sweep reads it; else GPU by GPU, else what there is."""
         found = [one.dimensions for one in listed]
-        shape = self.catalogue.shape(instance.instance_type)
+        shape = shape_of(instance.instance_type)
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
         by_gpu = tuple(sorted(one for one in found if "index" in dict(one)))
         if by_gpu and aggregate not in found:

@@ -20,7 +20,7 @@ from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome, quiet_until
 from governor.domain.episode.plan import acts_on_silence, mode_of
 from governor.domain.evidence import MetricSource, Window, window_before
-from governor.domain.instance import Shape, Target
+from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.breaker import (
@@ -108,17 +108,6 @@ def replay(
     )
 
 
-class _RecordedCatalogue:
-    """The port `Catalogue`: the shapes of what was recorded."""
-
-    def __init__(self, tracks: Iterable[Track]) -> None:
-        self._shapes = {track.recording.instance.instance_type: track.recording.shape for track in tracks}
-
-    def shape(self, instance_type: str) -> Shape | None:
-        """As the port says."""
-        return self._shapes.get(instance_type)
-
-
 class _Sweeps:
     """All sweeps over one target. Bins are numbered from 1970, so that recordings may differ in span."""
 
@@ -129,7 +118,8 @@ class _Sweeps:
         self._turned = 0
         self._delay = delay
         metrics = RecordedMetrics(track.recording for track in tracks)
-        self._gather = GatherEvidence(metrics, _RecordedCatalogue(tracks))
+        shapes = {track.recording.instance.instance_type: track.recording.shape for track in tracks}
+        self._gather = GatherEvidence(metrics, shapes.get)
         self._agenda: list[tuple[int, int]] = []
         self._working = 0
         self._tripped_at: datetime | None = None

@@ -8,7 +8,6 @@ import pytest
 
 from cli import doctor
 from cli.telemetry import Health, health_of
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.contracts.policy import parse_policy
 from local.cloud import ROOT
 from local.templates import load_template
@@ -33,7 +32,7 @@ def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
 def test_the_silent_come_first() -> None:
     """Only what is selected is looked at."""
     ec2, metrics = fleet()
-    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
 
     assert [(f"i-{2:017x}", Health.SILENT), (f"i-{1:017x}", Health.RIGHT)] == [
         (one.instance.instance_id, health_of(one.found)) for one in found
@@ -46,7 +45,7 @@ def test_a_job_that_publishes_is_named(capsys: pytest.CaptureFixture[str], as_js
     ec2, metrics = fleet()
     own = {"InstanceId": f"i-{1:017x}"}
     metrics.publish("Throughput", own, [512.0] * 12, namespace="MLTraining")
-    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
     doctor._print(found, as_json=as_json)
     out = capsys.readouterr().out
 
@@ -60,7 +59,7 @@ def test_a_job_that_publishes_is_named(capsys: pytest.CaptureFixture[str], as_js
 def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
     """For people, without what a name could do to a terminal, or for machines."""
     ec2, metrics = fleet()
-    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
     doctor._print(found, as_json=as_json)
     out = capsys.readouterr().out
 
@@ -95,7 +94,7 @@ def test_whom_the_alarm_on_heat_does_not_see_is_said(
     ec2, metrics = fleet()
     if dimensions is not None:
         metrics.publish(HEAT, dimensions, [50.0] * 12)
-    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, ShippedCatalogue(), NOW)
+    found = doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW)
 
     doctor._print(found, as_json=False)
     assert seen != (

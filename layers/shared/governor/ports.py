@@ -24,7 +24,6 @@ if TYPE_CHECKING:
         Instance,
         Protection,
         Session,
-        Shape,
         SpotRequestType,
         Target,
         UserData,
@@ -246,12 +245,6 @@ class SpotMarket(Protocol):
         """By Region, how likely a request for one of these types succeeds: 1 to 10. Ten Regions at most."""
 
 
-class SiblingTypes(Protocol):
-    """All types with as many of the same accelerator, itself included; none for an unknown one."""
-
-    def alike(self, instance_type: str) -> Sequence[str]: ...
-
-
 class BatchReader(Protocol):
     """The compute environments of AWS Batch by name, read only."""
 
@@ -263,12 +256,6 @@ class SessionReader(Protocol):
 
     def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
         """Those begun after `since`. Raises: AccessDenied where the member role is older."""
-
-
-class Catalogue(Protocol):
-    """What accelerated instance types carry; `None` for an unknown one."""
-
-    def shape(self, instance_type: str) -> Shape | None: ...
 
 
 MOST_INSTANCES_A_COMMAND = 50

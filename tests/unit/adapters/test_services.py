@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.catalogue import ShippedCatalogue, list_price
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchAlarms
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, message_of
@@ -24,6 +23,7 @@ from governor.channels.pagerduty import pagerduty_events
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, sealed_text
 from governor.domain.alerts.delivery import Again
+from governor.domain.catalogue import list_price, shape_of
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy, Prices
 from governor.errors import (
@@ -586,7 +586,7 @@ def test_a_failed_spot_read_is_tried_again() -> None:
 
 def test_the_catalogue_knows_what_a_type_carries() -> None:
     """Count, memory, board power and local disks of one accelerator model."""
-    shape = ShippedCatalogue().shape("p4d.24xlarge")
+    shape = shape_of("p4d.24xlarge")
     assert shape is not None
     assert ("NVIDIA A100", 8, 40960, 400, "8x1000") == (
         shape.accelerator,
@@ -599,16 +599,15 @@ def test_the_catalogue_knows_what_a_type_carries() -> None:
 
 def test_a_fraction_of_a_gpu_counts_as_one_that_reports() -> None:
     """And its power is not known: the board's limit is not its own."""
-    shape = ShippedCatalogue().shape("g6f.large")
+    shape = shape_of("g6f.large")
     assert shape is not None
     assert (1, None) == (shape.accelerator_count, shape.board_power_watts)
 
 
 def test_what_is_not_known_is_none() -> None:
     """No shape for an unknown type, no memory where sources contradict each other, no disk where none is."""
-    catalogue = ShippedCatalogue()
-    trainium, g5g = catalogue.shape("trn2.48xlarge"), catalogue.shape("g5g.xlarge")
-    assert catalogue.shape("m5.large") is None
+    trainium, g5g = shape_of("trn2.48xlarge"), shape_of("g5g.xlarge")
+    assert shape_of("m5.large") is None
     assert trainium is not None
     assert g5g is not None
     assert (None, None) == (trainium.memory_mib_each, g5g.local_nvme)
@@ -616,11 +615,11 @@ def test_what_is_not_known_is_none() -> None:
 
 def test_every_row_of_the_table_is_usable() -> None:
     """A whole number of accelerators, and a price above zero or none at all."""
-    from governor.adapters.catalogue import _rows
+    from governor.domain.catalogue import _rows
 
     assert 90 < len(_rows())
     for instance_type in _rows():
-        shape, price = ShippedCatalogue().shape(instance_type), list_price(instance_type)
+        shape, price = shape_of(instance_type), list_price(instance_type)
         assert shape is not None
         assert shape.accelerator
         assert shape.accelerator_count is not None

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from evaluation.rule import Rule, Seen
 from evaluation.traces import Trace
-from governor.domain.instance import Shape
 from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Policy, Vetoes
 from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import VerdictKind
@@ -193,11 +192,7 @@ def test_it_agrees_with_the_products_own_judgement(
     instance = replace(recording.instance, launch_time=recording.span.start - timedelta(days=30))
     shape = recording.shape
 
-    class Catalogue:
-        def shape(self, _: str) -> Shape | None:
-            return shape
-
-    gather = GatherEvidence(RecordedMetrics([recording]), Catalogue())
+    gather = GatherEvidence(RecordedMetrics([recording]), lambda _: shape)
 
     def proves(index: int, window: timedelta) -> bool:
         now = recording.time(index + 1)

@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
@@ -118,7 +117,6 @@ def make_fetch(past: Past, store: SeriesStore, *instances: Instance, policy: Pol
         metrics=past,
         instances=ec2,
         prices=StaticPrices(Price(Decimal("1.006"), "list price")),
-        catalogue=ShippedCatalogue(),
         store=store,
         wish=wish_of([policy or Policy()]),
         progress=lambda _label, _done, _total: None,

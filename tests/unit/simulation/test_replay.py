@@ -449,12 +449,7 @@ GAPLESS = st.lists(
 def first_proved(recording: Recording, policy: Policy) -> int | None:
     """The first sweep that proves a question when every sweep reads and judges in full."""
     metrics = RecordedMetrics([recording])
-
-    class Catalogue:
-        def shape(self, _: str) -> Shape | None:
-            return recording.shape
-
-    gather = GatherEvidence(metrics, Catalogue())
+    gather = GatherEvidence(metrics, lambda _: recording.shape)
     start, end = recording.runs[0]
     instance = recording.instance
     if start:
@@ -543,14 +538,11 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
         recording.instance, policy, search=False, figures=wanted_figures(policy), always=True
     )
     answer = RecordedMetrics([recording])
-
-    class Catalogue:
-        def shape(self, _: str) -> Shape | None:
-            return recording.shape
-
     newest = replace(policy, metrics=replace(policy.metrics, lag_seconds=0))
     one_bin = replace(request, policy=newest, length=timedelta(minutes=5))
-    gathered = GatherEvidence(answer, Catalogue())(recording.instance.target, [one_bin], recording.span.end)
+    gathered = GatherEvidence(answer, lambda _: recording.shape)(
+        recording.instance.target, [one_bin], recording.span.end
+    )
     evidence = gathered[recording.instance.instance_id].evidence
     assert (activity(evidence, policy) is not None) == bool(recording.activity(policy)[0])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import moto
 import pytest
 
-from governor.adapters.catalogue import ShippedCatalogue
+from governor.domain.catalogue import shape_of
 from scripts.embed import node_shapes, wanted, with_scripts
 from tests.unit.stacks.hosts import Host, commands
 
@@ -68,10 +68,8 @@ def test_efa_is_what_ec2_says_of_the_types() -> None:
 
 def test_the_number_of_gpus_is_the_governors_own() -> None:
     """Of every type: sweep and node check never disagree."""
-    catalogue = ShippedCatalogue()
-
     for name, (gpus, _, _) in node_shapes().items():
-        shape = catalogue.shape(name)
+        shape = shape_of(name)
         assert shape is not None
         assert shape.accelerator_count == gpus
 

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from governor.adapters.catalogue import ShippedCatalogue, list_price
+from governor.domain.catalogue import list_price, shape_of
 from scripts.embed import node_shapes
 from tests.unit.stacks.hosts import FLEET
 from tests.unit.template.machines import ROOT
@@ -93,8 +93,7 @@ def test_the_p_family_instance_is_of_a_type_that_the_drivers_open_modules_know()
     types = [name for name in PARAMETERS["PInstanceType"]["AllowedValues"] if name != "none"]
 
     assert PARAMETERS["PInstanceType"]["Default"] in types
-    catalogue = ShippedCatalogue()
-    assert [] == [name for name in types if catalogue.shape(name) is None or not re.match(r"p[456]", name)]
+    assert [] == [name for name in types if shape_of(name) is None or not re.match(r"p[456]", name)]
 
 
 def test_nothing_is_left_when_the_stack_is_deleted() -> None:

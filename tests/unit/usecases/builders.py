@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.approvals.approval import Answer, Approval, Decision
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Episode, EpisodeRef
@@ -59,7 +58,6 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
     inspect = InspectInstance(
         instances=world.ec2,
         gather=world.sweep_target.gather,
-        catalogue=ShippedCatalogue(),
         prices=StaticPrices(PRICE),
         sessions=world.ec2,
         state=world.state,

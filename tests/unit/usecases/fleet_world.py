@@ -8,7 +8,6 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.episode.plan import Price
 from governor.domain.policy.policy import Mode, Policy
 from governor.usecases.accounts import Accounts
@@ -69,8 +68,7 @@ class FleetWorld:
             clock=self.clock,
             policies=self.policies,
             instances=self.ec2,
-            gather=GatherEvidence(self.metrics, ShippedCatalogue()),
-            catalogue=ShippedCatalogue(),
+            gather=GatherEvidence(self.metrics),
             state=self.state,
             tagger=self.ec2,
             freeze=FreezePlans(self.state, self.announcer, TARGET),

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.alerts.alert import Alert, AlertKind
 from governor.domain.episode.episode import Phase
 from governor.domain.events.interruption import Cause, LifecycleAction, Warned
@@ -59,7 +58,7 @@ class WarnedWorld:
             notify=NotifyWarning(clock, ec2, self.log, once, announcer),
             checkpoint=SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer),
             snapshots=ec2,
-            advise=AdviseElsewhere(clock, self.market, ShippedCatalogue(), once, announcer),
+            advise=AdviseElsewhere(clock, self.market, once, announcer),
             hooks=self.hooks,
         )
 

@@ -7,7 +7,6 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.alerts.alert import owner_of
 from governor.domain.alerts.delivery import Delivery
 from governor.domain.approvals.approval import Answer, Decision
@@ -102,8 +101,7 @@ class World:
         accounts = Accounts(TARGET.account, TARGET.region)
         self.inspect = InspectInstance(
             instances=self.ec2,
-            gather=GatherEvidence(self.metrics, ShippedCatalogue()),
-            catalogue=ShippedCatalogue(),
+            gather=GatherEvidence(self.metrics),
             prices=StaticPrices(PRICE),
             sessions=self.ec2,
             state=self.state,

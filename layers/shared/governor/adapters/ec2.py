@@ -11,9 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from governor.adapters.catalogue import families
 from governor.adapters.clients import Adapter
 from governor.adapters.errors import DRY_RUN_OK
+from governor.domain.catalogue import families
 from governor.domain.episode.plan import Step
 from governor.domain.instance import (
     Instance,

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from governor.adapters.catalogue import list_price
 from governor.adapters.clients import Adapter, Clients
 from governor.domain.alerts.alert import (
     FOR_MACHINES,
@@ -23,6 +22,7 @@ from governor.domain.alerts.alert import (
     alert_document,
     sealed_text,
 )
+from governor.domain.catalogue import list_price
 from governor.domain.units import printable
 from governor.domain.wording import usd
 from governor.errors import NobodyListens

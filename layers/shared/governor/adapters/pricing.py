@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.adapters.catalogue import PRICES_AS_OF, list_price
 from governor.adapters.clients import Adapter, Clients
+from governor.domain.catalogue import PRICES_AS_OF, list_price
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import Instance, Lifecycle, Target

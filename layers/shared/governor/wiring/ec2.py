@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cached_property
 
 from governor import ports
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.managing import AutoScalingHooks, AwsBatch
@@ -32,8 +31,6 @@ class Ec2Parts(Parts):
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
     sessions: cached_property[ports.SessionReader] = over(SessionManager)
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
-    catalogue: ports.Catalogue = ShippedCatalogue()
-    types: ports.SiblingTypes = ShippedCatalogue()
     api_id = cached_property(lambda its: its.settings.need("api_id"))
     """The API whose refusals are looked for."""
     namespace = cached_property(lambda its: its.settings.need("powertools_metrics_namespace"))

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.evidence import MetricSource
 from governor.domain.instance import Target
 from governor.domain.policy.policy import IdleRule, Metrics, Policy, Vetoes, WorkMetrics
@@ -37,7 +36,7 @@ class Readings:
 
     def gather(self, *requests: EvidenceRequest) -> dict[str, Gathered]:
         """Gathers the evidence of these requests now."""
-        return GatherEvidence(self.metrics, ShippedCatalogue())(TARGET, requests, NOW)
+        return GatherEvidence(self.metrics)(TARGET, requests, NOW)
 
     def publish(self, number: int, values: Sequence[float | None], metric: str = UTILIZATION) -> None:
         """The aggregate of an instance."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from governor.adapters.catalogue import ShippedCatalogue
 from governor.domain.history import History
 from governor.domain.policy.policy import Policy
 from governor.errors import Throttled
@@ -21,7 +20,7 @@ GPUS = [{**OWN, "index": str(index)} for index in range(8)]
 
 def read(metrics: MetricReader) -> History | None:
     """As an episode that opens reads it."""
-    gather = GatherEvidence(metrics, ShippedCatalogue())
+    gather = GatherEvidence(metrics)
     return replace(World().inspect, gather=gather).history(INSTANCE, Policy(), NOW)
 
 

@@ -13,13 +13,14 @@ from enum import StrEnum
 from functools import partial
 
 from governor.domain.alerts.alert import NOBODY, Owner, by_owner
+from governor.domain.catalogue import alike
 from governor.domain.events.interruption import Checkpoint, HookAnswer, HookState, Warned
 from governor.domain.events.messages import elsewhere_alert, mass_alert, warning_alert
 from governor.domain.instance import Instance, Lifecycle
 from governor.domain.policy.policy import Policy
 from governor.domain.tags import AUTO_SCALING_TAG
 from governor.errors import CloudError, ConflictError, GovernorError
-from governor.ports import Announcer, Clock, InstanceReader, SiblingTypes, SpotMarket
+from governor.ports import Announcer, Clock, InstanceReader, SpotMarket
 from governor.stores import Burst, EventLog
 from governor.usecases.once import Once, joined, run_all
 
@@ -179,7 +180,6 @@ class AdviseElsewhere:
 
     clock: Clock
     market: SpotMarket
-    types: SiblingTypes
     once: Once
     announcer: Announcer
 
@@ -210,7 +210,7 @@ class AdviseElsewhere:
     def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
         if not case.policy.events.placement_scores:
             return {}
-        types = self.types.alike(case.instance.instance_type)
+        types = alike(case.instance.instance_type)
         if len(types) < _FEWEST_TYPES:
             why = f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than {_FEWEST_TYPES}"
             case.reaction.notes.append(f"no placement scores: {why}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial, reduce
@@ -17,12 +17,13 @@ from statistics import median_low
 from typing import NamedTuple
 
 from governor.domain import evidence
+from governor.domain.catalogue import shape_of
 from governor.domain.evidence import Dimensions, Evidence, GpuReadings, MetricSource, Series, Window
 from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
-from governor.ports import Catalogue, MetricQuery, MetricReader, SeriesFilter
+from governor.ports import MetricQuery, MetricReader, SeriesFilter
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
@@ -166,7 +167,7 @@ class _Asked(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class GatherEvidence:
     metrics: MetricReader
-    catalogue: Catalogue
+    shape: Callable[[str], Shape | None] = shape_of
 
     def __call__(
         self, target: Target, requests: Sequence[EvidenceRequest], now: datetime
@@ -194,7 +195,7 @@ class _Batch:
         self._window = evidence.window_before(now, length, policy.period, policy.lag)
         self._ec2_window = evidence.window_before(now, max(length, of_ec2), of_ec2, policy.lag)
         self._work = [
-            _Work(request, gather.catalogue.shape(request.instance.instance_type), request.dimensions)
+            _Work(request, gather.shape(request.instance.instance_type), request.dimensions)
             for request in requests
         ]
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from governor.domain.catalogue import shape_of
 from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.evidence import Evidence
 from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
@@ -21,7 +22,7 @@ from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activit
 from governor.domain.units import UtcDatetime, iso, printable
 from governor.domain.wording import span
 from governor.errors import CloudError, Throttled, Unavailable
-from governor.ports import Catalogue, InstanceReader, PriceBook, SessionReader
+from governor.ports import InstanceReader, PriceBook, SessionReader
 from governor.stores import Instances
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 
@@ -38,7 +39,6 @@ class InspectInstance:
 
     instances: InstanceReader
     gather: GatherEvidence
-    catalogue: Catalogue
     prices: PriceBook
     sessions: SessionReader
     state: Instances
@@ -165,7 +165,7 @@ class InspectInstance:
         """The plan on facts read now, with the instance's volume sizes filled in."""
         sized, protection, spot_request = read_facts(self.instances, instance)
         price = self.prices.price(instance, policy)
-        shape = self.catalogue.shape(instance.instance_type)
+        shape = shape_of(instance.instance_type)
         facts = PlanFacts(
             instance=sized, protection=protection, spot_request=spot_request, shape=shape, price=price
         )

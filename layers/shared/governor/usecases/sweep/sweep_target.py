@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from governor.domain.catalogue import shape_of
 from governor.domain.episode.episode import InstanceRecord, Observation
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Rate
@@ -24,7 +25,7 @@ from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
-from governor.ports import Catalogue, Clock, InstanceReader, InstanceTagger, Policies
+from governor.ports import Clock, InstanceReader, InstanceTagger, Policies
 from governor.stores import StateTable
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.money.costs import CountCosts
@@ -46,7 +47,6 @@ class SweepTarget:
     policies: Policies
     instances: InstanceReader
     gather: GatherEvidence
-    catalogue: Catalogue
     state: StateTable
     tagger: InstanceTagger
     freeze: FreezePlans
@@ -60,7 +60,7 @@ class SweepTarget:
         before = self.state.observations(target)
         sweep = self._list(target, base, before, now)
         summary = sweep.summary
-        _judge_cases(sweep, self.gather, self.catalogue)
+        _judge_cases(sweep, self.gather)
         just_froze = self.freeze(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
         summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
@@ -108,9 +108,9 @@ class SweepTarget:
         return Sweep(target, base, now, cases, records, SweepSummary(target, now, instances=len(cases)))
 
 
-def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> None:
+def _judge_cases(sweep: Sweep, gather: GatherEvidence) -> None:
     """Give each case its verdict, and its proof where a question may start, in two batches of reads."""
-    _spread_gpu_checks(sweep, catalogue)
+    _spread_gpu_checks(sweep)
     to_read = []
     for case in sweep.cases:
         if (verdict := case.unread_verdict) is None:
@@ -131,10 +131,10 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, catalogue: Catalogue) -> 
         case.proof = case.subject.judge_question(longer[case.id].evidence, windows[case.id])
 
 
-def _spread_gpu_checks(sweep: Sweep, catalogue: Catalogue) -> None:
+def _spread_gpu_checks(sweep: Sweep) -> None:
     """Say when instances new to the sweep are first read GPU by GPU: a small fleet soon, a large one
     spread over the whole interval by a hash of the id, so that no sweep reads them all."""
-    shapes = {case.id: catalogue.shape(case.instance.instance_type) for case in sweep.cases}
+    shapes = {case.id: shape_of(case.instance.instance_type) for case in sweep.cases}
     several = [case for case in sweep.cases if (one := shapes[case.id]) and (one.accelerator_count or 0) > 1]
     share = min(1.0, len(several) / _SPREAD_OVER)
     for case in several:

@@ -15,30 +15,28 @@ PRICES_AS_OF = "2026-07-20"
 _TABLE = Path(__file__).parent.parent / "data" / "accelerated_instance_types.csv"
 
 
-class ShippedCatalogue:
-    """The ports `Catalogue` and `SiblingTypes`."""
+def shape_of(instance_type: str) -> Shape | None:
+    """What a type carries; `None` for an unknown one."""
+    row = _rows().get(instance_type)
+    if row is None:
+        return None
+    return Shape(
+        instance_type=instance_type,
+        accelerator=row["accelerator"],
+        accelerator_count=_whole(row["accelerator_count"]),
+        memory_mib_each=_whole(row["memory_mib_each"]),
+        board_power_watts=_whole(row["board_power_watts"]),
+        local_nvme=row["local_nvme_gb"] or None,
+    )
 
-    def shape(self, instance_type: str) -> Shape | None:
-        row = _rows().get(instance_type)
-        if row is None:
-            return None
-        return Shape(
-            instance_type=instance_type,
-            accelerator=row["accelerator"],
-            accelerator_count=_whole(row["accelerator_count"]),
-            memory_mib_each=_whole(row["memory_mib_each"]),
-            board_power_watts=_whole(row["board_power_watts"]),
-            local_nvme=row["local_nvme_gb"] or None,
-        )
 
-    def alike(self, instance_type: str) -> tuple[str, ...]:
-        row = _rows().get(instance_type)
-        if row is None:
-            return ()
-        same = ("accelerator", "accelerator_count", "memory_mib_each")
-        return tuple(
-            sorted(name for name, other in _rows().items() if all(other[key] == row[key] for key in same))
-        )
+def alike(instance_type: str) -> tuple[str, ...]:
+    """All types with as many of the same accelerator, itself included; none for an unknown one."""
+    same = ("accelerator", "accelerator_count", "memory_mib_each")
+    row = _rows().get(instance_type, {})
+    return tuple(
+        sorted(name for name, other in _rows().items() if all(other[key] == row.get(key) for key in same))
+    )
 
 
 @cache
