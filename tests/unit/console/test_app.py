@@ -5,19 +5,24 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from governor.console.app import Console
 from governor.console.formats import csv_text
 from governor.console.page import Asked, Page, Table
-from governor.console.views.figures import project_href
+from governor.console.views.figures import name_in, project_href
+from governor.contracts.http import HttpRequest
+from governor.contracts.parsing import parse
 from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
@@ -157,20 +162,44 @@ def test_a_sign_in_returns_to_the_same_address(name: str) -> None:
     assert f"/instances/{name}" == unquote(found["headers"]["Location"].partition("return=")[2])
 
 
-def test_a_name_that_ends_as_a_table_does_has_a_page() -> None:
-    """Its link says so; every other address that ends so is a table."""
+@given(name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=256).map(str.strip))
+@example(name="a/b")
+@example(name="50% of ~2F?#+&;")
+@example(name="..")
+@example(name="x.csv")
+@example(name="\u0645\u0634\u0631\u0648\u0639 \U0001f600")
+def test_the_address_of_a_project_survives_being_decoded(name: str) -> None:
+    """API Gateway hands over paths decoded; a proxy before it may do so too. Its table adds `.csv`."""
+    address = project_href(name)
+
+    assert address == quote(address, safe="/") == unquote(address)
+    assert name == name_in(address.removeprefix("/projects/"))
+    assert not address.endswith((".csv", "/.."))
+
+
+def shown(address: str, project: str) -> tuple[int, str]:
+    """Ask for a page by the path that API Gateway hands over, where there are `project` and `x`."""
     world = ConsoleWorld(POLICY)
-    world.keep(make_row(1, project="x.csv", owner="o"), make_row(2, project="x", owner="o"))
+    world.keep(make_row(1, project=project, owner="o"), make_row(2, project="x", owner="o"))
     at = Entrance(world.table)
     console, cookies = Console(lambda: world.reader, at.doors, REAL), at.session(groups=("ops",))
+    event = {"rawPath": address, "requestContext": {"http": {"method": "GET"}}}
+    found = entrance.ask(console, parse(HttpRequest, event).path, cookies=cookies)
+    return found["statusCode"], found["headers"]["Content-Type"].partition(";")[0]
 
-    def kind(address: str) -> tuple[int, str]:
-        found = entrance.ask(console, address, cookies=cookies)
-        return found["statusCode"], found["headers"]["Content-Type"].partition(";")[0]
 
-    assert project_href("x") == "/projects/x"
-    assert kind(project_href("x.csv")) == (200, "text/html")
-    assert kind("/projects/x.csv") == kind("/projects/x.csv.csv") == (200, "text/csv")
+@pytest.mark.parametrize("name", ["x.csv", "a/b", "50% a~2Fb?", "..", "\u0645\u0634\u0631 \U0001f600"])
+@pytest.mark.parametrize("sent", [str, unquote], ids=["encoded", "decoded"])
+def test_a_project_of_any_name_has_a_page_and_a_table(name: str, sent: Callable[[str], str]) -> None:
+    assert (200, "text/html") == shown(sent(project_href(name)), name)
+    assert (200, "text/csv") == shown(sent(f"{project_href(name)}.csv"), name)
+    assert 404 == shown(sent(project_href(name)), "another")[0]
+
+
+@pytest.mark.parametrize("address", ["/projects/a%20b", "/projects/a b"])
+def test_an_address_that_somebody_typed_leads_to_the_project(address: str) -> None:
+    assert (200, "text/html") == shown(address, "a b")
+    assert (200, "text/csv") == shown(f"{address}.csv", "a b")
 
 
 def test_without_an_issuer_the_page_says_how_to_get_in() -> None:

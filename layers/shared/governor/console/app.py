@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from aws_lambda_powertools.event_handler import Response as Routed
@@ -55,8 +55,7 @@ class Request:
 
     @property
     def wants_csv(self) -> bool:
-        """`as` says that it is a name that ends so: see `project_href`."""
-        return self.path.endswith(_CSV) and "as" not in self.query
+        return self.path.endswith(_CSV)
 
     @property
     def is_from_elsewhere(self) -> bool:
@@ -121,9 +120,8 @@ class Console:
     def _routed(self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})) -> Routed[str]:
         assert self._request is not None
         end = _CSV if self._request.wants_csv else ""
-        found = answer(
-            self._request, {name: unquote(value.removesuffix(end)) for name, value in named.items()}
-        )
+        parts = {name: figures.name_in(value.removesuffix(end)) for name, value in named.items()}
+        found = answer(self._request, parts)
         headers = dict(found.headers)
         if found.cookies:
             # One at most: the session begins or ends, or a code is named.

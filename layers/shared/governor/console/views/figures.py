@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from decimal import Decimal
 from operator import attrgetter
 from typing import NamedTuple
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 from zoneinfo import ZoneInfo
 
 from governor.console.formats import TEMPLATES
@@ -263,8 +263,17 @@ def _midnight(day: date) -> UtcDatetime:
 
 
 def project_href(name: str) -> str:
-    """A name that ends in `.csv` says that its page is meant."""
-    return f"/projects/{quote(name, safe='')}{'?as=page' if name.endswith('.csv') else ''}"
+    """Escapes by `~`, never by `%`: API Gateway decodes paths, so slashes, `?` and `%` would not come back.
+
+    Dots are escaped too: an address that ends in `.csv` is a table, and browsers take `..` out.
+    """
+    escaped = quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
+    return f"/projects/{escaped.replace('%', '~')}"
+
+
+def name_in(part: str) -> str:
+    """Return the name that a part of a path holds, also one that somebody typed with `%`."""
+    return unquote(part.replace("~", "%"))
 
 
 def with_query(path: str, query: Mapping[str, object]) -> str:
