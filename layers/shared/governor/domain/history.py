@@ -5,7 +5,7 @@ Frozen when the episode opens, beside the evidence and outside of its hash.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -72,9 +72,5 @@ def measured_time(history: History, since: UtcDatetime) -> timedelta:
 
 
 def history_document(history: History) -> dict[str, Any]:
-    return {
-        **evidence.plain(history.window),
-        "gpus": evidence.plain(history.gpus),
-        "memory_percent": list(history.memory_percent),
-        "power_percent": list(history.power_percent),
-    }
+    document = {one.name: evidence.plain(getattr(history, one.name)) for one in fields(history)}
+    return {**document.pop("window"), **document}
