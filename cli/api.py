@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from http import HTTPStatus
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -17,7 +19,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli.errors import CommandError
 from governor.domain.units import printable
 
-_SECONDS = 30
+_SECONDS = 60
+"""API Gateway gives up after 30 by itself and says so; only the way there takes longer."""
+_UNSURE = "What you asked for may have been done all the same: look before you ask again."
 
 
 class Api:
@@ -51,9 +55,18 @@ class Api:
                 return found
         except HTTPError as error:
             with error:
-                raise CommandError(_refusal(error)) from None
-        except (URLError, OSError, ValueError) as error:
-            raise CommandError(f"{self._url} could not be reached: {error}") from None
+                text = _refusal(error)
+                is_unsure = error.code >= HTTPStatus.INTERNAL_SERVER_ERROR
+        except URLError as error:
+            # It was not sent.
+            text, is_unsure = f"{self._url} could not be reached: {error.reason}", False
+        except TimeoutError:
+            text, is_unsure = f"{self._url} gave no answer within {_SECONDS} s", True
+        except (OSError, HTTPException) as error:
+            text, is_unsure = f"{self._url} broke off its answer: {error or type(error).__name__}", True
+        except ValueError:
+            text, is_unsure = f"{self._url} did not answer in JSON (is it the ApiUrl of the stack?)", True
+        raise CommandError(f"{text}. {_UNSURE if method != 'GET' else 'Try again.'}" if is_unsure else text)
 
 
 def _refusal(error: HTTPError) -> str:
@@ -63,9 +76,11 @@ def _refusal(error: HTTPError) -> str:
         text = said.get("error") or said.get("message")
     except (ValueError, AttributeError):
         said, text = {}, None
-    if error.code in (401, 403) and "error" not in said:
+    if "error" in said:
+        return printable(str(text))
+    if error.code in (401, 403):
         return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
-    return printable(str(text)) if text else f"the API answered {error.code} without a reason: try again"
+    return f"the API answered {error.code} ({printable(str(text)) if text else 'without a reason'})"
 
 
 def find_api(stack: str, session: boto3.Session) -> str:
