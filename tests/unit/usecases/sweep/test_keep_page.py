@@ -120,6 +120,18 @@ def test_it_is_idle_since_when_its_question_says() -> None:
     assert before > episode.idle.since == since
     assert f"Idle for {span(episode.evidence.window.end - since)} " in episode.reason
 
+    until = NOW + timedelta(days=1)
+    world.state.close_episode(ref, Outcome.EXPIRED, "", NOW, quiet_until=until, ledger=None)
+    world.sweep(5)
+    assert (None, since) == (row(world, instance_id).episode, row(world, instance_id).idle_since)
+    world.publish(instance_id, BUSY)
+    world.sweep(5)
+    world.publish(instance_id, [1.0] * 48)
+    world.sweep(120)
+    again = row(world, instance_id).idle_since
+    assert again is not None
+    assert again > since
+
 
 def test_idleness_after_work_is_not_that_of_an_older_question() -> None:
     """Whose workflow has not ended it yet."""

@@ -38,7 +38,7 @@ def keep_page(
     what is not governed, which is listed once an hour, but not by the very first sweep."""
     target, now, mode = sweep.target, sweep.now, sweep.base.mode.value
     before = state.page(target) or FleetPage(target.account, target.region, now, mode)
-    past = {row.instance_id: row.hours for row in before.rows}
+    past = {row.instance_id: row for row in before.rows}
     passed = max(0, min((hour_of(now) - hour_of(before.swept_at)) // HOUR, HOURS))
     ungoverned = [one for one in before.rows if one.verdict == UNGOVERNED]
 
@@ -53,8 +53,9 @@ def keep_page(
     for case in sweep.cases:
         read = [case.gathered, case.proof]
         found = [one.evidence for one in read if one is not None and one.evidence is not None]
-        hours = hours_of(past.get(case.id, NOT_MEASURED), passed, found, now)
-        rows.append(_row(case, rates[case.id], hours))
+        seen = past.get(case.id)
+        hours = hours_of(seen.hours if seen else NOT_MEASURED, passed, found, now)
+        rows.append(_row(case, rates[case.id], hours, seen))
     failed = len(sweep.summary.problems)
     problem = (
         f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again." if failed else None
@@ -63,7 +64,7 @@ def keep_page(
     state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
 
 
-def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
+def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRow:
     instance, verdict, episode, question = case.instance, case.verdict, case.episode, case.question
     hold, policy, until = case.record.hold, case.policy, case.record.hold.snoozed_until
     if question is not None and question.status is not ApprovalStatus.PENDING:
@@ -72,7 +73,7 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
     is_sent = question is not None and question.stage is not None
     return replace(
         _seen(instance, policy, rate, verdict.kind.value, verdict.reason),
-        idle_since=_idle_since(case),
+        idle_since=_idle_since(case, seen),
         kept_until=until if until is not None and until > case.now else None,
         exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
         episode=None if episode is None else episode.ref.execution_name,
@@ -87,12 +88,17 @@ def _row(case: Case, rate: Rate, hours: Hours) -> FleetRow:
     )
 
 
-def _idle_since(case: Case) -> UtcDatetime | None:
-    """From when on it is idle: as its question says, which looks at a whole day, where a sweep knows less."""
-    since, episode = case.idle_since, case.episode
-    if since is None or episode is None or episode.idle is None or since > episode.opened_at:
-        return since
-    return min(since, episode.idle.since)
+def _idle_since(case: Case, seen: FleetRow | None) -> UtcDatetime | None:
+    """From when on it is idle: as its question says, which looks at a whole day, where a sweep knows less.
+
+    As long as the sweeps know of no break since, that is carried over when the question is over.
+    """
+    since, before, episode = case.idle_since, case.before.idle_since, case.episode
+    if since is None:
+        return None
+    asked = episode.idle if episode is not None and since <= episode.opened_at else None
+    kept = seen.idle_since if seen is not None and before is not None and since <= before else None
+    return min(since, asked.since if asked else since, kept or since)
 
 
 def _is_reported(case: Case) -> bool:
