@@ -13,6 +13,7 @@ from functools import lru_cache
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
 from governor.domain.units import as_utc
+from governor.errors import CloudError
 from governor.stores.keys import place
 from governor.stores.table import DAMAGED, Key, Store, Write, absent, present, put, update, where
 
@@ -28,13 +29,18 @@ class Brakes(Store):
     def hub(self) -> Hub:
         """Return what is counted over all targets, and the freeze: one item, one consistent read."""
         item = self._table.get(_HUB) or {}
-        known = {name.rpartition("_")[2] for name in item if name.startswith((_TURNED, _BACK))}
-        hours = {
-            _hour(tail): HourCount(item.get(_TURNED + tail, 0), item.get(_BACK + tail, 0)) for tail in known
-        }
+        tails = {name.rpartition("_")[2] for name in item if name.startswith((_TURNED, _BACK))}
+        try:
+            hours = {
+                _hour(one): HourCount(int(item.get(_TURNED + one, 0)), int(item.get(_BACK + one, 0)))
+                for one in tails
+            }
+            # An item of an earlier release is as old as its oldest hour.
+            first = _hour(item[_FIRST]) if _FIRST in item else min(hours, default=None)
+        except DAMAGED as error:
+            # Nothing acts without it, and nothing is remembered uncounted: a freeze could be lost.
+            raise CloudError(f"{' / '.join(_HUB)} cannot be read: {error}") from None
         stored = [item["freeze"]] if item.get("freeze") else []
-        # An item of an earlier release is as old as its oldest hour.
-        first = _hour(item[_FIRST]) if _FIRST in item else min(hours, default=None)
         return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
 
     def turned(self, target: Target) -> dict[str, datetime]:

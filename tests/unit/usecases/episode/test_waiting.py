@@ -14,7 +14,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Breaker, Caps, Mode
 from governor.domain.sweep.breaker import BreakerState
-from governor.errors import MustWait, Protected, SafetyError, Throttled, Unavailable
+from governor.errors import CloudError, MustWait, Protected, SafetyError, Throttled, Unavailable
 from governor.stores import keys
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW, TARGET
@@ -266,3 +266,16 @@ def test_what_may_have_taken_effect_stays_counted_and_is_no_refusal(error: Excep
     with pytest.raises(type(error)):
         world.put_away(world.ref, Step.STOP)
     assert (counted, counted == 0) == (taken(world), journal(world) == ["refused"])
+
+
+@pytest.mark.parametrize("broken", [{"turned_2026112": 3}, {"turned_2026112308": "many"}, {"first": "never"}])
+def test_a_breaker_that_cannot_be_read_refuses_and_the_audit_says_so(broken: dict[str, object]) -> None:
+    """Before, the step died of it, and no journal said why."""
+    world = World()
+    assert world.recheck(world.ref, Step.STOP).proceed
+    world.state.items["BREAKER#hub", "HUB"] = {"pk": "BREAKER#hub", "sk": "HUB", **broken}
+
+    with pytest.raises(CloudError, match="BREAKER#hub / HUB cannot be read"):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+    assert ["refused"] == journal(world)

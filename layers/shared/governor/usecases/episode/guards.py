@@ -6,7 +6,7 @@ A guard that does not hold raises `SafetyError`; there is no way around one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -38,7 +38,7 @@ from governor.ports import Clock, Policies, Snapshot, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about
-from governor.usecases.brakes import RefusedAnswers, Unanswered, frozen
+from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _RETRIES_OF_A_STAGE = timedelta(minutes=15)
@@ -50,6 +50,7 @@ class Cleared:
     """What the guards found. `instance` is as EC2 describes it now.
 
     `unanswered`: nobody has answered or held it, and no step was begun; the policy takes that for a yes.
+    `caps`: the most actions in an hour, by the words for what is capped.
     """
 
     episode: Episode
@@ -57,6 +58,7 @@ class Cleared:
     applied: AppliedPolicy
     dry_run: bool
     unanswered: Unanswered | None
+    caps: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,8 @@ class Guards:
         if step is not Step.SNAPSHOT:
             _same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
-        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered)
+        caps = caps_of(episode, self.policies.base().policy.caps)
+        return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
         """The episode, unless it does not exist or is over."""
@@ -165,6 +168,14 @@ class Guards:
         if missing or not wanted:
             which = ", ".join(missing) or "any volume"
             raise SafetyError(f"no completed snapshot of {which}: nothing is destroyed")
+
+    def user_data_must_be_kept(self, cleared: Cleared) -> None:
+        """As it is now: EC2 lets it be changed while the instance is stopped. Raises: SafetyError."""
+        kept, instance = cleared.episode.user_data, cleared.instance
+        if kept is None:
+            raise SafetyError("no copy of its user data was kept: nothing is destroyed")
+        if not kept.is_of(self.snapshots.user_data(instance.target, instance.instance_id)):
+            raise SafetyError("its user data was changed since a copy was kept: nothing is destroyed")
 
     def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
         """Return those that the episode has recorded, each of its recorded volume, in the instance's account,

@@ -11,7 +11,7 @@ from governor.domain.units import minutes
 from governor.errors import GovernorError, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, InstanceController
 from governor.stores import StateTable
-from governor.usecases.brakes import cap_reached, caps_of
+from governor.usecases.brakes import cap_reached
 from governor.usecases.episode.guards import Cleared, Guards, must_be_recent, must_be_rechecked
 
 _TOOK_EFFECT = {Step.STOP: ("stopping", "stopped"), Step.TERMINATE: ("shutting-down", "terminated")}
@@ -50,7 +50,7 @@ class PutAway:
                 raise SafetyError(f"the instance is {state}, not {wanted}")
             if step is Step.TERMINATE and real:
                 self.guards.snapshots_must_be_completed(cleared)
-                self._user_data_must_be_kept(cleared)
+                self.guards.user_data_must_be_kept(cleared)
                 self._snapshots_must_be_recent(cleared)
             self._carry_out(cleared, step)
             return cleared.dry_run
@@ -59,10 +59,9 @@ class PutAway:
         """Call EC2, counted against the caps before; what EC2 refuses and a dry run count nothing."""
         ref, instance = cleared.episode.ref, cleared.instance
         if not cleared.dry_run:
-            caps = caps_of(cleared.episode, self.guards.policies.base().policy.caps)
-            full = self.state.reserve(ref.execution_name, step.value, caps, self.clock.now())
+            full = self.state.reserve(ref.execution_name, step.value, cleared.caps, self.clock.now())
             if full is not None:
-                raise MustWait(cap_reached(full, caps[full]))
+                raise MustWait(cap_reached(full, cleared.caps[full]))
         try:
             # Noted before the call, so that the event it causes is known to be our own.
             self.state.note_step(ref, step.value, self.clock.now())
@@ -85,14 +84,6 @@ class PutAway:
                 raise SafetyError(reason)
             requests.append(self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run))
         return requests
-
-    def _user_data_must_be_kept(self, cleared: Cleared) -> None:
-        """As it is now: EC2 lets it be changed while the instance is stopped."""
-        ref, kept = cleared.episode.ref, cleared.episode.user_data
-        if kept is None:
-            raise SafetyError("no copy of its user data was kept: nothing is destroyed")
-        if not kept.is_of(self.guards.snapshots.user_data(cleared.instance.target, ref.instance_id)):
-            raise SafetyError("its user data was changed since a copy was kept: nothing is destroyed")
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """An instance that was stopped first has written nothing since; one that ran on may have."""

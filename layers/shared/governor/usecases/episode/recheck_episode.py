@@ -15,7 +15,7 @@ from governor.errors import Held, Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, caps_of, next_hour
+from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, next_hour
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
@@ -114,12 +114,11 @@ class RecheckEpisode:
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
         """Wait for the end of a freeze, the next hour of a cap, or until silence is an answer, as long as the
         approval lives."""
-        episode, base = cleared.episode, self.guards.policies.base().policy
+        episode, caps = cleared.episode, cleared.caps
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared)
         approval = self.state.approval(episode.approval_id)
         if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
-            caps = caps_of(episode, base.caps)
             full = self.state.capped(name, before.value, caps, now)
             if full is not None:
                 why, wait = cap_reached(full, caps[full]), next_hour(now, name)
