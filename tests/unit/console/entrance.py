@@ -47,7 +47,7 @@ class Entrance:
         """The cookies of somebody who has just signed in."""
         session_id, now = f"session of {identity} {email}", self.clock.now()
         by = f"oidc:{email}" if email else identity
-        who = SignIn(identity, by, now, now + timedelta(hours=8), email, **more)
+        who = SignIn(identity, by, more.pop("at", now), now + timedelta(hours=8), email, **more)
         self.stored.keep_session(session_id, who)
         cookie = self.cookies.cookie(Session(session_id, SignedIn("1", email, Role.VIEWER)), now)
         return {SESSION_COOKIE: cookie.partition(";")[0].partition("=")[2]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from urllib.parse import quote
@@ -153,6 +153,18 @@ def test_an_old_sign_in_ends_nothing() -> None:
     assert (
         f'<a href="/sign-in?return={quote(PAGE, safe="")}&amp;fresh=1">Sign in again</a>' in answered["body"]
     )
+
+
+def test_a_sign_in_without_a_proof_ends_nothing_and_says_whom_to_ask() -> None:
+    """An issuer that never sends `auth_time` leads back here however often somebody signs in."""
+    site = Site(KEPT)
+    cookies = site.at.session(
+        "oidc:1", "ada@example.com", at=datetime.fromtimestamp(0, UTC), groups=("admins",)
+    )
+    answered = site.send(cookies)
+    assert (403, KEPT) == (answered["statusCode"], site.hold)
+    assert "ask your platform team to have the issuer send auth_time" in answered["body"]
+    assert "Sign in again</a>" in answered["body"]
 
 
 def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
+from governor.errors import SignInTooOld
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.stores.table import Readable
@@ -71,8 +72,16 @@ class Caller:
         """Return what they may do with one instance; `None` when they may not even see it."""
         return rank_for(self.grants, account, project, owner)
 
-    def is_fresh(self, now: UtcDatetime) -> bool:
-        return now - self.signed_in_at < FRESH
+    def check_fresh(self, now: UtcDatetime) -> None:
+        """Raises: SignInTooOld."""
+        if now - self.signed_in_at < FRESH:
+            return
+        if self.signed_in_at.timestamp() > 0:
+            raise SignInTooOld("you proved who you are 15 minutes ago or more: sign in again, then do it")
+        raise SignInTooOld(
+            "your sign-in does not say when you last proved who you are: sign in again, then do it. If this "
+            "page comes back, ask your platform team to have the issuer send auth_time (docs/sign-in.md)"
+        )
 
 
 @dataclass(frozen=True)

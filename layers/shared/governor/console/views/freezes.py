@@ -7,7 +7,7 @@ from governor.console.views import figures
 from governor.domain.approvals.scope import Rank
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
-from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound, SignInTooOld
+from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.stores import StateTable
 
 _COLUMNS = ("where", "since", "why", "ended_by", "may_end")
@@ -51,8 +51,7 @@ def end_freeze(state: StateTable, ask: Asked) -> str:
         raise NotAllowed("only an admin of all that it holds back may end a freeze (console.scopes)")
     if ask.reader.policy.two_people_for_policy:
         raise NotAllowed("the policy asks for two people (two_people_for_policy): lift the freeze there")
-    if not ask.caller.is_fresh(ask.now):
-        raise SignInTooOld("you proved who you are 15 minutes ago or more: sign in again, then do it")
+    ask.caller.check_fresh(ask.now)
     if ask.query.get("answer") != "end-freeze":
         raise InputError("choose the button of the page")
     try:

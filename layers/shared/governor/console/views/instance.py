@@ -21,7 +21,7 @@ from governor.domain.money.cost import LedgerEntry, saved_in
 from governor.domain.sweep.verdict import IDLE, Hold
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
-from governor.errors import InputError, NotFound, SignInTooOld
+from governor.errors import InputError, NotFound
 from governor.stores import EventLog
 from governor.usecases.approvals.decide import Decide, key_of
 
@@ -97,8 +97,7 @@ def end_hold(decide: Decide, ask: Asked) -> str:
     found, caller = _found(ask), ask.caller
     if found is None:
         raise NotFound(f"there is no instance {instance_id}")
-    if not caller.is_fresh(ask.now):
-        raise SignInTooOld("you proved who you are 15 minutes ago or more: sign in again, then do it")
+    caller.check_fresh(ask.now)
     if ask.query.get("answer") != "end-hold":
         raise InputError("choose the button of the page")
     may = partial(_may_end, ask, found[0])
