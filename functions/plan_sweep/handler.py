@@ -8,7 +8,7 @@ from typing import Any
 from governor.contracts.events import policy_writer
 from governor.observability import logger, observed
 from governor.wiring.parts import Parts
-from governor.wiring.policies import SweepPlan, sweep_plan
+from governor.wiring.sweep import SweepPlan, sweep_plan
 
 
 @observed(sweep_plan(Parts()))

@@ -43,7 +43,8 @@ from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring import answers, console, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
-from governor.wiring.policies import by_target, or_defaults, or_last, sweep_plan, use_case
+from governor.wiring.policies import by_target, or_defaults, or_last, use_case
+from governor.wiring.sweep import sweep_plan
 from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,

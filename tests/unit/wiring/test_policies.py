@@ -18,6 +18,7 @@ from governor.errors import AccessDenied, CloudError, NotFound, PolicyError, Thr
 from governor.ports import StoredPolicy
 from governor.wiring import policies
 from governor.wiring.parts import Parts
+from governor.wiring.sweep import sweep_plan
 from tests.builders import NOW
 from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
@@ -208,7 +209,7 @@ def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
     clients, state, log = FakeClients(client), MemoryStateTable(), MemoryEventLog()
     documents = SimpleNamespace(newest=lambda: StoredPolicy("v1", "mode: observe\n"))
     text, clock = SimpleNamespace(read=lambda: "mode: observe\n"), FakeClock(NOW)
-    plan = policies.sweep_plan(
+    plan = sweep_plan(
         Parts(settings(), clients, state=state, log=log, documents=documents, policy_text=text, clock=clock)
     )
     with pytest.raises(Unavailable):

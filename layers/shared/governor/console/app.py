@@ -22,7 +22,7 @@ from governor.console.session import Doors, caller_of
 from governor.console.views import figures
 from governor.domain.wording import people, sentence
 from governor.errors import DecisionRefused, InputError, NotFound, SignInTooOld
-from governor.web.api import status_of
+from governor.web.answers import status_of
 from governor.web.responses import Response, redirect
 
 View = Callable[[Asked], Page]

@@ -16,7 +16,7 @@ from governor.domain.units import UtcDatetime, in_parts, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web.api import brief, posted
+from governor.web.answers import brief, posted
 from governor.web.pages import headline_of
 
 ROWS = 50

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, has_controls
+from governor.domain.approvals.approval import Answer, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso, printable
 from governor.domain.wording import people
-from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
+from governor.errors import DecisionRefused, InputError, NotFound
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy, InForce
-
-if TYPE_CHECKING:
-    # The page, which shares this module, must start without it.
-    from governor.usecases.approvals.open_console import OpenConsole
+from governor.web.answers import LONGEST_REASON, brief, status_of
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
-LONGEST_REASON = 300
 _DENIED = (
     "S3 denied this version of the policy: there is none of that name, or the function serve_api may not "
     "read it. Compare the name with `governor policy history`. If it is listed there, the policy of the "
@@ -134,14 +131,6 @@ class ApprovalApi:
         return {**question_document(self.show(request.named)), "needs_another": decided.needs_another}
 
 
-def status_of(error: InputError | DecisionRefused) -> int:
-    """Return the HTTP status of an answer that was not taken: wrong, not this person's, or too late."""
-    if isinstance(error, NotAllowed):
-        return 403
-    is_wrong = isinstance(error, InputError) or error.status == ApprovalStatus.PENDING
-    return 400 if is_wrong else 409
-
-
 def question_document(view: ApprovalView) -> dict[str, Any]:
     episode, approval, decision = view.episode, view.approval, view.approval.decision
     return {
@@ -163,37 +152,6 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "outcome": episode.outcome.value if episode.outcome else None,
         "outcome_reason": episode.outcome_reason,
     }
-
-
-def brief(view: ApprovalView) -> dict[str, Any]:
-    episode = view.episode
-    return {
-        "id": view.approval.approval_id,
-        "instance_id": episode.ref.instance_id,
-        "instance_name": episode.instance.name,
-        "instance_type": episode.instance.instance_type,
-        "account": episode.ref.account,
-        "region": episode.ref.region,
-        "owner": episode.owner,
-        "project": episode.project,
-        "reason": view.idle_text[1],
-        "action": episode.plan.action.value,
-        "usd_per_day": None if view.usd_per_day is None else str(view.usd_per_day),
-        "expires_at": iso(view.approval.expires_at),
-        "can_hold": view.can_hold,
-    }
-
-
-def posted(form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime) -> Decision:
-    """Return the answer of a page's form, but for a keep's end. Raises: InputError with what to do."""
-    try:
-        answer = Answer(form.get("answer", ""))
-    except ValueError:
-        raise InputError("choose one of the buttons: stop or terminate, keep, exempt, hold") from None
-    reason = form.get("reason", "").strip()
-    if len(reason) > LONGEST_REASON:
-        raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
-    return Decision(answer=answer, by=by, person=person, channel=channel, at=now, reason=reason or None)
 
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:

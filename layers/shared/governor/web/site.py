@@ -32,7 +32,7 @@ from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
-from governor.web.api import posted, status_of
+from governor.web.answers import posted, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie

@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
 
 from governor.contracts.policy import PolicyBook, parse_policy, people_of
 from governor.domain.instance import Target
 from governor.errors import NotFound, PolicyError, Throttled, Unavailable
-from governor.usecases.accounts import swept
-from governor.usecases.policy_versions import ReviewPolicy
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
 
@@ -40,29 +37,6 @@ def by_target(
     """Return the use case of one target, made of these parts, as a function of account and Region."""
     accounts, made = parts.accounts, use_case(parts, kind)
     return lambda account, region: made()(accounts.target(account, region))
-
-
-class SweepPlan(NamedTuple):
-    """What comes before a sweep."""
-
-    review: ReviewPolicy
-    places: Ready[tuple[Target, ...]]
-
-
-def sweep_plan(parts: Parts) -> SweepPlan:
-    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force."""
-    hub = parts.hub
-    parts.clients.client("s3", patient=False)
-
-    def places(policies: PolicyBook) -> tuple[Target, ...]:
-        for problem in policies.retired:
-            _log.warning("the policy: %s", problem)
-        return swept(policies.base().policy, hub)
-
-    # The sweep goes on under the version before, and the next one tries again.
-    hasty = parts.hasty_announcer
-    review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
-    return SweepPlan(review, ready(present(parts), places))
 
 
 def present(parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy) -> Ready[PolicyBook]:
