@@ -122,6 +122,11 @@ def _hold(api: Api, arguments: argparse.Namespace) -> None:
     _answer(api, arguments, {"answer": "hold"})
 
 
+def _end_keep(api: Api, arguments: argparse.Namespace) -> None:
+    _answer(api, arguments, {"answer": "end-keep"})
+    print("the keep is over; the next sweep judges the instance again", file=sys.stderr)
+
+
 def _path(approval_id: str) -> str:
     return f"/api/approvals/{quote(approval_id, safe='')}"
 
@@ -204,6 +209,7 @@ def parser() -> argparse.ArgumentParser:
     command(
         "hold", _hold, "stop a plan that was approved, or that nobody is asked about, before EC2 is called"
     )
+    command("end-keep", _end_keep, "end a keep before its date: your own, or as an approver any")
     freezes = areas.add_parser("freezes", help="what holds actions back: freezes, caps, and steps that wait")
     freezes.set_defaults(run=_freezes)
     console = areas.add_parser("open", help="open the console, where people do not sign in at an issuer")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from unittest import mock
 
@@ -14,6 +16,7 @@ import pytest
 from governor.console.session import caller_of
 from governor.domain.approvals.approval import Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
+from governor.domain.units import iso
 from governor.domain.wording import usd
 from tests.builders import NOW
 from tests.twins import table
@@ -244,3 +247,29 @@ def test_fifty_rows_a_page_and_ten_reads(monkeypatch: pytest.MonkeyPatch) -> Non
     # Of all pages, as the number of questions is.
     prices = [episode.price.usd_per_hour or 0 for episode in site.episodes.values()]
     assert f"Together {usd(Decimal(sum(prices)) * 24)} a day" in pages[1]
+
+
+def test_who_kept_it_ends_that_on_its_record() -> None:
+    """As by the link. What somebody else kept, only admins end, on the page of the instance."""
+    site, own = Site(), f"/questions/{APPROVAL_ID}"
+    alice, bob, eve = (
+        site.cookies(),
+        site.cookies(email="bob@example.com"),
+        site.cookies("eyes", "alice@example.com"),
+    )
+    site.post(alice, own, answer="keep", keep_until=iso(NOW + timedelta(hours=4)))
+    ref = site.episodes[APPROVAL_ID].ref
+
+    def end(cookies: Mapping[str, str]) -> tuple[int, bool]:
+        known = site.at.doors.known(cookies, NOW)
+        assert known is not None
+        form = {"csrf": site.at.doors.token(own, caller_of(POLICY, known)), "answer": "end-keep"}
+        status = site.ask(own, "POST", cookies=cookies, form=form)["statusCode"]
+        return status, site.world.state.record(ref.target, ref.instance_id).hold.snoozed_until is not None
+
+    shown = ["End this hold" in site.ask(own, cookies=one)["body"] for one in (alice, bob, eve)]
+    assert [True, False, False] == shown
+    assert (403, True) == end(bob) == end(eve)
+    assert (303, False) == end(alice)
+    assert "End this hold" not in site.ask(own, cookies=alice)["body"]
+    assert (409, False) == end(alice)

@@ -31,6 +31,7 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 
 ALICE = "arn:aws:iam::123456789012:user/alice"
 STOP = {"answer": "approve", "losses_accepted": True}
+KEPT_UNTIL = iso(NOW + timedelta(hours=4))
 SHOW, ANSWER = (f"{method} /api/approvals/{{approval_id}}" for method in ("GET", "POST"))
 
 
@@ -342,3 +343,40 @@ def test_the_console_is_opened_for_whom_aws_has_authenticated() -> None:
         "https://api.example.com/console",
     )
     assert (refused.status, "sign in at the issuer" in refused.document["error"]) == (403, True)
+
+
+@pytest.mark.parametrize(
+    ("keeper", "who", "status"),
+    [
+        ("alice@example.com", "alice@example.com", 200),
+        ("bob@example.com", "alice@example.com", 200),
+        ("alice@example.com", None, 403),
+        (None, None, 403),
+    ],
+    ids=["one's own", "as an approver", "nobody known", "one's own, of nobody known"],
+)
+def test_a_keep_is_ended_as_on_the_page_of_its_record(
+    keeper: str | None, who: str | None, status: int
+) -> None:
+    """Others can choose the name of a role's session, so it proves nobody's keep."""
+    world = World(decide=False)
+    bob = "arn:aws:iam::123456789012:user/bob"
+    known = {f"aws:{arn}": person for arn, person in ((ALICE, who), (bob, keeper)) if person}
+    contact = Contact(emails=("alice@example.com", "bob@example.com"), identities=known)
+    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": contact}))
+    episode = world._stored()
+    known_people = frozenset({"alice@example.com", "bob@example.com"})
+    world.state.put(replace(episode, terms=replace(episode.terms, known_people=known_people)))
+    by = bob if keeper else ALICE
+    kept = api(world).handle(
+        ApiRequest(ANSWER, by, APPROVAL_ID, {"answer": "keep", "keep_until": KEPT_UNTIL})
+    )
+    assert KEPT_UNTIL == kept.document["kept_until"]
+
+    ended = post(world, answer="end-keep")
+    assert status == ended.status
+    hold = world.state.record(episode.ref.target, episode.ref.instance_id).hold
+    assert (status == 200) is (hold.snoozed_until is None)
+    if status == 200:
+        assert ended.document["kept_until"] is None
+        assert 409 == post(world, answer="end-keep").status

@@ -11,16 +11,19 @@ from governor.console.views import figures
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.messages import cost_lines, people_text, restart_text, silence_text
 from governor.domain.approvals.scope import Rank
-from governor.domain.approvals.terms import may
+from governor.domain.approvals.terms import Role, may, may_end_keep
 from governor.domain.units import UtcDatetime, in_parts, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web.answers import brief, posted
+from governor.web.answers import END_KEEP, brief, posted
 from governor.web.pages import headline_of
 
 ROWS = 50
 """On one page: under 5,000 px on a phone."""
+_OF_A_KEEP = Role.VIEWER
+"""Whoever kept it ends that here; what others keep, admins end on the page of the instance."""
+_MAY_LOOK = "you may look at it; the policy makes you no approver of it (console.scopes)"
 _COLUMNS = (
     *("id", "instance_id", "instance_name", "instance_type", "account", "region"),
     *("owner", "project", "usd_per_day", "action", "expires_at"),
@@ -74,6 +77,7 @@ def question(ask: Asked) -> Page:
     """Return one question. Raises: NotFound, also for one out of scope."""
     view = _view(ask, ask.query["approval_id"])
     episode, (headline, meaning) = view.episode, headline_of(view)
+    caller, kept = ask.caller, view.approval.lasting_keep(ask.now)
     return Page(
         title=headline,
         template="question_page.html",
@@ -86,7 +90,10 @@ def question(ask: Asked) -> Page:
             "silence": silence_text(episode, view.approval.expires_at, ask.now),
             "restart": restart_text(episode),
             "people": people_text(episode),
-            "may": {answer.value: _may(ask.caller, view, answer) for answer in Answer},
+            "may": {answer.value: _may(caller, view, answer) for answer in Answer},
+            "may_end_keep": kept is not None
+            and _is_approver(caller, view)
+            and may_end_keep(episode.terms, _OF_A_KEEP, kept, caller.person),
             "keep_options": keep_options(ask.now),
         },
         document=brief(view),
@@ -128,14 +135,19 @@ class Answers:
     def one(self, ask: Asked) -> str:
         """Answer one question; return where to go. Raises: InputError, NotFound, DecisionRefused."""
         view = _view(ask, ask.query["approval_id"])
-        self._one(view, ask, _decision(ask))
+        if ask.query.get("answer") != END_KEEP:
+            self._one(view, ask, _decision(ask))
+        elif not _is_approver(ask.caller, view):
+            raise NotAllowed(_MAY_LOOK)
+        else:
+            self.decide.end_keep(view, ask.caller.by, ask.caller.person, _OF_A_KEEP)
         return f"/questions/{view.approval.approval_id}"
 
     def _one(self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False) -> str:
-        if (_rank(ask.caller, view) or Rank.VIEWER) < Rank.APPROVER:
-            why = "you may look at it; the policy makes you no approver of it (console.scopes)"
-            self.decide.state.note_refused(view.approval, decision.answer, ask.caller.by, why, decision.at)
-            raise NotAllowed(why)
+        if not _is_approver(ask.caller, view):
+            by, at = ask.caller.by, decision.at
+            self.decide.state.note_refused(view.approval, decision.answer, by, _MAY_LOOK, at)
+            raise NotAllowed(_MAY_LOOK)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
         decided = self.decide(
@@ -169,9 +181,13 @@ def _rank(caller: Caller, view: ApprovalView) -> Rank | None:
     return caller.rank(view.episode.ref.account, view.episode.project, view.episode.owner)
 
 
+def _is_approver(caller: Caller, view: ApprovalView) -> bool:
+    return (_rank(caller, view) or Rank.VIEWER) >= Rank.APPROVER
+
+
 def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
-    episode, rank = view.episode, _rank(caller, view) or Rank.VIEWER
-    return rank >= Rank.APPROVER and may(episode.terms, episode.plan, answer, caller.person)
+    episode = view.episode
+    return _is_approver(caller, view) and may(episode.terms, episode.plan, answer, caller.person)
 
 
 def _decision(ask: Asked) -> Decision:

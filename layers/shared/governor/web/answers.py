@@ -11,6 +11,8 @@ from governor.errors import DecisionRefused, InputError, NotAllowed
 from governor.usecases.approvals.show_approval import ApprovalView
 
 LONGEST_REASON = 300
+END_KEEP = "end-keep"
+"""Not an answer to the question: it ends a keep before its date."""
 
 
 def status_of(error: InputError | DecisionRefused) -> int:

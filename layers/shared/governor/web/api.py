@@ -11,6 +11,7 @@ from typing import Any
 
 from governor.domain.approvals.approval import Answer, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
+from governor.domain.approvals.terms import Role
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
@@ -22,7 +23,7 @@ from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy, InForce
-from governor.web.answers import LONGEST_REASON, brief, status_of
+from governor.web.answers import END_KEEP, LONGEST_REASON, brief, status_of
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
 _DENIED = (
@@ -121,10 +122,13 @@ class ApprovalApi:
     def _decide(self, request: ApiRequest) -> Mapping[str, Any]:
         identity = f"aws:{request.caller}"
         # A known person's address, else the identity itself: AWS has proven it.
-        person = self.ownership.person(identity) or identity
+        person = self.ownership.person(identity)
+        if request.document.get("answer") == END_KEEP:
+            self.decide.end_keep(self.show(request.named), identity, person, Role.APPROVER)
+            return {**question_document(self.show(request.named)), "needs_another": False}
         decided = self.decide(
             request.named,
-            _decision(request.document, identity, person, self.decide.clock.now()),
+            _decision(request.document, identity, person or identity, self.decide.clock.now()),
             typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )
@@ -133,6 +137,7 @@ class ApprovalApi:
 
 def question_document(view: ApprovalView) -> dict[str, Any]:
     episode, approval, decision = view.episode, view.approval, view.approval.decision
+    kept = approval.kept if approval.keep_ended_at is None else None
     return {
         **brief(view),
         "status": approval.status.value,
@@ -147,7 +152,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "first_yes_by": approval.first_yes.by if approval.first_yes else None,
         "decided_by": decision.by if decision else None,
         "decision": decision.answer.value if decision else None,
-        "kept_until": iso(kept) if (kept := approval.kept and approval.kept.keep_until) else None,
+        "kept_until": iso(kept.keep_until) if kept and kept.keep_until else None,
         "void_reason": approval.void_reason,
         "outcome": episode.outcome.value if episode.outcome else None,
         "outcome_reason": episode.outcome_reason,
@@ -162,7 +167,7 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
     try:
         answer = Answer(str(document.get("answer")))
     except ValueError:
-        raise InputError(f"answer: one of {', '.join(answer.value for answer in Answer)}") from None
+        raise InputError(f"answer: one of {', '.join(Answer)}, {END_KEEP}") from None
     reason = document.get("reason")
     is_text = isinstance(reason, str) and len(reason) <= LONGEST_REASON and not has_controls(reason)
     if reason is not None and not is_text:

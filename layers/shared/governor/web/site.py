@@ -32,7 +32,7 @@ from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
-from governor.web.answers import posted, status_of
+from governor.web.answers import END_KEEP, posted, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
@@ -45,8 +45,6 @@ _UNDO = "undo"
 """Not an answer to the question: the record's own button."""
 _SIGN_OUT = "sign-out"
 """Nor is this: it ends the session in this browser."""
-_END_KEEP = "end-keep"
-"""Nor this: it ends a keep before its date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +141,7 @@ class ApprovalSite:
     def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
         """Keep for the audit an answer that came to no decision; one that did is kept already."""
         answer = request.form.get("answer", "")
-        if answer not in {*Answer, _UNDO, _END_KEEP}:
+        if answer not in {*Answer, _UNDO, END_KEEP}:
             return
         by = f"link:{visitor.recipient}" if visitor.sign_in else visitor.by
         views = self._picked(request) if request.is_digest else [self.show(request.approval_id)]
@@ -191,7 +189,7 @@ class ApprovalSite:
         episode = view.episode
         if button == _UNDO:
             return self._undo(request, visitor, episode)
-        if button == _END_KEEP:
+        if button == END_KEEP:
             self.decide.end_keep(view, visitor.by, visitor.person, visitor.role)
             return redirect(request.address)
         decided = self.decide(
