@@ -1,4 +1,5 @@
-"""The command line: `governor open`, `approvals`, `freezes`, `policy`, `doctor`, `health`, `simulate`.
+"""The command line: `governor open`, `approvals`, `freezes`, `sessions`, `policy`, `doctor`, `health` and
+`simulate`.
 
 Approvals speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
 (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
@@ -19,7 +20,7 @@ from urllib.parse import quote
 
 import boto3
 
-from cli import doctor, health, policy, policy_versions, simulate
+from cli import doctor, health, policy, policy_versions, sessions, simulate
 from cli.api import Api, find_api
 from cli.errors import CommandError
 from governor.channels.message import clip
@@ -215,6 +216,7 @@ def parser() -> argparse.ArgumentParser:
     console = areas.add_parser("open", help="open the console, where people do not sign in at an issuer")
     console.add_argument("--print", action="store_true", help="print the address instead")
     console.set_defaults(run=_open)
+    _add_sessions(areas)
     _add_policy(areas)
     _add_examination(areas, "doctor", doctor.doctor, "whether the telemetry of every instance is right")
     _add_examination(areas, "health", health.health, "what is wrong with GPUs, or could be better")
@@ -232,6 +234,19 @@ def _add_examination(
     made.add_argument("--file", help="a policy; else the one of the stack")
     made.add_argument("--region", action="append", help="may be given several times; else the policy's")
     made.set_defaults(local=run)
+
+
+def _add_sessions(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    commands = areas.add_parser("sessions", help="who is signed in to the console").add_subparsers(
+        dest="command", required=True
+    )
+    listed = commands.add_parser("list", help="the sessions that hold")
+    end = commands.add_parser("end", help="end the sessions of one person, or all")
+    which = end.add_mutually_exclusive_group(required=True)
+    which.add_argument("who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it")
+    which.add_argument("--all", action="store_true")
+    for one in (listed, end):
+        one.set_defaults(local=sessions.run)
 
 
 def _add_policy(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
