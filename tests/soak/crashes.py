@@ -10,6 +10,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import chain
 
 from tests.soak.cloud import START, Cloud
@@ -56,8 +57,17 @@ class Violation:
     what: tuple[str, ...]
 
 
-def points(scenario: Scenario) -> Iterator[Point]:
-    """All of a scenario. Others act only where something is about to change."""
+def points(scenario: Scenario) -> tuple[Point, ...]:
+    """All of a scenario, played once for them. Others act only where something is about to change."""
+    return _points(scenario.name)
+
+
+@cache
+def _points(name: str) -> tuple[Point, ...]:
+    return tuple(_calls_and_kinds(BY_NAME[name]))
+
+
+def _calls_and_kinds(scenario: Scenario) -> Iterator[Point]:
     recorder = NoFaults()
     cloud = scenario.play(recorder)
     end = _end(cloud) + _AFTER_THE_END

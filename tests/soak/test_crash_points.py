@@ -47,7 +47,7 @@ def test_no_sampled_crash_point_breaks_an_invariant() -> None:
 
 def test_a_run_from_a_copy_ends_as_a_whole_run_does() -> None:
     """Runs of crash points begin in the middle of the story, and some share an end."""
-    sample = [(scenario, list(points(scenario))[number : number + 6]) for scenario, number in _IN_FULL]
+    sample = [(scenario, points(scenario)[number : number + 6]) for scenario, number in _IN_FULL]
     ends = [(scenario, end) for scenario, some in sample for end in runs(scenario, some)]
 
     for scenario, end in ends:

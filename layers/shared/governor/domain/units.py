@@ -52,7 +52,8 @@ def money(amount: Decimal, places: int = 2) -> str:
 
 def printable(text: str) -> str:
     """One line: whitespace, control characters and marks of direction become single spaces."""
-    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(shown.split())
 
 
 def in_parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
