@@ -395,3 +395,15 @@ def test_a_candidate_is_what_utilization_alone_calls_idle() -> None:
     """The other figures of anything else need not be read."""
     assert is_candidate(make_evidence(cpu_percent=None), POLICY)
     assert not is_candidate(make_evidence((90.0,) * 12), POLICY)
+
+
+def test_a_keep_stands_until_its_moment_and_not_at_it() -> None:
+    """As the sweep takes it: what is over then is judged."""
+    assert Hold(snoozed_until=NOW + SECOND).stands(NOW)
+    assert not Hold(snoozed_until=NOW).stands(NOW)
+
+
+def test_of_two_keeps_the_project_of_the_longer_one_counts() -> None:
+    """Whichever of the two is asked."""
+    short, long = Hold(NOW, kept_in="vision"), Hold(NOW + SECOND, kept_in="llm")
+    assert long == short.stricter(long) == long.stricter(short)
