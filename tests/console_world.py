@@ -16,6 +16,7 @@ from urllib.parse import unquote
 from governor.console import app
 from governor.console.page import Asked, Caller, Page, Reader
 from governor.console.views.fleet import fleet
+from governor.console.views.freezes import freezes
 from governor.console.views.instance import instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
@@ -236,11 +237,12 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
 View = Callable[[Asked], Page]
 
 INSTANCE = f"/instances/{TARGETS[1].account}/{TARGETS[1].region}/i-{13:017x}"
-VIEWS = ("/", "/fleet", "/savings", "/projects", "/projects/vision", INSTANCE)
+VIEWS = ("/", "/fleet", "/freezes", "/savings", "/projects", "/projects/vision", INSTANCE)
 """An address of each view."""
 _ROUTES: Mapping[str, View] = {
     "": overview,
     "fleet": fleet,
+    "freezes": freezes,
     "savings": savings,
     "instances": instance,
     "projects": lambda ask: (project if "name" in ask.query else projects)(ask),

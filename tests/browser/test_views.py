@@ -12,9 +12,22 @@ import pytest
 
 from governor.console import formats
 from governor.console.page import Caller
+from governor.domain.approvals.scope import Grant, Rank
+from governor.domain.sweep.breaker import BreakerState
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
-from tests.console_world import VIEWS, ConsoleWorld, html, lively, make_row, view_of
+from tests.builders import NOW
+from tests.console_world import (
+    EVERYTHING,
+    TARGETS,
+    VIEWS,
+    ConsoleWorld,
+    caller,
+    html,
+    lively,
+    make_row,
+    view_of,
+)
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
@@ -45,8 +58,11 @@ def serve(visitor: Visitor, world: ConsoleWorld, who: Caller | None = None) -> N
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_each_view_is_at_ease(new_visitor: NewVisitor, size: str, address: str, scheme: str) -> None:
     """Nothing for axe-core, nothing wider than the screen, no complaint about the security policy."""
-    visitor = new_visitor(size, **SCHEMES[scheme])
-    serve(visitor, lively())
+    visitor, world = new_visitor(size, **SCHEMES[scheme]), lively()
+    frozen = BreakerState(NOW, "17 of 20 working instances turned idle in one sweep")
+    world.state.freeze_hub(frozen)
+    world.state.set_breaker(TARGETS[0], frozen)
+    serve(visitor, world, caller(grants=(Grant(Rank.ADMIN, EVERYTHING),)))
 
     assert 200 == visitor.open(SITE + address)
     visitor.assert_at_ease()

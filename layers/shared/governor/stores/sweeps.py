@@ -74,16 +74,16 @@ class Sweeps(Store):
 
     def breaker(self, target: Target) -> BreakerState | None:
         """Return the tripped breaker, if it is; of two, the one that holds longer."""
-        return self.breakers([target])[0]
+        return self.breakers([target])[target]
 
-    def breakers(self, targets: Sequence[Target]) -> list[BreakerState | None]:
-        """As `breaker`, of each target."""
+    def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
+        """As `breaker`, by target."""
         items = self._table.get_each([key for one in targets for key in _breaker_keys(one)])
         found = [next(self._table.records(BreakerState, [one] if one else []), None) for one in items]
-        pairs = zip(found[::2], found[1::2], strict=True)
-        return [
-            max((one for one in pair if one), key=lambda one: one.tripped_at, default=None) for pair in pairs
-        ]
+        return {
+            target: max(filter(None, pair), key=lambda one: one.tripped_at, default=None)
+            for target, *pair in zip(targets, found[::2], found[1::2], strict=True)
+        }
 
     def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
         """Trip or release the breaker; true when this call did. A tripped one takes the new reason."""

@@ -119,8 +119,7 @@ class ShowBrakes:
         sweep has said so yet. That of everything comes first."""
         rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
         found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
-        own = zip(targets, self.state.breakers(targets), strict=True)
-        found += [(f"{one.account}/{one.region}", state, Hub()) for one, state in own]
+        found += [(str(one), own, Hub()) for one, own in self.state.breakers(targets).items()]
         freezes = ((what, why_frozen(own, of, now, rule), own or of.freeze) for what, own, of in found)
         return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
 

@@ -22,12 +22,15 @@ from governor.domain.sweep.breaker import (
     assess_hub,
     count_turned,
     hour_of,
+    hours_around,
     is_cause_gone,
     is_freeze_over,
     is_hub_freeze_over,
     is_lifted,
+    is_new,
     left_of,
     remember,
+    still_counted,
 )
 from governor.domain.sweep.verdict import VerdictKind as Kind
 from tests.builders import NOW
@@ -252,3 +255,25 @@ def test_of_a_freeze_the_larger_count_is_told() -> None:
 
     assert (20, 12) == left_of(hub, BreakerState(NOW, "why", turned=5))
     assert (30, 12) == left_of(hub, BreakerState(NOW, "why", turned=30))
+
+
+def test_what_turned_in_two_days_is_new_and_then_known() -> None:
+    """To the second: one day of counts is no habit."""
+    assert is_new(Hub(first=NOW - timedelta(days=2, seconds=-1)), NOW)
+    assert not is_new(Hub(first=NOW - timedelta(days=2)), NOW)
+
+
+def test_a_freeze_is_about_the_hours_of_its_window_and_two_more() -> None:
+    """Eleven before the one in which it tripped."""
+    hour = hour_of(NOW)
+    hub = Hub({hour + timedelta(hours=number): HourCount(1) for number in range(-20, 20)})
+    found = hours_around(hub, BreakerState(hour + timedelta(minutes=59), "why"))
+    assert [hour + timedelta(hours=number) for number in range(-11, 3)] == found
+
+
+def test_what_a_new_freeze_would_count_are_those_of_twelve_hours_who_have_not_worked_since() -> None:
+    hour = hour_of(NOW)
+    counts = {number: HourCount(3, 3 if number == -4 else 1) for number in range(-20, 3)}
+    hub = Hub({hour + timedelta(hours=number): one for number, one in counts.items()})
+    wanted = {hour + timedelta(hours=number): 2 for number in range(-11, 1) if number != -4}
+    assert wanted == still_counted(hub, hour + timedelta(minutes=59))

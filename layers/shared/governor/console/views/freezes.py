@@ -68,7 +68,7 @@ def _standing(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
     """Return what is frozen, of everything first. What the policy lifts goes at the next sweep by itself."""
     state, rule = ask.reader.state, ask.reader.policy.breaker
     targets = [target for target, _ in figures.targets_in(ask)]
-    found = [(None, state.hub().freeze), *zip(targets, state.breakers(targets), strict=True)]
+    found = [(None, state.hub().freeze), *state.breakers(targets).items()]
     return [(target, one) for target, one in found if one and not is_lifted(one, rule, ask.now)]
 
 
