@@ -17,6 +17,7 @@ from governor.domain.instance import Lifecycle, SpotRequestType
 from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
 from tests.builders import make_facts
 from tests.unit.channels.test_truth import episode_of
+from tests.unit.console import asking as console
 from tests.unit.web.test_gate import Gated
 from tests.unit.web.test_site import World
 
@@ -73,8 +74,15 @@ def gated() -> str:
     return gate.ask("GET").body
 
 
+def in_console() -> str:
+    """The same question, for an approver who has signed in."""
+    site = console.Site()
+    return str(site.ask(f"/questions/{console.APPROVAL_ID}", cookies=site.cookies())["body"])
+
+
 CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "plain": (lambda: World().get().body, ("Keep until", "Stop it…")),
+    "console": (in_console, ("Keep until", "Stop it…")),
     "two people": (lambda: hard(World(people=2)).get().body, ("Keep until", "Terminate it…")),
     "silence acts": (lambda: hard(World(), acts_on_silence=True).get().body, ("Keep until", "Terminate it…")),
     "list": (lambda: hard(World(link_of=BROADCAST)).get().body, ("Keep until", "cannot be used")),

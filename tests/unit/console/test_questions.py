@@ -137,18 +137,17 @@ def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
     site = Site()
     cookies, own = site.cookies(), f"/questions/{APPROVAL_ID}"
     asked = site.ask(own, cookies=cookies)["body"]
-    assert "Stop it?</bdi></h1>" in asked
+    assert "Stop it?</h1>" in asked
     assert "Measured until Fri 12:00 UTC." in asked
 
     site.post(cookies, own, answer="approve", losses="accepted")
-    assert "<h1><bdi>Stopping notebook: approved</bdi></h1>" in site.ask(own, cookies=cookies)["body"]
+    assert "<h1>Stopping notebook: approved</h1>" in site.ask(own, cookies=cookies)["body"]
     episode = episode_of(site.world)
     done = {"stop": NOW}
     site.world.state.put(replace(episode, outcome=Outcome.STOPPED, closed_at=NOW, steps_done=done))
     record = site.ask(own, cookies=cookies)["body"]
-    assert "<h1><bdi>notebook is stopped. It saves $24/day</bdi></h1>" in record
+    assert "<h1>notebook is stopped. It saves $24/day</h1>" in record
     assert "Approved by alice@example.com" in record
-    assert "Measured until" not in record
 
 
 def test_a_termination_needs_its_id_on_its_own_page() -> None:

@@ -23,7 +23,7 @@ from governor.console.views import figures
 from governor.domain.wording import people, sentence
 from governor.errors import DecisionRefused, InputError, NotFound, SignInTooOld
 from governor.web.answers import status_of
-from governor.web.responses import Response, redirect
+from governor.web.responses import HEADERS, Response, redirect
 
 View = Callable[[Asked], Page]
 Post = Callable[[Asked], Page | Response | str]
@@ -194,6 +194,8 @@ def _refused(request: Request, _: Mapping[str, str]) -> Response:
 
 def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str]) -> Response:
     """Return a page as HTML, with what stands at the head of each. Only what the caller sees counts."""
+    if page.whole is not None:
+        return Response(200, page.whole(token(path, ask.caller)), {**HEADERS, "Vary": "Accept, Cookie"})
     targets = [page for _, page in figures.targets_in(ask)]
     swept = [page.swept_at for page in targets if page is not None]
     frame = {
@@ -205,7 +207,7 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
         "by": ask.caller.by,
         "path": path,
         "questions": len(figures.questions(ask)),
-        "is_incomplete": ask.is_incomplete,
+        "missing": ask.what_is_missing,
     }
     values = {
         "frame": frame,

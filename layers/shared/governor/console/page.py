@@ -3,7 +3,7 @@ JSON or CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property, reduce
@@ -24,6 +24,10 @@ Row = tuple[FleetRow, FleetPage]
 """An instance, and the page of its target."""
 FRESH = timedelta(minutes=15)
 """How young a sign-in must be for what only admins may do."""
+_INCOMPLETE = (
+    "A stored record could not be read, so something is missing here. Ask your platform team: the log of the "
+    "console names it."
+)
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,11 @@ class Asked:
         return [one for one in rows if one[0].approval_id not in gone]
 
     @property
+    def what_is_missing(self) -> str:
+        """What the page says of records that cannot be read; empty where none is the caller's."""
+        return _INCOMPLETE if self.is_incomplete else ""
+
+    @property
     def is_incomplete(self) -> bool:
         """Whether a record that cannot be read is the caller's, as far as its key says whose it is."""
         whose = {name for row, _ in self.seen for name in (row.instance_id, row.approval_id, row.episode)}
@@ -174,3 +183,5 @@ class Page:
     values: Mapping[str, object]
     document: Mapping[str, object]
     tables: tuple[Table, ...] = field(default=())
+    whole: Callable[[str], str] | None = None
+    """Makes it, of its form's token, as the page of a link: then no template of the console shows it."""

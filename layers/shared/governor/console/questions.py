@@ -9,15 +9,14 @@ from datetime import timedelta
 from governor.console.page import Asked, Caller, Page, Row, Table
 from governor.console.views import figures
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.messages import cost_lines, people_text, restart_text, silence_text
 from governor.domain.approvals.scope import Rank
-from governor.domain.approvals.terms import Role, may, may_end_keep
-from governor.domain.units import UtcDatetime, in_parts, iso, parse_iso
+from governor.domain.approvals.terms import Role, may
+from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web.answers import END_KEEP, brief, posted
-from governor.web.pages import headline_of
+from governor.web.answers import END_KEEP, brief, keep_until, posted
+from governor.web.pages import Form, Visitor, approval_page
 
 ROWS = 50
 """On one page: under 5,000 px on a phone."""
@@ -74,30 +73,20 @@ def _views(ask: Asked, rows: Sequence[Row]) -> list[ApprovalView]:
 
 
 def question(ask: Asked) -> Page:
-    """Return one question. Raises: NotFound, also for one out of scope."""
-    view = _view(ask, ask.query["approval_id"])
-    episode, (headline, meaning) = view.episode, headline_of(view)
-    caller, kept = ask.caller, view.approval.lasting_keep(ask.now)
+    """Return one question, as the page of its link. Raises: NotFound, also for one out of scope."""
+    view, caller = _view(ask, ask.query["approval_id"]), ask.caller
+    may_answer = _is_approver(caller, view)
+    visitor = Visitor("", caller.by, caller.person, Role.APPROVER, only_looks=not may_answer)
+    path, environment = f"/questions/{view.approval.approval_id}", ask.reader.environment
     return Page(
-        title=headline,
-        template="question_page.html",
-        values={
-            "view": view,
-            "meaning": meaning,
-            "episode": episode,
-            "plan": episode.plan,
-            "costs": cost_lines(episode),
-            "silence": silence_text(episode, view.approval.expires_at, ask.now),
-            "restart": restart_text(episode),
-            "people": people_text(episode),
-            "may": {answer.value: _may(caller, view, answer) for answer in Answer},
-            "may_end_keep": kept is not None
-            and _is_approver(caller, view)
-            and may_end_keep(episode.terms, _OF_A_KEEP, kept, caller.person),
-            "keep_options": keep_options(ask.now),
-        },
+        title="",
+        template="",
+        values={},
         document=brief(view),
         tables=(_table("question", [brief(view)]),),
+        whole=lambda csrf: approval_page(
+            view, Form(visitor, csrf, path, ask.what_is_missing, environment, in_console=True)
+        ),
     )
 
 
@@ -136,7 +125,7 @@ class Answers:
         """Answer one question; return where to go. Raises: InputError, NotFound, DecisionRefused."""
         view = _view(ask, ask.query["approval_id"])
         if ask.query.get("answer") != END_KEEP:
-            self._one(view, ask, _decision(ask))
+            self._one(view, ask, _decision(ask, view.episode.time_zone))
         elif not _is_approver(ask.caller, view):
             raise NotAllowed(_MAY_LOOK)
         else:
@@ -190,14 +179,11 @@ def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
     return _is_approver(caller, view) and may(episode.terms, episode.plan, answer, caller.person)
 
 
-def _decision(ask: Asked) -> Decision:
-    """Return the answer of a form. Raises: InputError."""
+def _decision(ask: Asked, zone: str = "UTC") -> Decision:
+    """Return the answer of a form; a date of one's own choice is in this time zone. Raises: InputError."""
     decision = posted(ask.query, ask.caller.by, ask.caller.person, "console", ask.now)
-    until = ask.query.get("keep_until") if decision.answer is Answer.KEEP else None
-    try:
-        return replace(decision, keep_until=parse_iso(until)) if until else decision
-    except ValueError:
-        raise InputError("choose until when to keep it, by a date like 2026-12-01T09:00:00Z") from None
+    is_dated = decision.answer is Answer.KEEP and (ask.query.get("keep_until") or ask.query.get("keep_date"))
+    return replace(decision, keep_until=keep_until(ask.query, zone)) if is_dated else decision
 
 
 def _is_pick(name: str, value: str) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, datetime, time
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import DecisionRefused, InputError, NotAllowed
 from governor.usecases.approvals.show_approval import ApprovalView
 
@@ -52,3 +54,15 @@ def posted(form: Mapping[str, str], by: str, person: str | None, channel: str, n
     if len(reason) > LONGEST_REASON:
         raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
     return Decision(answer=answer, by=by, person=person, channel=channel, at=now, reason=reason or None)
+
+
+def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
+    """The date of one's own choice, at nine of that time zone, goes before the offered ones."""
+    date, offered = form.get("keep_date", ""), form.get("keep_until", "")
+    try:
+        if date:
+            day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
+            return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
+        return parse_iso(offered)
+    except (ValueError, OverflowError):  # the first and the last day of the calendar have no UTC elsewhere
+        raise InputError("say until when it shall be kept: a date like 2026-12-01") from None

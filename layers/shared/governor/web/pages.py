@@ -57,11 +57,16 @@ class Visitor:
     """Empty unless somebody is signed in."""
     sign_in: str | None = None
     """The place to sign in, when nothing can be decided before that."""
+    only_looks: bool = False
+    """Of the console, whose policy makes nobody an approver by what they may see."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The part that every page of a link has. `action` is where its forms go: the link itself."""
+    """The part that every page of a link has. `action` is where its forms go: the link itself.
+
+    `in_console`: it is the same question in the console, which leads on to its other pages.
+    """
 
     visitor: Visitor
     csrf: str
@@ -69,6 +74,7 @@ class Form:
     problem: str | None = None
     """The reason why an answer was not taken."""
     environment: str = ""
+    in_console: bool = False
 
 
 def _render(template: str, form: Form, **values: object) -> str:
@@ -77,6 +83,7 @@ def _render(template: str, form: Form, **values: object) -> str:
         csrf=form.csrf,
         action=form.action,
         problem=sentence(form.problem or ""),
+        in_console=form.in_console,
         **values,
     )
 
@@ -84,6 +91,8 @@ def _render(template: str, form: Form, **values: object) -> str:
 def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
+    # There, others' keeps are ended on the page of the instance, and nothing is started.
+    keep_role = Role.VIEWER if form.in_console else visitor.role
     headline, meaning = headline_of(view)
     kept = view.approval.lasting_keep(view.now)
     morning, expires = keep_end(episode, view.now), view.approval.expires_at
@@ -112,8 +121,10 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         deadline=f"{clock(expires, episode.time_zone, view.now)}, {left(expires - view.now)} left",
         people_needed=messages.people_text(episode),
         notice=_notice(view),
-        may_undo=approves and may_undo(episode.terms, visitor.person),
-        may_end_keep=kept is not None and may_end_keep(episode.terms, visitor.role, kept, visitor.person),
+        may_undo=approves and not form.in_console and may_undo(episode.terms, visitor.person),
+        may_end_keep=kept is not None
+        and not visitor.only_looks
+        and may_end_keep(episode.terms, keep_role, kept, visitor.person),
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
     )
@@ -147,8 +158,8 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
-    episode = view.episode
-    return permits(visitor.role, answer) and may(episode.terms, episode.plan, answer, visitor.person)
+    episode, may_answer = view.episode, permits(visitor.role, answer) and not visitor.only_looks
+    return may_answer and may(episode.terms, episode.plan, answer, visitor.person)
 
 
 def _notice(view: ApprovalView) -> str:

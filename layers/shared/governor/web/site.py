@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
-from zoneinfo import ZoneInfo
 
 from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
@@ -17,7 +16,7 @@ from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of, why_not
 from governor.domain.episode.episode import Episode
 from governor.domain.policy.contacts import Ownership
-from governor.domain.units import UtcDatetime, parse_iso
+from governor.domain.units import UtcDatetime
 from governor.errors import (
     CloudError,
     DecisionRefused,
@@ -32,7 +31,7 @@ from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
-from governor.web.answers import END_KEEP, posted, status_of
+from governor.web.answers import END_KEEP, keep_until, posted, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
@@ -282,16 +281,4 @@ def _decision(form: Mapping[str, str], visitor: Visitor, now: UtcDatetime, zone:
     decision = posted(form, visitor.by, visitor.person, "page", now)
     check_role(visitor.role, decision.answer)
     is_keep = decision.answer is Answer.KEEP
-    return replace(decision, keep_until=_keep_until(form, zone)) if is_keep else decision
-
-
-def _keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
-    """The date of one's own choice, at nine of that time zone, goes before the offered ones."""
-    date, offered = form.get("keep_date", ""), form.get("keep_until", "")
-    try:
-        if date:
-            day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
-            return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
-        return parse_iso(offered)
-    except (ValueError, OverflowError):  # the first and the last day of the calendar have no UTC elsewhere
-        raise InputError("say until when it shall be kept: a date like 2026-12-01") from None
+    return replace(decision, keep_until=keep_until(form, zone)) if is_keep else decision
