@@ -18,6 +18,7 @@ from governor.domain.policy.policy import Action, Mode, PlanRule, Policy
 from tests.builders import make_facts
 from tests.unit.channels.test_truth import episode_of
 from tests.unit.console import asking as console
+from tests.unit.usecases.world import APPROVAL_ID
 from tests.unit.web.test_gate import Gated
 from tests.unit.web.test_site import World
 
@@ -77,7 +78,7 @@ def gated() -> str:
 def in_console() -> str:
     """The same question, for an approver who has signed in."""
     site = console.Site()
-    return str(site.ask(f"/questions/{console.APPROVAL_ID}", cookies=site.cookies())["body"])
+    return str(site.ask(f"/questions/{APPROVAL_ID}", cookies=site.cookies())["body"])
 
 
 CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
