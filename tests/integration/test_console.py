@@ -63,7 +63,8 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
 
     own = urljoin(site, f"questions/{stage.episode(instance_id).approval_id}")
     csrf = re.findall(
-        r'aria-label="Keep it for now">\s*<input type="hidden" name="csrf" value="([^"]+)"', browser.get(own).body
+        r'aria-label="Keep it for now">\s*<input type="hidden" name="csrf" value="([^"]+)"',
+        browser.get(own).body,
     )
     assert 303 == browser.post(own, {"csrf": csrf[0], "answer": "keep", "keep_until": ""}).status
     assert "kept" == stage.outcome(instance_id)
