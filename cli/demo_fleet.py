@@ -82,7 +82,7 @@ def rows_of(
 
 def _told(instance: Instance, seen: Observation | None, episode: Episode | None) -> tuple[str, str]:
     if seen is None:
-        return "not governed", "no sweep lists it"
+        return "not governed", "lacks the tag, so nobody is asked"
     if episode is not None:
         replaced = episode.plan.replaced_because
         return "asked" if episode.plan.steps else "notified", short(

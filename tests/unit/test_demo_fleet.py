@@ -44,7 +44,7 @@ def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
     rows = [
         Row("i-1", "a", "team", Decimal("1.20"), "asked", "idle for 3 h"),
         Row("i-2", "b", "team", Decimal("2"), "asked", "idle for 4 h"),
-        Row("i-3", "c", "unassigned", None, "not governed", "no sweep lists it"),
+        Row("i-3", "c", "unassigned", None, "not governed", "lacks the tag, so nobody is asked"),
     ]
     lines = table(rows).splitlines()
 
@@ -52,7 +52,7 @@ def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
     (asked,) = (line for line in lines if line.startswith("  Idle"))
     assert asked.endswith("  2 instances, $3.20 an hour")
     assert WIDTH == len(asked)
-    assert "    c                      unassigned   unpriced  no sweep lists it" in lines
+    assert "    c                      unassigned   unpriced  lacks the tag, so nobody is asked" in lines
 
 
 def test_another_terminal_reads_the_environment_while_the_demo_runs(

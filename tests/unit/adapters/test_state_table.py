@@ -135,16 +135,18 @@ def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
 
 
 def test_the_breaker_changes_once(table: StateTable) -> None:
-    """Only the call that trips or releases it is told so; a new reason is kept without being a change."""
+    """Only the call that trips or releases it is told so; a new reason is no change, and whoever has
+    read another one releases nothing."""
     first, second = BreakerState(NOW, "60 % idle"), BreakerState(NOW + timedelta(minutes=5), "70 % idle")
 
     assert table.breaker(TARGET) is None
-    assert table.set_breaker(TARGET, None) is False
+    assert table.release_breaker(TARGET, first) is False
     assert table.set_breaker(TARGET, first) is True
     assert table.set_breaker(TARGET, second) is False
+    assert table.release_breaker(TARGET, first) is False
     assert second == table.breaker(TARGET)
-    assert table.set_breaker(TARGET, None) is True
-    assert table.set_breaker(TARGET, None) is False
+    assert table.release_breaker(TARGET, second) is True
+    assert table.release_breaker(TARGET, second) is False
     assert table.breaker(TARGET) is None
 
 
@@ -164,7 +166,7 @@ def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(tab
     assert newer == table.breaker(TARGET)
     inner.write(delete(present))
     assert older == table.breaker(TARGET)
-    assert table.set_breaker(TARGET, None) is True
+    assert table.release_breaker(TARGET, older) is True
     assert table.breaker(TARGET) is None
 
 

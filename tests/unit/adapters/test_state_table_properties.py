@@ -170,7 +170,12 @@ class BothTables(RuleBasedStateMachine):
     @rule(tripped=st.booleans(), at=minutes)
     def set_breaker(self, tripped: bool, at: Any) -> None:
         """Trips or releases."""
-        self.both(lambda table: table.set_breaker(TARGET, BreakerState(at, "why") if tripped else None))
+        state = BreakerState(at, "why")
+        self.both(
+            lambda table: (
+                table.set_breaker(TARGET, state) if tripped else table.release_breaker(TARGET, state)
+            )
+        )
 
     @invariant()
     def same_contents(self) -> None:

@@ -120,6 +120,14 @@ def test_the_page_says_who_ended_it_and_takes_no_second_answer() -> None:
     assert ("freeze ended", "oidc:admins@example.com", FROZEN.why) == (note["what"], note["by"], note["why"])
 
 
+def test_who_ended_it_is_for_those_who_see_all_that_it_holds_back() -> None:
+    site = Site(HERE)
+    assert 303 == site.post("own", HERE)
+    assert "own@example.com" in site.page("approvers")
+    assert "An admin</bdi> has ended it" in site.page("mine")
+    assert "own@example.com" not in site.page("mine")
+
+
 def test_only_the_freeze_that_the_page_showed_ends() -> None:
     """One that began since is another one: nobody has looked for its cause."""
     site = Site(HERE)

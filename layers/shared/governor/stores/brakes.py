@@ -15,7 +15,7 @@ from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCou
 from governor.domain.units import as_utc
 from governor.errors import CloudError
 from governor.stores.keys import place
-from governor.stores.table import DAMAGED, Key, Store, Write, absent, present, put, update, where
+from governor.stores.table import DAMAGED, Condition, Key, Store, Write, absent, present, put, update, where
 
 _HUB: Key = ("BREAKER#hub", "HUB")
 _TURNED, _BACK, _FIRST, _HOUR = "turned_", "back_", "first", "%Y%m%d%H"
@@ -89,16 +89,19 @@ class Brakes(Store):
 
     def keep_hub_freeze(self, state: BreakerState) -> None:
         """Change the freeze that stands; one that has ended stays ended."""
-        self._table.holds(update(_HUB, {"freeze": state}, present("freeze")))
+        self._table.holds(update(_HUB, {"freeze": state}, _is(state)))
 
     def release_hub(
-        self, forget: Iterable[datetime] = (), settle: Mapping[datetime, int] | None = None
+        self,
+        state: BreakerState,
+        forget: Iterable[datetime] = (),
+        settle: Mapping[datetime, int] | None = None,
     ) -> bool:
-        """End the freeze; true when this call did. Forget what was counted in some hours, and `settle` of
-        others how many count as back at work: no freeze anew for these."""
+        """End this freeze, and none that began since; true when this call did. Forget what was counted in
+        some hours, and `settle` of others how many count as back at work: no freeze anew for these."""
         add = {_BACK + f"{hour:{_HOUR}}": number for hour, number in (settle or {}).items()}
         gone = ["freeze", *_counts(forget)]
-        return self._table.holds(update(_HUB, {}, present("freeze"), remove=gone, add=add))
+        return self._table.holds(update(_HUB, {}, _is(state), remove=gone, add=add))
 
     def end_freeze(self, target: Target | None, freeze: BreakerState, by: str, at: datetime) -> None:
         """Have the next sweep end this freeze, of a target or of everything; the audit keeps who asked.
@@ -176,6 +179,10 @@ def _cap_pk(at: datetime) -> str:
 
 def _turned_key(target: Target) -> Key:
     return f"BREAKER#{place(target)}", "TURNED"
+
+
+def _is(state: BreakerState) -> Condition:
+    return where("freeze.tripped_at", "=", state.tripped_at)
 
 
 def _end_key(target: Target | None, freeze: BreakerState) -> Key:

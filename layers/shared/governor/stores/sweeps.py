@@ -14,7 +14,7 @@ from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.units import as_utc
 from governor.errors import CloudError
 from governor.stores.keys import place, target_pk
-from governor.stores.table import DAMAGED, Key, Store, delete, insert, packed, present, put, unpacked
+from governor.stores.table import DAMAGED, Key, Store, delete, insert, packed, put, unpacked, where
 
 _log = logging.getLogger(__name__)
 
@@ -85,14 +85,15 @@ class Sweeps(Store):
             for target, *pair in zip(targets, found[::2], found[1::2], strict=True)
         }
 
-    def set_breaker(self, target: Target, state: BreakerState | None) -> bool:
-        """Trip or release the breaker; true when this call did. A tripped one takes the new reason."""
-        new, old = both = _breaker_keys(target)
-        if state is None:
-            # Read first: nearly every sweep finds it closed, and a read costs less than a write.
-            here = [key for key in both if self._table.get(key) is not None]
-            gone = [self._table.wins(delete(key, present())) for key in here]
-            return any(gone)
+    def release_breaker(self, target: Target, state: BreakerState) -> bool:
+        """Release this breaker, and none that has tripped since; true when this call did."""
+        is_it = where("tripped_at", "<=", state.tripped_at)
+        gone = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
+        return any(gone)
+
+    def set_breaker(self, target: Target, state: BreakerState) -> bool:
+        """Trip the breaker; true when this call did. A tripped one takes the new reason."""
+        new, old = _breaker_keys(target)
         if self._table.wins(insert(new, state), put(old, state)):
             return True
         self._table.transact(put(new, state), put(old, state))

@@ -430,7 +430,8 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
     world.ec2.failures["terminate"] = [Unavailable("503", operation="ec2:TerminateInstances")]
     with pytest.raises(Unavailable):
         world.put_away(world.ref, Step.TERMINATE)
-    world.state.freeze_hub(BreakerState(world.clock.now(), "outage", turned=40))
+    freeze = BreakerState(world.clock.now(), "outage", turned=40)
+    world.state.freeze_hub(freeze)
     with pytest.raises(MustWait):
         world.put_away(world.ref, Step.TERMINATE)
     # The call may still be under way: the note stands, and so does the answer.
@@ -444,7 +445,7 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
     assert world.recheck(world.ref, Step.TERMINATE).wait is not None
     assert ["stop", "snapshot"] == sorted(episode_of(world).steps_done, key=["stop", "snapshot"].index)
     assert decide(world).holds
-    world.state.release_hub()
+    assert world.state.release_hub(freeze)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
     world.let_through(Step.TERMINATE)
     with pytest.raises(Held):

@@ -22,6 +22,7 @@ from tests.twins import MemoryStateTable
 from tests.unit.usecases.builders import SIGNER
 from tests.unit.usecases.world import APPROVAL_ID, World
 
+OUTAGE = BreakerState(NOW, "outage", turned=40)
 CAPS = {"ORGANIZATION": 3, "ACCOUNT#1": 2}
 
 
@@ -49,7 +50,7 @@ def asking(world: World) -> AskOwner:
 @pytest.mark.parametrize("over_all", [False, True])
 def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: bool) -> None:
     """Before, a freeze ended what people had approved as refused."""
-    world, freeze = World(), BreakerState(NOW, "outage", turned=40)
+    world, freeze = World(), OUTAGE
     if over_all:
         world.state.freeze_hub(freeze)
     else:
@@ -59,9 +60,9 @@ def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: boo
     with pytest.raises(MustWait, match="frozen: outage"):
         world.put_away(world.ref, Step.STOP)
     if over_all:
-        world.state.release_hub()
+        world.state.release_hub(freeze)
     else:
-        world.state.set_breaker(TARGET, None)
+        world.state.release_breaker(TARGET, freeze)
 
     assert (False, timedelta(minutes=15)) == (waiting.proceed, waiting.wait)
     assert "frozen: outage" in waiting.reason
@@ -72,7 +73,7 @@ def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: boo
 def test_a_step_waits_no_longer_than_its_approval_lives() -> None:
     """The reason says that it waited, and which setting ended it."""
     world = World()
-    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.state.freeze_hub(OUTAGE)
     world.clock.moment += timedelta(hours=48)
     world.publish_quiet()
 
@@ -85,7 +86,7 @@ def test_a_step_waits_no_longer_than_its_approval_lives() -> None:
 def test_work_ends_the_wait_and_missing_metrics_do_not() -> None:
     """In an outage of metrics there is no evidence of anything; a GPU at work is evidence."""
     world = World()
-    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.state.freeze_hub(OUTAGE)
     world.metrics.published.clear()
     silent = world.recheck(world.ref, Step.STOP)
     world.publish_quiet(utilization=90)
@@ -212,15 +213,15 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
     """It is sent after the freeze; what waited for too long ends, saying so."""
     world = World(decide=False)
     ask = asking(world)
-    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.state.freeze_hub(OUTAGE)
 
     with pytest.raises(MustWait, match="outage"):
         ask(world.ref, Stage.ASK, None)
     assert [] == world.announcer.sent
-    world.state.release_hub()
+    assert world.state.release_hub(OUTAGE)
     ask(world.ref, Stage.ASK, None)
     assert 1 == len(world.announcer.sent)
-    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.state.freeze_hub(OUTAGE)
     world.clock.moment += timedelta(days=3)
     with pytest.raises(SafetyError, match="wait_at_most_hours"):
         ask(world.ref, Stage.ASK, None)
@@ -230,10 +231,10 @@ def test_no_question_is_sent_while_everything_is_frozen() -> None:
 def test_nobody_is_urged_to_answer_while_everything_is_frozen(stage: Stage) -> None:
     """An outage may show as idle what works; the question still waits for its answer."""
     world = World(decide=False)
-    world.state.freeze_hub(BreakerState(NOW, "outage", turned=40))
+    world.state.freeze_hub(OUTAGE)
     asking(world)(world.ref, stage, "token")
     assert [] == world.announcer.sent
-    world.state.release_hub()
+    assert world.state.release_hub(OUTAGE)
     asking(world)(world.ref, stage, "token")
     assert 1 == len(world.announcer.sent)
 

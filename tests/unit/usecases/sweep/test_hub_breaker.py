@@ -122,6 +122,32 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
     assert world.state.hub().freeze not in (None, freeze)
 
 
+def test_a_sweep_that_lags_ends_no_freeze_that_began_since(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has read one that an admin ended; another sweep released that, and a third froze everything anew."""
+    world, found = fleet(Mode.ASK, accounts=3, each=4)
+    for ids in found.values():
+        for one in ids:
+            world.publish(one, QUIET)
+    sweep_all(world, found, minutes=65)
+    freeze = world.state.hub().freeze
+    assert freeze is not None
+    world.state.end_freeze(None, freeze, "oidc:ada@example.com", world.clock.moment)
+    anew = replace(freeze, tripped_at=world.clock.moment + timedelta(minutes=1))
+    release = world.state.release_hub
+
+    def too_late(*arguments: object) -> bool:
+        monkeypatch.undo()
+        release(freeze)
+        world.state.freeze_hub(anew)
+        return release(*arguments)  # type: ignore[arg-type]
+
+    counted = world.state.hub().hours
+    monkeypatch.setattr(world.state, "release_hub", too_late)
+    world.sweep_target(next(iter(found)))
+
+    assert (anew, counted) == (world.state.hub().freeze, world.state.hub().hours)
+
+
 def test_a_freeze_of_everything_ends_when_most_work_again_and_not_by_time() -> None:
     """An instance is counted once in an idle stretch, however often it is swept."""
     world, found = fleet(Mode.ASK, accounts=3, each=4)

@@ -286,7 +286,9 @@ def text_of(ask: Asked, name: str) -> str:
     """Return one value of the query. Raises: InputError."""
     text = ask.query.get(name, "").strip()
     if len(text) > LONGEST_TEXT:
-        raise InputError(f"{name} is longer than {LONGEST_TEXT} characters: shorten it")
+        raise InputError(
+            f"{'the search' if name == 'q' else name} is longer than {LONGEST_TEXT} characters: shorten it"
+        )
     return text
 
 

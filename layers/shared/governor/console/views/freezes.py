@@ -7,27 +7,27 @@ from governor.console.views import figures
 from governor.domain.approvals.scope import Rank
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
+from governor.domain.wording import people
 from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.stores import StateTable
 
-_COLUMNS = ("where", "since", "why", "ended_by", "may_end")
+_COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
 _EVERYTHING = "everything"
 PATH = "/freezes"
 
 
 def freezes(ask: Asked) -> Page:
-    """Only what the caller may see; reasons count instances, so they are shown to whoever sees them all."""
-    found = [
-        (
-            str(target or _EVERYTHING),
-            one.tripped_at,
-            one.why if ask.scope.everything or (target and figures.is_whole(target, ask.scope)) else None,
-            ask.reader.state.freeze_ended_by(target, one),
-            _may_end(ask, target),
+    """Only what the caller may see. Reasons and names are for whoever sees all that is counted."""
+    state, rows = ask.reader.state, []
+    for target, one in _standing(ask):
+        sees_all = ask.scope.everything or (target is not None and figures.is_whole(target, ask.scope))
+        by = state.freeze_ended_by(target, one)
+        ended_by = people(by) if by and sees_all else None
+        why = one.why if sees_all else None
+        rows.append(
+            (str(target or _EVERYTHING), one.tripped_at, why, bool(by), ended_by, _may_end(ask, target))
         )
-        for target, one in _standing(ask)
-    ]
-    table = Table("freezes", _COLUMNS, tuple(found))
+    table = Table("freezes", _COLUMNS, tuple(rows))
     return Page(
         title="Freezes",
         template="freezes.html",

@@ -85,7 +85,7 @@ class FreezePlans:
             forget = [] if learns else breaker.hours_around(hub, state)
             settle = breaker.still_counted(hub, now) if by else {}
             if self._announce(sweep, breaker_alert("all released", self.hub, state, now, by=by)):
-                self.state.release_hub(forget, settle)
+                self.state.release_hub(state, forget, settle)
             return None
         # Sweeps at the same time send the same message, which is delivered once.
         self._notify(sweep, state, breaker.left_of(hub, state)[1], everything=True)
@@ -119,7 +119,7 @@ class FreezePlans:
             return state.why
         # Notified first: a freeze that nobody knows has ended would be reported by nobody ever after.
         if self._announce(sweep, breaker_alert("released", target, state, now, by=by)):
-            self.state.set_breaker(target, None)
+            self.state.release_breaker(target, state)
         return None
 
     def _notify(self, sweep: Sweep, state: BreakerState, left: int, *, everything: bool = False) -> None:
