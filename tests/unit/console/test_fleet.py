@@ -147,7 +147,7 @@ def test_a_page_of_500_rows_is_less_than_200_kib() -> None:
         ({"page": "2"}, "page must be a number from 1 to 1"),
         ({"page": "٣"}, "page must be a number"),
         ({"size": "99999"}, "size can be 100"),
-        ({"q": "x" * 301}, "q is longer than 300 characters"),
+        ({"q": "x" * 301}, "the search is longer than 300 characters"),
         ({"owner": "x" * 5000}, "owner is longer than 300 characters"),
     ],
 )
