@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage
+from governor.stores.keys import place
+from governor.stores.table import delete
 from local.fleet import Points, demo_fleet
 from tests.integration.stage import TARGET, Stage
 
@@ -15,6 +17,8 @@ def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
     stage.policy("mode: ask\nplan: {action: notify-only}")
     ids = stage.scene.launch(demo_fleet())
     earlier = datetime.now(tz=UTC) - timedelta(hours=1)
+    # Sweeps of other tests have left a later page, which an earlier one does not replace.
+    stage.state._table.write(delete(("FLEET", f"{place(TARGET)}#000")))
     assert stage.state.keep_page(FleetPage(TARGET.account, TARGET.region, earlier, "ask"))
 
     summary = stage.scene.sweep()["results"][0]["summary"]
