@@ -42,6 +42,7 @@ OPERATIONS = sorted(
     if "operationId" in operation
 )
 OF_THE_CONSOLE = {"showOverview", "probeOverview", "showConsole", "probeConsole"}
+OF_THE_CONSOLE |= {"enterConsole", "showConsoleQuestions", "showConsoleQuestion"}
 NO_INPUT = {"listFreezes", "listQuestions", "showPolicy", "showQuestion"} | OF_THE_CONSOLE
 NO_BODY = NO_INPUT | {"showPage", "probePage"}
 NO_BODY |= {"showEarlierPage", "probeEarlierPage"}
@@ -78,6 +79,9 @@ REACHED = {
     "showConsole": {404},
     "probeConsole": {404},
     "actOnConsole": {400, 404},
+    "enterConsole": {200},
+    "showConsoleQuestions": {401},
+    "showConsoleQuestion": {401},
 }
 """How deep the trial must have got; less would be a trial of the door."""
 
