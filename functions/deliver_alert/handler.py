@@ -6,7 +6,7 @@ from typing import Any
 
 from governor.channels.dispatch import Dispatched
 from governor.channels.worker import Worker
-from governor.contracts.events import QueueBatch
+from governor.contracts.events import QueueBatch, must_be_of
 from governor.contracts.parsing import parse
 from governor.observability import MetricUnit, count, logger, observed
 from governor.wiring.delivery import delivery_worker
@@ -19,10 +19,15 @@ def _count(done: Dispatched, late_seconds: float) -> None:
     count("DeliveryDelay", late_seconds, MetricUnit.Seconds)
 
 
-@observed(delivery_worker(Parts(), _count))
+PARTS = Parts()
+HUB = PARTS.hub.account
+
+
+@observed(delivery_worker(PARTS, _count))
 def handler(event: dict[str, Any], context: Any, worker: Worker) -> dict[str, Any]:
     """A batch of the queue to what must stay in it."""
     batch = [record.to_queued() for record in parse(QueueBatch, event).records]
+    must_be_of(HUB, event)
     left = worker(batch)
     logger.info("delivered", extra={"messages": len(batch), "left": len(left)})
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in left]}

@@ -1,22 +1,30 @@
 """Reviews the newest version of the policy, and lists the targets of a sweep: every account of the policy in
-force in every Region of it."""
+force, those of its organizational units included, in every Region of it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.events import policy_writer
+from governor.contracts.events import must_be_of, policy_writer
+from governor.contracts.parsing import Payload, parse
 from governor.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.sweep import SweepPlan, sweep_plan
 
+PARTS = Parts()
+HUB = PARTS.hub.account
 
-@observed(sweep_plan(Parts()))
+
+@observed(sweep_plan(PARTS))
 def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
     """`{}` to `{"targets": [{"account", "region"}], "target_count": n}`; one about the policy to `{}`."""
     if "detail-type" in event:
+        must_be_of(HUB, event)
         plan.review(policy_writer(event))
+        plan.places()
         return {}
+    parse(Payload, event)
+    plan.check_schema()
     try:
         plan.review()
     except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from governor.contracts.parsing import Payload, parse
 from governor.errors import Unavailable
 from governor.observability import MetricUnit, count, logger, observed
 from governor.usecases.money.costs import SumUpMonth
@@ -15,6 +16,7 @@ from governor.wiring.policies import use_case
 @observed(use_case(Parts(), SumUpMonth))
 def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
     """`{}` to the sums. What could not be told is raised after the figures were published."""
+    parse(Payload, event)
     month = sum_up_month()()
     # The only floats: metrics know no others. Amounts stay decimal in the table and in messages.
     for cost in month.published:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from governor.contracts.events import changes_of
+from governor.contracts.events import changes_of, must_be_of
 from governor.domain.audit import Change
 from governor.observability import logger, observed
 from governor.wiring.parts import Parts
 
+PARTS = Parts()
+HUB = PARTS.hub.account
 
-@observed(Parts().archive.keep)
+
+@observed(PARTS.archive.keep)
 def handler(event: dict[str, Any], context: Any, keep: Callable[[Change], bool]) -> dict[str, Any]:
     """A batch of changes to `{"kept"}`: how many documents are new. Where one fails, all come again."""
-    kept = sum(map(keep, changes_of(event)))
+    changes = changes_of(event)
+    must_be_of(HUB, event)
+    kept = sum(map(keep, changes))
     logger.info("kept", extra={"kept": kept})
     return {"kept": kept}

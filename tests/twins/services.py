@@ -16,7 +16,7 @@ from governor.domain.policy.policy import AppliedPolicy, Policy
 from governor.domain.sweep.managed import BatchEnvironment
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, NobodyListens
-from governor.ports import SpotPrices
+from governor.ports import SpotPrices, UndoAnswer
 
 
 @dataclass
@@ -200,3 +200,18 @@ class MemoryLifecycleHooks(_Failing):
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         self._may_fail()
         self.completed.append((instance_id, action))
+
+
+@dataclass
+class RecordingUndoer:
+    """The function that may start instances; answers as a test says."""
+
+    answer: UndoAnswer | Exception = UndoAnswer(True, "asked")
+    asked: list[tuple[EpisodeRef, str, str]] = field(default_factory=list)
+
+    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
+        """As the port says."""
+        self.asked.append((ref, by, channel))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer

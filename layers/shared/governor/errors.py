@@ -12,6 +12,7 @@
     ├── DecisionRefused             a decision came that the approval cannot take (any more)
     │   ├── NotAllowed              this person may not give this answer; others may
     │   │   └── SignInTooOld        after a new sign-in they may
+    │   ├── Uncertain               whether it was done could not be found out; asking again is safe
     │   └── TooLate                 EC2 has been asked for what the answer would have held
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
@@ -44,6 +45,7 @@
 
     Exception                       tools at a desk, which print the message and no traceback
     ├── CommandError                a command cannot do its work (cli/errors.py)
+    ├── NothingToSee                the account lacks what a check looks at (cli/preflight/world.py)
     ├── FetchError                  a recording cannot be fetched (simulation/fetch.py)
     ├── StoreError                  a recording cannot be read (simulation/store.py)
     ├── ReplayError                 a replay is impossible (simulation/replay.py)
@@ -129,6 +131,9 @@ class SignInTooOld(NotAllowed): ...
 
 
 class TooLate(DecisionRefused): ...
+
+
+class Uncertain(DecisionRefused): ...
 
 
 class SafetyError(GovernorError): ...

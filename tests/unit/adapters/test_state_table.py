@@ -15,8 +15,10 @@ from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalSta
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target, UserData
 from governor.domain.money.cost import Meter
+from governor.domain.policy.policy import Targets
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
+from governor.domain.units import parse_iso
 from governor.errors import ConflictError, DecisionRefused, NotFound
 from governor.stores import StateTable, keys
 from governor.stores.table import delete, put, update
@@ -617,6 +619,22 @@ def test_the_last_accepted_policy_is_kept(table: StateTable) -> None:
     for text in ("mode: ask\n", "mode: auto\n"):
         table.keep_policy(text, NOW)
     assert "mode: auto\n" == table.kept_policy()
+
+
+def test_the_accounts_of_units_are_those_of_these_units(table: StateTable) -> None:
+    """Found for others they are not known; and the same again are not written again, for the audit's sake."""
+    targets = Targets(units=("r-abcd",), without_units=("ou-abcd-11111111",))
+    assert table.accounts_of(targets) is None
+
+    table.note_accounts(targets, ("111122223333",), NOW)
+    table.note_accounts(targets, ("111122223333",), NOW + timedelta(hours=1))
+
+    assert ("111122223333",) == table.accounts_of(targets)
+    assert table.accounts_of(replace(targets, without_units=())) is None
+    (item,) = table._table.query("VERSION#in-force")
+    assert NOW == parse_iso(item["at"])
+    table.note_accounts(targets, (), NOW)
+    assert () == table.accounts_of(targets)
 
 
 def test_a_snooze_holds(table: StateTable) -> None:

@@ -338,7 +338,11 @@ def test_a_question_that_waited_for_the_morning_says_how_long_it_is_idle_by_then
 def _claims(text: str) -> set[str]:
     """What a text says of how long it is idle."""
     return set(
-        re.findall(r"(?i)\b(?:idle(?: for)?|found idle) (?:over )?\d+ [a-z]+(?: \d\d min)?(?: ago)?", text)
+        re.findall(
+            r"(?i)\b(?:idle(?: for)?|found idle) (?:over )?\d+ [a-z]+(?: \d\d min)?(?: ago)?"
+            r"|idle since [A-Z][a-z]+ \d\d:\d\d",
+            text,
+        )
     )
 
 
@@ -355,7 +359,7 @@ def test_time_that_nobody_measured_is_not_called_idle(mode: Mode, stage: Stage, 
     )
     text = texts(stage_alert(episode, stage, now, LINK, now + timedelta(hours=4)), episode, now)[channel]
 
-    short, whole = "found idle 20 h ago", "Idle for 6 h 40 min"
+    short, whole = "idle since Fri 06:20", "Idle for 6 h 40 min"
     assert {short} <= _claims(text) <= {short, whole}
     if channel not in ("slack text", "pagerduty"):
         assert (
@@ -371,7 +375,7 @@ def test_a_digest_does_not_call_unmeasured_time_idle_either() -> None:
     found = rendered(message)
     del found["slack text"]
 
-    assert {channel: {"found idle 20 h ago"} for channel in found} == {
+    assert {channel: {"idle since Fri 06:20"} for channel in found} == {
         channel: _claims(text) for channel, text in found.items()
     }
 

@@ -10,6 +10,7 @@ from typing import Any
 from governor.console.app import Console
 from governor.console.page import Reader
 from governor.console.questions import Answers, question, questions
+from governor.console.views.instance import instance
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.terms import terms_of
@@ -21,6 +22,7 @@ from governor.stores.table import Readable
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW, TARGET
 from tests.console_world import make_row
+from tests.twins.services import RecordingUndoer
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance, token
 from tests.unit.usecases.world import APPROVAL_ID, World
@@ -74,19 +76,23 @@ class Site:
         self.world.workflow.waiting.add("other")
         self.episodes = {APPROVAL_ID: first, OTHER: second}
         self.sweep()
-        answers = Answers(
-            Decide(
-                self.world.state,
-                self.world.workflow,
-                self.at.clock,
-                self.world.announcer,
-                lambda: self.world.policies,
-            )
+        self.undoer = RecordingUndoer()
+        decide = Decide(
+            self.world.state,
+            self.world.workflow,
+            self.at.clock,
+            self.world.announcer,
+            lambda: self.world.policies,
         )
+        answers = Answers(decide, self.undoer)
         self.console = Console(
             lambda: Reader(Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor"),
             self.at.doors,
-            {"/questions": questions, "/questions/<approval_id>": question},
+            {
+                "/questions": questions,
+                "/questions/<approval_id>": question,
+                "/instances/<account>/<region>/<instance_id>": instance,
+            },
             {"/questions": answers.several, "/questions/<approval_id>": answers.one},
         )
 

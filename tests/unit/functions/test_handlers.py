@@ -175,6 +175,7 @@ def worker(parts: Parts) -> Any:
 LINK = SIGNER.earlier(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1)).partition("?")[2]
 ON_THE_PAGE = {"pathParameters": {"approval_id": APPROVAL_ID}, "rawQueryString": LINK}
 FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", safe="")}
+BY_IAM = {"requestContext": sample("serve_api/list")["requestContext"] | {"http": {"method": "POST"}}}
 PLACE = {"account": "123456789012", "region": "us-east-1"}
 CASES = (
     Case("plan_sweep/schedule", sweep_plan, {"targets": [PLACE], "target_count": 1}, kind=Parts),
@@ -259,7 +260,7 @@ CASES = (
     Case("serve_api/freezes", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_api/list", answers.approval_api, {"statusCode": 200}, asking, Parts),
     Case("serve_approval/get", page.approval_site, {"statusCode": 200}, asking, Parts, ON_THE_PAGE),
-    Case("serve_api/open", answers.approval_api, {"statusCode": 403}, asking, Parts),
+    Case("serve_api/open", answers.approval_api, {"statusCode": 403}, asking, Parts, BY_IAM),
     Case("serve_console/home", console.console, {"statusCode": 303}, asking, Parts),
     Case("serve_console/code-page", console.console, {"statusCode": 200}, asking, Parts),
     Case("serve_console/unknown-code", console.console, {"statusCode": 403}, asking, Parts),
@@ -307,6 +308,15 @@ def test_a_sweep_goes_on_where_the_review_of_the_policy_fails(error: Exception) 
             "plan_sweep", sample("plan_sweep/schedule"), wired
         )
     assert type(error).__name__ in stream.getvalue()
+
+
+def test_a_new_version_looks_its_units_up_at_once() -> None:
+    """Or functions that act would wait for the next sweep."""
+    places = mock.Mock(return_value=())
+    wired = sweep_plan(parts(Parts, World()))._replace(review=mock.Mock(), places=places)
+
+    assert {} == call("plan_sweep", sample("plan_sweep/written"), wired)
+    places.assert_called_once_with()
 
 
 def test_a_rotation_writes_a_next_key() -> None:

@@ -14,10 +14,13 @@ from governor.errors import InputError, Throttled
 from governor.usecases.events.notify_warning import Reaction
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.wiring.events import ToInterruptions
+from local.samples import of_this_account
 from tests.unit.functions.handlers import call
 
 ROOT = Path(__file__).parents[3]
-GOOD: dict[str, Any] = json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
+GOOD: dict[str, Any] = of_this_account(
+    json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
+)
 UNREADABLE = [
     "no JSON",
     "5",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from local.templates import expand_template
+from tests.iam import policies_of
 
 ROOT = Path(__file__).parents[3]
 MACHINES = ("remediation", "sweep")
@@ -27,11 +28,7 @@ def template(path: str = "template.yaml") -> dict[str, Any]:
 
 def statements(properties: dict[str, Any]) -> list[dict[str, Any]]:
     """All statements of the role of a function or state machine, those of shared policies included."""
-    resources = template()["Resources"]
-    policies = [
-        resources[one["Ref"]]["Properties"]["PolicyDocument"] if "Ref" in one else one
-        for one in properties["Policies"]
-    ]
+    policies = policies_of(properties, template()["Resources"])
     found = [s for policy in policies for s in policy["Statement"]]
     # A statement may depend on a parameter: what it is when it is there.
     return [s["Fn::If"][1] if "Fn::If" in s else s for s in found]

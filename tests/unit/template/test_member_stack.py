@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
+import shlex
 from typing import Any
 
 import pytest
+from botocore import xform_name
+from botocore.loaders import Loader
 
-from tests.unit.template.machines import statements, template
+from tests.iam import written_out
+from tests.unit.template.machines import ROOT, statements, template
 
 HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
 MEMBER = template("stacks/member.yaml")
@@ -42,28 +45,22 @@ def statements_of(role: dict[str, Any]) -> list[dict[str, Any]]:
     return [s for policy in role["Policies"] for s in policy["PolicyDocument"]["Statement"]]
 
 
-def role_names(function: str, stack: str) -> set[str]:
-    """What CloudFormation may call the role of a function: 64 characters, twelve of them its own.
-
-    Of a longer name it cuts an end off; how much is not documented. No logical id was seen cut below 25.
-    """
-    logical = f"{function}Role"
-    room = 64 - len(f"{stack}--") - 12
-    kept = {room, 25} if len(logical) > room else {len(logical)}
-    return {f"{stack}-{logical[:length]}-ABCDEF123456" for length in kept}
+def role_name(function: str, stack: str) -> str | None:
+    """The name that the template gives the role of a function; `None` where CloudFormation makes one up."""
+    given = HUB[function].get("Role")
+    role = given and template()["Resources"][given["Fn::GetAtt"][0]]["Properties"]["RoleName"]
+    return role and str(written_out(role, {"AWS::StackName": stack, "AWS::Region": "ap-southeast-1"}))
 
 
 def trusted_by(role: dict[str, Any], stack: str = "gpu-governor") -> set[str]:
-    """The functions whose roles may assume it, whatever CloudFormation calls them."""
+    """The functions whose roles may assume it: by the whole ARN, with nothing in it that stands for more."""
     (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
-    arns = statement["Condition"]["ArnLike"]["aws:PrincipalArn"]
-    texts = [arn["Fn::Sub"] for arn in (arns if isinstance(arns, list) else [arns])]
-    patterns = [text.rpartition("role/")[2].replace("${HubStackName}", stack) for text in texts]
-    return {
-        function
-        for function in HUB
-        if any(all(fnmatchcase(name, one) for name in role_names(function, stack)) for one in patterns)
-    }
+    known = {"HubStackName": stack, "HubRegion": "ap-southeast-1", "HubAccountId": "111122223333"}
+    arns = written_out(statement["Condition"]["ArnEquals"]["aws:PrincipalArn"], known)
+    names = [one.rpartition("111122223333:role/")[2] for one in ([arns] if isinstance(arns, str) else arns)]
+    assert not [one for one in names if "*" in one or "?" in one]
+    of = {role_name(function, stack): function for function in HUB}
+    return {of[name] for name in names}
 
 
 REACHING = sorted(function for function in HUB if suffix_of(function))
@@ -76,13 +73,12 @@ def test_a_function_assumes_its_own_role_and_no_other(function: str) -> None:
     reach = [s for s in statements(HUB[function]) if "sts:AssumeRole" in s["Action"]]
 
     assert suffix is not None
-    assert [f"arn:${{AWS::Partition}}:iam::*:role/${{MemberRoleName}}-{suffix}"] == [
-        s["Resource"]["Fn::Sub"] for s in reach
-    ]
+    known = {"AWS::Partition": "aws", "MemberRoleName": "member"}
+    assert [f"arn:aws:iam::*:role/member-{suffix}"] == [written_out(s["Resource"], known) for s in reach]
     assert function in trusted_by(role_of(suffix))
 
 
-@pytest.mark.parametrize("stack", ["g", "gpu-governor", "g" * 16])
+@pytest.mark.parametrize("stack", ["g", "gpu-governor-prod", "g" * 32])
 def test_no_role_trusts_a_function_that_does_not_assume_it(stack: str) -> None:
     """And each trusts some, by the names that their roles have in a stack of any name that is allowed."""
     for role in ROLES.values():
@@ -120,3 +116,46 @@ def test_every_write_there_is_on_governed_instances() -> None:
                 key = "ssm:resourceTag" if ["ssm:SendCommand"] == writes else "aws:ResourceTag"
                 condition = statement["Condition"]["StringEquals"]
                 assert {"Ref": "SelectorTagValue"} == condition[f"{key}/Purpose"]
+
+
+PAGE = (ROOT / "docs" / "accounts.md").read_text(encoding="utf-8")
+COMMANDS = re.findall(r"^ *(aws (?:cloudformation|organizations) .*?)(?=\n *aws |\n *```)", PAGE, re.M | re.S)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one.split()[2])
+def test_a_command_of_the_page_is_one_of_aws(command: str) -> None:
+    """Each option is a parameter of the operation, each parameter one of the stack, and none is missing."""
+    _, service, operation, *words = shlex.split(command.replace("\\\n", " "))
+    options = {one.removeprefix("--") for one in words if one.startswith("--")}
+    parameters = {name for one in words if (name := _parameter(one))}
+    if operation == "deploy":  # of the command line alone
+        assert options == {"stack-name", "capabilities", "template-file", "parameter-overrides"}
+    else:
+        model = Loader().load_service_model(service, "service-2")
+        shape = model["operations"]["".join(one.title() for one in operation.split("-"))]["input"]["shape"]
+        known = model["shapes"][shape]
+        assert options <= {xform_name(one, "-") for one in known["members"]}
+        assert {xform_name(one, "-") for one in known.get("required", ())} <= options
+    if parameters:
+        needed = {name for name, one in MEMBER["Parameters"].items() if "Default" not in one}
+        assert needed <= parameters <= MEMBER["Parameters"].keys()
+
+
+def _parameter(word: str) -> str | None:
+    """The parameter of a stack that a word of a command sets, in either way to write it."""
+    if word.startswith("ParameterKey="):
+        return word.removeprefix("ParameterKey=").partition(",")[0]
+    name, sign, _ = word.partition("=")
+    return name if sign and name in MEMBER["Parameters"] else None
+
+
+def test_the_page_has_the_two_commands_of_a_stack_set() -> None:
+    """And the one of a single account, and of a delegated administrator."""
+    operations = [one.split()[2] for one in COMMANDS]
+
+    assert [
+        "create-stack-set",
+        "create-stack-instances",
+        "deploy",
+        "register-delegated-administrator",
+    ] == operations

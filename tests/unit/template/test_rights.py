@@ -302,9 +302,9 @@ def _bucket_policy() -> list[dict[str, Any]]:
 
 # who may assume a member role
 
-OWN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-PutAwayFunctionRole-ABC123"
-LOOKALIKE = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-PutAwayFunctionRole-EVIL"
-SISTER = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-SweepTargetFunctionRole-ABC123"
+OWN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-put-away"
+LOOKALIKE = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-put-away-2"
+SISTER = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-sweep-target"
 ORGANIZATION = "o-abcdefghij"
 
 
@@ -324,20 +324,20 @@ def assumes(principal: str, organization: str | None = None, **parameters: objec
     }
 
 
-def test_a_member_role_trusts_its_own_function() -> None:
-    """By name: without more, a role that looks like it is trusted, too."""
-    assert {"actor"} == assumes(OWN) == assumes(LOOKALIKE)
+def test_a_member_role_trusts_its_own_function_by_its_whole_name() -> None:
+    """Not a role that looks like it, of another stack, another Region, a path, or an earlier release."""
+    assert {"actor"} == assumes(OWN)
     assert {"sweeper"} == assumes(SISTER)
-    assert set() == assumes(f"arn:aws:iam::{ACCOUNT}:role/admin")
-
-
-def test_by_exact_roles_a_lookalike_is_refused_and_each_keeps_to_its_own() -> None:
-    """Whoever can create roles in the hub's account cannot take the one that terminates."""
-    exact = [OWN, SISTER]
-
-    assert {"actor"} == assumes(OWN, HubRoleArns=exact)
-    assert {"sweeper"} == assumes(SISTER, HubRoleArns=exact)
-    assert set() == assumes(LOOKALIKE, HubRoleArns=exact)
+    role = f"arn:aws:iam::{ACCOUNT}:role"
+    for other in (
+        LOOKALIKE,
+        f"{role}/admin",
+        f"{role}/path/gpu-governor-us-east-1-put-away",
+        f"{role}/another-us-east-1-put-away",
+        f"{role}/gpu-governor-eu-west-1-put-away",
+        f"{role}/gpu-governor-PutAwayFunctionRole-ABC123",
+    ):
+        assert set() == assumes(other)
 
 
 @pytest.mark.parametrize(
@@ -400,7 +400,7 @@ MANAGED = f"arn:aws:iam::{ACCOUNT}:policy/gpu-governor-BaseAccess-1a2B"
     ],
 )
 def test_the_example_keeps_others_from_the_governors_roles(action: str, resource: str) -> None:
-    """A role of the expected name would be trusted by members without `HubRoleArns`, one that is passed to a
+    """Members trust a role of the hub's name whoever may assume it, one that is passed to a
     function acts as the governor, as does one whose managed policy says more, and a new platform role is
     exempt from all of this."""
     for principal, may_do in ((DEVELOPER, False), (PLATFORM, True)):

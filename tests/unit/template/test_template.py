@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fnmatch import fnmatchcase
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
 from governor.domain.alerts.alert import FOR_MACHINES
-from tests.iam import Request, allows, own_statements
+from tests.iam import Request, allows, own_statements, policies_of, written_out
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
@@ -131,11 +132,11 @@ def test_one_function_may_stop_terminate_and_cancel() -> None:
 
 
 def test_one_function_may_start_and_one_may_ask_it_to() -> None:
-    """undo_episode, on governed instances only, asked by the page."""
+    """undo_episode, on governed instances only, asked by the pages of links and the console."""
     starters = {n for n, p in FUNCTIONS.items() for s in statements(p) if "ec2:StartInstances" in actions(s)}
     askers = {n for n, p in FUNCTIONS.items() for s in statements(p) if "lambda:InvokeFunction" in actions(s)}
 
-    assert ({"UndoEpisodeFunction"}, {"ServeApprovalFunction"}) == (starters, askers)
+    assert ({"UndoEpisodeFunction"}, {"ServeApprovalFunction", "ServeConsoleFunction"}) == (starters, askers)
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -296,14 +297,42 @@ def test_every_other_route_asks_iam() -> None:
     } == {route["RouteKey"] for route in routes if route["AuthorizationType"] != "AWS_IAM"}
 
 
-def test_shared_policies_are_used_and_fit_on_a_role() -> None:
-    """IAM allows ten managed policies on a role; SAM adds three at the most."""
-    policies = {name for name, r in RESOURCES.items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
+def test_managed_policies_are_used_and_fit_on_a_role() -> None:
+    """IAM allows ten on a role, and SAM adds three at the most to those that it makes; and 6,144 characters
+    in one."""
+    policies = {n: r["Properties"] for n, r in RESOURCES.items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
     machines = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::Serverless::StateMachine"]
-    attached = [[p["Ref"] for p in one["Policies"] if "Ref" in p] for one in (*FUNCTIONS.values(), *machines)]
+    roles = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::IAM::Role"]
+    given = [one.get("Policies", ()) for one in (*FUNCTIONS.values(), *machines)]
+    attached = [
+        p["Ref"]
+        for one in (*given, *(r.get("ManagedPolicyArns", ()) for r in roles))
+        for p in one
+        if "Ref" in p
+    ]
 
-    assert policies == {name for names in attached for name in names}
-    assert max(len(names) for names in attached) <= 7
+    assert policies.keys() == {*attached} | {name for name, one in policies.items() if one.get("Roles")}
+    for function in FUNCTIONS.values():
+        assert len(policies_of(function, RESOURCES)) <= 8
+    for name, one in policies.items():
+        written = json.dumps(written_out(one["PolicyDocument"], {}), separators=(",", ":"))
+        assert len(written) < 5_000, name  # ARNs are longer than what stands for them here
+
+
+def test_a_role_that_sam_does_not_make_has_what_sam_would_give_it() -> None:
+    """Logs and traces; and the queue for what failed, or the one that the function reads."""
+    own = {name: f for name, f in FUNCTIONS.items() if "Role" in f}
+    aws = "arn:${AWS::Partition}:iam::aws:policy/"
+
+    assert own
+    for name, function in own.items():
+        role = RESOURCES[function["Role"]["Fn::GetAtt"][0]]["Properties"]
+        managed = [one.get("Fn::Sub", "").removeprefix(aws) for one in role["ManagedPolicyArns"]]
+        assert {"service-role/AWSLambdaBasicExecutionRole", "AWSXRayDaemonWriteAccess"} <= {*managed}
+        assert "Policies" not in function, "SAM ignores them beside a role"
+        assert ("EventInvokeConfig" in function) == ("KeepWhatFailed" in _sids(name))
+        queues = [one for one in function.get("Events", {}).values() if one["Type"] == "SQS"]
+        assert bool(queues) == ("Warnings" in _sids(name))
 
 
 def test_the_api_is_throttled_at_its_stage() -> None:
@@ -399,6 +428,28 @@ def test_the_table_survives_mistakes() -> None:
     assert "true" == TEMPLATE["Parameters"]["DeletionProtection"]["Default"]
     assert properties["SSESpecification"]["SSEEnabled"]
     assert "Retain" in table["DeletionPolicy"]
+
+
+def test_everything_that_a_rolled_back_create_must_delete_can_be_deleted() -> None:
+    """What is kept is kept only from a later removal; a replacement keeps the old one."""
+    kept = {name: one for name, one in RESOURCES.items() if "DeletionPolicy" in one}
+
+    assert {"StateTable", "Key", "PolicyBucket", "AuditBucket"} == kept.keys()
+    assert {"RetainExceptOnCreate"} == {one["DeletionPolicy"] for one in kept.values()}
+    assert {"Retain"} == {one["UpdateReplacePolicy"] for one in kept.values()}
+
+
+def test_the_first_sweep_comes_when_everything_is_there() -> None:
+    """What it writes reaches the bucket of the audit, which a rollback could then no longer delete."""
+    before = set(RESOURCES["SweepSchedule"]["DependsOn"])
+
+    assert {"Dashboard", "ApiStage", "LinkKeyRotation", "AuditStream", "AuditBucketPolicy"} <= before
+    assert {
+        name for name, one in RESOURCES.items() if one["Type"].endswith(("QueuePolicy", "BucketPolicy"))
+    } <= (before | {"InterruptionQueuePolicy"})
+    body = str(RESOURCES["Dashboard"])
+    alarms = [name for name, one in RESOURCES.items() if one["Type"] == "AWS::CloudWatch::Alarm"]
+    assert [] == [name for name in alarms if name not in body]
 
 
 def test_a_rule_loses_nothing_on_its_way_to_a_queue() -> None:

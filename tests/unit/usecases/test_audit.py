@@ -197,6 +197,21 @@ def test_a_try_at_an_episode_that_never_was_is_kept(stream: Stream) -> None:
         assert ("refused", unknown.instance_id) == (stream.last()["what"], stream.last()["instance_id"])
 
 
+def test_a_try_in_an_account_that_is_no_target_leaves_nothing(stream: Stream) -> None:
+    """As with a sample of `events/`: there is no episode, and could be none."""
+    world = World()
+    unknown = EpisodeRef("000000000000", TARGET.region, "i-0123456789abcdef0", NOW, 1)
+    before = len(stream.records)
+    for attempt in (
+        lambda: world.put_away(unknown, Step.TERMINATE),
+        lambda: world.take_snapshot(unknown),
+    ):
+        with pytest.raises(SafetyError, match="the policy's targets do not name 000000000000/us-east-1"):
+            attempt()
+
+    assert before == len(stream.records)
+
+
 def test_what_is_only_tried_again_is_no_refusal(stream: Stream) -> None:
     """That EC2 did not answer; the step that was begun is in the audit."""
     world = World()

@@ -66,10 +66,11 @@ def test_an_answer_is_recorded_with_the_arn() -> None:
     world = World(decide=False)
     answer = post(world, **STOP)
 
-    assert (200, "APPROVED", f"aws:{ALICE}") == (
+    assert (200, "APPROVED", f"aws:{ALICE}", iso(world.clock.now())) == (
         answer.status,
         answer.document["status"],
         answer.document["decided_by"],
+        answer.document["decided_at"],
     )
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from html.parser import HTMLParser
 from typing import Any
@@ -34,6 +34,7 @@ from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, earlier_link, form_token, make_evidence, make_facts, make_instance
 from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
+from tests.twins.services import RecordingUndoer
 from tests.unit.adapters.state_samples import entry
 
 ALICE = "alice@example.com"
@@ -43,21 +44,6 @@ SIGNER = LinkSigner(lambda: {"current": "k1", "k1": "n" * 64}, "https://api.exam
 MAY: frozenset[Power] = frozenset({"keep", "stop", "undo"})
 LATER = NOW + timedelta(hours=24)
 XSS = '<script>alert("1")</script>'
-
-
-@dataclass
-class FakeUndoer:
-    """The function that may start instances; answers as a test says."""
-
-    answer: UndoAnswer | Exception = UndoAnswer(True, "asked")
-    asked: list[tuple[EpisodeRef, str, str]] = field(default_factory=list)
-
-    def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """As the port says."""
-        self.asked.append((ref, by, channel))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
 
 
 class World:
@@ -78,7 +64,7 @@ class World:
         self.state = MemoryStateTable()
         self.workflow = MemoryWorkflow(waiting={TOKEN})
         self.clock = FakeClock(NOW)
-        self.undoer = FakeUndoer()
+        self.undoer = RecordingUndoer()
         self.announcer = RecordingAnnouncer()
         known = Contact(emails=(ALICE, "bob@example.com"))
         self.policies = StaticPolicies(
@@ -202,7 +188,7 @@ def test_the_page_calls_idle_what_was_measured() -> None:
     measured = "Idle for 1 h (every GPU under 5%) when this was found 20 h ago"
 
     assert (1, 1) == (
-        page.count("found idle 20 h ago"),
+        page.count("has been idle since Fri 11:00. Stop it?"),
         page.count(f"{measured}, and not seen at work since."),
     )
     world.state.void(ID, "it works again", expired=False, outcome="woke-up")
@@ -536,7 +522,8 @@ def test_time_that_nobody_measured_is_not_billed_as_idle() -> None:
     page = world.get().body
 
     # 2 h 50 min of readings and 2 h 10 min without, at 1.006 an hour.
-    assert "<dt>since it went idle</dt><dd>$2.85</dd>" in page
+    assert "<dt>of measured idle time</dt><dd>$2.85</dd>" in page
+    assert "% · 24 h until Fri 12:02 UTC</figcaption>" in page
     assert "Another $2.18 for 2 h 10 min that the readings of this question do not cover." in page
 
 
@@ -553,7 +540,7 @@ def test_the_record_of_a_stop_can_be_undone() -> None:
     assert (303, [(world.ref, "link:alice@example.com", "page")]) == (response.status, world.undoer.asked)
 
 
-def test_an_undo_that_cannot_be_says_why() -> None:
+def test_an_undo_that_cannot_be_says_why(caplog: pytest.LogCaptureFixture) -> None:
     """No capacity is an answer with advice; a failure of ours asks to try again and is logged."""
     world = World()
     world.post("approve")
@@ -565,7 +552,8 @@ def test_an_undo_that_cannot_be_says_why() -> None:
     failed = world.post("undo")
 
     assert (409, True) == (refused.status, "Not started: EC2 has no free capacity." in refused.body)
-    assert (503, True) == (failed.status, "did not answer" in str(failed.note))
+    assert (503, True) == (failed.status, "Whether it was started is not certain." in failed.body)
+    assert "did not answer" in caplog.text
 
 
 def test_what_was_undone_has_no_button_any_more() -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from io import BytesIO
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -14,8 +15,17 @@ from governor.adapters.s3 import PolicyBucket, PolicyText
 from governor.contracts.policy import parse_policy
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode
-from governor.errors import AccessDenied, CloudError, NotFound, PolicyError, Throttled, Unavailable
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    NotFound,
+    PolicyError,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
 from governor.ports import StoredPolicy
+from governor.usecases.accounts import swept
 from governor.wiring import policies
 from governor.wiring.parts import Parts
 from governor.wiring.sweep import sweep_plan
@@ -35,6 +45,23 @@ def parts(answer: Any, kept: str | None) -> Parts:
 def last(found: Parts) -> Mode:
     """The mode of the policy that is used."""
     return policies.or_last(found)().base().policy.mode
+
+
+def test_only_targets_of_the_policy_are_swept() -> None:
+    """Whatever account a function is invoked with."""
+    made: list[Target] = []
+    document = {"Parameter": {"Value": "targets: {regions: [eu-west-1]}\n"}}
+    known = Parts(settings(), FakeClients(ScriptedClient(get_parameter=document, get_item={})))
+    accounts = known.accounts
+    fill = mock.Mock(return_value=made.append)
+    with mock.patch.object(known, "fill", fill):
+        sweep: Any = policies.by_target(known, SimpleNamespace)  # type: ignore[arg-type]
+        sweep(accounts.hub_account, "eu-west-1")
+        for account, region in ((accounts.hub_account, "us-east-1"), ("000000000000", "eu-west-1")):
+            with pytest.raises(SafetyError, match=f"the policy's targets do not name {account}/{region}"):
+                sweep(account, region)
+
+    assert [Target(accounts.hub_account, "eu-west-1")] == made
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
@@ -223,3 +250,54 @@ def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
     waits = {one[0]: patient for one, patient in zip(clients.asked, clients.patient, strict=True)}
     assert {"sns": False, "kms": False} == {name: waits[name] for name in ("sns", "kms")}
     assert clients.asked.count(("sns", None, True)) == 1
+
+
+UNITS = "targets: {units: [ou-abcd-11111111], accounts: ['111122223333']}"
+
+
+def with_units(*found: str, of: str = UNITS) -> Parts:
+    """The table knows these accounts of the units of a document; that of `UNITS` is in force."""
+    state = MemoryStateTable()
+    state.note_accounts(parse_policy(of).base().policy.targets, found, NOW)
+    text = SimpleNamespace(read=lambda **_: UNITS)
+    return Parts(settings(), FakeClients(ScriptedClient()), state=state, policy_text=text)
+
+
+@pytest.mark.parametrize("ready", [policies.present, policies.or_last, policies.or_defaults])
+def test_every_function_knows_the_accounts_of_units(ready: Any) -> None:
+    """As plan_sweep has found them, beside those that the document names; under overrides as well."""
+    book = ready(with_units("210987654321"))()
+
+    for policy in (book.base().policy, book.applied(()).policy):
+        assert ("111122223333", "210987654321") == policy.targets.accounts
+
+
+@pytest.mark.parametrize("ready", [policies.present, policies.or_last])
+def test_what_acts_waits_until_other_units_are_looked_up(ready: Any) -> None:
+    """Neither the accounts of the units before, nor none: a workflow would end for an account that stays."""
+    found = with_units("210987654321", of=UNITS.replace("1111]", "2222]"))
+
+    with pytest.raises(Unavailable, match=r"targets\.units are not known yet"):
+        ready(found)()
+    (one,) = policies.or_defaults(found)().base().policy.targets.accounts
+    assert "111122223333" == one, "people can answer and read on"
+
+
+def test_units_alone_do_not_name_the_hub() -> None:
+    """An empty unit is no reason to sweep another account."""
+    book = parse_policy("targets: {units: [ou-abcd-11111111]}").in_accounts(())
+
+    assert () == swept(book.base().policy, Target("123456789012", "us-east-1"))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("targets: {units: [gpu]}", "no unit is named so"),
+        ("targets: {without_units: [ou-abcd-11111111]}", "set units"),
+    ],
+)
+def test_units_that_are_none_are_refused(text: str, why: str) -> None:
+    """By name, and where nothing would be left out."""
+    with pytest.raises(PolicyError, match=why):
+        parse_policy(text)

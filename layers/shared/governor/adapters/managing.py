@@ -1,10 +1,9 @@
-"""Services that run instances of their own: AWS Batch, read only, and Auto Scaling's lifecycle hooks.
-
-Of Batch, what keeps the instances of a compute environment, and whether jobs want them.
-"""
+"""AWS Batch, read only: what keeps the instances of a compute environment, and whether jobs want them; Auto
+Scaling's lifecycle hooks; and the accounts in units of AWS Organizations."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -87,3 +86,22 @@ class AutoScalingHooks(Adapter):
         except CloudError as error:
             if _OVER not in str(error):
                 raise
+
+
+class OrganizationUnits(Adapter):
+    """Answers in the management account, or in one that administers a service for it."""
+
+    def accounts(self, units: Collection[str], without: Collection[str]) -> tuple[str, ...]:
+        """Return the active accounts in the units and in all units within them, but for those `without`."""
+        found, seen, waiting = set[str](), {*without}, [*units]
+        while waiting:
+            if (unit := waiting.pop()) in seen:
+                continue
+            seen.add(unit)
+            for page in self._pages("organizations:ListAccountsForParent", ParentId=unit):
+                # AWS retires Status, and answers State instead.
+                active = (one for one in page["Accounts"] if one.get("State", one.get("Status")) == "ACTIVE")
+                found.update(one["Id"] for one in active)
+            for page in self._pages("organizations:ListOrganizationalUnitsForParent", ParentId=unit):
+                waiting += [one["Id"] for one in page["OrganizationalUnits"]]
+        return tuple(sorted(found))

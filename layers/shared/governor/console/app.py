@@ -33,7 +33,7 @@ Answer = Callable[["Request", Mapping[str, str]], Response]
 _CSV = ".csv"
 _OLD = timedelta(minutes=30)
 """A target that no sweep has read for this long counts as not read."""
-_REFUSALS = {400: "That did not work", 403: "Not allowed", 409: "It has changed since"}
+_REFUSALS = {400: "That did not work", 403: "Not allowed", 409: "It has changed since", 503: "Not certain"}
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 

@@ -13,9 +13,10 @@ from governor.domain.approvals.scope import Rank
 from governor.domain.approvals.terms import Role, may
 from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
+from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
-from governor.web.answers import END_KEEP, brief, keep_until, posted
+from governor.web.answers import END_KEEP, UNDO, brief, keep_until, posted, start_again
 from governor.web.pages import Form, Visitor, approval_page
 
 ROWS = 50
@@ -99,6 +100,7 @@ class Answers:
     """Takes the forms of both pages, by the use case of the links."""
 
     decide: Decide
+    undoer: Undoer
 
     def several(self, ask: Asked) -> Page:
         """Answer what is ticked, and say what became of each. Raises: InputError, NotFound, NotAllowed."""
@@ -123,20 +125,33 @@ class Answers:
 
     def one(self, ask: Asked) -> str:
         """Answer one question; return where to go. Raises: InputError, NotFound, DecisionRefused."""
-        view = _view(ask, ask.query["approval_id"])
-        if ask.query.get("answer") != END_KEEP:
-            self._one(view, ask, _decision(ask, view.episode.time_zone))
-        elif not _is_approver(ask.caller, view):
-            raise NotAllowed(_MAY_LOOK)
+        view, caller, button = _view(ask, ask.query["approval_id"]), ask.caller, ask.query.get("answer")
+        if button == UNDO:
+            self._start_again(view, ask)
+        elif button == END_KEEP:
+            self._check_approver(view, ask, button)
+            self.decide.end_keep(view, caller.by, caller.person, _OF_A_KEEP)
         else:
-            self.decide.end_keep(view, ask.caller.by, ask.caller.person, _OF_A_KEEP)
+            self._one(view, ask, _decision(ask, view.episode.time_zone))
         return f"/questions/{view.approval.approval_id}"
 
-    def _one(self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False) -> str:
+    def _start_again(self, view: ApprovalView, ask: Asked) -> None:
+        self._check_approver(view, ask, UNDO)
+        by, person = ask.caller.by, ask.caller.person
+        try:
+            start_again(self.decide, self.undoer, view.episode, by, person, "console")
+        except NotAllowed as error:
+            self.decide.state.note_refused(view.approval, UNDO, by, str(error), ask.now)
+            raise
+
+    def _check_approver(self, view: ApprovalView, ask: Asked, answer: str) -> None:
+        """Raises: NotAllowed, which the audit keeps."""
         if not _is_approver(ask.caller, view):
-            by, at = ask.caller.by, decision.at
-            self.decide.state.note_refused(view.approval, decision.answer, by, _MAY_LOOK, at)
+            self.decide.state.note_refused(view.approval, answer, ask.caller.by, _MAY_LOOK, ask.now)
             raise NotAllowed(_MAY_LOOK)
+
+    def _one(self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False) -> str:
+        self._check_approver(view, ask, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
         decided = self.decide(

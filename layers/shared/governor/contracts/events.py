@@ -33,11 +33,8 @@ def detail(*path: str, **more: Any) -> Any:
 
 
 def moment(text: object) -> UtcDatetime:
-    """The moment in ISO 8601, or in RFC 1123 as Health writes it.
-
-    Raises:
-        ValueError: neither, or in a year that stands for no date (9999).
-    """
+    """The moment in ISO 8601, or in RFC 1123 as Health writes it. Raises: ValueError, also for a year that
+    stands for no date (9999)."""
     try:
         found = parse_iso(str(text))
     except ValueError:
@@ -215,8 +212,7 @@ class CapacityBlockEvent(Envelope):
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
     """Return the date that an event announces; `None` for a kind of Capacity Block event that announces none.
 
-    Raises:
-        InputError: it is neither a Health event nor one of a Capacity Block, or misses what one needs.
+    Raises: InputError unless it is a Health event or one of a Capacity Block, with what each needs.
     """
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
@@ -242,12 +238,15 @@ class QueueBatch(Event):
     records: tuple[_QueuedMessage, ...] = Field(alias="Records", min_length=1)
 
 
-def queued_event(body: str) -> Any:
-    """The event that a rule has put into a queue, as it was sent.
+def must_be_of(account: str, event: Mapping[str, Any]) -> None:
+    """Refuse what comes from another account: an event, or a queue's or a stream's. Raises: InputError."""
+    for one in event.get("Records", (event,)):
+        if account not in (one.get("account"), *one.get("eventSourceARN", "").split(":")):
+            raise InputError(f"the event was refused: it is not one of account {account}")
 
-    Raises:
-        InputError: the message holds no JSON.
-    """
+
+def queued_event(body: str) -> Any:
+    """The event that a rule has put into a queue, as it was sent. Raises: InputError where it is no JSON."""
     try:
         return json.loads(body)
     except ValueError as error:

@@ -68,7 +68,7 @@ class UndoPayload(EpisodeOnlyPayload):
     """Input of `undo_episode`: who asks for it, as the channel has verified."""
 
     by: str = Field(min_length=1, max_length=256)
-    channel: Literal["page", "slack", "command-line"]
+    channel: Literal["page", "console", "slack", "command-line"]
 
 
 class StepError(Event):

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, reduce
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -86,6 +86,14 @@ class PolicyBook:
             reckless += [((*above, *path), why) for path, why in alone if (path, why) not in reckless]
         if reckless:
             raise PolicyError(self._problems(reckless))
+
+    def in_accounts(self, accounts: Iterable[str]) -> Self:
+        """Let the targets name these accounts, too: those of their units."""
+        policy = self._base.policy
+        targets = replace(policy.targets, accounts=(*policy.targets.accounts, *accounts))
+        self._base = replace(self._base, policy=replace(policy, targets=targets))
+        self._applied = {(): self._base}
+        return self
 
     def base(self) -> AppliedPolicy:
         """The document without overrides."""

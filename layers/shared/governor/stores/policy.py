@@ -1,21 +1,38 @@
-"""The policy: which version is in force, who wrote and who accepts one, and the last text in use.
+"""The policy: which version is in force, who wrote and who accepts one, and the last text in use. And the
+number of the items' schema, in the same partitions.
 
 `VERSION#` is written by the function alone that reviews versions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
+from governor.domain.policy.policy import Targets
+from governor.errors import CloudError
 from governor.stores.table import Key, Store, absent, put, update, where
 
 _KEPT: Key = ("POLICY", "ACCEPTED")
 _IN_FORCE: Key = ("VERSION#in-force", "POLICY")
+_ACCOUNTS: Key = ("VERSION#in-force", "ACCOUNTS")
 _PARAMETER: Key = ("VERSION#parameter", "POLICY")
+SCHEMA_KEY: Key = ("VERSION#items", "SCHEMA")
+SCHEMA = 1
+"""Raised when a release before could not read what this one stores: `docs/schema.md`."""
 
 
 class PolicyVersions(Store):
     """Versions of the policy document by their names in S3."""
+
+    def check_schema(self) -> None:
+        """Note that items are stored in this schema. Raises: CloudError where they are in a newer one."""
+        kept = int((self._table.get(SCHEMA_KEY) or {}).get("number", 1))
+        if kept > SCHEMA:
+            known = f"the state table has items of schema {kept}, and this release reads up to {SCHEMA}"
+            raise CloudError(f"{known}: deploy the newer release again (docs/schema.md)")
+        if kept < SCHEMA:
+            self._table.write(put(SCHEMA_KEY, {"number": SCHEMA, "what": "schema raised"}))
 
     def keep_policy(self, text: str, at: datetime) -> None:
         """Keep the text of an accepted policy document, to fall back on where the next cannot be used."""
@@ -32,6 +49,18 @@ class PolicyVersions(Store):
         """Let a version count from now on. Raises: ConflictError when another one than `before` does now."""
         same = absent() if before is None else where("version", "=", before)
         self._table.transact(put(_IN_FORCE, {"version": version, "at": at}, same))
+
+    def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
+        """Return the accounts of the units; `None` where those of other units were found last."""
+        item = self._table.get(_ACCOUNTS) or {}
+        same = item.get("units") == [*targets.units] and item.get("without_units") == [*targets.without_units]
+        return tuple(item["accounts"]) if same else None
+
+    def note_accounts(self, targets: Targets, accounts: Sequence[str], at: datetime) -> None:
+        """Keep the accounts of the units, for all functions; only a change is written, and audited."""
+        if self.accounts_of(targets) != tuple(accounts):
+            found = {"units": targets.units, "without_units": targets.without_units, "accounts": accounts}
+            self._table.write(put(_ACCOUNTS, {**found, "what": "accounts of units", "at": at}))
 
     def note_parameter(self, text: str, at: datetime) -> None:
         """Keep what the SSM parameter says; people were notified of it."""

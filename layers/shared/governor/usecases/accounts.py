@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
-from governor.errors import ConfigurationError
+from governor.errors import ConfigurationError, SafetyError
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,11 @@ class Accounts:
     def governs(self, policy: Policy, account: str, region: str) -> bool:
         """Whether the policy's targets name the place. Events come from wherever somebody forwards them."""
         return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
+
+    def must_govern(self, policy: Policy, account: str, region: str) -> None:
+        """Raises: SafetyError unless the policy's targets name the place."""
+        if not self.governs(policy, account, region):
+            raise SafetyError(f"the policy's targets do not name {account}/{region}")
 
     def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
         """Why the policy is not, or no longer, for this instance."""
@@ -47,7 +52,8 @@ class Accounts:
 
 
 def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
-    """Every account of the policy in every Region of the policy, in that order, without repeats."""
-    accounts = dict.fromkeys(policy.targets.accounts or (hub.account,))
+    """Every account of the policy, read with those of its units, in every Region of the policy, in that
+    order, without repeats."""
+    accounts = dict.fromkeys(policy.targets.accounts or (() if policy.targets.units else (hub.account,)))
     regions = dict.fromkeys(policy.targets.regions or (hub.region,))
     return tuple(Target(account, region) for account in accounts for region in regions)

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime, time
-from typing import Any
+from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
+from governor.domain.approvals.terms import may_undo, why_not
+from governor.domain.episode.episode import Episode
 from governor.domain.units import UtcDatetime, iso, parse_iso
-from governor.errors import DecisionRefused, InputError, NotAllowed
+from governor.errors import CloudError, DecisionRefused, InputError, NotAllowed, Uncertain
+from governor.ports import Undoer
+from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView
 
+_log = logging.getLogger(__name__)
 LONGEST_REASON = 300
 END_KEEP = "end-keep"
 """Not an answer to the question: it ends a keep before its date."""
+UNDO: Final = "undo"
+"""Nor is this: it starts an instance again that the episode has stopped."""
 
 
 def status_of(error: InputError | DecisionRefused) -> int:
     """Return the HTTP status of an answer that was not taken: wrong, not this person's, or too late."""
-    if isinstance(error, NotAllowed):
-        return 403
+    if isinstance(error, (NotAllowed, Uncertain)):
+        return 403 if isinstance(error, NotAllowed) else 503
     is_wrong = isinstance(error, InputError) or error.status == ApprovalStatus.PENDING
     return 400 if is_wrong else 409
 
@@ -66,3 +74,21 @@ def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
         return parse_iso(offered)
     except (ValueError, OverflowError):  # the first and the last day of the calendar have no UTC elsewhere
         raise InputError("say until when it shall be kept: a date like 2026-12-01") from None
+
+
+def start_again(
+    decide: Decide, undoer: Undoer, episode: Episode, by: str, person: str | None, channel: str
+) -> None:
+    """Have EC2 start what the episode has stopped. Raises: NotAllowed, DecisionRefused, Uncertain."""
+    if not may_undo(decide.terms_now(episode), person):
+        raise NotAllowed(why_not(person, by, UNDO))
+    try:
+        answer = undoer.undo(episode.ref, by, channel)
+    except CloudError:
+        _log.exception("an undo failed")
+        raise Uncertain(
+            "whether it was started is not certain. Open this page again in a minute, and press once more if "
+            "not"
+        ) from None
+    if not answer.done:
+        raise DecisionRefused(f"not started: {answer.text}")

@@ -151,6 +151,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "people_needed": episode.terms.people_needed,
         "first_yes_by": approval.first_yes.by if approval.first_yes else None,
         "decided_by": decision.by if decision else None,
+        "decided_at": iso(decision.at) if decision else None,
         "decision": decision.answer.value if decision else None,
         "kept_until": iso(kept.keep_until) if kept and kept.keep_until else None,
         "void_reason": approval.void_reason,

@@ -91,7 +91,7 @@ def _render(template: str, form: Form, **values: object) -> str:
 def approval_page(view: ApprovalView, form: Form) -> str:
     episode, visitor = view.episode, form.visitor
     approves = visitor.role is Role.APPROVER and visitor.sign_in is None
-    # There, others' keeps are ended on the page of the instance, and nothing is started.
+    # There, others' keeps are ended on the page of the instance.
     keep_role = Role.VIEWER if form.in_console else visitor.role
     headline, meaning = headline_of(view)
     kept = view.approval.lasting_keep(view.now)
@@ -121,7 +121,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         deadline=f"{clock(expires, episode.time_zone, view.now)}, {left(expires - view.now)} left",
         people_needed=messages.people_text(episode),
         notice=_notice(view),
-        may_undo=approves and not form.in_console and may_undo(episode.terms, visitor.person),
+        may_undo=approves and not visitor.only_looks and may_undo(episode.terms, visitor.person),
         may_end_keep=kept is not None
         and not visitor.only_looks
         and may_end_keep(episode.terms, keep_role, kept, visitor.person),
@@ -153,7 +153,9 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
         return f"{episode.plan.doing} {short}: approved", ()
     idle = view.idle_text[0]
-    idle = f"has been idle for {idle.removeprefix('idle ')}" if idle.startswith("idle ") else f"was {idle}"
+    if not idle.startswith(("idle since", "found")):
+        idle = f"idle for {idle.removeprefix('idle ')}"
+    idle = f"{'was' if idle.startswith('found') else 'has been'} {idle}"
     return f"{short} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}", ()
 
 

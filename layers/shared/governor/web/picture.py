@@ -104,7 +104,7 @@ def strips_svg(episode: Episode) -> Markup:
 
 
 def _length(window: Window) -> str:
-    return "the last 24 hours" if window.length >= timedelta(hours=24) else "the window that was judged"
+    return "24 hours" if window.length >= timedelta(hours=24) else "the window that was judged"
 
 
 def _kind(value: float | None, below: float) -> str:

@@ -13,12 +13,10 @@ from urllib.parse import quote, urlencode
 from governor.domain.alerts.delivery import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
-from governor.domain.approvals.terms import BROADCAST, Role, check_role, may_undo, person_of, why_not
-from governor.domain.episode.episode import Episode
+from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_of
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
 from governor.errors import (
-    CloudError,
     DecisionRefused,
     InputError,
     LinkError,
@@ -31,7 +29,7 @@ from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
-from governor.web.answers import END_KEEP, keep_until, posted, status_of
+from governor.web.answers import END_KEEP, UNDO, keep_until, posted, start_again, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
@@ -40,10 +38,8 @@ _GONE = (
     "This question does not exist any more. Ask the owner of the instance, or the administrators of GPU "
     "Governor: the audit keeps what became of it."
 )
-_UNDO = "undo"
-"""Not an answer to the question: the record's own button."""
 _SIGN_OUT = "sign-out"
-"""Nor is this: it ends the session in this browser."""
+"""Not an answer to the question: it ends the session in this browser."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ class ApprovalSite:
     def _note_refused(self, request: Request, visitor: Visitor, why: str) -> None:
         """Keep for the audit an answer that came to no decision; one that did is kept already."""
         answer = request.form.get("answer", "")
-        if answer not in {*Answer, _UNDO, END_KEEP}:
+        if answer not in {*Answer, UNDO, END_KEEP}:
             return
         by = f"link:{visitor.recipient}" if visitor.sign_in else visitor.by
         views = self._picked(request) if request.is_digest else [self.show(request.approval_id)]
@@ -186,8 +182,11 @@ class ApprovalSite:
             return self._decide_several(request, visitor)
         view = self.show(request.approval_id)
         episode = view.episode
-        if button == _UNDO:
-            return self._undo(request, visitor, episode)
+        if button == UNDO:
+            if visitor.role is not Role.APPROVER:
+                raise NotAllowed("you are signed in, but not in the group that may start an instance")
+            start_again(self.decide, self.undoer, episode, visitor.by, visitor.person, "page")
+            return redirect(request.address)
         if button == END_KEEP:
             self.decide.end_keep(view, visitor.by, visitor.person, visitor.role)
             return redirect(request.address)
@@ -222,23 +221,6 @@ class ApprovalSite:
     def _picked(self, request: Request) -> list[ApprovalView]:
         views = self.show.digest(request.approval_id)
         return [one for one in views if request.form.get(f"pick-{one.approval.approval_id}") == "yes"]
-
-    def _undo(self, request: Request, visitor: Visitor, episode: Episode) -> Response:
-        if visitor.role is not Role.APPROVER:
-            raise NotAllowed("you are signed in, but not in the group that may start an instance")
-        if not may_undo(self.decide.terms_now(episode), visitor.person):
-            raise NotAllowed(why_not(visitor.person, visitor.by, "undo"))
-        try:
-            answer = self.undoer.undo(episode.ref, visitor.by, "page")
-        except CloudError as error:
-            text = (
-                "Whether it was started is not certain. Open this page again in a minute, and press once "
-                "more if not."
-            )
-            return self._page(request, visitor, 503, problem=text, note=f"an undo failed: {error}")
-        if not answer.done:
-            raise DecisionRefused(f"not started: {answer.text}")
-        return redirect(request.address)
 
     def _page(
         self,

@@ -57,7 +57,7 @@ def console(parts: Parts) -> Console:
     parse_policy("")
     doors = Doors(Sessions(parts.signer, known.session_scope), enter)
     decide = parts.fill(Decide, policies_now=policies)
-    answers = questions.Answers(decide)
+    answers = questions.Answers(decide, parts.undoer)
     posts: dict[str, Post] = {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,

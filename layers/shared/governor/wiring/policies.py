@@ -34,21 +34,31 @@ def use_case(
 def by_target(
     parts: Parts, kind: Callable[..., Callable[[Target], UseCase]]
 ) -> Callable[[str, str], UseCase]:
-    """Return the use case of one target, made of these parts, as a function of account and Region."""
-    accounts, made = parts.accounts, use_case(parts, kind)
-    return lambda account, region: made()(accounts.target(account, region))
+    """Return the use case of one target of the policy, made of these parts, as a function of account and
+    Region; it raises SafetyError for what is no target."""
+    accounts = parts.accounts
+    made = ready(present(parts), lambda book: (parts.fill(kind, book), book.base().policy))
+
+    def of_target(account: str, region: str) -> UseCase:
+        use_case, policy = made()
+        accounts.must_govern(policy, account, region)
+        return use_case(accounts.target(account, region))
+
+    return of_target
 
 
-def present(parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy) -> Ready[PolicyBook]:
+def present(
+    parts: Parts, parse: Callable[[str], PolicyBook] = parse_policy, *, must: bool = True
+) -> Ready[PolicyBook]:
     """The document as it stands. Raises: PolicyError, CloudError."""
     text = parts.policy_text
     parts.clients.client("s3")
-    return lambda: parse(text.read())
+    return lambda: _with_accounts(parts, parse(text.read()), must)
 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
     """For what must come to an end whatever the document says: locks are freed, people are notified."""
-    return present(parts, accepted)
+    return present(parts, accepted, must=False)
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
@@ -70,12 +80,26 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
                 raise
             _log.error("%s; the last accepted document is used", error)
             # Perhaps of an earlier release, which accepted what this one refuses.
-            return accepted(kept or "")
+            return _with_accounts(parts, accepted(kept or ""))
         if keep and document != state.kept_policy():
             state.keep_policy(document, clock.now())
-        return book
+        return _with_accounts(parts, book)
 
     return found
+
+
+def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyBook:
+    """The book with the accounts of its units, as plan_sweep has found them.
+
+    Raises: Unavailable, where it `must` and these are units that plan_sweep has not looked at yet.
+    """
+    targets = book.base().policy.targets
+    if not targets.units:
+        return book
+    accounts = parts.state.accounts_of(targets)
+    if accounts is None and must:
+        raise Unavailable("the accounts of targets.units are not known yet; the next sweep looks them up")
+    return book.in_accounts(accounts or ())
 
 
 def accepted(document: str) -> PolicyBook:

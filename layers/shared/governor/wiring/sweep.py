@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
+from governor.adapters.managing import OrganizationUnits
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.usecases.accounts import swept
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
-from governor.wiring.policies import accepted, present, ready
+from governor.wiring.policies import accepted, ready
 
 _log = logging.getLogger(__name__)
 
@@ -19,19 +21,28 @@ _log = logging.getLogger(__name__)
 class SweepPlan(NamedTuple):
     review: ReviewPolicy
     places: Ready[tuple[Target, ...]]
+    check_schema: Callable[[], None]
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
-    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force."""
-    hub = parts.hub
+    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force.
+
+    Where units of an organization cannot be read, neither the last accounts are swept nor fewer: it raises.
+    """
+    hub, text = parts.hub, parts.policy_text
     parts.clients.client("s3", patient=False)
 
     def places(policies: PolicyBook) -> tuple[Target, ...]:
         for problem in policies.retired:
             _log.warning("the policy: %s", problem)
+        targets = policies.base().policy.targets
+        if targets.units:
+            accounts = OrganizationUnits(parts.clients).accounts(targets.units, targets.without_units)
+            parts.state.note_accounts(targets, accounts, parts.clock.now())
+            policies.in_accounts(accounts)
         return swept(policies.base().policy, hub)
 
     # The sweep goes on under the version before, and the next one tries again.
     hasty = parts.hasty_announcer
     review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
-    return SweepPlan(review, ready(present(parts), places))
+    return SweepPlan(review, ready(lambda: parse_policy(text.read()), places), parts.state.check_schema)

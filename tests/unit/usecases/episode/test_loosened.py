@@ -47,6 +47,7 @@ REFUSED: dict[str, Any] = {
     "mode": Mode.AUTO,
     "selector": TagMatch("Other", "x"),
     "targets.accounts": ("999999999999",),
+    "targets.units": ("ou-abcd-11111111",),
     "targets.regions": ("ap-south-1",),
     "plan.action": Action.TERMINATE,
     "metrics.namespace": "GPU/Other",
@@ -65,6 +66,7 @@ REFUSED: dict[str, Any] = {
 }
 """Neither of the two is the stricter one, or another guard compares them: nothing is done."""
 ELSEWHERE = {
+    "targets.without_units": "sweeps take their accounts out of those of the units: test_organization.py",
     "exemption.tag_key exemption.tag_value": "both tags keep it: test_the_exemption_of_then_counts_as_now",
     "selector.tag_key selector.tag_value": "both tags are needed: REFUSED",
     "plan.when_stop_is_unsupported plan.when_termination_is_protected": "the steps are compared: plan.action",

@@ -145,6 +145,16 @@ def test_an_episode_that_is_over_is_not_opened_again() -> None:
     assert Outcome.EXPIRED is stored_episode(world, ref).outcome
 
 
+def test_in_an_account_that_is_no_target_nothing_is_locked() -> None:
+    """An execution that was started by hand, as with a sample of `events/`: nothing is written."""
+    world, instance_id = idle_world()
+    ref = replace(ref_of(world, instance_id), account="000000000000")
+    opened = opener(world)(ref)
+
+    assert (None, "the policy's targets do not name 000000000000") == (opened.episode, opened.reason)
+    assert not [key for key in world.state.items if "000000000000" in str(key)]
+
+
 CLOSED: dict[str, tuple[Callable[[FleetWorld, str], object], Outcome, str]] = {
     "gone": (lambda w, _: w.ec2.instances.clear(), Outcome.VOID, "no longer runs"),
     "taken back": (

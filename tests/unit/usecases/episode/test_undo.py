@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from governor.domain.alerts.alert import AlertKind
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action, Mode
-from governor.errors import AccessDenied, NoCapacity, Unavailable
+from governor.errors import AccessDenied, NoCapacity, SafetyError, Unavailable
 from governor.ports import UndoAnswer
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.undo_episode import UndoEpisode
@@ -29,13 +30,13 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> World:
     return world
 
 
-def undo(world: World, by: str = "ada") -> UndoAnswer:
+def undo(world: World, by: str = "ada", ref: EpisodeRef | None = None) -> UndoAnswer:
     """Somebody presses the button."""
     accounts = Accounts(TARGET.account, TARGET.region)
     use_case = UndoEpisode(
         world.clock, world.policies, accounts, world.ec2, world.ec2, world.state, world.announcer
     )
-    return use_case(world.ref, by, "page")
+    return use_case(ref or world.ref, by, "page")
 
 
 def starts(world: World) -> int:
@@ -55,6 +56,17 @@ def test_what_was_stopped_runs_again_and_others_are_told() -> None:
     assert episode is not None
     assert ("ada", NOW) == (episode.undone_by, episode.undone_at)
     assert [AlertKind.UNDONE] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_what_never_was_is_refused_and_in_an_account_that_is_no_target_leaves_nothing() -> None:
+    """An invocation by hand, as with a sample of `events/`."""
+    world = stopped()
+    assert "there is no such episode" == undo(world, ref=replace(world.ref, number=9)).text
+    known = len(world.state.items)
+
+    with pytest.raises(SafetyError, match="the policy's targets do not name 000000000000/us-east-1"):
+        undo(world, ref=replace(world.ref, account="000000000000"))
+    assert known == len(world.state.items)
 
 
 def test_what_was_started_again_is_left_alone_for_a_while() -> None:

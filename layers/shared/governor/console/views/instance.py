@@ -12,6 +12,7 @@ from governor.console.views import charts, figures
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.scope import Rank
+from governor.domain.approvals.terms import may_undo
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
 from governor.domain.evidence import gpu_rows
 from governor.domain.fleet.rows import FleetRow
@@ -75,6 +76,7 @@ def instance(ask: Asked) -> Page:
             "stops": stops,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
+            "stopped": next((one for one in episodes if _may_start(ask, one, found)), None),
         },
         document={
             "instance": line and line.row,
@@ -116,6 +118,14 @@ def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
     was |= {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
     projects = {row.project, *(one or "" for one in was)}
     return all(ask.caller.rank(row.account, one, "") is Rank.ADMIN for one in projects)
+
+
+def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:
+    """Whether the caller may start what the episode has stopped, and nobody has since."""
+    is_back = found is not None and found[0].launched_at > episode.ref.launch_time
+    rank = ask.caller.rank(episode.ref.account, episode.project, episode.owner)
+    may = rank is not None and rank >= Rank.APPROVER and may_undo(episode.terms, ask.caller.person)
+    return episode.can_be_started and may and not is_back
 
 
 def _stops(ask: Asked) -> list[Stop]:

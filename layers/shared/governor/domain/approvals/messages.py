@@ -19,7 +19,7 @@ from governor.domain.episode.plan import Plan, Step
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import deadline, left, people, sentence, span, usd
+from governor.domain.wording import day_and_time, deadline, left, people, sentence, span, usd
 
 STAGE_OF: Mapping[AlertKind, Stage] = {
     AlertKind.IDLE_FOUND: Stage.TELL,
@@ -108,9 +108,12 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tup
     said_so = f"Idle for {text} (every GPU under {episode.idle_below_percent:g}%)"
     if at - window.end < _FRESH:
         return f"idle {text}", f"{said_so}."
-    ago = f"{left(at - window.end)} ago"
-    since_then = ", and not seen at work since" if is_open and episode.outcome is None else ""
-    return f"found idle {ago}", f"{said_so} when this was found {ago}{since_then}."
+    said_so = f"{said_so} when this was found {(ago := left(at - window.end))} ago"
+    if not is_open or episode.outcome is not None:
+        return f"found idle {ago} ago", f"{said_so}."
+    before = "before " if known and known.at_least else ""
+    start = f"{before}{day_and_time(since, episode.time_zone, at)}"
+    return f"idle since {start}", f"{said_so}, and not seen at work since."
 
 
 def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None) -> str:

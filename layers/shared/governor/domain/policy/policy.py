@@ -61,6 +61,7 @@ class Action(StrEnum):
 
 # No list of Regions: AWS opens them faster than this is released.
 _REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
+_UNIT = ("(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}", "no unit is named so: write its ID, as ou-abcd-11111111")
 _FAMILY = (
     "[a-z][a-z0-9-]*",
     "no family is named so: write what stands before the dot of a type, as p5",
@@ -110,9 +111,18 @@ class Targets(Section):
     """The accounts and Regions that are swept: every account in every Region."""
 
     accounts: tuple[str, ...] = named(*ACCOUNT, "widened")
-    """Account IDs, in quotes. Empty: the account of the stack."""
+    """Account IDs, in quotes. Empty, as `units`: the account of the stack."""
+    units: tuple[str, ...] = named(*_UNIT, "widened")
+    """Organizational units, or the root: their active accounts are swept, too, those of units within them
+    included (accounts.md)."""
+    without_units: tuple[str, ...] = named(*_UNIT, "removed")
+    """Units whose accounts `units` leaves out, with all units within them."""
     regions: tuple[str, ...] = named(*_REGION, "widened")
     """Region codes. Empty: the Region of the stack."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        if self.without_units and not self.units:
+            yield ("without_units",), "leaves accounts out of units, and none is named; set units"
 
 
 @dataclass(frozen=True, slots=True)

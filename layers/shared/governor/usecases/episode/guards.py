@@ -79,6 +79,8 @@ class Guards:
         except (Throttled, Unavailable):
             raise  # Nothing refused it: it is tried again.
         except GovernorError as error:
+            if self.state.episode(ref) is None:
+                self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
             name = type(error).__name__
             with suppress(CloudError):
                 self.state.note_no(ref, name, str(error))

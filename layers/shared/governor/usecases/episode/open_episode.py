@@ -63,14 +63,16 @@ class OpenEpisode:
             CloudError: something could not be read; the lock stays with this episode and a retry goes on.
             MetricsLate: the newest readings are missing, for less than half an hour; as above.
         """
-        if not self.state.take_lock(ref):
-            return Opened(None, "another episode of this instance is open, or this one is over")
+        base = self.policies.base().policy
+        governed = self.accounts.governs(base, ref.account, ref.region)
+        if not (governed and self.state.take_lock(ref)):
+            taken = "another episode of this instance is open, or this one is over"
+            return Opened(None, taken if governed else f"the policy's targets do not name {ref.account}")
         stored = self.state.episode(ref)
         if stored is not None:
             return Opened(stored, "already opened")
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
-        base = self.policies.base().policy
         if instance is None or instance.state != "running":
             return self._close(ref, base, Outcome.VOID, "the instance no longer runs")
         if instance.launch_time != ref.launch_time:

@@ -42,6 +42,8 @@ class UndoEpisode:
         why, now = self._why_not(ref, by, channel), self.clock.now()
         if why is None:
             return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
+        if self.state.episode(ref) is None:
+            self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
         self.state.journal(ref, "refused", now, step="start", reason=why, by=by, channel=channel)
         return UndoAnswer(False, why)
 

@@ -1,0 +1,132 @@
+"""What GPU Governor has stopped is started again from the console, by those who may do so from a link."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from governor.console.session import caller_of
+from governor.domain.approvals.approval import Answer
+from governor.domain.episode.episode import EpisodeRef, Outcome
+from governor.domain.fleet.rows import FleetPage
+from governor.errors import Unavailable
+from governor.ports import UndoAnswer
+from governor.stores import keys
+from governor.stores.table import update
+from tests.builders import NOW, TARGET
+from tests.unit.adapters.state_samples import entry
+from tests.unit.console.asking import POLICY, Site
+from tests.unit.usecases.builders import decision
+from tests.unit.usecases.world import APPROVAL_ID
+
+OWN = f"/questions/{APPROVAL_ID}"
+BUTTON = "Start it again"
+
+
+def stopped(outcome: Outcome = Outcome.STOPPED) -> Site:
+    """The site after the first question was answered yes and carried out; no sweep lists the instance."""
+    site = Site()
+    today = {"broadcast_may": ["keep"], "tag_owner_may": ["keep"], "cli_may": ["keep"]}
+    site.table.write(update(keys.episode(ref_of(site)), today))
+    site.world.state.settle(APPROVAL_ID, decision(Answer.APPROVE))
+    ref = ref_of(site)
+    site.world.state.note_step(ref, "stop", NOW)
+    booked = replace(entry(), episode=ref, outcome=outcome, owner="ml", project="vision")
+    site.world.state.close_episode(ref, outcome, "as approved", NOW, quiet_until=None, ledger=booked)
+    site.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, ()))
+    return site
+
+
+def ref_of(site: Site) -> EpisodeRef:
+    return site.episodes[APPROVAL_ID].ref
+
+
+def instance_of(site: Site) -> str:
+    ref = ref_of(site)
+    return f"/instances/{ref.account}/{ref.region}/{ref.instance_id}"
+
+
+def press(site: Site, cookies: dict[str, str], **changed: str) -> int:
+    """Send the form, whether or not the page offers it; return the status."""
+    known = site.at.doors.known(cookies, NOW)
+    assert known is not None
+    form = {"csrf": site.at.doors.token(OWN, caller_of(POLICY, known)), "answer": "undo", **changed}
+    return int(site.ask(OWN, "POST", cookies=cookies, form=form)["statusCode"])
+
+
+def refused(site: Site) -> list[str]:
+    return [str(item["by"]) for (_, sk), item in site.table.items.items() if sk.startswith("REFUSED#undo")]
+
+
+@pytest.mark.parametrize("page", ["question", "instance"])
+def test_a_stop_is_undone_on_both_pages(page: str) -> None:
+    """By the form that stands there, and the use case of the links; then the record says who did."""
+    site = stopped()
+    cookies = site.cookies()
+    body = site.ask(OWN if page == "question" else instance_of(site), cookies=cookies)["body"]
+    assert 1 == body.count(BUTTON)
+    assert page == "question" or "<dt>Stopped</dt><dd>Fri 12:02 UTC<form" in body
+    csrf = body.split(f'action="{OWN}"')[1].split('name="csrf" value="')[1].split('"')[0]
+
+    answered = site.ask(OWN, "POST", cookies=cookies, form={"csrf": csrf, "answer": "undo"})
+
+    assert (303, OWN) == (answered["statusCode"], answered["headers"]["Location"])
+    assert [(ref_of(site), "oidc:alice@example.com", "console")] == site.undoer.asked
+    site.world.state.note_undo(ref_of(site), "oidc:alice@example.com", NOW)
+    record = site.ask(OWN, cookies=cookies)["body"]
+    assert (False, True) == (BUTTON in record, "Started again by alice@example.com" in record)
+    assert BUTTON not in site.ask(instance_of(site), cookies=cookies)["body"]
+
+
+@pytest.mark.parametrize(
+    ("group", "email", "status"),
+    [
+        ("eyes", "alice@example.com", 403),
+        # An approver of everything whom the policy does not know: a sign-in proves nobody.
+        ("ops", "eve@example.com", 403),
+        ("other", "eve@example.com", 404),
+        ("nobody", "eve@example.com", 403),
+    ],
+)
+def test_nobody_else_starts_it(group: str, email: str, status: int) -> None:
+    """It is offered to nobody else, and a form sent all the same is refused; the audit keeps who tried."""
+    site = stopped()
+    cookies = site.cookies(group, email)
+
+    shown = [BUTTON in site.ask(page, cookies=cookies)["body"] for page in (OWN, instance_of(site))]
+    sees = group in ("eyes", "ops")
+
+    assert ([False, False], status, []) == (shown, press(site, cookies), site.undoer.asked)
+    assert [f"oidc:{email}"] * sees == refused(site)
+
+
+def test_the_form_is_of_this_page_and_session() -> None:
+    site = stopped()
+    assert (403, []) == (press(site, site.cookies(), csrf="k1.nonsense"), site.undoer.asked)
+
+
+def test_what_cannot_be_started_says_why_and_what_is_uncertain_says_so() -> None:
+    site = stopped()
+    cookies = site.cookies()
+
+    site.undoer.answer = UndoAnswer(False, "EC2 has no free capacity")
+    refused_form = site.post(cookies, OWN, answer="undo")
+    site.undoer.answer = Unavailable("the function did not answer")
+    failed = site.post(cookies, OWN, answer="undo")
+
+    assert (409, True) == (
+        refused_form["statusCode"],
+        "Not started: EC2 has no free capacity." in refused_form["body"],
+    )
+    assert (503, True) == (failed["statusCode"], "Whether it was started is not certain." in failed["body"])
+
+
+def test_what_was_terminated_or_started_by_others_is_not_offered() -> None:
+    terminated, back = stopped(Outcome.TERMINATED), stopped()
+    row = back.row(1, APPROVAL_ID)
+    started = replace(row, launched_at=NOW, idle_since=None, episode=None, approval_id=None)
+    back.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (started,)))
+
+    for site in (terminated, back):
+        assert BUTTON not in site.ask(instance_of(site), cookies=site.cookies())["body"]
