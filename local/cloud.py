@@ -214,17 +214,22 @@ class LocalCloud:
         return self._await_stack(cloudformation, stack_name)
 
     def update(self, template: Path, stack_name: str) -> dict[str, str]:
-        """Update the stack to another template, with the values its parameters have, and return its outputs.
+        """Update the stack to another template, with the values its parameters have; return its outputs.
 
         Raises:
             LocalCloudError: the update failed; with the reasons of its events.
         """
         cloudformation = self.client("cloudformation")
         given = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]["Parameters"]
+        known = load_template(template)["Parameters"]
         cloudformation.update_stack(
             StackName=stack_name,
             TemplateURL=self._upload_template(template, stack_name),
-            Parameters=[{"ParameterKey": one["ParameterKey"], "UsePreviousValue": True} for one in given],
+            Parameters=[
+                {"ParameterKey": one["ParameterKey"], "UsePreviousValue": True}
+                for one in given
+                if one["ParameterKey"] in known
+            ],
             Capabilities=["CAPABILITY_IAM", "CAPABILITY_NAMED_IAM", "CAPABILITY_AUTO_EXPAND"],
         )
         return self._await_stack(cloudformation, stack_name)
@@ -266,10 +271,14 @@ class LocalCloud:
             return None if stack["StackStatus"].endswith("_IN_PROGRESS") else stack
 
         def events() -> list[dict[str, Any]]:
-            found = cloudformation.describe_stack_events(StackName=stack_name)["StackEvents"]
-            return list(found)
+            pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack_name)
+            return [event for page in pages for event in page["StackEvents"]]
 
-        stack = self.wait_for(ended, f"the stack {stack_name} is not ready", moved=lambda: len(events()))
+        def newest() -> str:
+            found = cloudformation.describe_stack_events(StackName=stack_name)["StackEvents"]
+            return str(found[0]["EventId"]) if found else ""
+
+        stack = self.wait_for(ended, f"the stack {stack_name} is not ready", moved=newest)
         if stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
             return {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
         reasons = [

@@ -1,7 +1,8 @@
-"""Makes an AWS event of `events/` happen now, about an instance that the local cloud has.
+"""Makes a sample of `events/` happen now, on a stack in the local cloud: docs/samples.md.
 
-The files name a fixed instance and a fixed day. Here the instance is launched, of the kind that such an event
-is about, and all times of the event move by the same span, so that it has just been sent.
+The files name a fixed day, an instance and a queue that do not exist, and signatures that are wrong. Here
+the instance is launched, of the kind that such an event is about, all times of the event move by the same
+span, so that it has just been sent, and `local.seeds` makes what else the sample needs.
 """
 
 from __future__ import annotations
@@ -13,9 +14,13 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime, parsedate_to_datetime
 from typing import Any
 
+from local.cloud import ACCOUNT
 from local.fleet import T4, Member, busy
 from local.scene import Scene
+from local.seeds import prepared
 
+NO_ACCOUNT = "000000000000"
+"""The account of all samples, which AWS gives to nobody: functions refuse it, so they are safe to try."""
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 _MAIL_DATE = r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
 _SENT = re.compile(rf'\\?"time\\?": ?\\?"({_ISO})')
@@ -33,18 +38,25 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def happening(scene: Scene, sample: object, now: datetime) -> tuple[Any, list[str]]:
-    """The event as if it had been sent now, and what was made for it, in words; other samples as they are.
+def happening(scene: Scene, function: str, sample: object, now: datetime) -> tuple[Any, list[str]]:
+    """The sample of a function as if it had been sent now, and what was made for it, in words.
 
-    Puts into the scene the instances that it names and, where it is about one, the group's lifecycle hook.
+    Puts into the scene the instances that it names and, where it is about one, the group's lifecycle hook;
+    the episode or question that comes before it; and signs what must be signed.
     """
-    event, moved_by = moved_to(sample, now)
+    event, moved_by = moved_to(of_this_account(sample), now)
     notes = []
     if moved_by is not None:
         notes.append(f"all its times are moved by {moved_by}, so that it has been sent now")
     for one in _events_in(event):
         notes += _arrange(scene, one, now)
-    return event, notes
+    event, made = prepared(scene, function, event, now)
+    return event, notes + made
+
+
+def of_this_account(sample: object) -> Any:
+    """The sample as if it were about the local cloud's account."""
+    return json.loads(json.dumps(sample).replace(NO_ACCOUNT, ACCOUNT))
 
 
 def moved_to(sample: object, now: datetime) -> tuple[Any, timedelta | None]:

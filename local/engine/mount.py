@@ -31,7 +31,10 @@ Handler = Callable[[str, str, Mapping[str, str], bytes, Mapping[str, Any]], Awai
 Response = tuple[int, dict[str, str], bytes]
 CONTROL = "GovernorSimulation"
 _OF_SIMULATED = re.compile(r"Instance|Snapshot|Volume|Spot|Tags")
-GATED = ("autoscaling", "dynamodb", "events", "secretsmanager", "sns", "sqs", "ssm", "states", "sts")
+GATED = (
+    *("autoscaling", "dynamodb", "events", "organizations", "secretsmanager"),
+    *("sns", "sqs", "ssm", "states", "sts"),
+)
 """Services of the engine, by its names, whose calls are counted and can be given faults."""
 
 

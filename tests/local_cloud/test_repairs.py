@@ -16,7 +16,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from local.cloud import LocalCloud
+from local.cloud import ACCOUNT, REGION, LocalCloud
 from local.engine.repairs.bursts import ENVIRONMENTS
 
 pytestmark = pytest.mark.integration
@@ -384,6 +384,52 @@ def test_a_stack_may_have_an_alarm_on_metric_math(probe: Probe) -> None:
     (alarm,) = probe.cloud.client("cloudwatch").describe_alarms(AlarmNames=["probe-more"])["MetricAlarms"]
 
     assert "ApproximateNumberOfMessagesVisible" == alarm["MetricName"]
+
+
+def test_a_stack_does_not_delete_what_is_protected_or_filled(bare_cloud: LocalCloud, tmp_path: Path) -> None:
+    """A table with deletion protection, and a bucket with a version in it. Both go once they may."""
+    template = tmp_path / "template.yaml"
+    template.write_text(
+        """
+Parameters: {Protected: {Type: String, Default: "true"}}
+Resources:
+  Table:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{AttributeName: pk, AttributeType: S}]
+      KeySchema: [{AttributeName: pk, KeyType: HASH}]
+      DeletionProtectionEnabled: !Ref Protected
+  Bucket: {Type: AWS::S3::Bucket, Properties: {VersioningConfiguration: {Status: Enabled}}}
+Outputs: {Table: {Value: !Ref Table}, Bucket: {Value: !Ref Bucket}}
+"""
+    )
+    where = {"region": REGION, "account": ACCOUNT}
+    outputs = bare_cloud.deploy_plain(template, "kept", {}, **where)
+    stacks, s3 = bare_cloud.client("cloudformation"), bare_cloud.client("s3")
+    version = s3.put_object(Bucket=outputs["Bucket"], Key="a", Body=b"a")["VersionId"]
+    marker = s3.delete_object(Bucket=outputs["Bucket"], Key="a")["VersionId"]
+    stack_id = stacks.describe_stacks(StackName="kept")["Stacks"][0]["StackId"]
+
+    def deleted() -> tuple[str, str]:
+        stacks.delete_stack(StackName="kept")
+
+        def ended() -> dict[str, Any] | None:
+            found: dict[str, Any] = stacks.describe_stacks(StackName=stack_id)["Stacks"][0]
+            return found if not found["StackStatus"].endswith("IN_PROGRESS") else None
+
+        found = bare_cloud.wait_for(ended, "the stack is still being deleted")
+        return found["StackStatus"], found.get("StackStatusReason", "")
+
+    status, why = deleted()
+    assert "DELETE_FAILED" == status
+    assert "Table" in why
+    assert "Bucket" in why
+    bare_cloud.client("dynamodb").update_table(TableName=outputs["Table"], DeletionProtectionEnabled=False)
+    assert "DELETE_FAILED" == deleted()[0]
+    for one in (version, marker):
+        s3.delete_object(Bucket=outputs["Bucket"], Key="a", VersionId=one)
+    assert "DELETE_COMPLETE" == deleted()[0]
 
 
 def test_a_mail_is_kept_with_its_pictures(bare_cloud: LocalCloud) -> None:

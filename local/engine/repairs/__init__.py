@@ -11,13 +11,18 @@ from typing import Any
 from local.engine import mail, processes
 from local.engine.repairs import (
     alarms,
+    backups,
     bursts,
     buses,
     callbacks,
     callers,
+    deletions,
     executions,
     lambda_errors,
+    names,
+    organization,
     request_keys,
+    resources,
     rotation,
     secrets,
     table_keys,
@@ -36,9 +41,14 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     callbacks.repair(wait_scale)
     rotation.repair()
     secrets.repair()
+    deletions.repair()
+    backups.repair()
     bursts.repair()
     buses.repair()
     alarms.repair()
+    names.repair()
+    organization.repair()
     mail.repair()
     table_keys.repair()
     request_keys.repair(simulation)
+    resources.repair(simulation)

@@ -1,0 +1,47 @@
+"""AWS Organizations.
+
+- AWS: the id of an organization is known when a stack is deployed for it. Engine: makes one up at the first
+  call, for each account that calls. Here it is always the same; ARNs in answers keep the one made up.
+- AWS: IAM is asked about the unit, or the root, whose accounts or units are listed. Engine: about `*`.
+- AWS: an account has a `State`, of which `Status` is an older form. Engine: the older form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from local.engine.repairs.table_keys import parsed
+
+ORGANIZATION = "o-localcloud"
+
+
+def repair() -> None:
+    """Wraps the engine's functions; it looks them up by name at every request."""
+    from ministack.core import iam_actions
+    from ministack.services import organizations as engine
+
+    ensure, public, named = engine._ensure_org, engine._public_account, iam_actions.extract_resource_arn
+
+    def ensured() -> None:
+        ensure()
+        engine._orgs["self"]["Id"] = ORGANIZATION
+
+    def with_state(account: Mapping[str, Any]) -> dict[str, Any]:
+        return {**public(account), "State": account["Status"]}
+
+    engine._ensure_org, engine._public_account = ensured, with_state
+    iam_actions.extract_resource_arn = _of_units(named)
+
+
+def _of_units(named: Callable[..., str]) -> Callable[..., str]:
+    def resource(
+        service: str, method: str, path: str, headers: Any, body: bytes, query: Any, region: str, account: str
+    ) -> str:
+        parent = str(parsed(body).get("ParentId", "")) if service == "organizations" else ""
+        if not parent:
+            return named(service, method, path, headers, body, query, region, account)
+        kind = "root" if parent.startswith("r-") else "ou"
+        return f"arn:aws:organizations::{account}:{kind}/{ORGANIZATION}/{parent}"
+
+    return resource
