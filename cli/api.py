@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 from collections.abc import Mapping
@@ -16,7 +17,9 @@ from botocore.auth import SigV4Auth
 from botocore.awsrequest import AWSRequest
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import aws
 from cli.errors import CommandError
+from cli.progress import Progress
 from governor.domain.units import printable
 
 _SECONDS = 60
@@ -44,13 +47,14 @@ class Api:
         credentials = self._session.get_credentials()
         if credentials is None:
             raise CommandError("there are no AWS credentials: sign in, or set AWS_PROFILE")
-        region = self._session.region_name or "us-east-1"
-        SigV4Auth(credentials.get_frozen_credentials(), "execute-api", region).add_auth(signed)
+        SigV4Auth(credentials.get_frozen_credentials(), "execute-api", self._session.region_name).add_auth(
+            signed
+        )
         request = Request(
             str(signed.url), data=body or None, method=method, headers=dict(signed.headers.items())
         )
         try:
-            with urlopen(request, timeout=_SECONDS) as answer:
+            with Progress("waiting for the stack's API"), urlopen(request, timeout=_SECONDS) as answer:
                 found: dict[str, Any] = json.loads(answer.read())
                 return found
         except HTTPError as error:
@@ -78,9 +82,21 @@ def _refusal(error: HTTPError) -> str:
         said, text = {}, None
     if "error" in said:
         return printable(str(text))
+    if text and "security token" in str(text):
+        return f"{printable(str(text)).rstrip('.')}: {aws.SIGN_IN}"
     if error.code in (401, 403):
         return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
     return f"the API answered {error.code} ({printable(str(text)) if text else 'without a reason'})"
+
+
+def api_of(arguments: argparse.Namespace) -> Api:
+    """The API of the stack that the command line names.
+
+    Raises:
+        CommandError: it cannot be found; it says what to set.
+    """
+    session = aws.session()
+    return Api(find_api(arguments.stack_name, session), session)
 
 
 def find_api(stack: str, session: boto3.Session) -> str:
@@ -107,8 +123,16 @@ def described(stack: str, session: boto3.Session) -> tuple[Mapping[str, str], Ma
     try:
         found = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
     except (ClientError, BotoCoreError) as error:
-        raise CommandError(
-            f"the stack {stack!r} could not be read ({error}): give --stack-name, or set GOVERNOR_API_URL"
-        ) from None
+        if "does not exist" in str(error):
+            raise CommandError(missing(stack, session)) from None
+        raise CommandError(f"the stack {stack!r} could not be read: {aws.reason(error)}") from None
     outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
     return outputs, {one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())}
+
+
+def missing(stack: str, session: boto3.Session) -> str:
+    """What to set where a stack is not found."""
+    return (
+        f"there is no stack {stack!r} in {session.region_name} with these credentials: pass --stack-name, "
+        "--region or --profile, or set AWS_REGION or AWS_PROFILE"
+    )

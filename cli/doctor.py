@@ -1,16 +1,18 @@
-"""`governor doctor`: for every GPU instance, whether its telemetry is right, and what to do."""
+"""`governor doctor`: whether the deploy worked; and of every GPU instance whether its telemetry is right."""
 
 from __future__ import annotations
 
 import argparse
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from cli import aws, status
 from cli.fleet import over_the_fleet, print_unseen
-from cli.telemetry import Finding, Health, findings, health_of
+from cli.status import Line
+from cli.telemetry import CAUSES, Finding, Health, findings, health_of
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import Ec2Instances
@@ -18,9 +20,15 @@ from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
 from governor.domain.sweep.verdict import FIGURES
 from governor.domain.units import printable
+from governor.domain.wording import plural
 from governor.ports import InstanceReader, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.health.read_health import LOST_METRIC
+
+_OF_A_DEPLOY = ("stack", "policy", "schedule", "last_sweep", "targets", "subscribers", "alarms")
+"""The lines of `governor status` that say whether a deploy worked."""
+_SHOWN = 10
+"""Instances of one cause; a fleet may have hundreds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +107,50 @@ def examine(
     return sorted(examined, key=lambda one: (order.index(health_of(one.found)), one.instance.instance_id))
 
 
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its option."""
+    made = areas.add_parser("doctor")
+    made.add_argument("--file", help="a policy, of which the telemetry is judged; else the one of the stack")
+    made.set_defaults(run=doctor, regions=True)
+
+
 def doctor(arguments: argparse.Namespace) -> int:
-    """Prints what is found; 1 when an instance can not be judged, 0 otherwise."""
+    """Print what is found; 1 when an instance cannot be judged, or a line of the checklist needs a look.
+
+    With `--json` the instances alone: `governor status --json` has the lines of the stack.
+    """
     clients, now = Clients(), datetime.now(tz=UTC)
+    wants_stack = not arguments.json and not arguments.file
+    lines = (
+        status.read(status.Stack(arguments.stack_name, aws.session(arguments.region or ())), _OF_A_DEPLOY)
+        if wants_stack
+        else {}
+    )
     found = over_the_fleet(
         arguments,
         lambda target, book: examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now),
     )
+    unjudged = sum(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found)
+    if lines:
+        _print_checklist({**lines, "telemetry": _telemetry(unjudged, len(found))})
     _print(found, as_json=arguments.json)
-    return int(any(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found))
+    return int(bool(unjudged) or any(line.is_wrong for line in lines.values()))
+
+
+def _telemetry(unjudged: int, instances: int) -> Line:
+    """The checklist's line on instances; none at all may be right, and is worth a look."""
+    if not instances:
+        return Line("no running instance carries the selector tag", None, is_wrong=True)
+    return Line(f"{instances - unjudged} of {instances} can be judged", None, is_wrong=bool(unjudged))
+
+
+def _print_checklist(lines: Mapping[str, Line]) -> None:
+    """Whether the deploy worked, line by line."""
+    width = max(map(len, lines))
+    for name, line in lines.items():
+        print(f"{'LOOK' if line.is_wrong else 'ok':<4}  {status.title(name):<{width}}  {line.text}")
+    wrong = sum(line.is_wrong for line in lines.values())
+    print(f"did it work? {f'not yet: {wrong} of {len(lines)} need a look' if wrong else 'yes'}\n")
 
 
 def _print(found: Sequence[Examined], *, as_json: bool) -> None:
@@ -117,18 +160,40 @@ def _print(found: Sequence[Examined], *, as_json: bool) -> None:
     if not found:
         print("no running instance carries the selector tag")
         return
+    for cause in CAUSES:
+        _print_cause(cause, [(one, each) for one in found for each in one.found if each.cause == cause])
+    right = [one for one in found if not one.found]
+    if right:
+        print(f"{Health.RIGHT.value:<7} {plural(len(right), 'instance')}")
     for one in found:
-        instance = one.instance
-        name = printable(instance.name)
-        print(f"{health_of(one.found).value:<7} {instance.instance_id} {instance.instance_type} {name}")
-        for finding in one.found:
-            print(f"        {finding.seen}\n        -> {finding.advice}")
         if one.work is not None:
-            print(f"        a job publishes {printable(one.work)}, which keeps it")
+            print(f"        {_named(one)}: a job publishes {printable(one.work)}, which keeps it")
     print_unseen(sum(not one.faults_are_seen for one in found), len(found))
     _print_unseen_heat(found)
     counts = Counter(health_of(one.found) for one in found)
     print(", ".join(f"{counts[health]} {health.value}" for health in Health if counts[health]))
+
+
+def _print_cause(cause: str, group: Sequence[tuple[Examined, Finding]]) -> None:
+    """What these instances have in common once, and of each what it has for itself."""
+    if not group:
+        return
+    seen = {finding.seen for _, finding in group}
+    common = next(iter(seen)) if len(seen) == 1 else CAUSES[cause]
+    print(f"{group[0][1].health.value:<7} {plural(len(group), 'instance')}: {printable(common)}")
+    for advice in dict.fromkeys(finding.advice for _, finding in group):
+        print(f"        -> {advice}")
+    for one, finding in group[:_SHOWN]:
+        print(f"        {_named(one)}" + (f": {printable(finding.seen)}" if len(seen) > 1 else ""))
+    if len(group) > _SHOWN:
+        print(f"        and {len(group) - _SHOWN} more, which --json lists")
+
+
+def _named(one: Examined) -> str:
+    instance = one.instance
+    return (
+        f"{instance.instance_id} {instance.instance_type} {instance.target.region} {printable(instance.name)}"
+    ).rstrip()
 
 
 def _print_unseen_heat(found: Sequence[Examined]) -> None:
@@ -154,7 +219,12 @@ def _document(one: Examined) -> dict[str, object]:
         "heat_alarm_sees": one.heat_alarm_sees,
         "work": one.work,
         "findings": [
-            {"health": finding.health.value, "seen": finding.seen, "advice": finding.advice}
+            {
+                "health": finding.health.value,
+                "cause": finding.cause,
+                "seen": finding.seen,
+                "advice": finding.advice,
+            }
             for finding in one.found
         ],
     }

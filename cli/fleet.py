@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import aws
 from cli.errors import CommandError
 from cli.policy import deployed, read
+from cli.progress import Progress
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
 from governor.errors import GovernorError, PolicyError
@@ -27,22 +28,23 @@ def over_the_fleet(
     Raises:
         CommandError: no policy that can be used, no Region, or something could not be read.
     """
-    session = boto3.Session()
+    session = aws.session(arguments.region or ())
     try:
         book = parse_policy(
             read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
         )
     except PolicyError as error:
         raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
-    own = session.region_name
-    regions = arguments.region or list(book.base().policy.targets.regions) or ([own] if own else [])
-    if not regions:
-        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+    regions = arguments.region or list(book.base().policy.targets.regions) or [session.region_name]
     try:
-        account = session.client("sts").get_caller_identity()["Account"]
-        return [found for region in regions for found in look(Target(account, region), book)]
+        account, found = session.client("sts").get_caller_identity()["Account"], list[Found]()
+        with Progress("reading") as progress:
+            for number, region in enumerate(regions, 1):
+                progress.show(f"reading {region} ({number} of {len(regions)})")
+                found += look(Target(account, region), book)
+        return found
     except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(f"the instances could not be examined: {error}") from None
+        raise CommandError(f"the instances could not be examined: {aws.reason(error)}") from None
 
 
 def print_unseen(unseen: int, instances: int) -> None:

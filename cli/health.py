@@ -36,6 +36,13 @@ def look(
     return sorted(readings, key=lambda one: (_rank(one), one.instance.instance_id))
 
 
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its option."""
+    made = areas.add_parser("health")
+    made.add_argument("--file", help="a policy; else the one of the stack")
+    made.set_defaults(run=health, regions=True)
+
+
 def health(arguments: argparse.Namespace) -> int:
     """Prints what is found; 1 when something is wrong, or not known of an instance, 0 otherwise."""
     clients, now = Clients(), datetime.now(tz=UTC)

@@ -13,12 +13,15 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import aws
 from cli.api import Api, described, find_api
 from cli.errors import CommandError
+from cli.nearest import nearest
+from cli.output import Output
 from cli.policy_advice import refusals, warnings
 from cli.policy_meetings import meetings, policies_of
 from cli.policy_production import UNSEEN, missing
-from cli.policy_schema import policy_schema
+from cli.policy_schema import policy_schema, setting_paths, settings_at
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import parse_policy
@@ -31,18 +34,30 @@ from governor.errors import GovernorError, PolicyError, PolicyProblem
 def check(arguments: argparse.Namespace) -> int:
     """Every mistake with its line and path, every dangerous combination; 1 when there is a mistake."""
     path = Path(arguments.file)
-    return checked(path, read(path), production=arguments.production)
+    with Output(arguments) as out:
+        return int(not is_usable(path, read(path), out, production=arguments.production))
 
 
-def checked(path: Path, text: str, *, production: bool = False) -> int:
-    """Print what is wrong with a document, or not wise; 1 when it cannot be used."""
+def is_usable(path: Path, text: str, out: Output, *, production: bool = False) -> bool:
+    """Say what is wrong with a document, or not wise."""
+    usable = _is_usable(path, text, out, production=production)
+    out.say("", usable=usable)
+    return usable
+
+
+def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
+    def warn(whose: str, what: str, line: int | None = None) -> None:
+        at = f"{path}:{line}" if line else f"{path}"
+        fact = {"severity": "warning", "line": line, "path": whose, "reason": what}
+        out.list(f"{at}: warning: {printable(whose)}: {printable(what)}", "problems", fact)
+
     try:
         book = parse_policy(text)
     except PolicyError as error:
-        _print_errors(path, error.problems)
-        return 1
+        _say_errors(path, error.problems, out)
+        return False
     for problem in book.retired:
-        print(f"{path}:{problem.line or 1}: warning: {printable(problem.path)}: {problem.reason}")
+        warn(problem.path, problem.reason, problem.line or 1)
     met = meetings(book)
     alone = [((), book.base().policy), *(((name,), policy) for name, policy in policies_of(book)[1:])]
     given: dict[tuple[str, ...], frozenset[str]] = {}
@@ -52,11 +67,12 @@ def checked(path: Path, text: str, *, production: bool = False) -> int:
         given[names] = frozenset(warnings(policy))
         for warning in warnings(policy):
             if warning not in known:
-                print(f"{path}: warning: {printable(' + '.join(names) or 'base')}: {printable(warning)}")
+                warn(" + ".join(names) or "base", warning)
     if not met.all_tried:
-        print(
-            f"{path}: warning: so many overrides can meet in one instance that not all were tried together; "
-            "let their tags, families, accounts or Regions rule each other out"
+        warn(
+            "overrides",
+            "so many can meet in one instance that not all were tried together; let their tags, families, "
+            "accounts or Regions rule each other out",
         )
     refused = [
         PolicyProblem(
@@ -66,63 +82,78 @@ def checked(path: Path, text: str, *, production: bool = False) -> int:
         for setting, why in refusals(policy)
     ]
     if met.problems or refused:
-        _print_errors(path, (*met.problems, *refused))
-        return 1
-    version = book.base().version
-    if production and not _is_fit(path, [*alone, *met.policies]):
-        return 1
-    print(f"{path}: ok, version {version}, mode {book.base().policy.mode.value}")
-    return 0
+        _say_errors(path, (*met.problems, *refused), out)
+        return False
+    if production and not _is_fit(path, [*alone, *met.policies], out):
+        return False
+    version, mode = book.base().version, book.base().policy.mode.value
+    out.say(f"{path}: ok, version {version}, mode {mode}", version=version, mode=mode)
+    return True
 
 
-def _is_fit(path: Path, policies: Sequence[tuple[tuple[str, ...], Policy]]) -> bool:
-    """Print what is not fit for production, each once, and what the document cannot show."""
+def _is_fit(path: Path, policies: Sequence[tuple[tuple[str, ...], Policy]], out: Output) -> bool:
+    """Say what is not fit for production, each once, and what the document cannot show."""
     printed: set[tuple[str, str]] = set()
     for names, policy in policies:
         for setting, why in missing(policy):
             if (setting, why) not in printed:
-                print(
-                    f"{path}: not for production: {printable(' + '.join(names) or 'base')}: {setting} {why}"
-                )
+                whose, severity = " + ".join(names) or "base", "not for production"
+                fact = {"severity": severity, "line": None, "path": setting, "reason": f"{whose}: {why}"}
+                out.list(f"{path}: {severity}: {printable(whose)}: {setting} {why}", "problems", fact)
             printed.add((setting, why))
     for what in UNSEEN:
-        print(f"{path}: not in the document, look yourself: {what}")
+        out.list(f"{path}: not in the document, look yourself: {what}", "unseen", {"what": what})
     return not printed
 
 
-def _print_errors(path: Path, problems: Sequence[PolicyProblem]) -> None:
+def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> None:
     for problem in problems:
         where, reason = problem.path or "(document)", printable(problem.reason)
-        print(f"{path}:{problem.line or 1}: error: {where}: {reason}")
+        meant = _meant(problem.path) if problem.reason == "unknown setting" else ""
+        fact = {"severity": "error", "line": problem.line, "path": problem.path, "reason": reason + meant}
+        out.list(f"{path}:{problem.line or 1}: error: {where}: {reason}{meant}", "problems", fact)
+
+
+def _meant(path: str) -> str:
+    """The question after a setting that does not exist: a near one there, or one of its name elsewhere."""
+    *section, name = path.split(".")
+    if found := nearest(name, settings_at(section)):
+        return found
+    elsewhere = [one for one in setting_paths() if one.rpartition(".")[2] == name]
+    return f"; did you mean {elsewhere[0]}?" if elsewhere else ""
 
 
 def explain(arguments: argparse.Namespace) -> int:
     """Which overrides apply to an instance, what they set, and what differs from the defaults."""
-    session = boto3.Session()
+    session = aws.session()
     text = read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
     try:
         book = parse_policy(text)
     except PolicyError as error:
         raise CommandError(f"the policy is refused: {error}; run `governor policy check`") from None
-    instance = _instance(arguments.instance, arguments.region or session.region_name)
+    instance = _instance(arguments.instance, session)
     try:
         applied = book.applied_to(instance)
     except PolicyError as error:
         raise CommandError(f"{instance.instance_id} is never judged: {error}") from None
     base, defaults = _flat(asdict(book.base().policy)), _flat(asdict(Policy()))
-    print(f"{instance.name} ({instance.instance_id}, {instance.instance_type}) in {instance.target}")
-    overrides = ", ".join(printable(name) for name in applied.overrides)
-    print(f"policy version {applied.version}; overrides that apply: {overrides or 'none'}")
-    for path, value in _flat(asdict(applied.policy)).items():
-        if value != base.get(path):
-            said = f"an override; the document says {_written(base.get(path))}"
-        elif value != defaults.get(path):
-            said = f"the document; the default is {_written(defaults.get(path))}"
-        else:
-            continue
-        print(f"  {printable(path)}: {_written(value)}   ({said})")
-    for warning in warnings(applied.policy):
-        print(f"  warning: {printable(warning)}")
+    with Output(arguments) as out:
+        who = f"{printable(instance.name)} ({instance.instance_id}, {instance.instance_type})"
+        out.say(f"{who} in {instance.target}", instance_id=instance.instance_id)
+        overrides = ", ".join(printable(name) for name in applied.overrides)
+        facts = {"version": applied.version, "overrides": list(applied.overrides)}
+        out.say(f"policy version {applied.version}; overrides that apply: {overrides or 'none'}", **facts)
+        for path, value in _flat(asdict(applied.policy)).items():
+            if value != base.get(path):
+                source, other = "an override", f"the document says {_written(base.get(path))}"
+            elif value != defaults.get(path):
+                source, other = "the document", f"the default is {_written(defaults.get(path))}"
+            else:
+                continue
+            fact = {"path": path, "value": value, "set_by": source.removeprefix("an ").removeprefix("the ")}
+            out.list(f"  {printable(path)}: {_written(value)}   ({source}; {other})", "settings", fact)
+        for warning in warnings(applied.policy):
+            out.list(f"  warning: {printable(warning)}", "warnings", {"warning": warning})
     return 0
 
 
@@ -146,19 +177,19 @@ def deployed(stack: str, session: boto3.Session) -> str:
         found = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
     except (ClientError, BotoCoreError, KeyError) as error:
         raise CommandError(
-            f"the policy of the stack {stack!r} could not be read ({error}): give --file, or --stack-name"
+            f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): give --file, or "
+            "--stack-name"
         ) from None
     return str(found["Parameter"].get("Value", ""))
 
 
-def _instance(instance_id: str, region: str | None) -> Instance:
-    if not region:
-        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+def _instance(instance_id: str, session: boto3.Session) -> Instance:
+    region = session.region_name
     try:
-        account = boto3.client("sts").get_caller_identity()["Account"]
+        account = session.client("sts").get_caller_identity()["Account"]
         found = Ec2Instances(Clients()).describe(Target(account, region), instance_id)
     except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(f"{instance_id} could not be read: {error}") from None
+        raise CommandError(f"{instance_id} could not be read: {aws.reason(error)}") from None
     if found is None:
         raise CommandError(f"there is no instance {instance_id} in {account}/{region}")
     return found

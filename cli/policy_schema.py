@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
+from functools import cache
 from textwrap import dedent
 from typing import Any, get_args, get_type_hints
 
@@ -27,6 +28,7 @@ class _Schema(GenerateJsonSchema):
         return super().encode_default(dft)
 
 
+@cache
 def policy_schema() -> dict[str, Any]:
     """Return the schema, with the docstring of each setting as its description."""
     schema = TypeAdapter(Policy).json_schema(schema_generator=_Schema)
@@ -96,3 +98,30 @@ def meanings(kind: type) -> dict[str, str]:
     hints = get_type_hints(kind)
     about = {name: inspect.getdoc(hint) or "" for name, hint in hints.items() if is_dataclass(hint)}
     return {one.name: found.get(one.name, about.get(one.name, "").split("\n\n")[0]) for one in fields(kind)}
+
+
+def settings_at(path: Sequence[str]) -> list[str]:
+    """Return the settings that may stand where this path leads, by the schema; none where nothing may."""
+    schema = policy_schema()
+    node: Mapping[str, Any] = schema
+    for part in path:
+        node = _resolved(schema, node)
+        inner = node.get("properties", {}).get(part) or node.get("items") or node.get("additionalProperties")
+        if not isinstance(inner, Mapping):
+            return []
+        node = inner
+    return list(_resolved(schema, node).get("properties", {}))
+
+
+def setting_paths() -> list[str]:
+    """Return the dotted path of every setting of the document's sections, `idle.window_minutes`."""
+    return [f"{one}.{name}" for one in settings_at(()) for name in settings_at((one,))]
+
+
+def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what a reference, or the one of several kinds that is an object, stands for."""
+    for one in node.get("anyOf", ()):
+        if "$ref" in one or one.get("type") in ("object", "array"):
+            node = one
+    name = node.get("$ref", "").rpartition("/")[2]
+    return schema["$defs"][name] if name else node

@@ -1,8 +1,9 @@
-"""`governor policy put|show|history|accept`: the versions of the policy document."""
+"""`governor policy get|diff|put|history|rollback|accept`: the versions of the policy document."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,103 @@ from urllib.parse import quote
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import aws
 from cli.api import Api, described, find_api
 from cli.errors import CommandError
-from cli.policy import checked, read
+from cli.output import Output
+from cli.policy import deployed, is_usable, read
 from governor.contracts.policy import parse_policy
+from governor.domain.policy.changes import risky
 from governor.domain.units import printable
+from governor.errors import PolicyError
 
 KEY = "policy.yaml"
 _SHOWN = 20
 
 
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands about versions to those of `governor policy`."""
+    made = commands.add_parser(
+        "get", aliases=["show"], help="the document in force, or another version of it"
+    )
+    made.add_argument("version", nargs="?", help="as history prints it")
+    made.set_defaults(run=get)
+    made = commands.add_parser(
+        "diff", help="how a document differs from the one in force; what is risky in it"
+    )
+    made.add_argument("file", help="a YAML file, or - for standard input")
+    made.set_defaults(run=diff)
+    made = commands.add_parser("put", help="check a policy, and store it as the newest version")
+    made.add_argument("file", help="a YAML file, or - for standard input")
+    made.set_defaults(run=put)
+    made = commands.add_parser("history", help="the newest versions, who stored them, and which is in force")
+    made.set_defaults(run=history)
+    made = commands.add_parser("rollback", help="check an earlier version, and store it as the newest one")
+    made.add_argument("version", help="as history prints it")
+    made.set_defaults(run=rollback)
+    made = commands.add_parser("accept", help="accept a version that waits for a second person")
+    made.add_argument("version", help="as the message or history names it")
+    made.set_defaults(run=accept)
+
+
 def put(arguments: argparse.Namespace) -> int:
     """Store a document as the newest version, if it can be used."""
-    path, session = Path(arguments.file), boto3.Session()
+    path, session = Path(arguments.file), aws.session()
     text = read(path)
-    if checked(path, text):
-        return 1
+    with Output(arguments) as out:
+        if not is_usable(path, text, out):
+            return 1
+        store(text, arguments, session, out)
+    return 0
+
+
+def rollback(arguments: argparse.Namespace) -> int:
+    """Store an earlier version as the newest one, if it can still be used."""
+    session = aws.session()
+    text, now = _version(arguments, session), deployed(arguments.stack_name, session)
+    with Output(arguments) as out:
+        if text == now:
+            out.say("That is the document in force; nothing was stored.", stored=None)
+            return 0
+        if not is_usable_change(Path(arguments.version), now, text, out):
+            return 1
+        note_what_waits(arguments, session, out)
+        store(text, arguments, session, out)
+    return 0
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Print how a document differs from the one in force. 1 when it cannot be used."""
+    path, session = Path(arguments.file), aws.session()
+    text, now = read(path), deployed(arguments.stack_name, session)
+    with Output(arguments) as out:
+        return int(not is_usable_change(path, now, text, out))
+
+
+def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
+    """Say how a document differs from the one in force, what is wrong with it, and what is risky."""
+    lines = difflib.unified_diff(now.splitlines(), text.splitlines(), "in force", str(path), lineterm="")
+    shown = ["".join(c if c.isprintable() else " " for c in line) for line in lines]
+    out.say("\n".join(shown) or "no difference to the document in force", diff=shown)
+    if not is_usable(path, text, out):
+        return False
+    try:
+        before = parse_policy(now, accepted=True)
+    except PolicyError as error:
+        out.say(f"all of it is risky: the document in force is refused ({error})", risky=["all of it"])
+        return True
+    found = risky(before, parse_policy(text))
+    more = "; two people must stand behind it" if before.base().policy.two_people_for_policy else ""
+    out.say(f"risky: {', '.join(map(printable, found))}{more}" if found else "", risky=list(found))
+    return True
+
+
+def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
+    """Store a document that was checked as the newest version, and say what happens next.
+
+    Raises:
+        CommandError: IAM does not allow its selector, or it could not be stored.
+    """
     outputs, parameters = described(arguments.stack_name, session)
     governed, stack = parse_policy(text).base().policy.selector.tag_value, parameters.get("SelectorTagValue")
     if governed != stack:
@@ -43,39 +125,54 @@ def put(arguments: argparse.Namespace) -> int:
             Metadata={"author": session.client("sts").get_caller_identity()["Arn"]},
         )
     except (ClientError, BotoCoreError) as error:
-        raise CommandError(f"the policy could not be stored: {error}") from None
-    print(f"stored as version {stored['VersionId']}")
-    print("It is reviewed within seconds. `governor policy history` says whether it is in force.")
-    return 0
+        raise CommandError(f"the policy could not be stored: {aws.reason(error)}") from None
+    out.say(f"stored as version {stored['VersionId']}", stored=stored["VersionId"])
+    out.say("It is reviewed within seconds. `governor policy history` says whether it is in force.")
 
 
-def show(arguments: argparse.Namespace) -> int:
+def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
+    """Say which newer version than the one in force the next one takes the place of: it never counts then."""
+    outputs, _ = described(arguments.stack_name, session)
+    in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]
+    try:
+        newest = _versions(session.client("s3"), _bucket(outputs, arguments.stack_name), in_force, 1)
+    except (ClientError, BotoCoreError) as error:
+        raise CommandError(f"the versions could not be listed: {aws.reason(error)}") from None
+    for one in newest:
+        if one["state"] != "in force":
+            text = f"version {one['version']} of {one['author']} is not in force, and this takes its place"
+            out.list(text, "takes_the_place_of", one)
+
+
+def get(arguments: argparse.Namespace) -> int:
     """Print the document in force, or that of a version."""
-    session = boto3.Session()
-    if arguments.version is None:
-        text = str(_api(arguments, session).call("GET", "/api/policy")["document"])
-    else:
-        outputs, _ = described(arguments.stack_name, session)
-        try:
-            found = session.client("s3").get_object(
-                Bucket=_bucket(outputs, arguments.stack_name), Key=KEY, VersionId=arguments.version
-            )
-            text = found["Body"].read().decode(errors="replace")
-        except (ClientError, BotoCoreError) as error:
-            raise CommandError(f"version {arguments.version} could not be read: {error}") from None
-    print(text, end="" if text.endswith("\n") else "\n")
+    session = aws.session()
+    text = _version(arguments, session) if arguments.version else deployed(arguments.stack_name, session)
+    with Output(arguments) as out:
+        out.say(text.removesuffix("\n"), version=arguments.version, document=text)
     return 0
+
+
+def _version(arguments: argparse.Namespace, session: boto3.Session) -> str:
+    outputs, _ = described(arguments.stack_name, session)
+    try:
+        found = session.client("s3").get_object(
+            Bucket=_bucket(outputs, arguments.stack_name), Key=KEY, VersionId=arguments.version
+        )
+        return str(found["Body"].read().decode(errors="replace"))
+    except (ClientError, BotoCoreError) as error:
+        raise CommandError(f"version {arguments.version} could not be read: {aws.reason(error)}") from None
 
 
 def history(arguments: argparse.Namespace) -> int:
     """Print the newest versions, newest first."""
-    session = boto3.Session()
+    session = aws.session()
     in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]
     outputs, _ = described(arguments.stack_name, session)
     try:
         rows = _versions(session.client("s3"), _bucket(outputs, arguments.stack_name), in_force)
     except (ClientError, BotoCoreError) as error:
-        raise CommandError(f"the versions could not be listed: {error}") from None
+        raise CommandError(f"the versions could not be listed: {aws.reason(error)}") from None
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return 0
@@ -86,8 +183,8 @@ def history(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _versions(s3: Any, bucket: str, in_force: str | None) -> list[dict[str, str]]:
-    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=_SHOWN).get("Versions", [])
+def _versions(s3: Any, bucket: str, in_force: str | None, most: int = _SHOWN) -> list[dict[str, str]]:
+    listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=most).get("Versions", [])
     rows = []
     for one in listed:
         found = s3.head_object(Bucket=bucket, Key=KEY, VersionId=one["VersionId"])
@@ -106,13 +203,12 @@ def _versions(s3: Any, bucket: str, in_force: str | None) -> list[dict[str, str]
 def accept(arguments: argparse.Namespace) -> int:
     """Accept a version that waits, as the person that the policy in force maps the caller to."""
     path = f"/api/policy/{quote(arguments.version, safe='')}"
-    found = _api(arguments, boto3.Session()).call("POST", path, {})
+    found = _api(arguments, aws.session()).call("POST", path, {})
     people, needed = found["accepted_by"], found["people_needed"]
-    print(f"behind this version: {', '.join(map(printable, people))}")
-    if len(people) < needed:
-        print(f"{needed - len(people)} more must accept it")
-    else:
-        print("It comes into force with the next sweep.")
+    with Output(arguments) as out:
+        out.say(f"behind this version: {', '.join(map(printable, people))}", **found)
+        more = needed - len(people)
+        out.say(f"{more} more must accept it" if more > 0 else "It comes into force with the next sweep.")
     return 0
 
 

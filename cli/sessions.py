@@ -15,8 +15,10 @@ from datetime import UTC, datetime, timedelta
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import aws
 from cli.api import described
 from cli.errors import CommandError
+from cli.output import Output
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable, unpacked
 from governor.domain.approvals.scope import SignIn
@@ -37,9 +39,21 @@ class _Found:
         return {self.who.identity, self.who.by, (self.who.email or "").lower()} - {""}
 
 
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The commands and their options."""
+    commands = areas.add_parser("sessions").add_subparsers(dest="command", required=True)
+    listed = commands.add_parser("list", help="the sessions that hold")
+    end = commands.add_parser("end", help="end the sessions of one person, or all")
+    which = end.add_mutually_exclusive_group(required=True)
+    which.add_argument("who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it")
+    which.add_argument("--all", action="store_true")
+    for one in (listed, end):
+        one.set_defaults(run=run)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Print the sessions that hold, or end those of one person, or all; 1 when there was none to end."""
-    session, now = boto3.Session(), datetime.now(tz=UTC)
+    session, now = aws.session(), datetime.now(tz=UTC)
     name = described(arguments.stack_name, session)[0].get("StateTableName", "")
     if not name:
         raise CommandError(f"the stack {arguments.stack_name!r} has no output StateTableName")
@@ -55,11 +69,16 @@ def run(arguments: argparse.Namespace) -> int:
         for one in ended:
             _end(table, one, f"aws:{by}", now)
     except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(f"the sessions in {name} could not be read or ended: {error}") from None
-    for one in ended:
-        print(f"ended: {printable(one.who.by)}, signed in at {iso(one.who.at)}")
-    if not ended:
-        print("nobody is signed in" if arguments.all else f"{arguments.who} has no session: see list")
+        raise CommandError(
+            f"the sessions in {name} could not be read or ended: {aws.reason(error)}"
+        ) from None
+    with Output(arguments) as out:
+        out.say("", ended=[])
+        for one in ended:
+            fact = {"who": one.who.by, "since": iso(one.who.at)}
+            out.list(f"ended: {printable(one.who.by)}, signed in at {iso(one.who.at)}", "ended", fact)
+        if not ended:
+            out.say("nobody is signed in" if arguments.all else f"{arguments.who} has no session: see list")
     return int(not ended)
 
 

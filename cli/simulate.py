@@ -12,12 +12,13 @@ from decimal import Decimal, InvalidOperation
 from functools import partial
 from pathlib import Path
 
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
+from cli import aws
 from cli import policy as policy_commands
 from cli.errors import CommandError
 from cli.policy_meetings import policies_of
+from cli.progress import Progress
 from evaluation.traces import TraceError
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
@@ -25,7 +26,7 @@ from governor.adapters.ec2 import Ec2Instances
 from governor.adapters.pricing import AwsPrices
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
-from governor.domain.units import money
+from governor.domain.units import money, printable
 from governor.errors import GovernorError, PolicyError
 from governor.ports import Policies
 from simulation import advice, report
@@ -57,7 +58,7 @@ _TRACE_NOTES = (
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
-    made = areas.add_parser("simulate", help="what policies would have done in the past days")
+    made = areas.add_parser("simulate")
     made.add_argument(
         "--policy", action="append", type=Path, metavar="FILE", help="a YAML file; repeat to compare"
     )
@@ -65,7 +66,6 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made.add_argument(
         "--days", type=_days, metavar="N", help="whole UTC days (default: 14; 56 with --recommend)"
     )
-    made.add_argument("--region", action="append", help="repeat for several; else the session's Region")
     made.add_argument(
         "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
     )
@@ -100,7 +100,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     made.add_argument("--format", choices=["table", "json", "html"], default="table")
     made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of standard output")
-    made.set_defaults(local=run)
+    made.set_defaults(run=run, regions=True)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -123,10 +123,11 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.recommend:
             text = _recommended(arguments, policies[0], recordings, notes)
         else:
-            replays = [
-                replay(name, one, recordings, approval_delay=arguments.approval_delay_minutes)
-                for (name, _), one in zip(books, policies, strict=True)
-            ]
+            replays, delay = list[Replay](), arguments.approval_delay_minutes
+            with Progress("replaying") as progress:
+                for (name, _), one in zip(books, policies, strict=True):
+                    progress.show(f"replaying {printable(name)} ({len(replays) + 1} of {len(books)})")
+                    replays.append(replay(name, one, recordings, approval_delay=delay))
             text = _shown(arguments, policies, recordings, replays, notes)
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
         raise CommandError(str(error)) from None
@@ -198,7 +199,13 @@ def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:
         if arguments.traces:
             return [("defaults", parse_policy(""))]
         return [
-            ("deployed", _parsed("deployed", policy_commands.deployed(arguments.stack_name, boto3.Session())))
+            (
+                "deployed",
+                _parsed(
+                    "deployed",
+                    policy_commands.deployed(arguments.stack_name, aws.session(arguments.region or ())),
+                ),
+            )
         ]
     for path in arguments.policy:
         if sum(path.resolve() == other.resolve() for other in arguments.policy) > 1:
@@ -228,13 +235,14 @@ def _from_traces(
 ) -> tuple[list[Recording], Sequence[str]]:
     # Named alike by all policies, or refused.
     wish = wish_of([policy for _, book in books for _, policy in policies_of(book)])
-    notes = list(_TRACE_NOTES)
-
-    def warn(text: str) -> None:
-        print(f"warning: {text}", file=sys.stderr)
-        notes.append(f"Warning: {text}")
-
-    return read_traces(path, wish.metrics, warn), notes
+    left_out: list[str] = []
+    try:
+        with Progress(f"reading {path}"):
+            recordings = read_traces(path, wish.metrics, left_out.append)
+    finally:
+        for text in left_out:
+            print(f"warning: {text}", file=sys.stderr)
+    return recordings, [*_TRACE_NOTES, *(f"Warning: {text}" for text in left_out)]
 
 
 def _from_account(
@@ -258,7 +266,9 @@ def _from_account(
     )
     days = arguments.days or (_DAYS_TO_CHOOSE_BY if arguments.recommend else _DAYS)
     hours = last_days(datetime.now(tz=UTC), days)
-    surveys = [fetch.survey(target, hours) for target in _targets(arguments.region)]
+    targets = _targets(arguments.region)
+    with Progress("listing instances and their metrics"):
+        surveys = [fetch.survey(target, hours) for target in targets]
     count = sum(len(survey.subjects) for survey in surveys)
     if not count:
         raise CommandError(
@@ -292,14 +302,12 @@ def _endpoint_of(clients: Clients, target: Target) -> str:
 
 
 def _targets(regions: Sequence[str] | None) -> list[Target]:
-    session = boto3.Session()
-    chosen = regions or ([session.region_name] if session.region_name else [])
-    if not chosen:
-        raise CommandError("there is no Region: give --region, or set AWS_DEFAULT_REGION")
+    session = aws.session(regions or ())
+    chosen = regions or [session.region_name]
     try:
         account = session.client("sts", region_name=chosen[0]).get_caller_identity()["Account"]
     except (ClientError, BotoCoreError) as error:
-        raise CommandError(f"AWS did not say whose credentials these are: {error}") from None
+        raise CommandError(f"AWS did not say whose credentials these are: {aws.reason(error)}") from None
     return [Target(account, region) for region in dict.fromkeys(chosen)]
 
 

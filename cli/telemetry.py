@@ -27,13 +27,27 @@ class Health(StrEnum):
     RIGHT = "right"
 
 
+CAUSES = {
+    "unread": "metrics could not be read",
+    "silent": "no utilization of GPUs is published",
+    "thin": "measured too little of the window",
+    "unknown type": "the instance type is not in the catalogue",
+    "hidden": "fewer GPUs publish utilization than there are",
+    "too many": "more GPUs publish utilization than there are",
+    "missing": "required by the policy and not measured long enough",
+    "costly": "read GPU by GPU",
+}
+"""What the findings of one cause have in common."""
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen, and what to do about it. `health` is the finding's own."""
+    """What was seen, and what to do about it. `health` is the finding's own, `cause` a key of `CAUSES`."""
 
     health: Health
     seen: str
     advice: str
+    cause: str
 
 
 def findings(
@@ -80,4 +94,4 @@ def _findings(
 
 def _found(health: Health, kind: str, **values: object) -> Finding:
     seen, advice = said(f"telemetry {kind}", values)
-    return Finding(health, seen, advice)
+    return Finding(health, seen, advice, kind)

@@ -76,6 +76,11 @@ def test_a_request_that_never_left_changed_nothing(
         (409, {"error": "somebody has decided already"}, "somebody has decided already"),
         (429, {"message": "Too Many Requests"}, "the API answered 429 (Too Many Requests)"),
         (403, {"message": "Forbidden"}, "your identity needs execute-api:Invoke"),
+        (
+            403,
+            {"message": "The security token included in the request is expired"},
+            "is expired: sign in again, or pass another --profile",
+        ),
         (403, {"error": "not yours"}, "not yours"),
     ],
 )

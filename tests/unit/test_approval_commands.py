@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import argparse
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import pytest
 
-from cli.governor import _freezes, _list, _open
+from cli.approvals import _approve, _list
+from cli.errors import CommandError
+from cli.freezes import _freezes
+from cli.open import _open
+
+
+@pytest.fixture(autouse=True)
+def _at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is hours ago stays so, however long the suite takes."""
+    monkeypatch.setattr("cli.times.now", lambda: NOW)
+
 
 QUESTION = {
     "id": "a" * 32,
@@ -131,3 +142,71 @@ def test_the_console_is_opened_by_an_address_that_works_once(
     assert url not in capsys.readouterr().out
     _open(api, argparse.Namespace(json=False, print=True))
     assert capsys.readouterr().out.endswith(f"it works once:\n{url}\n")
+
+
+ASKED: dict[str, Any] = {
+    **QUESTION,
+    "owner": "ml",
+    "reason": "Idle for 3 h.",
+    "cost": [],
+    "plan": ["The plan: stop the instance; then snapshot it.", "It loses everything in RAM."],
+    "status": "PENDING",
+    "can_decide": True,
+    "held": None,
+    "first_yes_by": None,
+    "decided_by": None,
+    "decided_at": None,
+    "decision": None,
+    "void_reason": None,
+    "outcome": None,
+    "outcome_reason": None,
+}
+NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
+HOURS_AGO = f"{NOW - timedelta(hours=2, seconds=9):%Y-%m-%dT%H:%M:%SZ}"
+IN_HOURS = f"{NOW + timedelta(hours=5, seconds=50):%Y-%m-%dT%H:%M:%SZ}"
+APPROVED = {"status": "APPROVED", "decided_by": "alice", "decided_at": HOURS_AGO, "decision": "approve"}
+
+
+def approved(
+    capsys: pytest.CaptureFixture[str], posted: dict[str, Any] | None, stored: dict[str, Any] | None = None
+) -> str:
+    """What is said after an approval that the API answers so; none: it refuses."""
+
+    def call(method: str, _: str, document: object = None) -> dict[str, Any]:
+        if method == "POST" and posted is None:
+            raise CommandError("alice has already decided: approved")
+        found = posted if method == "POST" else stored
+        if found is None:
+            raise CommandError("AWS refused the call")
+        return {**ASKED, "expires_at": IN_HOURS, **found}
+
+    api: Any = SimpleNamespace(call=call)
+    arguments = argparse.Namespace(id="a" * 32, json=False, instance_id=None, accept_losses=False)
+    _approve(api, arguments)
+    return capsys.readouterr().out
+
+
+def test_an_approval_says_what_happens_next(capsys: pytest.CaptureFixture[str]) -> None:
+    """The steps of the plan, that idleness is checked again, and how to hold it."""
+    said = approved(capsys, {**APPROVED, "needs_another": False})
+
+    assert "  next: the instance is checked again, and nothing happens if its GPUs are at work. " in said
+    assert "Else: stop the instance; then snapshot it.\n" in said
+    assert f"governor approvals hold {'a' * 32}" in said
+
+
+def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
+    """And until when; nothing as if it were decided."""
+    said = approved(capsys, {"first_yes_by": "alice", "needs_another": True})
+
+    assert "  next: a second person must approve, too; without that nothing happens. It ends in 5 h (" in said
+    assert "checked again" not in said
+
+
+def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:
+    """One's own is answered with the record; another's is refused, with both in the refusal."""
+    assert "alice decided to approve, 2 h ago (" in approved(capsys, {**APPROVED, "needs_another": False})
+    with pytest.raises(CommandError, match=r"already decided: approved\. alice decided to approve, 2 h ago"):
+        approved(capsys, None, APPROVED)
+    with pytest.raises(CommandError, match=r"already decided: approved$"):
+        approved(capsys, None, None)

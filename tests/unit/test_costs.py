@@ -1,4 +1,4 @@
-"""What the README says the governor costs is what the bench computes."""
+"""What the docs say the governor costs is what the bench computes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 from benchmarks import sweep
 
 monthly_usd = cache(sweep.monthly_usd)
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("size", [100, 1_000])
-def test_the_readmes_costs_are_the_benchs(size: int) -> None:
+def test_the_pages_costs_are_the_benchs(size: int) -> None:
     """To the dollar, and what CloudWatch's reads are of it to ten cents."""
     items = monthly_usd(size)
-    row = re.search(rf"^\| {size:,} \| about (\d+) \| ([\d.]+) \|$", README, re.MULTILINE)
+    row = re.search(rf"^\| {size:,} \| about (\d+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
     assert row is not None
     reads = sum(usd for name, usd in items.items() if "GetMetricData" in name)
 

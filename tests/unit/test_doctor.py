@@ -73,6 +73,33 @@ def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: b
         assert "1 of 2 publish no Xid, ECC, throttling or lost GPUs" in out
 
 
+def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """With how many they are of; the advice once; of each what it has for itself; not hundreds of lines."""
+    ec2, metrics = MemoryEc2(), MemoryMetrics()
+    for number in range(1, 31):
+        own = {"InstanceId": f"i-{number:017x}"}
+        ec2.add(make_instance(instance_id=own["InstanceId"], tags={"Purpose": "GPU-Workload"}))
+        for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
+            metrics.publish(metric, own, [1.0] * 12)
+        if number > 20:
+            few = [1.0] * (12 if number > 23 else number - 19)
+            metrics.publish("nvidia_smi_utilization_gpu", own, [*few, *[None] * (12 - len(few))])
+    doctor._print(doctor.examine(TARGET, parse_policy(""), ec2, metrics, NOW), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("silent  20 instances: no nvidia_smi_utilization_gpu in GPU/EC2")
+    assert lines[1].startswith("        -> deploy stacks/telemetry.yaml")
+    assert f"        i-{1:017x} g5.xlarge us-east-1" in lines[2]
+    assert "        and 10 more, which --json lists" == lines[12]
+    assert "wrong   3 instances: measured too little of the window" == lines[13]
+    assert 1 == sum("look whether the agent restarts" in line for line in lines)
+    assert [" 17 %", " 25 %", " 33 %"] == [
+        line.partition(" (")[2].partition(";")[0][-5:] for line in lines[15:18]
+    ]
+    assert "right   7 instances" == lines[18]
+    assert "20 silent, 3 wrong, 7 right" == lines[-1]
+
+
 HEAT = "nvidia_smi_temperature_gpu"
 AS_THE_AGENT = {"InstanceId": f"i-{1:017x}", "InstanceType": "g5.xlarge", "index": "0", "name": "A10G"}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -54,7 +55,10 @@ def bare_debian(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{apt.parent}:{os.environ['PATH']}", "STUB": str(tmp_path / "stub")}
 
 
-@pytest.mark.parametrize("target", ["demo", "test", "check", "lint", "build", "bench", "checkov", "lock"])
+@pytest.mark.parametrize(
+    "target",
+    ["demo", "up", "test", "check", "lint", "build", "deploy", "bench", "checkov", "publisher", "lock"],
+)
 def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
     clone: Path, bare_debian: dict[str, str], target: str
 ) -> None:
@@ -78,6 +82,20 @@ def test_a_machine_without_git_is_told(clone: Path, tmp_path: Path) -> None:
         (tools / name).symlink_to(str(shutil.which(name)))
 
     assert say_first(clone, "lint", PATH=str(tools)).startswith("git is missing: run `")
+
+
+def test_whatever_is_missing_is_named_at_once(
+    clone: Path, bare_debian: dict[str, str], tmp_path: Path
+) -> None:
+    """Not one package at a time."""
+    shutil.copytree(Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip")
+    tools = tmp_path / "bin"
+    for name in ("bash", "make", "env"):
+        (tools / name).symlink_to(str(shutil.which(name)))
+
+    said = say_first(clone, "lint", PATH=str(tools))
+    assert said.startswith("git and python3")
+    assert re.fullmatch(r"git and (\S+-venv) are missing: run `sudo apt-get install git \1`", said)
 
 
 def test_a_machine_without_python_is_told(clone: Path) -> None:

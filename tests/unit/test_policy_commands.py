@@ -73,6 +73,27 @@ def test_a_mistake_has_its_file_line_and_path(
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("idle: {window_minute: 60}", "window_minutes"),
+        ("modes: auto", "mode"),
+        ("window_minutes: 60", "idle.window_minutes"),
+        ("overrides: [{name: x, match: {tag: {A: b}}, set: {}}]", "tags"),
+        ("overrides: [{name: x, match: {}, set: {plan: {actoin: stop}}}]", "action"),
+        ("ownership: {contacts: {ml: {email: [a@example.com]}}}", "emails"),
+        ("zzz: 1", None),
+        ("zzz: {window_minutes: 1}", None),
+    ],
+)
+def test_an_unknown_setting_is_guessed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, meant: str | None
+) -> None:
+    """From what may stand there, else from where a setting of this name is; else not at all."""
+    asked = f"; did you mean {meant}?\n" if meant else "unknown setting\n"
+    assert_refused(capsys, tmp_path, text, asked)
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
         (
@@ -344,6 +365,10 @@ def test_an_instance_is_explained(
     assert "overrides that apply: research" in out
     assert "plan.action: terminate   (an override; the document says stop)" in out
     assert "mode: ask   (the document; the default is observe)" in out
+    _, out = run(capsys, "explain", made, "--file", str(file), "--region", "us-east-1", "--json")
+    explained = json.loads(out)
+    assert (["research"], made) == (explained["overrides"], explained["instance_id"])
+    assert {"path": "plan.action", "value": "terminate", "set_by": "override"} in explained["settings"]
     file.write_text(
         'overrides: [{name: "a\\x1b[2Jb", match: {}, set: {vetoes: {cpu_percent: null}}}]\n'
         "ownership: {contacts: {a: {emails: [a@example.com], working_days: [mon, tue]}}}"

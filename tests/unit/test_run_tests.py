@@ -11,6 +11,7 @@ import pytest
 from scripts import run_tests
 
 ROOT = Path(__file__).parents[2]
+NOR = "Nor do those that deploy with SAM CLI: `make check` runs them.\n"
 
 
 def program(text: str, status: int) -> list[str]:
@@ -54,13 +55,14 @@ def test_the_last_line_sums_up_all_parts() -> None:
     assert {"failed": 1, "passed": 120, "skipped": 2, "error": 1} == run_tests.closing_counts(said)
 
 
-@pytest.mark.parametrize("marks", [(), ("remediation",), ("apart",)])
+@pytest.mark.parametrize("marks", [(), ("remediation",), ("apart",), ("apart", "deploys")])
 def test_every_test_of_the_cloud_runs_in_one_part(
     marks: tuple[str, ...], pytestconfig: pytest.Config
 ) -> None:
     """What the suite leaves out is what pytest leaves out by itself, and no part runs what another does."""
-    known = {name: name in marks for name in ("apart", "remediation", "browser", "fuzz")}
-    running = [eval(marked, {}, known) for marked, *where in run_tests.PARTS if where == [*run_tests.CLOUD]]
+    known = {name: name in marks for name in ("apart", "remediation", "deploys", "browser", "fuzz")}
+    cloud = [marked for marked, *where in run_tests.PARTS if where == [*run_tests.CLOUD]]
+    running = [eval(marked, {}, known) for marked in (*cloud, run_tests.DEPLOYS[0])]
     assert 1 == sum(running)
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
     assert pytestconfig.getini("testpaths") == ["tests", "agent/tests"]
@@ -78,8 +80,8 @@ def test_every_other_test_runs_in_one_part() -> None:
     [
         (["--checks"], "/usr/bin/chromium", ""),
         (["--checks"], None, "The tests in a browser do not run here: Chromium is not installed.\n"),
-        ([], "/usr/bin/chromium", "The tests in a browser do not run here: `make check` runs them.\n"),
-        ([], None, "The tests in a browser do not run here: Chromium is not installed.\n"),
+        ([], "/usr/bin/chromium", f"The tests in a browser do not run here: `make check` runs them.\n{NOR}"),
+        ([], None, f"The tests in a browser do not run here: Chromium is not installed.\n{NOR}"),
     ],
 )
 def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they_do_not(
@@ -103,6 +105,7 @@ def test_tests_in_a_browser_run_with_the_checks_or_the_first_line_says_that_they
     assert says == capfd.readouterr().out
     assert (says == "") == ([run_tests.IN_A_BROWSER] in rows)
     assert ("--checks" in arguments) == any(run_tests.CHECKS in row for row in rows)
+    assert ("--checks" in arguments) == any("deploys" in command for row in rows for command in row)
 
 
 def test_every_test_in_a_browser_runs_in_one_part() -> None:

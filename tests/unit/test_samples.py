@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -15,9 +18,12 @@ from governor.contracts.events import InterruptionEvent, LifecycleEvent, notice_
 from governor.contracts.parsing import parse
 from governor.domain.events.notice import ScheduledChange
 from local.fleet import Member
-from local.samples import happening, moved_to
+from local.samples import happening
+from local.seeds import STOP, TERMINATE, way_to
 
-EVENTS = Path(__file__).parents[2] / "events"
+ROOT = Path(__file__).parents[2]
+EVENTS = ROOT / "events"
+SAM_PYTHON = ROOT / ".tools/sam/bin/python"
 NOW = datetime(2027, 3, 1, 9, 30, 15, 250_000, tzinfo=UTC)
 SENT = NOW.replace(microsecond=0)
 
@@ -52,7 +58,8 @@ class FakeScene:
 def made(name: str) -> tuple[Any, FakeScene, list[str]]:
     """The event that a sample becomes, and what was made for it."""
     scene = FakeScene()
-    event, notes = happening(scene, json.loads((EVENTS / f"{name}.json").read_text()), NOW)  # type: ignore[arg-type]
+    function, sample = name.partition("/")[0], json.loads((EVENTS / f"{name}.json").read_text())
+    event, notes = happening(scene, function, sample, NOW)  # type: ignore[arg-type]
     return event, scene, notes
 
 
@@ -119,14 +126,77 @@ def test_each_warning_of_a_batch_has_its_instance() -> None:
     assert ["i-0123456789abcdef1", "i-0123456789abcdef2"] == [m.instance_id for m in scene.launched]
 
 
-@pytest.mark.parametrize("sample", sorted(EVENTS.rglob("*.json")), ids=lambda path: path.stem)
+OF_AWS = ("handle_lifecycle_action", "handle_notice", "handle_rebalance_recommendation")
+"""They need no episode, as the batches of a fourth do not. The others: tests/integration/test_samples.py."""
+
+
+@pytest.mark.parametrize(
+    "sample",
+    sorted(path for name in (*OF_AWS, "handle_spot_interruption") for path in EVENTS.glob(f"{name}/*.json")),
+    ids=lambda path: path.stem,
+)
 def test_every_sample_can_be_tried(sample: Path) -> None:
-    """What was sent at no time stays as it is; malformed ones stay malformed."""
-    event, scene, notes = made(sample.relative_to(EVENTS).with_suffix("").as_posix())
+    """Malformed ones stay malformed."""
+    event, _, notes = made(sample.relative_to(EVENTS).with_suffix("").as_posix())
     given = json.loads(sample.read_text())
 
-    if not notes:
-        assert given == event
-    if isinstance(given, dict) and "time" not in given and "Records" not in given:
-        assert (given, None) == moved_to(given, NOW)
-        assert [] == scene.launched
+    assert event.keys() == given.keys()
+    assert "moved" in notes[0]
+    if sample.stem.startswith("malformed-"):
+        assert {*given.get("detail", {})} == {*event.get("detail", {})}
+
+
+@pytest.mark.parametrize(
+    ("function", "event", "plan", "before"),
+    [
+        ("open_episode", {}, "stop", 0),
+        ("handle_execution_end", {}, "stop", 1),
+        ("ask_owner", {"stage": "ask"}, "stop", 1),
+        ("ask_owner", {"stage": "remind"}, "stop", 2),
+        ("conclude_approval", {}, "stop", 2),
+        ("record_outcome", {"outcome": "kept"}, "stop", 2),
+        ("recheck_episode", {"before": "stop"}, "stop", 3),
+        ("put_away", {"action": "stop"}, "stop", 4),
+        ("take_snapshot", {}, "terminate", 4),
+        ("put_away", {"action": "terminate"}, "terminate", 7),
+        ("check_progress", {"until": "terminated"}, "terminate", 8),
+        ("record_outcome", {"outcome": "stopped"}, "stop", 6),
+        ("undo_episode", {}, "stop", 7),
+    ],
+)
+def test_a_sample_comes_where_the_state_machine_would_send_it(
+    function: str, event: dict[str, str], plan: str, before: int
+) -> None:
+    """Every step before it is done by the deployed functions."""
+    assert (STOP if plan == "stop" else TERMINATE, before) == way_to(function, event)
+
+
+@pytest.mark.skipif(not SAM_PYTHON.exists(), reason="SAM is not installed here: make build installs it")
+def test_sam_finds_every_function_and_no_route() -> None:
+    """With samconfig.toml's language extensions; start-api serves nothing. What no file of environment values
+    names is the logical id of a resource, which is nothing that is deployed."""
+    code = (
+        "from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider as Stacks\n"
+        "from samcli.lib.providers.api_provider import ApiProvider\n"
+        "from samcli.lib.providers.sam_function_provider import SamFunctionProvider\n"
+        "stacks, _ = Stacks.get_stacks('template.yaml', language_extensions_enabled=True)\n"
+        "print(len(ApiProvider(stacks).api.routes))\n"
+        "from samcli.commands.local.lib.local_lambda import LocalLambdaRunner as Runner\n"
+        "known = SamFunctionProvider(stacks)\n"
+        "given = {'PutAwayFunction': {'TABLE_NAME': 'of-the-stack'}}\n"
+        "runner = Runner(None, known, '.', None, env_vars_values=given)\n"
+        "found = runner._make_env_vars(known.get('PutAwayFunction')).resolve()\n"
+        "print(found['TABLE_NAME'], found['POLICY_BUCKET'])\n"
+        "print(*(one.name for one in known.get_all()))"
+    )
+    keys = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_DEFAULT_REGION": "us-east-1"}
+    found = subprocess.run(
+        [SAM_PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, env=keys
+    ).stdout.split()
+    config = tomllib.loads((ROOT / "samconfig.toml").read_text())["default"]
+
+    assert ["0", "of-the-stack", "PolicyBucket"] == found[:3]
+    assert {path.name for path in (ROOT / "functions").iterdir() if path.is_dir()} == {
+        re.sub("(?<!^)([A-Z])", r"_\1", name.removesuffix("Function")).lower() for name in found[3:]
+    }
+    assert config["local_invoke"]["parameters"] == {"language_extensions": True}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
@@ -78,3 +79,9 @@ def test_nobody_else_is_signed_out(signed_in: SignIns, capsys: pytest.CaptureFix
     assert "abc" == hold(signed_in)
     with pytest.raises(SystemExit):
         governor.main(["sessions", "end"])
+
+
+def test_the_end_of_a_session_is_said_as_json(signed_in: SignIns, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == governor.main(["sessions", "end", "oidc:bob", "--json"])
+    assert ["oidc:bob@example.com"] == [one["who"] for one in json.loads(capsys.readouterr().out)["ended"]]
+    assert "ab" == hold(signed_in)

@@ -1,0 +1,36 @@
+"""`governor freezes`: what holds actions back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from cli.api import Api, api_of
+from governor.domain.units import printable
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command."""
+    areas.add_parser("freezes").set_defaults(run=lambda given: _freezes(api_of(given), given))
+
+
+def _freezes(api: Api, arguments: argparse.Namespace) -> None:
+    found = api.call("GET", "/api/freezes")
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+        return
+    for one in found["freezes"]:
+        since = f" since {one['since']}" if one["since"] else ""
+        print(f"{one['what']} is frozen{since}: {printable(one['why'])}")
+    if found["freezes"]:
+        print("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
+    else:
+        print("nothing is frozen")
+    print("stops and terminations that began in this hour (UTC):")
+    for one in found["caps"]:
+        kind, _, name = one["what"].partition("#")
+        what = f"{kind.lower()} {printable(name)}" if name else "all accounts"
+        print(f"  {what}: {one['used']} of {one['most']}")
+    for one in found["waiting"]:
+        place = f"{one['account']}/{one['region']}"
+        print(f"waits: {printable(one['instance_name'])} ({one['instance_id']}, {place}), id {one['id']}")

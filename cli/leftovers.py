@@ -1,0 +1,349 @@
+"""What a stack leaves behind in an account: found by its own names and tags, with what keeping it costs.
+
+Prices are AWS's list prices in us-east-1 (the pricing pages of EBS, DynamoDB, S3, CloudWatch and KMS, 2026);
+those of EBS are the defaults of the policy. Other Regions differ by some percent.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.exceptions import ClientError
+
+from governor.domain.policy.policy import Prices
+from governor.domain.tags import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG
+from governor.domain.units import in_parts, printable
+from governor.domain.wording import plural
+
+TABLE_USD, PITR_USD, S3_USD, LOGS_USD = map(Decimal, ("0.25", "0.20", "0.023", "0.03"))
+"""USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived logs."""
+KEY_USD, ALARM_USD = Decimal(1), Decimal("0.10")
+"""USD per month. A rotation of the key adds one dollar, the first two times."""
+KEY_WAITS_DAYS = 30
+_GB = Decimal(10**9)
+_USER_DATA = "user-data/"
+_AT_ONCE = 1_000
+"""Objects of one call. Source: S3 API, DeleteObjects."""
+_OLD_LOCATIONS = {None: "us-east-1", "EU": "eu-west-1"}
+_OF_KEY = "Encrypts the data of GPU Governor"
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """All of one kind. `remove` says what it does, line by line; without it the kind is never removed."""
+
+    text: str
+    names: Sequence[str]
+    usd_a_month: Decimal = Decimal()
+    remove: Callable[[], Iterable[str]] | None = None
+
+
+class Leftovers:
+    """What one stack leaves: of EC2 in `regions` of this account, all else in the session's Region."""
+
+    def __init__(self, session: boto3.Session, stack: str, regions: Sequence[str], selector: str) -> None:
+        self._session = session
+        self._stack = stack
+        self._regions = regions
+        self._selector = selector
+
+    def tags(self) -> Leftover | None:
+        """Marks on instances. Tags that people set, such as an exemption, are theirs."""
+        of_selector = {"Name": f"tag:{SELECTOR_TAG}", "Values": [self._selector]}
+        marked = {"Name": "tag-key", "Values": list(MARKS)}
+        found = [
+            (region, one["InstanceId"])
+            for region in self._regions
+            for one in self._instances(region, [of_selector, marked])
+            if one["State"]["Name"] not in ("shutting-down", "terminated")
+        ]
+
+        def remove() -> Iterator[str]:
+            for region in self._regions:
+                ids = [ident for where, ident in found if where == region]
+                for part in in_parts(ids, _AT_ONCE):
+                    keys = [{"Key": key} for key in MARKS]
+                    self._client("ec2", region).delete_tags(Resources=part, Tags=keys)
+                    yield f"removed {' and '.join(MARKS)} from {plural(len(part), 'instance')} in {region}"
+
+        return _some(f"on {plural(len(found), 'instance')}: {', '.join(MARKS)}", found, remove=remove)
+
+    def instances(self) -> Leftover | None:
+        """Instances that the governor stopped, and that are stopped still. Only their volumes cost."""
+        ids: dict[str, set[str]] = {}
+        for table in self._tables:
+            for region in self._regions:
+                ids.setdefault(region, set()).update(self._stopped_by_us(table, region))
+        found = [
+            (region, one["InstanceId"])
+            for region, wanted in ids.items()
+            for one in self._instances(region, [{"Name": "instance-state-name", "Values": ["stopped"]}])
+            if one["InstanceId"] in wanted
+        ]
+        size = sum(self._volumes_gib(region, ident) for region, ident in found)
+        names = ", ".join(ident for _, ident in found)
+        text = f"{plural(len(found), 'instance')} that it stopped ({names}), {size} GiB; never removed"
+        return _some(text, found, size * Prices().ebs_usd_per_gib_month)
+
+    def snapshots(self) -> Leftover | None:
+        """Snapshots of stopped and interrupted instances. Only changed blocks are billed: at most so much."""
+        of_ours = [{"Name": "tag-key", "Values": [INSTANCE_TAG]}]
+        found = [
+            (region, one)
+            for region in self._regions
+            for page in self._pages("ec2", "describe_snapshots", region, OwnerIds=["self"], Filters=of_ours)
+            for one in page["Snapshots"]
+        ]
+        dates = sorted(
+            tag["Value"][:10] for _, one in found for tag in one["Tags"] if tag["Key"] == DELETE_AFTER_TAG
+        )
+        size = sum(int(one["VolumeSize"]) for _, one in found)
+        until = f", of which the first may go on {printable(dates[0])}" if dates else ""
+
+        def remove() -> Iterator[str]:
+            for region, one in found:
+                self._client("ec2", region).delete_snapshot(SnapshotId=one["SnapshotId"])
+                yield f"deleted snapshot {one['SnapshotId']} in {region}"
+
+        named = [(region, one["SnapshotId"]) for region, one in found]
+        text = f"{plural(len(found), 'snapshot')} of {size} GiB{until}; only changed blocks are billed"
+        return _some(text, named, size * Prices().snapshot_usd_per_gib_month, remove)
+
+    def alarms(self) -> Leftover | None:
+        """Those that a removal could not delete."""
+        pages = self._pages("cloudwatch", "describe_alarms", AlarmNamePrefix=f"{self._stack}-")
+        names = [one["AlarmName"] for page in pages for one in page["MetricAlarms"]]
+        names = [name for name in names if self._is_named(name, r"\w*Alarm\w*")]
+
+        def remove() -> Iterator[str]:
+            for part in in_parts(names, 100):
+                self._client("cloudwatch").delete_alarms(AlarmNames=part)
+                yield f"deleted {plural(len(part), 'alarm')}"
+
+        return _some(plural(len(names), "alarm"), names, len(names) * ALARM_USD, remove)
+
+    def schedules(self) -> Leftover | None:
+        """Those that a removal could not delete: they would invoke nothing, for ever."""
+        pages = self._pages("scheduler", "list_schedules", NamePrefix=f"{self._stack}-")
+        found = [(one["GroupName"], one["Name"]) for page in pages for one in page["Schedules"]]
+        found = [(group, name) for group, name in found if self._is_named(name, r"\w*Schedule")]
+
+        def remove() -> Iterator[str]:
+            for group, name in found:
+                self._client("scheduler").delete_schedule(GroupName=group, Name=name)
+                yield f"deleted the schedule {name}"
+
+        return _some(plural(len(found), "schedule"), [name for _, name in found], remove=remove)
+
+    def logs(self) -> Leftover | None:
+        """Log groups. A function that ran while its stack was removed makes its own again."""
+        prefixes = (
+            f"/aws/lambda/{self._stack}/",
+            f"/aws/vendedlogs/states/{self._stack}",
+            f"/aws/vendedlogs/apis/{self._stack}",
+        )
+        found = [
+            one
+            for prefix in prefixes
+            for page in self._pages("logs", "describe_log_groups", logGroupNamePrefix=prefix)
+            for one in page["logGroups"]
+            if prefix == prefixes[0] or one["logGroupName"] == prefix
+        ]
+        size = sum(int(one.get("storedBytes", 0)) for one in found)
+        names = [one["logGroupName"] for one in found]
+
+        def remove() -> Iterator[str]:
+            for name in names:
+                self._client("logs").delete_log_group(logGroupName=name)
+                yield f"deleted the log group {name}"
+
+        return _some(
+            f"{plural(len(found), 'log group')}, {_size(size)}", names, size / _GB * LOGS_USD, remove
+        )
+
+    def table(self) -> Leftover | None:
+        """State tables: one of each time that the stack was deployed anew."""
+        sizes = [int(self._table(name).get("TableSizeBytes", 0)) for name in self._tables]
+
+        def remove() -> Iterator[str]:
+            dynamodb = self._client("dynamodb")
+            for name in self._tables:
+                if self._table(name).get("DeletionProtectionEnabled"):
+                    dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+                    dynamodb.get_waiter("table_exists").wait(TableName=name)
+                dynamodb.delete_table(TableName=name)
+                yield f"deleted the table {name}: AWS keeps a backup for 35 days, as long as the key works"
+
+        usd = sum(sizes) / _GB * (TABLE_USD + PITR_USD)
+        return _some(f"{', '.join(self._tables)}, {_size(sum(sizes))}", self._tables, usd, remove)
+
+    def policy(self) -> Leftover | None:
+        """Buckets with the versions of the policy."""
+        return self._buckets("policybucket")
+
+    def audit(self) -> Leftover | None:
+        """Buckets with the audit, and with the user data of terminated instances."""
+        return self._buckets("auditbucket")
+
+    def key(self) -> Leftover | None:
+        """Keys that the tables, policies, logs and kept user data are encrypted with."""
+        ids = sorted({arn for one in self._keys() if (arn := self._arn_of_key(one))})
+
+        def remove() -> Iterator[str]:
+            for arn in ids:
+                kms = self._client("kms")
+                kms.schedule_key_deletion(KeyId=arn, PendingWindowInDays=KEY_WAITS_DAYS)
+                yield (
+                    f"the key {arn} will be deleted in {KEY_WAITS_DAYS} days: until then "
+                    "`aws kms cancel-key-deletion` brings it back"
+                )
+
+        text = f"{plural(len(ids), 'key')} ({', '.join(ids)}); a rotation adds $1, twice at most"
+        return _some(text, ids, len(ids) * KEY_USD, remove)
+
+    def has_user_data(self) -> bool:
+        """Whether the audit holds user data, which only the key can read."""
+        return any(
+            self._client("s3").list_objects_v2(Bucket=name, Prefix=_USER_DATA, MaxKeys=1).get("Contents")
+            for name in self._bucket_names("auditbucket")
+        )
+
+    # reading
+
+    def _client(self, service: str, region: str | None = None) -> Any:
+        return self._session.client(service, region_name=region or self._session.region_name)  # type: ignore[call-overload]
+
+    def _pages(self, service: str, operation: str, region: str | None = None, **asked: Any) -> Iterator[Any]:
+        yield from self._client(service, region).get_paginator(operation).paginate(**asked)
+
+    def _is_named(self, name: str, logical_id: str) -> bool:
+        """Whether CloudFormation made the name up for a resource of this stack, not of `STACK-two`."""
+        return re.fullmatch(rf"{re.escape(self._stack)}-{logical_id}-[A-Za-z0-9]{{8,14}}", name) is not None
+
+    def _instances(self, region: str, filters: Sequence[Any]) -> Iterator[Any]:
+        for page in self._pages("ec2", "describe_instances", region, Filters=filters):
+            for reservation in page["Reservations"]:
+                yield from reservation["Instances"]
+
+    def _volumes_gib(self, region: str, instance_id: str) -> int:
+        of_it = [{"Name": "attachment.instance-id", "Values": [instance_id]}]
+        pages = self._pages("ec2", "describe_volumes", region, Filters=of_it)
+        return sum(int(one["Size"]) for page in pages for one in page["Volumes"])
+
+    @cached_property
+    def _account(self) -> str:
+        return str(self._client("sts").get_caller_identity()["Account"])
+
+    @cached_property
+    def _tables(self) -> list[str]:
+        names = [one for page in self._pages("dynamodb", "list_tables") for one in page["TableNames"]]
+        return [name for name in names if self._is_named(name, "StateTable")]
+
+    def _table(self, name: str) -> Any:
+        return self._client("dynamodb").describe_table(TableName=name)["Table"]
+
+    def _stopped_by_us(self, table: str, region: str) -> Iterator[str]:
+        """Ids of instances whose saving goes on: they have not been started since."""
+        values = {":pk": {"S": f"TARGET#{self._account}#{region}"}, ":open": {"S": "OPENLEDGER#"}}
+        asked = {"KeyConditionExpression": "pk = :pk AND begins_with(sk, :open)"}
+        pages = self._pages("dynamodb", "query", TableName=table, ExpressionAttributeValues=values, **asked)
+        for page in pages:
+            for item in page["Items"]:
+                yield item["sk"]["S"].split("#")[1]
+
+    def _bucket_names(self, logical_id: str) -> list[str]:
+        s3, here = self._client("s3"), self._session.region_name
+        named = [one["Name"] for one in s3.list_buckets()["Buckets"]]
+        ours = re.compile(rf"{re.escape(self._stack.lower())}-{logical_id}-[a-z0-9]{{8,14}}")
+        # A stack of the same name in another Region has buckets of its own.
+        return [
+            name
+            for name in named
+            if ours.fullmatch(name)
+            and _OLD_LOCATIONS.get(at := s3.get_bucket_location(Bucket=name)["LocationConstraint"], at)
+            == here
+        ]
+
+    def _versions(self, bucket: str) -> Iterator[Any]:
+        for page in self._pages("s3", "list_object_versions", Bucket=bucket):
+            yield from (*page.get("Versions", ()), *page.get("DeleteMarkers", ()))
+
+    def _buckets(self, logical_id: str) -> Leftover | None:
+        names = self._bucket_names(logical_id)
+        sizes = [int(one.get("Size", 0)) for name in names for one in self._versions(name)]
+
+        def remove() -> Iterator[str]:
+            for name in names:
+                yield self._without_bucket(name)
+
+        text = f"{', '.join(names)}: {plural(len(sizes), 'version')} of objects, {_size(sum(sizes))}"
+        return _some(text, names, sum(sizes) / _GB * S3_USD, remove)
+
+    def _without_bucket(self, name: str) -> str:
+        s3, locked = self._client("s3"), 0
+        for part in in_parts(list(self._versions(name)), _AT_ONCE):
+            objects = [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in part]
+            answer = s3.delete_objects(Bucket=name, Delete={"Objects": objects, "Quiet": True})
+            locked += len(answer.get("Errors", ()))
+        if locked:
+            return (
+                f"kept the bucket {name}: {plural(locked, 'version')} in it may not be deleted (Object Lock?)"
+            )
+        s3.delete_bucket(Bucket=name)
+        return f"deleted the bucket {name} and all in it"
+
+    def _keys(self) -> Iterator[str]:
+        """Those of what is left, and those that CloudFormation has marked as the stack's."""
+        for name in self._tables:
+            yield self._table(name).get("SSEDescription", {}).get("KMSMasterKeyArn") or ""
+        for name in self._bucket_names("policybucket"):
+            found = self._client("s3").get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]
+            yield from (
+                rule["ApplyServerSideEncryptionByDefault"].get("KMSMasterKeyID", "")
+                for rule in found["Rules"]
+            )
+        kms = self._client("kms")
+        for page in self._pages("kms", "list_keys"):
+            for one in page["Keys"]:
+                if self._tagged_stack(kms, one["KeyId"]) == self._stack:
+                    yield one["KeyId"]
+
+    def _tagged_stack(self, kms: Any, key: str) -> str | None:
+        try:
+            tags = kms.list_resource_tags(KeyId=key)["Tags"]
+        except ClientError:
+            return None  # a key whose policy does not let this identity look is not the stack's
+        return next(
+            (one["TagValue"] for one in tags if one["TagKey"] == "aws:cloudformation:stack-name"), None
+        )
+
+    def _arn_of_key(self, key: str) -> str | None:
+        """The ARN of a key; `None` of one that is being deleted, or that is not ours."""
+        if not key:
+            return None
+        found = self._client("kms").describe_key(KeyId=key)["KeyMetadata"]
+        is_ours = found["KeyState"] in ("Enabled", "Disabled") and found.get("Description", "").startswith(
+            _OF_KEY
+        )
+        return str(found["Arn"]) if is_ours else None
+
+
+def _some(
+    text: str,
+    found: Sequence[Any],
+    usd_a_month: Decimal = Decimal(),
+    remove: Callable[[], Iterable[str]] | None = None,
+) -> Leftover | None:
+    """Nothing where nothing was found."""
+    names = [one if isinstance(one, str) else " ".join(one) for one in found]
+    return Leftover(text, names, usd_a_month, remove) if found else None
+
+
+def _size(count: int) -> str:
+    return f"{count / 10**9:.1f} GB" if count >= 10**8 else f"{count / 10**6:.1f} MB"

@@ -1,0 +1,105 @@
+"""`governor mode`: prints the mode of the policy in force, or stores the policy with another one."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from cli import aws
+from cli.errors import CommandError
+from cli.output import Output
+from cli.policy import deployed
+from cli.policy_versions import is_usable_change, note_what_waits, store
+from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.policy.policy import Mode
+from governor.domain.units import printable
+from governor.errors import PolicyError
+
+_BY_HAND = "change it in a file (`governor policy get > policy.yaml`), then `governor policy put policy.yaml`"
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the command."""
+    made = areas.add_parser("mode")
+    made.add_argument("mode", nargs="?", choices=[one.value for one in Mode], help="the new mode")
+    made.add_argument("--dry-run", action="store_true", help="show the change and check it; store nothing")
+    made.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Change the mode and nothing else: comments and all other text stay. 1 when the result is refused."""
+    session = aws.session()
+    text = deployed(arguments.stack_name, session)
+    try:
+        book = parse_policy(text)
+    except PolicyError as error:
+        # What a release before this one took may be refused now; `observe` is a way out of that.
+        if arguments.mode is None:
+            raise CommandError(f"the policy in force is refused: {error}") from None
+        book = None
+    before = book.base().policy.mode.value if book else None
+    with Output(arguments) as out:
+        if arguments.mode in (None, before):
+            said = f"The mode is {before} already; nothing was stored." if arguments.mode else str(before)
+            out.say(said, mode=before)
+            _say_overrides(book, before, out)
+            return 0
+        changed = with_mode(text, arguments.mode)
+        if not is_usable_change(Path("policy.yaml"), text, changed, out):
+            return 1
+        _say_overrides(parse_policy(changed), arguments.mode, out)
+        if arguments.dry_run:
+            out.say("nothing was stored", stored=None)
+            return 0
+        note_what_waits(arguments, session, out)
+        store(changed, arguments, session, out)
+    return 0
+
+
+def with_mode(text: str, mode: str) -> str:
+    """Return the document with another mode, and every other character as it was.
+
+    Raises:
+        CommandError: it is written in a way that a small change could break.
+    """
+    before = _loaded(text)
+    changed = _replaced(text, mode)
+    if _loaded(changed) != {**before, "mode": mode}:
+        raise CommandError(f"the mode of this document cannot be changed in place: {_BY_HAND}")
+    return changed
+
+
+def _replaced(text: str, mode: str) -> str:
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    if root is None:
+        return f"mode: {mode}\n{text}"
+    assert isinstance(root, yaml.MappingNode)
+    for key, value in root.value:
+        if key.value == "mode" and value.start_mark.index > key.end_mark.index:
+            return text[: value.start_mark.index] + mode + text[value.end_mark.index :]
+    start = root.start_mark.index
+    if root.flow_style:
+        return f"{text[: start + 1]}mode: {mode}, {text[start + 1 :]}"
+    return f"{text[:start]}mode: {mode}\n{text[start:]}"
+
+
+def _loaded(text: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CommandError(f"the policy is no YAML ({error}): {_BY_HAND}") from None
+    if found is not None and not isinstance(found, dict):
+        raise CommandError(f"the policy is no mapping: {_BY_HAND}")
+    return found or {}
+
+
+def _say_overrides(book: PolicyBook | None, mode: str | None, out: Output) -> None:
+    """Name the overrides that go their own way: the mode of the document does not change them."""
+    for one in book.overrides if book else ():
+        own = one.set.get("mode")
+        if own is not None and own != mode:
+            said = f"override {printable(one.name)}: its instances are in mode {printable(str(own))}"
+            out.list(said, "overrides", {"override": one.name, "mode": own})

@@ -1,0 +1,27 @@
+"""`governor open`: the console, where people do not sign in at an issuer."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import webbrowser
+
+from cli.api import Api, api_of
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its option."""
+    console = areas.add_parser("open")
+    console.add_argument("--print", action="store_true", help="print the address instead")
+    console.set_defaults(run=lambda given: _open(api_of(given), given))
+
+
+def _open(api: Api, arguments: argparse.Namespace) -> None:
+    """Open the console in a browser, or say where: a code in an address is good once, for a minute."""
+    url = api.call("POST", "/api/console", {})["url"]
+    if arguments.json:
+        print(json.dumps({"url": url}))
+    elif arguments.print or not webbrowser.open(url):
+        print(f"Open this within a minute; it works once:\n{url}")
+    else:
+        print("The console opens in your browser. If it does not: governor open --print")

@@ -1,0 +1,179 @@
+"""`governor preflight`: whether AWS behaves, in this account, as the product needs it. Reads only.
+
+It makes dry runs, too. Nobody could try these things where the product was written. Before a deploy the
+checks of the account and of instances run; after it, those of the stack, too. docs/preflight.md lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Sequence
+
+from botocore.exceptions import BotoCoreError
+
+from cli import aws
+from cli.errors import CommandError
+from cli.nearest import nearest
+from cli.preflight import account, deployed, fleet, rights
+from cli.preflight.world import LONGEST, Check, Finding, Needs, NothingToSee, Outcome, World, denied, unknown
+from cli.progress import Progress
+from governor.domain.units import printable
+from governor.errors import AccessDenied, GovernorError
+
+CHECKS: Sequence[Check] = (
+    Check("credentials", Needs.NOTHING, account.credentials),
+    Check("clock", Needs.NOTHING, account.clock),
+    Check("regions", Needs.NOTHING, account.regions),
+    Check("lambda-concurrency", Needs.NOTHING, account.lambda_concurrency),
+    Check("metric-quota", Needs.NOTHING, account.metric_quota),
+    Check("missing-metric", Needs.NOTHING, account.missing_metric),
+    Check("organization", Needs.NOTHING, account.organization),
+    Check("units", Needs.NOTHING, account.units),
+    Check("list-prices", Needs.NOTHING, account.list_prices),
+    Check("instance-shapes", Needs.NOTHING, account.instance_shapes),
+    Check("spot-prices", Needs.NOTHING, account.spot_prices),
+    Check("sessions", Needs.NOTHING, account.sessions),
+    Check("trail", Needs.NOTHING, account.trail),
+    Check("iam-stop", Needs.NOTHING, rights.stop_by_tag),
+    Check("iam-snapshots", Needs.NOTHING, rights.snapshots_by_tag),
+    Check("iam-snapshot-tags", Needs.NOTHING, rights.snapshot_tags),
+    Check("iam-tag-keys", Needs.NOTHING, rights.tag_keys),
+    Check("iam-leading-keys", Needs.NOTHING, rights.leading_keys),
+    Check("iam-command", Needs.NOTHING, rights.command_by_tag),
+    Check("iam-namespace", Needs.NOTHING, rights.bound_namespace),
+    Check("unknown-instance", Needs.NOTHING, fleet.unknown_instance),
+    Check("managed-instances", Needs.NOTHING, fleet.managed_instances),
+    Check("agent-metrics", Needs.INSTANCES, fleet.agent_metrics),
+    Check("gpu-metric-delay", Needs.INSTANCES, fleet.gpu_metric_delay),
+    Check("ec2-metric-delay", Needs.INSTANCES, fleet.ec2_metric_delay),
+    Check("gpu-power", Needs.INSTANCES, fleet.gpu_power),
+    Check("dry-runs", Needs.INSTANCES, fleet.dry_runs),
+    Check("lifecycles", Needs.INSTANCES, fleet.lifecycles),
+    Check("group-tags", Needs.INSTANCES, fleet.group_tags),
+    Check("spot-requests", Needs.INSTANCES, fleet.spot_requests),
+    Check("volume-keys", Needs.INSTANCES, fleet.volume_keys),
+    Check("snapshot-keys", Needs.STACK, fleet.snapshot_keys),
+    Check("mail", Needs.STACK, account.mail),
+    Check("subscriptions", Needs.STACK, deployed.subscriptions),
+    Check("role-names", Needs.STACK, deployed.role_names),
+    Check("role-policies", Needs.STACK, deployed.role_policies),
+    Check("drift", Needs.STACK, deployed.drift),
+    Check("buckets", Needs.STACK, deployed.buckets),
+    Check("table", Needs.STACK, deployed.table),
+    Check("keys", Needs.STACK, deployed.keys),
+    Check("state-machines", Needs.STACK, deployed.state_machines),
+    Check("api-throttles", Needs.STACK, deployed.api_throttles),
+    Check("api-signatures", Needs.STACK, deployed.api_signatures),
+    Check("mappings", Needs.STACK, deployed.mappings),
+    Check("reserved-concurrency", Needs.STACK, deployed.reserved_concurrency),
+    Check("link-keys", Needs.STACK, deployed.link_keys),
+    Check("alarm-actions", Needs.STACK, deployed.alarm_actions),
+    Check("event-delivery", Needs.STACK, deployed.event_delivery),
+    Check("session-names", Needs.STACK, deployed.session_names),
+    Check("checkpoint-document", Needs.STACK, deployed.checkpoint_document),
+)
+_WIDTH = max(len(one) for one in Outcome)
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command and its options."""
+    made = areas.add_parser("preflight")
+    made.add_argument(
+        "--only", action="append", metavar="CHECK", help="this check; may be given several times"
+    )
+    made.add_argument("--list", action="store_true", help="list the checks, and ask AWS nothing")
+    made.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what each check came to; 1 when something is refuted, 0 otherwise."""
+    checks = _chosen(arguments.only)
+    if arguments.list:
+        _print_checks(checks, as_json=arguments.json)
+        return 0
+    world = World(arguments.stack_name, aws.session())
+    found: dict[str, Finding] = {}
+    with Progress("reading the account") as progress:
+        _check(world)
+        for number, check in enumerate(checks, 1):
+            progress.show(f"{check.name} ({number} of {len(checks)})")
+            found[check.name] = look(check, world)
+    if arguments.json:
+        documents = [
+            {
+                "check": check.name,
+                "needs": check.needs,
+                "claim": check.claim,
+                "outcome": found[check.name].outcome,
+                "seen": found[check.name].seen,
+                "advice": found[check.name].advice or None,
+            }
+            for check in checks
+        ]
+        print(json.dumps(documents, indent=2))
+    else:
+        _print(checks, found)
+    return int(any(one.outcome is Outcome.REFUTED for one in found.values()))
+
+
+def look(check: Check, world: World) -> Finding:
+    """What a check comes to. It never fails: what hinders it is `unknown`, with what to do."""
+    if world.clock() - world.now > LONGEST:
+        return unknown("not begun: 15 minutes are over", f"governor preflight --only {check.name}")
+    try:
+        if check.needs is Needs.STACK:
+            assert world.stack
+        if check.needs is Needs.INSTANCES:
+            assert world.instances
+        return check.look(world)
+    except NothingToSee as error:
+        return unknown(str(error), error.advice)
+    except AccessDenied as error:
+        return denied(error)
+    except (GovernorError, BotoCoreError) as error:
+        return unknown(f"AWS could not be asked: {printable(str(error))}", "run it again; look at the reason")
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {printable(str(error))}"
+        return unknown(f"AWS answered in a form that is not known ({said})", "report this")
+
+
+def _check(world: World) -> None:
+    """Raises: CommandError where nothing could be asked at all: no network, expired credentials."""
+    try:
+        assert world.caller
+    except (GovernorError, BotoCoreError) as error:
+        cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
+        raise CommandError(aws.reason(cause)) from None
+
+
+def _chosen(names: Sequence[str] | None) -> Sequence[Check]:
+    known = [one.name for one in CHECKS]
+    for name in names or ():
+        if name not in known:
+            raise CommandError(f"there is no check {name!r}{nearest(name, known)}; --list has all")
+    return [one for one in CHECKS if not names or one.name in names]
+
+
+def _print_checks(checks: Sequence[Check], *, as_json: bool) -> None:
+    if as_json:
+        print(
+            json.dumps(
+                [{"check": one.name, "needs": one.needs, "claim": one.claim} for one in checks], indent=2
+            )
+        )
+        return
+    for one in checks:
+        print(f"{one.name} (needs {one.needs}): {one.claim}")
+
+
+def _print(checks: Sequence[Check], found: dict[str, Finding]) -> None:
+    for check in checks:
+        one = found[check.name]
+        print(f"{one.outcome.value:<{_WIDTH}}  {check.name}: {check.claim}")
+        print(f"{'':<{_WIDTH}}  seen: {one.seen}")
+        if one.advice:
+            print(f"{'':<{_WIDTH}}  -> {one.advice}")
+    counts = Counter(one.outcome for one in found.values())
+    print(", ".join(f"{counts[one]} {one.value}" for one in Outcome))

@@ -1,0 +1,379 @@
+"""`governor status`: on one screen whether the stack works, and what it waits for. Reads only.
+
+Each line is read by itself, with the caller's credentials. A line that cannot be read says which action of
+IAM it needs; nothing is guessed from the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli import aws, times
+from cli.api import Api, find_api, missing
+from cli.errors import CommandError
+from cli.progress import Progress
+from cli.times import ago, since
+from cli.twins import parameters_of, twins
+from governor.adapters.clients import Clients
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.fleet.rows import FleetPage
+from governor.domain.instance import Target
+from governor.domain.units import iso, printable
+from governor.domain.wording import plural, usd
+from governor.errors import AccessDenied, GovernorError
+from governor.stores import StateTable
+from governor.stores.fleet import Fleet
+from governor.usecases.accounts import swept
+
+_STALE = timedelta(hours=1)
+"""As on the console: a target that was swept longer ago counts as unread."""
+_VERSION = re.compile(r"^GPU Governor (\d+\.\d+\.\d+\S*?)[:,]? ")
+_DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
+_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the screen. `document` is the same for machines; `is_wrong`: somebody should look."""
+
+    text: str
+    document: Any
+    is_wrong: bool = False
+
+
+@dataclass
+class Stack:
+    """What several lines are read from, each once."""
+
+    name: str
+    session: boto3.Session
+    now: datetime = field(default_factory=lambda: times.now())  # noqa: PLW0108 - tests say when it is
+
+    @cached_property
+    def described(self) -> Mapping[str, Any]:
+        """The stack as CloudFormation describes it."""
+        client = self.session.client("cloudformation")
+        found: Mapping[str, Any] = client.describe_stacks(StackName=self.name)["Stacks"][0]
+        return found
+
+    @cached_property
+    def outputs(self) -> Mapping[str, str]:
+        """By name."""
+        return {one["OutputKey"]: one["OutputValue"] for one in self.described.get("Outputs", ())}
+
+    @cached_property
+    def resources(self) -> Sequence[tuple[str, str, str]]:
+        """Type, name in the template and physical id of each."""
+        pages = self.session.client("cloudformation").get_paginator("list_stack_resources")
+        return [
+            (one["ResourceType"], one["LogicalResourceId"], one.get("PhysicalResourceId", ""))
+            for page in pages.paginate(StackName=self.name)
+            for one in page["StackResourceSummaries"]
+        ]
+
+    @cached_property
+    def api(self) -> Api:
+        """The stack's API."""
+        return Api(find_api(self.name, self.session), self.session)
+
+    @cached_property
+    def policy(self) -> tuple[PolicyBook, str | None]:
+        """The policy that counts, and the version of the bucket that it is, if it is one."""
+        found = self.api.call("GET", "/api/policy")
+        return parse_policy(found["document"]), found["in_force"]
+
+    @cached_property
+    def hub(self) -> Target:
+        """Where the stack is."""
+        _, _, _, region, account, _ = self.described["StackId"].split(":", 5)
+        return Target(account, region)
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command."""
+    areas.add_parser("status").set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the screen; 1 when somebody should look at something, or not all could be read, 0 otherwise."""
+    found = read(Stack(arguments.stack_name, aws.session()))
+    if arguments.json:
+        print(json.dumps({name: line.document for name, line in found.items()}, indent=2))
+    else:
+        for name, line in found.items():
+            print(f"{title(name):<{_WIDTH}}  {line.text}")
+    return int(any(line.is_wrong for line in found.values()))
+
+
+def read(stack: Stack, names: Sequence[str] = ()) -> dict[str, Line]:
+    """The lines of these names, or all of the screen.
+
+    Raises:
+        CommandError: none could be read: no such stack, no network, expired credentials.
+    """
+    found: dict[str, Line] = {}
+    with Progress("reading the stack") as progress:
+        _check(stack)
+        for name in names or _LINES:
+            progress.show(f"reading {title(name)}")
+            found[name] = _line(name, _LINES[name], stack)
+    return found
+
+
+def _check(stack: Stack) -> None:
+    """Raises: CommandError where no line could be read: no such stack, no network, expired credentials."""
+    try:
+        assert stack.described
+    except ClientError as error:
+        if "does not exist" in str(error):
+            raise CommandError(missing(stack.name, stack.session)) from None
+        if not _is_denied(error):
+            raise CommandError(aws.reason(error)) from None
+    except BotoCoreError as error:
+        raise CommandError(aws.reason(error)) from None
+
+
+def _is_denied(error: ClientError) -> bool:
+    return error.response["Error"]["Code"] in _DENIED
+
+
+def title(name: str) -> str:
+    """A line's name, as people read it."""
+    return name.replace("_", " ")
+
+
+def _line(name: str, read: Callable[[Stack], Line], stack: Stack) -> Line:
+    """The line, or why there is none."""
+    try:
+        return read(stack)
+    except ClientError as error:
+        needs = _NEEDS[name] if _is_denied(error) else None
+        why = aws.reason(error)
+    except AccessDenied as error:
+        needs, why = _NEEDS[name], str(error)
+    except (BotoCoreError, GovernorError, CommandError) as error:
+        needs, why = None, aws.reason(error)
+    text = f"not readable: needs {needs}" if needs else f"not readable: {printable(why)}"
+    return Line(text, {"not_readable": printable(why), "needs": needs}, is_wrong=True)
+
+
+def _stack(stack: Stack) -> Line:
+    found = stack.described
+    version = _VERSION.match(found.get("Description", ""))
+    at = found.get("LastUpdatedTime") or found["CreationTime"]
+    document = {
+        "name": stack.name,
+        "version": version[1] if version else None,
+        "status": found["StackStatus"],
+        "updated_at": iso(at),
+    }
+    which = f"version {version[1]}" if version else "unknown version"
+    text = f"{which} in {stack.hub}, {found['StackStatus']} {ago(at, stack.now)}"
+    return Line(
+        text, document, is_wrong="FAILED" in found["StackStatus"] or "ROLLBACK" in found["StackStatus"]
+    )
+
+
+def _mode(stack: Stack) -> Line:
+    mode = stack.policy[0].base().policy.mode.value
+    return Line(mode, mode)
+
+
+def _policy(stack: Stack) -> Line:
+    book, in_force = stack.policy
+    version = book.base().version
+    source = f"stored as {in_force}" if in_force else "the parameters Mode and PolicyYaml of the stack"
+    return Line(f"version {version}, {source}", {"version": version, "in_force": in_force})
+
+
+def _schedule(stack: Stack) -> Line:
+    client = stack.session.client("scheduler")
+    name = next(ident for kind, _, ident in stack.resources if kind == "AWS::Scheduler::Schedule")
+    found = client.get_schedule(Name=name)
+    is_on, rate = found["State"] == "ENABLED", found["ScheduleExpression"]
+    document = {"state": found["State"], "expression": rate}
+    text = f"{rate}, enabled" if is_on else f"{rate}, disabled: nothing is swept until somebody enables it"
+    return Line(text, document, is_wrong=not is_on)
+
+
+def _last_sweep(stack: Stack) -> Line:
+    machine = stack.outputs["SweepStateMachineArn"]
+    listed = stack.session.client("stepfunctions").list_executions(stateMachineArn=machine, maxResults=10)
+    ended = next((one for one in listed["executions"] if one["status"] != "RUNNING"), None)
+    if ended is None:
+        return Line("none has ended yet", None, is_wrong=True)
+    succeeded = ended["status"] == "SUCCEEDED"
+    said = "succeeded" if succeeded else f"{ended['status'].lower()}; its execution history says why"
+    document = {"status": ended["status"], "ended_at": iso(ended["stopDate"]), "arn": ended["executionArn"]}
+    return Line(f"{ago(ended['stopDate'], stack.now)}: {said}", document, is_wrong=not succeeded)
+
+
+def _targets(stack: Stack) -> Line:
+    """Those of the policy: with what the last sweep of each left for the console."""
+    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+    pages = {page.target: page for page in Fleet(table).pages()}
+    book, _ = stack.policy
+    if (named := book.base().policy.targets).units:
+        if (accounts := StateTable(table).accounts_of(named)) is None:
+            return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
+        book.in_accounts(accounts)
+    targets = swept(book.base().policy, stack.hub)
+    why = {str(one): _unread(pages.get(one), stack.now) for one in targets}
+    unread = {name: text for name, text in why.items() if text}
+    said = "; ".join(f"{name}: {printable(text)}" for name, text in list(unread.items())[:_SHOWN])
+    more = f"; and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
+    text = f"{len(targets) - len(unread)} of {len(targets)} read{f'; unread: {said}{more}' if unread else ''}"
+    return Line(text, {"targets": len(targets), "unread": unread}, is_wrong=bool(unread))
+
+
+def _unread(page: FleetPage | None, now: datetime) -> str | None:
+    if page is None:
+        return "not swept yet"
+    if now - page.swept_at > _STALE:
+        return f"last swept {ago(page.swept_at, now)}"
+    return page.problem
+
+
+def _questions(stack: Stack) -> Line:
+    found = [one for one in stack.api.call("GET", "/api/approvals")["questions"] if not one.get("can_hold")]
+    prices = [Decimal(one["usd_per_day"]) for one in found if one["usd_per_day"] is not None]
+    document = {
+        "open": len(found),
+        "usd_per_day": str(sum(prices)),
+        "without_price": len(found) - len(prices),
+    }
+    if not found:
+        return Line("none is open", document)
+    unknown = f", {len(found) - len(prices)} without a price" if len(prices) < len(found) else ""
+    return Line(f"{len(found)} open: {usd(sum(prices, Decimal()))} a day{unknown}", document)
+
+
+def _subscribers(stack: Stack) -> Line:
+    """Who would get an alert; the channels of the policy's contacts count where they have been filled in."""
+    pages = stack.session.client("sns").get_paginator("list_subscriptions_by_topic")
+    topic = stack.outputs["AlertTopicArn"]
+    found = [one for page in pages.paginate(TopicArn=topic) for one in page["Subscriptions"]]
+    people = [one["SubscriptionArn"].startswith("arn:") for one in found if one["Protocol"] != "sqs"]
+    confirmed, waiting = people.count(True), people.count(False)
+    document = {"confirmed": confirmed, "waiting": waiting}
+    waits = f"{waiting} wait to be confirmed" if waiting else ""
+    if confirmed:
+        return Line(", ".join(filter(None, [f"{confirmed} confirmed", waits])), document)
+    if parameters_of(stack.described).get("EmailSender"):
+        return Line("none of the alert topic; contacts of the policy get mail by SES", document)
+    if _has_channels(stack):
+        return Line("none of the alert topic; contacts of the policy have channels", document)
+    nobody = "no subscription of the alert topic is confirmed"
+    advice = "confirm the mail of AWS Notifications" if waiting else "run `make deploy ALERT_EMAIL=...`"
+    said = "; ".join(filter(None, [nobody, waits, advice]))
+    return Line(said, document, is_wrong=True)
+
+
+def _has_channels(stack: Stack) -> bool:
+    """Whether somebody has filled the secret of channels in: then it has two versions. Reads no value."""
+    secret = next(ident for _, name, ident in stack.resources if name == "ChannelSecret")
+    found = stack.session.client("secretsmanager").describe_secret(SecretId=secret)
+    return len(found.get("VersionIdsToStages", {})) > 1
+
+
+def _freezes(stack: Stack) -> Line:
+    found = stack.api.call("GET", "/api/freezes")
+    said = [f"{one['what']}{_since(one['since'])}: {printable(one['why'])}" for one in found["freezes"]]
+    waiting = len(found["waiting"])
+    steps = f"{plural(waiting, 'step')} waiting (`governor freezes`)" if waiting else ""
+    text = "; ".join(filter(None, [*said, steps]))
+    document = {"freezes": found["freezes"], "waiting": waiting}
+    return Line(text or "none", document, is_wrong=bool(text))
+
+
+def _undelivered(stack: Stack) -> Line:
+    """What waits in the stack's dead-letter queues."""
+    client: Any = stack.session.client("sqs")
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    counts: dict[str, int] = {}
+    for kind, name, url in stack.resources:
+        if kind == "AWS::SQS::Queue" and name.endswith("Failures"):
+            found = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+            counts[name] = sum(int(found[one]) for one in names)
+    said = ", ".join(f"{count} in {name}" for name, count in counts.items() if count)
+    return Line(f"{said} (docs/events.md)" if said else "none", counts, is_wrong=bool(said))
+
+
+def _alarms(stack: Stack) -> Line:
+    own = {ident: name for kind, name, ident in stack.resources if kind == "AWS::CloudWatch::Alarm"}
+    pages = stack.session.client("cloudwatch").get_paginator("describe_alarms")
+    names = list(own)
+    found = [
+        {"alarm": own[one["AlarmName"]], "says": one.get("AlarmDescription", "")}
+        for start in range(0, len(names), 100)
+        for page in pages.paginate(AlarmNames=names[start : start + 100], StateValue="ALARM")
+        for one in page["MetricAlarms"]
+    ]
+    said = "; ".join(f"{one['alarm']}: {printable(one['says'])}" for one in found)
+    return Line(said or f"none of {len(own)}", found, is_wrong=bool(found))
+
+
+def _safeguards(stack: Stack) -> Line:
+    """That the state table is protected, and that no other stack acts on the same instances."""
+    parameters = parameters_of(stack.described)
+    is_protected = parameters.get("DeletionProtection") == "true"
+    selector = parameters.get("SelectorTagValue", "")
+    pages = stack.session.client("cloudformation").get_paginator("describe_stacks").paginate()
+    others = twins((one for page in pages for one in page["Stacks"]), stack.name, selector)
+    said = [f"the stack {name} governs Purpose={printable(selector)}, too: remove one" for name in others]
+    if not is_protected:
+        said.append("the state table is not protected against deletion: run `make deploy`")
+    document = {"state_table_protected": is_protected, "stacks_over_the_same_instances": others}
+    text = "; ".join(said) or "the state table is protected; no other stack governs the same instances here"
+    return Line(text, document, is_wrong=bool(said))
+
+
+def _since(moment: str | None) -> str:
+    """Nothing where no sweep has said since when."""
+    return f", frozen {since(moment)}" if moment else " frozen"
+
+
+_LINES: Mapping[str, Callable[[Stack], Line]] = {
+    "stack": _stack,
+    "mode": _mode,
+    "policy": _policy,
+    "schedule": _schedule,
+    "last_sweep": _last_sweep,
+    "targets": _targets,
+    "subscribers": _subscribers,
+    "questions": _questions,
+    "freezes": _freezes,
+    "undelivered": _undelivered,
+    "alarms": _alarms,
+    "safeguards": _safeguards,
+}
+_API = "execute-api:Invoke on the stack's API, and cloudformation:DescribeStacks"
+_NEEDS: Mapping[str, str] = {
+    "stack": "cloudformation:DescribeStacks",
+    "mode": _API,
+    "policy": _API,
+    "schedule": "cloudformation:ListStackResources, and scheduler:GetSchedule on the sweep's schedule",
+    "last_sweep": "states:ListExecutions on the sweep's state machine, and cloudformation:DescribeStacks",
+    "targets": "dynamodb:Query, dynamodb:GetItem, kms:Decrypt with the table's key, and what policy needs",
+    "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, secretsmanager:DescribeSecret on "
+    "ChannelSecret, and cloudformation:DescribeStacks",
+    "questions": _API,
+    "freezes": _API,
+    "undelivered": "cloudformation:ListStackResources, and sqs:GetQueueAttributes on its queues",
+    "alarms": "cloudformation:ListStackResources, and cloudwatch:DescribeAlarms",
+    "safeguards": "cloudformation:DescribeStacks on all stacks",
+}
+"""What each line is read with."""
+_WIDTH = max(map(len, _LINES))

@@ -1,0 +1,199 @@
+"""The root of the command line: what may stand anywhere, what is said where something lacks, its cost."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from cli import aws, governor
+from cli.api import described
+from cli.errors import CommandError
+from tests.unit.adapters.fakes import client_error
+
+ROOT = Path(__file__).parents[2]
+HEAVY = (
+    "boto3",
+    "botocore",
+    "pydantic",
+    "yaml",
+    "jinja2",
+    "jwt",
+    "governor.domain",
+    "governor.contracts",
+    "simulation",
+)
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_cost_next_to_nothing(option: str) -> None:
+    """Under 0.3 s of processor time, by loading nothing that takes time."""
+    code = (
+        "import sys\nfrom cli.governor import main\n"
+        f"try: main([{option!r}])\nexcept SystemExit: pass\n"
+        f"print([one for one in {HEAVY!r} if one in sys.modules])"
+    )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'layers' / 'shared'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+
+    assert done.stdout.endswith("\n[]\n")
+    assert 0.3 > after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
+    """The options of all commands below."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for one in action.choices.values():
+                yield from one._actions
+                yield from actions(one)
+
+
+@pytest.mark.parametrize("name", governor.COMMANDS)
+def test_no_command_has_an_option_of_its_own_that_may_stand_anywhere(name: str) -> None:
+    """Its default would hide what was given before the command's name."""
+    common = {"profile", "region", "stack_name", "json"}
+    found = [one for one in actions(governor.parser(name)) if one.dest in common]
+
+    assert not found
+
+
+@pytest.mark.parametrize("name", governor.COMMANDS)
+def test_every_command_answers_for_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what it is about, as the list of all says."""
+    with pytest.raises(SystemExit) as ended:
+        governor.main([name, "--help"])
+    assert 0 == ended.value.code
+    said = " ".join(capsys.readouterr().out.split())
+    assert governor.COMMANDS[name][1] in said
+    assert "--profile, --region, --stack-name and --json may stand anywhere" in said
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--stack-name other --region eu-west-1 --profile p --json approvals show x",
+        "approvals --stack-name=other show --region eu-west-1 x --profile p --json",
+        "approvals show x --json --profile=p --region=eu-west-1 --stack-name other",
+    ],
+)
+def test_common_options_stand_anywhere(line: str) -> None:
+    given = governor.parsed(line.split())
+
+    assert ("other", ["eu-west-1"], "p", True) == (given.stack_name, given.region, given.profile, given.json)
+    assert ("approvals", "show", "x") == (given.area, given.command, given.id)
+
+
+def test_what_follows_two_hyphens_is_no_option() -> None:
+    given = governor.parsed(["approvals", "show", "--", "--json"])
+    assert (False, "--json") == (given.json, given.id)
+
+
+def test_one_region_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """But for commands over many."""
+    line = ["--region", "us-east-1", "doctor", "--region", "eu-west-1"]
+    assert ["us-east-1", "eu-west-1"] == governor.parsed(line).region
+    with pytest.raises(SystemExit):
+        governor.parsed(["--region", "us-east-1", "freezes", "--region", "eu-west-1"])
+    assert "give --region once" in capsys.readouterr().err
+
+
+def test_a_command_runs_with_its_profile_and_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the AWS CLI: keys in the environment are not the profile's; and nothing of it stays."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    names = ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID")
+    seen: list[list[str | None]] = []
+    monkeypatch.setattr("cli.freezes.api_of", lambda _: seen.append([*map(os.environ.get, names)]))
+    monkeypatch.setattr("cli.freezes._freezes", lambda *_: None)
+    before = dict(os.environ)
+
+    assert 0 == governor.main(["freezes", "--region", "eu-west-1", "--profile", "p"])
+    assert 0 == governor.main(["freezes"])
+
+    assert ["p", "eu-west-1", "eu-west-1", None] == seen[0]
+    assert [None, "eu-north-1", "eu-north-1", "key"] == seen[1]
+    assert before == dict(os.environ)
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [("polcy check x", "policy"), ("policy chek x", "check"), ("approvals aprove x", "approve")],
+)
+def test_a_command_that_does_not_exist_is_guessed(
+    line: str, meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        governor.main(line.split())
+    assert 2 == ended.value.code
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+@pytest.fixture
+def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell that knows nothing of AWS."""
+    for name in [*os.environ]:
+        if name.startswith("AWS_") or name == "GOVERNOR_API_URL":
+            monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+@pytest.mark.usefixtures("nothing_set")
+def test_an_error_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Credentials, the Region, the profile: one after the other."""
+
+    def said(*more: str) -> str:
+        assert 1 == governor.main(["freezes", *more])
+        return capsys.readouterr().err
+
+    assert "no credentials: sign in to AWS, then set AWS_PROFILE or pass --profile" in said()
+    assert "(p) could not be found: pass --profile, or set AWS_PROFILE" in said("--profile", "p")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    assert "no Region: set AWS_REGION or pass --region" in said()
+
+
+def test_a_stack_that_is_missing_is_said_with_its_region() -> None:
+    refused = client_error("ValidationError", "Stack with id other does not exist")
+    describe = mock.Mock(side_effect=refused)
+    session: Any = SimpleNamespace(
+        region_name="eu-west-1", client=lambda _: SimpleNamespace(describe_stacks=describe)
+    )
+    with pytest.raises(CommandError, match=r"no stack 'other' in eu-west-1 .*--stack-name, --region"):
+        described("other", session)
+
+
+def test_the_first_of_many_regions_counts_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stack is in the Region of the shell; the instances are where the line says."""
+    assert "us-east-1" == aws.session(["eu-west-1"]).region_name
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    assert "eu-west-1" == aws.session(["eu-west-1"]).region_name
+
+
+PAGES = ("README.md", "docs/command-line.md", "docs/develop.md")
+
+
+def test_the_docs_name_every_command() -> None:
+    """Whoever adds one says what it does."""
+    pages = [(ROOT / page).read_text(encoding="utf-8") for page in PAGES]
+    assert [] == [name for name in governor.COMMANDS if f"governor {name}" not in "".join(pages)]

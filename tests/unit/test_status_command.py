@@ -1,0 +1,393 @@
+"""`governor status`: one screen of what is read, and for the rest the action that is lacking."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from cli import aws, doctor, governor, status
+from cli.errors import CommandError
+from governor.domain.fleet.rows import FleetPage
+from tests.unit.adapters.fakes import client_error
+
+NOW = datetime.now(tz=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is hours ago stays so, however long the suite takes."""
+    monkeypatch.setattr("cli.times.now", lambda: NOW)
+
+
+ACCOUNT = "123456789012"
+QUESTION = {"usd_per_day": "786.4872", "can_hold": False}
+POLICY = "mode: ask\ntargets: {regions: [us-east-1, eu-west-1, eu-north-1]}"
+STACK: dict[str, Any] = {
+    "StackId": f"arn:aws:cloudformation:us-east-1:{ACCOUNT}:stack/gpu-governor/1",
+    "StackStatus": "UPDATE_COMPLETE",
+    "Description": "GPU Governor 1.2.3: finds GPU instances.",
+    "CreationTime": NOW - timedelta(days=3),
+    "LastUpdatedTime": NOW - timedelta(hours=2),
+    "StackName": "gpu-governor",
+    "Parameters": [
+        {"ParameterKey": name, "ParameterValue": value}
+        for name, value in {
+            "Mode": "ask",
+            "SelectorTagValue": "GPU-Workload",
+            "SweepRateMinutes": "5",
+            "DeletionProtection": "true",
+        }.items()
+    ],
+    "Outputs": [
+        {"OutputKey": "ApiUrl", "OutputValue": "https://api.example.com"},
+        {"OutputKey": "AlertTopicArn", "OutputValue": "arn:aws:sns:topic"},
+        {"OutputKey": "StateTableName", "OutputValue": "state"},
+        {"OutputKey": "SweepStateMachineArn", "OutputValue": "arn"},
+    ],
+}
+
+
+class Cloud:
+    """What AWS and the stack's API answer."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Any] = {
+            "/api/policy": {"document": POLICY, "in_force": "v7"},
+            "/api/approvals": {"questions": []},
+            "/api/freezes": {"freezes": [], "caps": [], "waiting": []},
+        }
+        self.executions: list[dict[str, Any]] = [
+            {"status": "RUNNING"},
+            {"status": "SUCCEEDED", "stopDate": NOW - timedelta(minutes=4), "executionArn": "a"},
+        ]
+        self.pages = [
+            FleetPage(ACCOUNT, region, NOW - timedelta(minutes=4), "ask")
+            for region in ("us-east-1", "eu-west-1", "eu-north-1")
+        ]
+        self.waiting = {"EventFailures": 0, "AlertFailures": 0}
+        self.schedule = {"State": "ENABLED", "ScheduleExpression": "rate(5 minutes)"}
+        self.versions = {"1": ["AWSCURRENT"]}
+        self.subscriptions = [
+            {"Protocol": "sqs", "SubscriptionArn": "arn:aws:sns:queue"},
+            {"Protocol": "email", "SubscriptionArn": "arn:aws:sns:mail"},
+        ]
+        self.in_alarm: list[dict[str, str]] = []
+        self.denied: set[str] = set()
+        self.stacks: Any = [STACK]
+        self.region_name = "us-east-1"
+
+    def _answer(self, action: str, answer: Any) -> Any:
+        if action in self.denied:
+            raise client_error("AccessDenied", f"not authorized to perform {action}")
+        return answer
+
+    def client(self, service: str) -> Any:
+        """One that answers what this command asks."""
+        resources = [
+            ("AWS::CloudWatch::Alarm", "NoSweepAlarm", "gpu-NoSweep"),
+            ("AWS::Lambda::Function", "ServeApiFunction", "f"),
+            ("AWS::SecretsManager::Secret", "ChannelSecret", "channels"),
+            ("AWS::Scheduler::Schedule", "SweepSchedule", "gpu-governor-sweep"),
+            *(("AWS::SQS::Queue", name, name) for name in (*self.waiting, "DeliveryQueue")),
+        ]
+        names = ("ResourceType", "LogicalResourceId", "PhysicalResourceId")
+        found = {
+            "list_stack_resources": [
+                {"StackResourceSummaries": [dict(zip(names, one, strict=True)) for one in resources]}
+            ],
+            "list_subscriptions_by_topic": [{"Subscriptions": self.subscriptions}],
+            "describe_alarms": [{"MetricAlarms": self.in_alarm}],
+            "describe_stacks": [{"Stacks": [one]} for one in self.stacks],
+        }
+
+        def attributes(*, QueueUrl: str, AttributeNames: list[str]) -> Any:
+            counts = (self.waiting[QueueUrl], 0)
+            answer = {"Attributes": dict(zip(AttributeNames, map(str, counts), strict=True))}
+            return self._answer("sqs:GetQueueAttributes", answer)
+
+        return SimpleNamespace(
+            describe_stacks=lambda **_: self._answer("cloudformation", {"Stacks": self.stacks}),
+            list_executions=lambda **_: self._answer("states", {"executions": self.executions}),
+            get_queue_attributes=attributes,
+            describe_secret=lambda **_: {"VersionIdsToStages": self.versions},
+            get_schedule=lambda **_: self._answer("scheduler", self.schedule),
+            get_paginator=lambda name: SimpleNamespace(
+                paginate=lambda **_: self._answer(f"{service}:{name}", found[name])
+            ),
+        )
+
+    def call(self, _: str, path: str) -> Any:
+        """As the stack's API."""
+        if path in self.denied:
+            raise CommandError("AWS refused the call: your identity needs execute-api:Invoke")
+        return self.answers[path]
+
+
+@pytest.fixture
+def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    """One where all is well."""
+    made = Cloud()
+    monkeypatch.setattr(aws, "session", lambda *_: made)
+    monkeypatch.setattr(status, "Api", lambda *_: made)
+    monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
+    return made
+
+
+def shown(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
+    """The exit status, and the lines by their names."""
+    code = governor.main(["status"])
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 24
+    return code, {line[:11].strip(): line[11:].strip() for line in lines}
+
+
+def test_a_stack_that_works_fits_one_screen(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    cloud.answers["/api/approvals"] = {
+        "questions": [QUESTION, {**QUESTION, "usd_per_day": None}, {**QUESTION, "can_hold": True}]
+    }
+    code, lines = shown(capsys)
+
+    assert 0 == code, lines
+    assert lines["stack"].startswith("version 1.2.3 in 123456789012/us-east-1, UPDATE_COMPLETE 2 h ago (")
+    assert "ask" == lines["mode"]
+    assert lines["policy"].endswith("stored as v7")
+    assert lines["last sweep"].startswith("4 min ago (")
+    assert lines["last sweep"].endswith("): succeeded")
+    assert "3 of 3 read" == lines["targets"]
+    assert ("rate(5 minutes), enabled", "1 confirmed") == (lines["schedule"], lines["subscribers"])
+    assert "2 open: $786 a day, 1 without a price" == lines["questions"]
+    assert ("none", "none", "none of 1") == (lines["freezes"], lines["undelivered"], lines["alarms"])
+
+
+@pytest.mark.parametrize(
+    ("accounts", "said"),
+    [
+        ((ACCOUNT, "210987654321"), "1 of 2 read; unread: 210987654321/us-east-1: not swept yet"),
+        (None, "the accounts of targets.units are not known yet"),
+    ],
+)
+def test_accounts_of_units_are_targets(
+    cloud: Cloud,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    accounts: tuple[str, ...] | None,
+    said: str,
+) -> None:
+    """As the last sweep has found them."""
+    document = "mode: ask\ntargets: {units: [ou-abcd-11111111]}"
+    cloud.answers["/api/policy"] = {"document": document, "in_force": "v7"}
+    monkeypatch.setattr(status, "StateTable", lambda _: SimpleNamespace(accounts_of=lambda _: accounts))
+
+    code, lines = shown(capsys)
+
+    assert (1, said) == (code, lines["targets"])
+
+
+def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    """And somebody should look: exit status 1."""
+    first, second, _ = cloud.pages
+    cloud.pages = [
+        FleetPage(first.account, first.region, first.swept_at, "ask", "its \x1b[2Jmetrics could not be read"),
+        FleetPage(second.account, second.region, NOW - timedelta(hours=3), "ask"),
+    ]
+    cloud.executions[1]["status"] = "FAILED"
+    cloud.waiting["AlertFailures"] = 2
+    cloud.in_alarm = [{"AlarmName": "gpu-NoSweep", "AlarmDescription": "No target has been swept."}]
+    since = f"{NOW - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ}"
+    freeze = {"what": "everything", "why": "12 turned idle", "since": since}
+    cloud.answers["/api/freezes"] = {"freezes": [freeze], "caps": [], "waiting": [QUESTION]}
+    code, lines = shown(capsys)
+
+    assert 1 == code
+    assert lines["last sweep"].endswith("): failed; its execution history says why")
+    assert lines["targets"].startswith(
+        f"0 of 3 read; unread: {ACCOUNT}/us-east-1: its [2Jmetrics could not be read; "
+        f"{ACCOUNT}/eu-west-1: last swept 3 h ago ("
+    )
+    assert lines["targets"].endswith(f"{ACCOUNT}/eu-north-1: not swept yet")
+    assert lines["freezes"].startswith("everything, frozen 5 h ago (")
+    assert lines["freezes"].endswith("): 12 turned idle; 1 step waiting (`governor freezes`)")
+    assert "2 in AlertFailures (docs/events.md)" == lines["undelivered"]
+    assert "NoSweepAlarm: No target has been swept." == lines["alarms"]
+
+
+def test_a_schedule_that_is_off_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    """Then no alarm has to be waited for."""
+    cloud.schedule["State"] = "DISABLED"
+    code, lines = shown(capsys)
+    assert 1 == code
+    assert "rate(5 minutes), disabled: nothing is swept until somebody enables it" == lines["schedule"]
+
+
+def test_that_nobody_would_get_an_alert_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    """With what to do; where contacts get messages by SES or by channels, nobody has to subscribe."""
+    cloud.subscriptions = cloud.subscriptions[:1]
+    code, lines = shown(capsys)
+    nobody = "no subscription of the alert topic is confirmed"
+    assert (1, f"{nobody}; run `make deploy ALERT_EMAIL=...`") == (code, lines["subscribers"])
+
+    cloud.subscriptions.append({"Protocol": "email", "SubscriptionArn": "PendingConfirmation"})
+    confirm = f"{nobody}; 1 wait to be confirmed; confirm the mail of AWS Notifications"
+    assert confirm == shown(capsys)[1]["subscribers"]
+
+    cloud.versions["2"] = ["AWSPREVIOUS"]
+    code, lines = shown(capsys)
+    assert (0, "none of the alert topic; contacts of the policy have channels") == (
+        code,
+        lines["subscribers"],
+    )
+
+    sender = {"ParameterKey": "EmailSender", "ParameterValue": "gpu@example.com"}
+    cloud.stacks = [{**STACK, "Parameters": [*STACK["Parameters"], sender]}]
+    code, lines = shown(capsys)
+    assert (0, "none of the alert topic; contacts of the policy get mail by SES") == (
+        code,
+        lines["subscribers"],
+    )
+
+
+def test_a_second_stack_and_a_table_without_protection_are_found(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """However they were deployed: `make deploy` alone refuses the one and mends the other."""
+    assert shown(capsys)[1]["safeguards"].startswith("the state table is protected; no other stack")
+
+    parameters = [one for one in STACK["Parameters"] if one["ParameterKey"] != "DeletionProtection"]
+    open_to_all = {"ParameterKey": "DeletionProtection", "ParameterValue": "false"}
+    cloud.stacks = [
+        {**STACK, "Parameters": [*parameters, open_to_all]},
+        {**STACK, "StackName": "gpu-governor-prod"},
+        {**STACK, "StackName": "left", "StackStatus": "ROLLBACK_COMPLETE"},
+    ]
+    code, lines = shown(capsys)
+    assert 1 == code
+    assert (
+        "the stack gpu-governor-prod governs Purpose=GPU-Workload, too: remove one; "
+        "the state table is not protected against deletion: run `make deploy`"
+    ) == lines["safeguards"]
+
+
+@pytest.mark.parametrize(
+    ("denied", "line", "said"),
+    [
+        ("states", "last sweep", "not readable: needs states:ListExecutions"),
+        (
+            "sqs:GetQueueAttributes",
+            "undelivered",
+            "not readable: needs cloudformation:ListStackResources, and",
+        ),
+        (
+            "cloudwatch:describe_alarms",
+            "alarms",
+            "not readable: needs cloudformation:ListStackResources, and",
+        ),
+        ("/api/policy", "mode", "not readable: AWS refused the call: your identity needs execute-api:Invoke"),
+        ("scheduler", "schedule", "not readable: needs cloudformation:ListStackResources, and scheduler:"),
+        (
+            "sns:list_subscriptions_by_topic",
+            "subscribers",
+            "not readable: needs sns:ListSubscriptionsByTopic",
+        ),
+        ("cloudformation", "stack", "not readable: needs cloudformation:DescribeStacks"),
+    ],
+)
+def test_a_line_that_may_not_be_read_says_what_it_needs(
+    cloud: Cloud,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    denied: str,
+    line: str,
+    said: str,
+) -> None:
+    """The other lines are there; it never looks as if all were well."""
+    monkeypatch.setenv("GOVERNOR_API_URL", "https://api.example.com")
+    cloud.denied = {denied}
+    code, lines = shown(capsys)
+
+    assert 1 == code
+    assert lines[line].startswith(said)
+    assert "none is open" == lines["questions"]
+
+
+def test_without_a_stack_there_is_no_screen(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    with mock.patch.object(cloud, "_answer", side_effect=client_error("ValidationError", "does not exist")):
+        assert 1 == governor.main(["status", "--stack-name", "other"])
+    said = capsys.readouterr()
+    assert ("", True) == (said.out, "no stack 'other' in us-east-1" in said.err)
+
+
+def test_the_docs_name_what_it_needs() -> None:
+    """Every action, so that a role can be made for it."""
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    actions = {one for text in status._NEEDS.values() for one in re.findall(r"\b[a-z-]+:[A-Z]\w+", text)}
+
+    assert 6 < len(actions)
+    assert set() == {one for one in actions if f"`{one}`" not in page}
+
+
+def test_json_holds_the_same(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    cloud.answers["/api/approvals"] = {"questions": [QUESTION]}
+    cloud.denied = {"states"}
+    assert 1 == governor.main(["status", "--json"])
+    found = json.loads(capsys.readouterr().out)
+
+    assert ("1.2.3", "ask", "v7") == (found["stack"]["version"], found["mode"], found["policy"]["in_force"])
+    assert {"open": 1, "usd_per_day": "786.4872", "without_price": 0} == found["questions"]
+    assert found["last_sweep"]["needs"].startswith("states:ListExecutions")
+    assert {"targets": 3, "unread": {}} == found["targets"]
+
+
+@pytest.mark.parametrize("is_well", [True, False])
+def test_doctor_says_whether_the_deploy_worked(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_well: bool
+) -> None:
+    """By lines of the screen; and exit status 1 where one of them needs a look."""
+    one = SimpleNamespace(
+        found=(), work=None, faults_are_seen=True, heat_alarm_sees=True, instance=SimpleNamespace()
+    )
+    monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [one])
+    if not is_well:
+        cloud.subscriptions, cloud.executions = [], []
+    code = governor.main(["doctor"])
+    checklist, _, telemetry = capsys.readouterr().out.partition("\n\n")
+    lines = [line.split()[:2] for line in checklist.splitlines()]
+
+    bad = "ok" if is_well else "LOOK"
+    assert int(not is_well) == code
+    assert [
+        ["ok", "stack"], ["ok", "policy"], ["ok", "schedule"], [bad, "last"], ["ok", "targets"],
+        [bad, "subscribers"], ["ok", "alarms"], ["ok", "telemetry"], ["did", "it"],
+    ] == lines  # fmt: skip
+    end = "yes" if is_well else "not yet: 2 of 8 need a look"
+    assert checklist.endswith(f"did it work? {end}")
+    assert telemetry.endswith("1 right\n")
+    assert "none has ended yet" not in checklist or not is_well
+
+
+def test_doctor_of_a_file_or_in_json_asks_nothing_of_the_stack(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file may be tried without one; machines read `governor status --json`."""
+    cloud.denied = {"cloudformation"}
+    monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [])
+    assert 0 == governor.main(["doctor", "--json"])
+    assert "[]" == capsys.readouterr().out.strip()
+    assert 0 == governor.main(["doctor", "--file", "policy.yaml"])
+    assert "did it work" not in capsys.readouterr().out
+
+
+def test_doctor_where_no_instance_is_selected_needs_a_look(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tag that nobody has set is the commonest reason for silence."""
+    assert cloud
+    monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [])
+    governor.main(["doctor"])
+    assert "LOOK  telemetry    no running instance carries the selector tag" in capsys.readouterr().out

@@ -1,0 +1,102 @@
+"""`governor uninstall` where not all may be read, or what is asked for must not go."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cli import aws, uninstall
+from cli.governor import main
+from cli.leftovers import Leftover, Leftovers
+
+DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "may not list buckets"}}, "ListBuckets")
+GONE = ClientError({"Error": {"Code": "ValidationError", "Message": "does not exist"}}, "DescribeStacks")
+
+
+def fails(error: Exception) -> Any:
+    """A call that raises this."""
+
+    def call(*_: object, **__: object) -> Any:
+        raise error
+
+    return call
+
+
+@pytest.fixture
+def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The stack is gone; a table, a key and the audit are left, and tags may not be read."""
+    done: list[str] = []
+
+    def left(name: str, usd: str, *, keeps: bool = False) -> Any:
+        said = f"kept the {name}" if keeps else f"deleted the {name}"
+
+        def remove() -> list[str]:
+            done.append(name)
+            return [said]
+
+        return lambda _: Leftover(f"one {name}", [name], Decimal(usd), remove)
+
+    found = {
+        "tags": fails(DENIED),
+        "table": left("table", "0.001"),
+        "audit": left("audit", "0", keeps=True),
+        "key": left("key", "1"),
+    }
+    session = SimpleNamespace(
+        region_name="us-east-1", client=lambda *_: SimpleNamespace(describe_stacks=fails(GONE))
+    )
+    monkeypatch.setattr(uninstall, "_KINDS", found)
+    monkeypatch.setattr(aws, "session", lambda *_: session)
+    monkeypatch.setattr(Leftovers, "has_user_data", lambda _: True)
+    return done
+
+
+def run(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str]:
+    """The exit status, and what is printed."""
+    code = main(["uninstall", *given])
+    said = capsys.readouterr()
+    return code, said.out + said.err
+
+
+def test_what_may_not_be_read_is_said(removed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """The rest is shown all the same."""
+    code, said = run(capsys)
+    assert 1 == code
+    assert "tags       not readable: " in said
+    assert "may not list buckets" in said
+    assert "one table: less than $0.01 a month" in said
+    assert "one key: $1.00 a month" in said
+    assert [] == removed
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (["--remove", "tags,table"], "tags cannot be read, so nothing was removed"),
+        (["--remove", "key"], "without the key table and audit cannot be read"),
+        (["--remove", "key,table"], "without the key audit cannot be read"),
+        (["--remove", "workflows"], "workflows have ended with the stack"),
+        (["--remove", "instances"], "'instances' is none of workflows, tags"),
+        (["--remove", "snapshots"], "pass --remove-snapshots"),
+    ],
+)
+def test_nothing_goes_that_must_not(
+    removed: list[str], capsys: pytest.CaptureFixture[str], given: list[str], why: str
+) -> None:
+    """Not even what could have gone."""
+    code, said = run(capsys, *given, "--confirm", "gpu-governor")
+    assert (1, []) == (code, removed)
+    assert why in said
+
+
+def test_the_key_stays_where_something_could_not_go(
+    removed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What Object Lock holds may need it."""
+    code, said = run(capsys, "--remove", "key,table", "--remove-audit", "--confirm", "gpu-governor")
+    assert (1, ["table", "audit"]) == (code, removed)
+    assert "kept the key: what was kept may need it" in said
