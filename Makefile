@@ -3,6 +3,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv/bin
 BROWSER := .tools/browser/bin
+RELEASE := .tools/release/bin
 SAM := .tools/sam/bin/sam
 TEMPLATES := template.yaml $(wildcard stacks/*.yaml)
 SOURCES := layers/shared/governor functions agent cli local benchmarks evaluation simulation scripts tests
@@ -11,18 +12,20 @@ SOURCES := layers/shared/governor functions agent cli local benchmarks evaluatio
 unexport PYTHONDONTWRITEBYTECODE
 export PYTHONPYCACHEPREFIX := $(CURDIR)/.tools/bytecode
 export SAM_CLI_TELEMETRY := 0
+# The SAM CLI keeps an installation's id; else in the home.
+export __SAM_CLI_APP_DIR := $(CURDIR)/.tools/sam-home
 export PYTHONPATH := layers/shared:.
 
 # What a recipe that set SECONDS to 0 has taken, for `make figures`.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher machines lock clean env-project env-cloud env-sam env-browser
+.PHONY: help demo up site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-env-project env-cloud env-sam env-browser: env-%:
+env-project env-cloud env-sam env-browser env-release: env-%:
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
@@ -35,7 +38,7 @@ up: env-project env-cloud ## prints one URL: the console over a simulated fleet 
 site: env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
 	@$(VENV)/python -m cli.up --copy build/site
 
-test: env-project env-cloud ## the whole suite, its parts side by side
+test: env-project env-cloud ## the whole suite but for what needs a browser or SAM CLI, its parts side by side
 	@SECONDS=0; $(VENV)/python -m scripts.run_tests && $(call took,test)
 
 test-unit: env-project ## unit and contract tests only
@@ -94,8 +97,8 @@ build: export PYTHONPYCACHEPREFIX :=
 build: env-sam ## sam build; needs python3.13 on PATH
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) build
 
-deploy: build ## sam deploy, with samconfig.toml; ENVIRONMENT=prod for another one
-	$(SAM) deploy --config-env $(or $(ENVIRONMENT),default)
+deploy: env-sam ## asks, or takes REGION= PROFILE= STACK= MODE= ALERT_EMAIL= YES=1 and more: docs/deploy.md
+	@.tools/sam/bin/python -m scripts.deploy
 
 invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.json, in the Lambda runtime emulator
 	@$(VENV)/python scripts/invoke.py "$(FUNCTION)" "$(EVENT)"
@@ -116,6 +119,13 @@ checkov: env-project ## security linter for the templates; its environment is la
 
 publisher: env-project ## pack agent/ for hosts that ask no index, into build/; prints the checksum
 	@$(VENV)/python scripts/bundle_publisher.py build
+
+release: build env-project env-release ## what a release consists of, into build/release; TAG=v0.1.0 to publish it; needs python3.13
+	@$(VENV)/python -m scripts.release --tag "$(TAG)"
+
+workflows: env-release
+	@$(RELEASE)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(RELEASE)/zizmor --offline --quiet .github/workflows
 
 lock: ## pin all requirements anew
 	@"$(PYTHON)" scripts/environment.py uv

@@ -8,7 +8,8 @@ audit=${AUDIT:-.tools/audit/bin/pip-audit}
 status=0
 for pins in layers/shared/requirements.txt requirements/*.txt; do
   # Pins are complete, so nothing is resolved or installed. Strict: a package that PyPI does not know is no clean one.
-  if found=$("$audit" --strict --require-hashes --disable-pip --progress-spinner off -r "$pins" 2>&1); then
+  if found=$("$audit" --strict --require-hashes --disable-pip --progress-spinner off \
+    --cache-dir .tools/audit-cache -r "$pins" 2>&1); then
     echo "$pins: no known vulnerabilities"
   elif grep -q "^Found [0-9]* known vulnerabilit" <<<"$found"; then
     printf '%s: %s\n' "$pins" "$found"

@@ -27,6 +27,7 @@ ENVIRONMENTS = {
     "checkov": (TOOLS / "checkov", "requirements/checkov.txt"),
     "audit": (TOOLS / "audit", "requirements/audit.txt"),
     "browser": (TOOLS / "browser", "requirements/browser.txt"),
+    "release": (TOOLS / "release", "requirements/release.txt"),
     "uv": (TOOLS / "uv", "requirements/uv.txt"),
 }
 LOWEST = (3, 11)
@@ -100,7 +101,7 @@ def ensure(name: str) -> None:
 
 
 def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
-    """Raises: Missing, when this Python is too old or there is no git."""
+    """Raises: Missing, when this Python is too old or there is no git, with what else is missing then."""
     if version < LOWEST:
         have = f"{Path(sys.executable).name} is {'.'.join(map(str, version))}"
         raise Missing(
@@ -108,20 +109,33 @@ def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
             f"run `{_install_command('python3.11', 'python3.11-venv')}`, then make with PYTHON=python3.11"
         )
     if shutil.which("git") is None:
-        raise Missing(f"git is missing: run `{_install_command('git')}`")
+        # Whoever installs one package hears of the other now, not at the next call.
+        lacking = ("git",) if _makes_environments() else ("git", _venv_package())
+        are = "is" if len(lacking) == 1 else "are"
+        raise Missing(f"{' and '.join(lacking)} {are} missing: run `{_install_command(*lacking)}`")
 
 
 def check_python() -> None:
     """Raises: Missing, when this Python came without what makes environments, as on Debian and Ubuntu."""
+    if not _makes_environments():
+        package = _venv_package()
+        raise Missing(
+            f"{package} is missing: this Python can make no environment. Run `{_install_command(package)}`"
+        )
+
+
+def _makes_environments() -> bool:
     try:
         importlib.import_module("ensurepip")
         importlib.import_module("venv")
     except ImportError:
-        name = Path(sys.executable).name
-        package = f"{name if name.startswith('python3') else 'python3'}-venv"
-        raise Missing(
-            f"{package} is missing: this Python can make no environment. Run `{_install_command(package)}`"
-        ) from None
+        return False
+    return True
+
+
+def _venv_package() -> str:
+    name = Path(sys.executable).name
+    return f"{name if name.startswith('python3') else 'python3'}-venv"
 
 
 def _install_command(*packages: str) -> str:

@@ -1,66 +1,130 @@
 """Runs a function on a sample event in AWS's Lambda emulator: `invoke.py FUNCTION events/FUNCTION/case.json`.
 
-The function finds a freshly deployed stack in the local cloud behind it, and in its fleet the instance that
-the sample names; the sample's times are moved to now. Prints its answer, and beside it what was made for the
-sample, whom it told what, and which commands it sent to instances. Exit status 1 when it raised.
+The function finds a freshly deployed stack in the local cloud behind it, and in it what the sample needs
+(docs/samples.md); the sample's times are moved to now. Prints its answer, and beside it what was made for
+the sample, whom it notified of what, and which commands it sent to instances. Exit status 1 when it raised.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT)]
+sys.path[:0] = [str(ROOT), str(ROOT / "layers" / "shared")]
 
 from local.cloud import LocalCloud, LocalCloudError  # noqa: E402 - the project is not installed
 from local.fleet import demo_fleet  # noqa: E402
+from local.oidc import OidcServer  # noqa: E402
 from local.receivers import Receivers  # noqa: E402
 from local.runtime import LambdaRuntime, RuntimeUnavailableError, is_error  # noqa: E402
 from local.samples import happening  # noqa: E402
-from local.scene import STACK, deploy_scene  # noqa: E402
+from local.scene import Scene, deploy_scene  # noqa: E402
+from local.seeds import POLICY, physical_name  # noqa: E402
+
+EXAMPLE = "make invoke FUNCTION=serve_api EVENT=events/serve_api/list.json"
+
+
+class WrongArgumentError(Exception):
+    """Says which argument is wrong, why, and what it could be."""
 
 
 def main(arguments: list[str]) -> int:
     """Exit status: 0 answered, 1 the function raised, 2 the call itself was wrong."""
-    known = sorted(folder.name for folder in (ROOT / "functions").iterdir() if folder.is_dir())
-    if len(arguments) != 2 or arguments[0] not in known or not Path(arguments[1]).is_file():
-        print("usage: make invoke FUNCTION=name EVENT=events/name/case.json", file=sys.stderr)
-        print(f"functions: {', '.join(known)}", file=sys.stderr)
-        return 2
-    name = arguments[0]
     try:
-        event = json.loads(Path(arguments[1]).read_text(encoding="utf-8"))
-    except ValueError as error:
-        print(f"{arguments[1]} is no JSON: {error}", file=sys.stderr)
-        return 2
-    try:
-        with Receivers() as receivers, LocalCloud(trust=receivers.certificate) as cloud:
-            answer = _invoke(cloud, receivers, name, event)
-    except (LocalCloudError, RuntimeUnavailableError) as error:
-        print(error, file=sys.stderr)
+        name, event = given(*arguments)
+        with _stack(name) as (scene, trust):
+            answer = _invoke(scene, trust, name, event)
+    except (WrongArgumentError, LocalCloudError, RuntimeUnavailableError) as error:
+        print(f"make invoke: {error}", file=sys.stderr)
         return 2
     print(json.dumps(answer, indent=2))
     return 1 if is_error(answer) else 0
 
 
-def _invoke(cloud: LocalCloud, receivers: Receivers, name: str, event: object) -> object:
-    scene = deploy_scene(cloud, receivers, mode="ask")
-    scene.launch(demo_fleet())
-    event, notes = happening(scene, event, datetime.now(tz=UTC))
+def given(name: str = "", path: str = "", *more: str) -> tuple[str, Any]:
+    """The function and its event. Raises: WrongArgumentError."""
+    known = sorted(folder.name for folder in (ROOT / "functions").iterdir() if folder.is_dir())
+    functions = f"The functions are {', '.join(known)}."
+    if more:
+        raise WrongArgumentError(f"two arguments, FUNCTION and EVENT, and no {more[0]!r}: {EXAMPLE}")
+    if not name:
+        raise WrongArgumentError(f"FUNCTION is missing: {EXAMPLE}. {functions}")
+    if name not in known:
+        of_template = {"".join(map(str.capitalize, one.split("_"))) + "Function": one for one in known}
+        near = of_template.get(name) or _nearest(name, known)
+        raise WrongArgumentError(f"FUNCTION={name}: there is no such function{_question(near)} {functions}")
+    samples = sorted(f"events/{name}/{one.name}" for one in (ROOT / "events" / name).glob("*.json"))
+    could_be = f"Samples of {name}: {', '.join(samples)}."
+    if not path:
+        raise WrongArgumentError(f"EVENT is missing. {could_be}")
+    file = ROOT / path
+    if not file.is_file():
+        what = "is a folder" if file.is_dir() else "there is no such file"
+        raise WrongArgumentError(f"EVENT={path}: {what}{_question(_nearest(path, samples))} {could_be}")
+    owner = file.resolve().parent
+    if owner.parent == ROOT / "events" and owner.name != name:
+        raise WrongArgumentError(
+            f"EVENT={path} is a sample of {owner.name}, not of {name}: "
+            f"make invoke FUNCTION={owner.name} EVENT={path}, or another event. {could_be}"
+        )
+    try:
+        return name, json.loads(file.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise WrongArgumentError(f"EVENT={path} is not JSON: {error.msg} ({where})") from None
+    except UnicodeDecodeError:
+        raise WrongArgumentError(f"EVENT={path} is not JSON: it is not text in UTF-8") from None
+
+
+def _nearest(word: str, known: list[str]) -> str:
+    return next(iter(get_close_matches(word, known, n=1)), "")
+
+
+def _question(near: str) -> str:
+    return f"; did you mean {near}?" if near else "."
+
+
+@contextmanager
+def _stack(name: str) -> Iterator[tuple[Scene, Path]]:
+    """A deployed stack with the demo's fleet, and what a function must trust beyond the public authorities;
+    with an issuer for the function that is deployed only with one."""
+    with ExitStack() as opened:
+        receivers = opened.enter_context(Receivers())
+        trust, more = receivers.certificate, {}
+        issuer = None
+        if name == "sign_in":
+            server = opened.enter_context(OidcServer())
+            issuer = server.issuer
+            trust = Path(opened.enter_context(tempfile.TemporaryDirectory())) / "both.pem"
+            trust.write_bytes(server.certificate.read_bytes() + receivers.certificate.read_bytes())
+            more = {"OidcIssuer": issuer.url, "OidcClientId": issuer.client_id}
+        cloud = opened.enter_context(LocalCloud(trust=trust))
+        scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY, more=more)
+        if issuer is not None:
+            issuer.redirect_uri = scene.outputs["SignInRedirectUri"]
+        scene.launch(demo_fleet())
+        yield scene, trust
+
+
+def _invoke(scene: Scene, trust: Path, name: str, event: Any) -> object:
+    event, notes = happening(scene, name, event, datetime.now(tz=UTC))
     _say(f"for this sample: {note}" for note in notes)
-    logical = "".join(part.capitalize() for part in name.split("_")) + "Function"
-    resources = cloud.client("cloudformation").describe_stack_resources(StackName=STACK)["StackResources"]
-    physical = next(r["PhysicalResourceId"] for r in resources if r["LogicalResourceId"] == logical)
-    configured = cloud.client("lambda").get_function_configuration(FunctionName=physical)
-    trusted = {"SSL_CERT_FILE": str(receivers.certificate)}
-    environment = {**configured["Environment"]["Variables"], **cloud.environment(), **trusted}
+    physical = physical_name(scene.cloud, name)
+    configured = scene.cloud.client("lambda").get_function_configuration(FunctionName=physical)
+    trusted = {"SSL_CERT_FILE": str(trust)}
+    environment = {**configured["Environment"]["Variables"], **scene.cloud.environment(), **trusted}
+    before = len(scene.read_mail())
     with LambdaRuntime(ROOT / "functions" / name, environment) as runtime:
         answer = runtime.invoke(event)
-    _say(f"told {mail['owner']}: {mail['subject']}" for mail in scene.read_mail())
+    _say(f"notified {mail['owner']}: {mail['subject']}" for mail in scene.read_mail()[before:])
     _say(
         f"sent {sent['DocumentName']} to {', '.join(sent['InstanceIds'])}: {sent['Parameters']}"
         for sent in scene.simulation.commands()

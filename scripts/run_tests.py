@@ -34,17 +34,19 @@ USE_CASES = (
 PARTS = (
     (f"not apart and not remediation and {WHOLE}", *CLOUD),
     (f"not apart and remediation and {WHOLE}", *CLOUD),
-    (f"apart and {WHOLE}", *CLOUD),
+    (f"apart and not deploys and {WHOLE}", *CLOUD),
     (WHOLE, *USE_CASES),
     (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES))),
 )
 """The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
+DEPLOYS = ("deploys", "tests/integration")
+"""What SAM CLI deploys: with the checks, which need it, too."""
 QUESTIONS = tuple(f"tests/browser/test_{name}.py" for name in ("question", "record", "refusals"))
 PARTS_IN_A_BROWSER = (
     ("browser or fuzz", "tests/browser", *(f"--ignore={path}" for path in QUESTIONS)),
     ("browser or fuzz", *QUESTIONS),
 )
-CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template")
+CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template", "workflows")
 IN_A_BROWSER = ("make", "--no-print-directory", "test-browser")
 _ONE_AFTER_ANOTHER = """
 import json, subprocess, sys
@@ -118,11 +120,14 @@ def main(arguments: Sequence[str]) -> int:
     with_checks, has_browser = "--checks" in flags, shutil.which("chromium") is not None
     if with_checks:
         rows[0].append(CHECKS)
+        rows[1].append([sys.executable, "-m", "pytest", "-m", *DEPLOYS, *rest])
     if with_checks and has_browser:
         rows.append([IN_A_BROWSER])
     else:
         why = "`make check` runs them" if has_browser else "Chromium is not installed"
         print(f"The tests in a browser do not run here: {why}.", flush=True)
+    if not with_checks:
+        print("Nor do those that deploy with SAM CLI: `make check` runs them.", flush=True)
     return side_by_side(first, *rows)
 
 

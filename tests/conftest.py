@@ -38,8 +38,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     folders = set(item.path.parts)
     if {"integration", "local_cloud"} & folders and "scene" not in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.apart)
-    if "test_remediation.py" in folders:
+    if "integration" in folders and folders & {"test_remediation.py", "test_delivery.py", "test_samples.py"}:
         item.add_marker(pytest.mark.remediation)
+    if folders & {"test_operate.py", "test_deploy.py", "test_first_create.py"} and "integration" in folders:
+        item.add_marker(pytest.mark.deploys)
 
 
 @pytest.hookimpl(trylast=True)

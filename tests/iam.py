@@ -23,7 +23,7 @@ _PSEUDO = {
     "AWS::AccountId": ACCOUNT,
     "AWS::StackName": "gpu-governor",
 }
-_CONDITIONS = {"HasOrganization": "OrganizationId", "HasHubRoles": "HubRoleArns"}
+_CONDITIONS = {"HasOrganization": "OrganizationId"}
 """The parameter that a condition asks for; others count as given."""
 Value = str | Sequence[str]
 
@@ -127,23 +127,42 @@ def own_statements() -> dict[str, list[dict[str, Any]]]:
 
 
 def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
-    resources, known = document["Resources"], _parameters(document)
+    # With an organization: the most that they may ever do.
+    resources, known = document["Resources"], {**_parameters(document), "OrganizationId": "o-abcdefghij"}
     return {
         name.removesuffix("Function"): [
             written_out(statement, known)
-            for policy in resource["Properties"]["Policies"]
-            for statement in _document(policy, resources).get("Statement", ())
+            for policy in policies_of(resource["Properties"], resources)
+            for statement in policy["Statement"]
         ]
         for name, resource in resources.items()
         if isinstance(resource, dict) and resource["Type"] == "AWS::Serverless::Function"
     }
 
 
+def policies_of(properties: Mapping[str, Any], resources: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The documents on the role of a function or state machine: SAM makes it, or the template by a loop.
+
+    Where the loops are not written out, what the loop puts on each of its roles is missing.
+    """
+    if "Role" not in properties:
+        given = properties["Policies"]
+        return [_document(one, resources) if "Ref" in one else one for one in given]
+    role = properties["Role"]["Fn::GetAtt"][0]
+    named = resources.get(role, {}).get("Properties", {})
+    refs = [one for one in named.get("ManagedPolicyArns", ()) if "Ref" in one]
+    refs = refs or [{"Ref": "BaseAccess"}, {"Ref": role.removesuffix("FunctionRole") + "Access"}]
+    shared = [
+        {"Ref": name}
+        for name, one in resources.items()
+        if isinstance(one, dict) and {"Ref": role} in one.get("Properties", {}).get("Roles", ())
+    ]
+    inline = [one["PolicyDocument"] for one in named.get("Policies", ())]
+    return [*(_document(one, resources) for one in (*refs, *shared)), *inline]
+
+
 def _document(policy: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "Ref" not in policy:
-        return policy
-    shared = resources.get(policy["Ref"])
-    found: Mapping[str, Any] = shared["Properties"]["PolicyDocument"] if shared else {}
+    found: Mapping[str, Any] = resources[policy["Ref"]]["Properties"]["PolicyDocument"]
     return found
 
 
@@ -158,7 +177,7 @@ def members(**parameters: Any) -> dict[str, tuple[list[dict[str, Any]], dict[str
     A condition of the template holds where the parameter that it is named after is given.
     """
     document = _member_stack()
-    known = {**_parameters(document), "HubAccountId": ACCOUNT, **parameters}
+    known = {**_parameters(document), "HubAccountId": ACCOUNT, "HubRegion": "us-east-1", **parameters}
     found = {}
     for resource in document["Resources"].values():
         role = written_out(resource["Properties"], known)
@@ -178,6 +197,8 @@ def written_out(node: Any, known: Mapping[str, Any]) -> Any:
     match node:
         case {"Ref": name}:
             return known.get(name) or f"the-{name}"
+        case {"Fn::Sub": [text, given]}:
+            return written_out({"Fn::Sub": text}, {**known, **written_out(given, known)})
         case {"Fn::Sub": text}:
             return re.sub(r"\$\{([\w:]+)\}", lambda found: known.get(found[1]) or f"the-{found[1]}", text)
         case {"Fn::GetAtt": [name, "Arn"]}:

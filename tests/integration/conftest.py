@@ -10,6 +10,7 @@ import pytest
 import pytest_socket
 from botocore.exceptions import ClientError
 
+from local.engine.repairs.organization import ORGANIZATION
 from local.scene import Scene
 from tests.integration.stage import Stage, guarded_stage
 
@@ -30,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def scene() -> Iterator[Scene]:
     """The real template on the local cloud, in mode ask, its IAM enforced. Waits last a twentieth."""
     pytest_socket.enable_socket()
-    with guarded_stage(more={"MemberAccountIds": MEMBER}) as stage:
+    with guarded_stage(more={"MemberAccountIds": MEMBER, "OrganizationId": ORGANIZATION}) as stage:
         yield stage.scene
 
 

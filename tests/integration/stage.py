@@ -188,6 +188,17 @@ class Stage:
         of_gpu = next(series_of(self.scene.members[instance_id], instance_id, now)).dimensions
         self.scene.simulation.put_metrics([series, replace(series, dimensions=of_gpu)])
 
+    def forget_warnings(self) -> None:
+        """Those that tests have sent in the same zone: many at once become one message, with one advice."""
+        client, table = self.scene.cloud.client("dynamodb"), self.scene.outputs["StateTableName"]
+        pages = client.get_paginator("scan").paginate(
+            TableName=table,
+            FilterExpression="begins_with(sk, :burst) OR begins_with(pk, :advice)",
+            ExpressionAttributeValues={":burst": {"S": "BURST#"}, ":advice": {"S": "EVENT#advice#"}},
+        )
+        for item in [item for page in pages for item in page["Items"]]:
+            client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
+
     def history(self, instance_id: str) -> list[str]:
         """Names of the states that the latest execution has entered, in order."""
         arn = self.scene.executions()[instance_id]["executionArn"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -11,6 +12,7 @@ from urllib.request import urlopen
 import pytest
 
 from cli.governor import main
+from governor import __version__
 from local.cloud import ANSWER_SECONDS, ROOT
 from tests.integration.stage import Stage
 
@@ -93,6 +95,76 @@ def test_the_line_that_make_up_prints_works_as_it_stands(stage: Stage) -> None:
     assert question in done.stdout
     assert "decided to keep" in done.stdout
     assert "kept" == stage.outcome(instance_id)
+
+
+def test_the_status_is_one_screen(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of what the stack, its API and AWS say; nothing of it is unreadable."""
+    stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
+    stage.ask()
+    _, out, err = run(capsys, "status", "--json")
+    found = json.loads(out)
+
+    assert "" == err
+    assert [] == [name for name, one in found.items() if isinstance(one, dict) and "not_readable" in one], out
+    assert (__version__, "ask") == (found["stack"]["version"], found["mode"])
+    assert 1 <= found["questions"]["open"]
+    assert {"targets": 1, "unread": {}} == found["targets"]
+    assert "SUCCEEDED" == found["last_sweep"]["status"]
+    assert {"EventFailures", "AlertFailures", "DeliveryFailures"} == found["undelivered"].keys()
+    assert ("ENABLED", 1) == (found["schedule"]["state"], found["subscribers"]["confirmed"])
+    _, out, _ = run(capsys, "status")
+    lines = out.splitlines()
+    assert 12 == len(lines)
+    assert lines[1].split() == ["mode", "ask"]
+
+
+def test_doctor_says_that_the_deploy_worked(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each line of the checklist is of the deployed stack, and none is unreadable."""
+    stage.policy("mode: observe")
+    stage.launch()
+    _, out, err = run(capsys, "doctor")
+    checklist = dict(re.findall(r"^(?:ok|LOOK)  +([a-z ]+?)  +(.*)$", out, re.MULTILINE))
+
+    assert "" == err
+    names = ["stack", "policy", "schedule", "last sweep", "targets", "subscribers", "alarms", "telemetry"]
+    assert names == list(checklist), out
+    assert "not readable" not in out
+    assert "did it work? " in out
+
+
+UNLIKE_AWS = {
+    **dict.fromkeys(
+        ("iam-stop", "iam-snapshots", "iam-snapshot-tags", "iam-tag-keys", "iam-leading-keys", "iam-command",
+         "iam-namespace"),
+        "its simulator of IAM knows no conditions; tests/iam.py does",
+    ),
+    "table": "its tables take no recovery, key and expiry from a template",
+    "buckets": "its buckets take no Object Lock from a template",
+    "api-throttles": "its stages keep no settings of routes",
+    "link-keys": "its secrets keep no date of a rotation",
+}  # fmt: skip
+"""The checks that show that the local cloud is not AWS."""
+
+
+def test_preflight_refutes_only_what_is_unlike_aws(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the local cloud cannot answer is unknown with a reason; the instance is as before."""
+    instance_id, _ = stage.ask()
+    before = stage.ec2_state(instance_id)
+    code, out, err = run(capsys, "preflight", "--json")
+    found = {one["check"]: one for one in json.loads(out)}
+    refuted = {name for name, one in found.items() if one["outcome"] == "refuted"}
+
+    assert (1, "") == (code, err)
+    assert UNLIKE_AWS.keys() == refuted, out
+    confirmed = {name for name, one in found.items() if one["outcome"] == "confirmed"}
+    assert {
+        "agent-metrics", "api-signatures", "clock", "credentials", "dry-runs", "ec2-metric-delay",
+        "event-delivery", "gpu-metric-delay", "keys", "lifecycles", "mail", "mappings", "missing-metric",
+        "role-names", "role-policies", "state-machines", "subscriptions", "unknown-instance",
+    } <= confirmed, out  # fmt: skip
+    assert before == stage.ec2_state(instance_id)
+    code, out, _ = run(capsys, "preflight", "--only", "dry-runs", "--only", "role-names")
+    assert (0, "2 confirmed, 0 refuted, 0 unknown") == (code, out.splitlines()[-1])
 
 
 def test_nobody_gets_in_without_a_signature(stage: Stage, api: str) -> None:

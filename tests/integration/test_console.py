@@ -10,7 +10,7 @@ import pytest
 
 from cli.governor import main
 from governor.web.sessions import SESSION_COOKIE
-from tests.integration.people import Answer, Browser, hidden_fields
+from tests.integration.people import Answer, Browser, decide, hidden_fields
 from tests.integration.stage import Stage
 
 
@@ -81,6 +81,31 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
     )
     assert 200 == browser.post(urljoin(site, "sign-out"), {"csrf": token[0]}).status
     assert (False, 401) == (SESSION_COOKIE in browser.cookies, other.get(site).status)
+
+
+def test_what_was_stopped_there_is_started_there(
+    stage: Stage, site: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By its role, which may ask the one function that starts instances, and by the same rules as a link."""
+    browser = Browser(stage.scene.receivers.certificate)
+    page, code = code_of(stage, capsys)
+    shown = browser.post(page, {"code": code, "answer": "show"}).body
+    arn = re.findall(r"<strong>(arn:[^<]+)</strong>", shown)[0]
+    scope = {"identities": [arn], "role": "approver", "everything": True}
+    may = {"cli_may": ["keep", "undo"]}
+    stage.policy(json.dumps({"mode": "ask", "console": {"scopes": {"ops": scope}}, "approval": may}))
+    instance_id, link = stage.ask()
+    decide(link, "approve")
+    assert "stopped" == stage.outcome(instance_id)
+    page, code = code_of(stage, capsys)
+    assert 303 == enter(browser, page, code).status
+    own = urljoin(site, f"questions/{stage.episode(instance_id).approval_id}")
+    form = browser.get(own).body.split('aria-label="Still needed?"')[1].split("</form>")[0]
+
+    assert 303 == browser.post(own, {**hidden_fields(form), "answer": "undo"}).status
+
+    stage.eventually(lambda: "running" == stage.ec2_state(instance_id) or None, "it does not run")
+    assert "Started again by" in browser.get(own).body
 
 
 def enter_again(browser: Browser, page: str, code: str) -> int:

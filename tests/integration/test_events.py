@@ -14,7 +14,7 @@ from governor.adapters.table.dynamodb import DynamoTable
 from governor.stores import EventLog
 from local.cloud import ROOT
 from local.fleet import T4
-from local.samples import happening
+from local.samples import happening, of_this_account
 from tests.integration.people import decide
 from tests.integration.stage import TARGET, Stage
 
@@ -130,7 +130,8 @@ def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> 
     samples = [
         path
         for path in (ROOT / "events").glob("handle_*/*.json")
-        if "source" in (event := json.loads(path.read_text())) and event["source"] != "aws.states"
+        if "source" in (event := of_this_account(json.loads(path.read_text())))
+        and event["source"] != "aws.states"
     ]
 
     def met(event: dict[str, Any]) -> int:
@@ -139,7 +140,7 @@ def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> 
 
     assert len(samples) > 15
     for sample in samples:
-        event = json.loads(sample.read_text())
+        event = of_this_account(json.loads(sample.read_text()))
         if sample.stem != "malformed-other-service":
             assert (sample, 1) == (sample, met(event))
         assert (sample, 0) == (sample, met({**event, "replay-name": "last-week"}))
@@ -148,7 +149,7 @@ def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> 
 def test_a_doubled_warning_is_answered_once(stage: Stage) -> None:
     """The same event id again: neither told nor hooked."""
     instance_id = stage.launch(**SPOT)
-    event = json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
+    event = of_this_account(json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text()))
     event |= {"id": f"doubled-{instance_id}", "detail": {**event["detail"], "instance-id": instance_id}}
     event["time"] = f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
@@ -180,7 +181,7 @@ def test_a_warning_that_cannot_be_read_is_kept_with_its_reason(stage: Stage) -> 
 
 def test_an_action_that_is_not_known_yet_is_told_and_hooked(stage: Stage) -> None:
     """With a time in a form that nobody knows either: through the rule, the queue and the function."""
-    _forget_warnings(stage)
+    stage.forget_warnings()
     instance_id = stage.launch(**SPOT)
     detail = {"instance-id": instance_id, "instance-action": "relocate", "instance-termination-time": 5}
 
@@ -224,7 +225,7 @@ def test_nothing_is_asked_about_an_instance_that_is_taken_back(stage: Stage) -> 
 def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None:
     """Twelve warnings at once: three told singly, one summary, a hook on each."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 3}")
-    _forget_warnings(stage)
+    stage.forget_warnings()
     ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(12)]
 
     stage.scene.simulation.spot_warning(*ids)
@@ -244,7 +245,7 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
 def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_untold(stage: Stage) -> None:
     """Refused for all, asked once which it knows, sent to those; the others are told of by name."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 20}")
-    _forget_warnings(stage)
+    stage.forget_warnings()
     ids = [stage.launch(name=f"node-{number}", **SPOT) for number in range(6)]
     stage.scene.simulation.set_unmanaged(*ids[:3])
     before = stage.scene.simulation.calls().get("ssm:DescribeInstanceInformation", 0)
@@ -264,7 +265,9 @@ def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_un
 def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
     """Through the rule for AWS Health; the same event again, under another id, is not told again."""
     instance_id = stage.launch()
-    detail = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())["detail"]
+    detail = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))[
+        "detail"
+    ]
     detail |= {
         "affectedEntities": [{"entityValue": instance_id}],
         "eventArn": f"arn:aws:health:::{instance_id}",
@@ -302,11 +305,10 @@ def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
 )
 def test_a_sample_shows_what_it_is_a_sample_of(stage: Stage, name: str, function: str, kind: str) -> None:
     """As `make invoke` tries it: about an instance that is there, and now."""
-    _forget_warnings(stage)
+    stage.forget_warnings()
     sample = json.loads((ROOT / f"events/{name}.json").read_text())
 
-    event, _ = happening(stage.scene, sample, datetime.now(tz=UTC))
-    function = "".join(part.capitalize() for part in name.partition("/")[0].split("_"))
+    event, _ = happening(stage.scene, name.partition("/")[0], sample, datetime.now(tz=UTC))
     answer, raised = stage.invoke(function, event)
 
     assert not raised
@@ -324,7 +326,7 @@ def test_a_kind_of_block_event_that_nothing_follows_from_is_no_failure(stage: St
 def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
     """Neither does one that comes after the event was closed; the table keeps their order."""
     instance_id = stage.launch()
-    sample = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    sample = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))
     log = EventLog(DynamoTable(Clients(), stage.scene.outputs["StateTableName"]))
 
     def say(hours_ago: int, days: int, status: str = "upcoming") -> tuple[list[str], list[str]]:
@@ -374,7 +376,7 @@ def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> No
 
 def _let_go(instance_id: str) -> dict[str, Any]:
     """The event about an instance that its Auto Scaling group terminates."""
-    event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    event = of_this_account(json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text()))
     now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     of_it = {**event["detail"], "EC2InstanceId": instance_id}
     return {**event, "id": f"event-{instance_id}", "time": now, "detail": of_it}
@@ -382,21 +384,6 @@ def _let_go(instance_id: str) -> dict[str, Any]:
 
 def _about(stage: Stage, reservation: str) -> list[dict[str, Any]]:
     return [m for m in stage.scene.read_mail() if m["facts"].get("capacity_reservation_id") == reservation]
-
-
-def _forget_warnings(stage: Stage) -> None:
-    """Those that the tests before this one have sent in the same zone."""
-    client, table = stage.scene.cloud.client("dynamodb"), stage.scene.outputs["StateTableName"]
-    found = client.query(
-        TableName=table,
-        KeyConditionExpression="pk = :pk AND begins_with(sk, :burst)",
-        ExpressionAttributeValues={
-            ":pk": {"S": f"TARGET#{TARGET.account}#{TARGET.region}"},
-            ":burst": {"S": "BURST#"},
-        },
-    )
-    for item in found["Items"]:
-        client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
 
 
 def _hooked(stage: Stage) -> list[str]:

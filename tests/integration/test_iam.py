@@ -27,7 +27,8 @@ from governor.domain.tags import INSTANCE_TAG
 from governor.stores import EventLog
 from local.cloud import ROOT
 from local.fleet import T4
-from local.scene import CHECKPOINT_DOCUMENT
+from local.samples import of_this_account
+from local.scene import CHECKPOINT_DOCUMENT, STACK
 from tests.integration.gpus import heat, look
 from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, Stage, guarded_stage
@@ -135,9 +136,13 @@ def test_mail_is_sent_by_the_configured_sender_alone(guarded: Stage) -> None:
 
 def _as_role(guarded: Stage, function: str, service: str) -> Any:
     """A client with the credentials of a function's role."""
-    roles = guarded.scene.cloud.client("iam").list_roles()["Roles"]
-    (role,) = (one["Arn"] for one in roles if f"{function}FunctionRole" in one["RoleName"])
-    given = guarded.scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
+    cloud = guarded.scene.cloud
+    made = cloud.client("cloudformation").describe_stack_resource(
+        StackName=STACK, LogicalResourceId=f"{function}FunctionRole"
+    )
+    name = made["StackResourceDetail"]["PhysicalResourceId"]
+    role = cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"]
+    given = cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
     return boto3.client(
         service,  # type: ignore[call-overload]
         region_name=TARGET.region,
@@ -294,7 +299,7 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     """The handler may read the group's hook and the question, close it, publish, run the checkpoint hook, and
     complete a lifecycle hook of its own."""
     guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
-    event = json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    event = of_this_account(json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text()))
     event["time"] = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     guarded.make_group(event["detail"]["AutoScalingGroupName"])
     asked, _ = guarded.ask()
@@ -371,7 +376,7 @@ def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
     """The handler may read the instance, publish, keep the date and drop it; the sweep may read dates."""
     guarded.policy("mode: ask\nplan: {action: notify-only}")
     instance_id = guarded.launch()
-    event = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    event = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))
     event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
     later = datetime.now(tz=UTC) + timedelta(days=14)
     event["detail"]["startTime"] = later.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -387,7 +392,7 @@ def test_a_date_that_moved_nearer_replaces_the_one_that_was_kept(guarded: Stage)
     """Within a day of it nothing is kept to remind of, and what was kept is dropped: that takes a look."""
     guarded.policy("mode: ask\nplan: {action: notify-only}")
     instance_id = guarded.launch()
-    event = json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    event = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))
     event["detail"]["affectedEntities"] = [{"entityValue": instance_id}]
     event["detail"]["eventArn"] += "-moved"
     log = EventLog(DynamoTable(Clients(), guarded.scene.outputs["StateTableName"]))
@@ -417,7 +422,7 @@ def test_a_refused_policy_keeps_no_warning_back(guarded: Stage, function: str, s
     guarded.scene.sweep()
     guarded.policy("mode: reckless")
     try:
-        event = json.loads((ROOT / "events" / sample).read_text())
+        event = of_this_account(json.loads((ROOT / "events" / sample).read_text()))
         assert not guarded.invoke(function, {**event, "id": f"refused-{function}"})[1]
     finally:
         guarded.policy("mode: ask")

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import boto3
 import pytest
+from botocore.exceptions import ClientError
 
 from local.cloud import ACCOUNT, REGION, ROOT
+from local.engine.repairs.organization import ORGANIZATION
+from local.fleet import series_of
 from local.scene import CHECKPOINT_DOCUMENT, STACK
 from local.simulation import InstanceSpec, Simulation, VolumeSpec
 from tests.integration.conftest import MEMBER
-from tests.integration.stage import Stage
+from tests.integration.people import decide
+from tests.integration.stage import FORGOTTEN, Stage
 
 ELSEWHERE = "eu-west-1"
 TAGS = {"Purpose": "GPU-Workload", "Name": "trainer", "Owner": "ada"}
@@ -34,12 +40,12 @@ def spec(**changes: Any) -> InstanceSpec:
 def places(scene: Any) -> dict[tuple[str, str], Simulation]:
     """The member account in another Region, that Region of the hub's account, and a stranger: all forward.
 
-    The member trusts exactly the hub's roles, as the docs say.
+    The member trusts the hub's roles by name and organization, as the docs say.
     """
     cloud = scene.cloud
     hub = {"HubAccountId": ACCOUNT, "HubRegion": REGION, "HubStackName": STACK}
-    roles = ",".join(role["Arn"] for role in cloud.client("iam").list_roles()["Roles"])
-    member = {"HubAccountId": ACCOUNT, "HubRoleArns": roles, "CheckpointDocumentName": CHECKPOINT_DOCUMENT}
+    cloud.client("organizations").describe_organization()
+    member = {**hub, "OrganizationId": ORGANIZATION, "CheckpointDocumentName": CHECKPOINT_DOCUMENT}
     cloud.deploy_plain(ROOT / "stacks/member.yaml", "member", member, region=REGION, account=MEMBER)
     found = {}
     for account in (MEMBER, ACCOUNT, "333333333333"):
@@ -76,6 +82,60 @@ def test_a_spot_warning_elsewhere_is_told_hooked_and_snapshot_there(
     assert [instance_id] == command["InstanceIds"]
     snapshots = governed.eventually(lambda: there.dump()["snapshots"] or None, "no snapshot is begun")
     assert 1 == len(snapshots)
+
+
+def test_an_idle_instance_of_a_member_is_asked_about_and_stopped_there(
+    governed: Stage, places: dict[tuple[str, str], Simulation]
+) -> None:
+    """From the sweep to the record, each step by the role that the member keeps for it."""
+    there, now = places[MEMBER, ELSEWHERE], datetime.now(tz=UTC)
+    instance_id = there.put_instance(
+        spec(
+            instance_type=FORGOTTEN.instance_type, launch_time=now - timedelta(days=2), spot_request_type=None
+        )
+    )
+    there.put_metrics(series_of(FORGOTTEN, instance_id, now))
+
+    governed.scene.sweep()
+    asked = governed.await_mail(instance_id, "approval-requested")
+    link = governed.personal(governed.scene.cloud.reachable_url(asked["link"]))
+    assert (MEMBER, ELSEWHERE) == (asked["account"], asked["region"])
+    assert 303 == decide(link, "approve")[0]
+
+    assert "stopped" == governed.outcome(instance_id)
+    assert "stopped" == there.dump()["instances"][instance_id]
+
+
+def test_nobody_else_in_the_hub_takes_a_role_of_the_member(
+    places: dict[tuple[str, str], Simulation], scene: Any
+) -> None:
+    """Neither another function, nor a role of the hub whose name begins as that of put_away."""
+    del places
+    iam = scene.cloud.client("iam")
+    actor = f"arn:aws:iam::{MEMBER}:role/gpu-governor-member-actor"
+    anybody = {"Effect": "Allow", "Principal": {"AWS": ACCOUNT}, "Action": "sts:AssumeRole"}
+    trust = json.dumps({"Version": "2012-10-17", "Statement": [anybody]})
+    allow = {"Effect": "Allow", "Action": "sts:*", "Resource": "*"}
+    name = f"{STACK}-{REGION}-put-away-too"
+    iam.create_role(RoleName=name, AssumeRolePolicyDocument=trust)
+    iam.put_role_policy(
+        RoleName=name,
+        PolicyName="assume",
+        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allow]}),
+    )
+    role = iam.get_role(RoleName=name)["Role"]["Arn"]
+    given = scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
+    sts = boto3.client(
+        "sts",
+        region_name=REGION,
+        endpoint_url=scene.cloud.endpoint_url,
+        aws_access_key_id=given["AccessKeyId"],
+        aws_secret_access_key=given["SecretAccessKey"],
+        aws_session_token=given["SessionToken"],
+    )
+
+    with pytest.raises(ClientError, match="AccessDenied"):
+        sts.assume_role(RoleArn=actor, RoleSessionName="page")
 
 
 def test_every_event_of_a_member_finds_its_handler(

@@ -11,6 +11,7 @@ import pytest
 
 from cli.governor import main
 from local.cloud import ACCOUNT
+from local.samples import of_this_account
 from tests.integration.stage import Stage
 
 ARN = f"arn:aws:iam::{ACCOUNT}:user"
@@ -102,7 +103,9 @@ def test_a_risky_version_waits_until_another_person_accepts_it(
     waits = told(versions, risky, "waits")
     assert ["mode"] == waits["facts"]["risky"]
     assert {"-mode: observe", "+mode: ask"} <= set(waits["lines"])
-    event = json.loads((Path(__file__).parents[2] / "events/plan_sweep/seen-by-cloudtrail.json").read_text())
+    event = of_this_account(
+        json.loads((Path(__file__).parents[2] / "events/plan_sweep/seen-by-cloudtrail.json").read_text())
+    )
     event["detail"]["responseElements"]["x-amz-version-id"] = risky
     # Nobody but AWS can send events of CloudTrail, also not to the local cloud.
     assert ({}, False) == versions.invoke("PlanSweep", event)
@@ -164,3 +167,31 @@ def test_put_refuses_what_could_never_work(versions: Stage, tmp_path: Path) -> N
         Bucket=versions.scene.outputs["PolicyBucketName"]
     )
     assert 0 == listed["KeyCount"]
+
+
+def test_one_command_leads_from_the_parameters_to_ask_and_back(
+    versions: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No deploy: the first version is what the parameters said, with another mode; then back to it."""
+    seeded = "# seeded\n" + POLICY.replace("two_people_for_policy: true\n", "")
+    versions.policy(seeded, as_it_is=True)
+    assert 0 == main(["mode"])
+    assert "observe\n" == capsys.readouterr().out
+    assert 0 == main(["mode", "ask"])
+    said = capsys.readouterr().out
+    first = said.split("stored as version ")[1].split()[0]
+    assert "-mode: observe\n+mode: ask\n" in said
+    versions.eventually(lambda: in_force(versions, first), "the first version is not in force")
+    assert 0 == main(["policy", "get"])
+    assert seeded.replace("observe", "ask") == capsys.readouterr().out
+
+    assert 0 == main(["mode", "observe"])
+    second = capsys.readouterr().out.split("stored as version ")[1].split()[0]
+    versions.eventually(lambda: in_force(versions, second), "the second version is not in force")
+    assert 0 == main(["policy", "rollback", first])
+    third = capsys.readouterr().out.split("stored as version ")[1].split()[0]
+    versions.eventually(lambda: in_force(versions, third), "the third version is not in force")
+    assert 0 == main(["--json", "policy", "history"])
+    found = json.loads(capsys.readouterr().out)
+    assert [third, second, first] == [row["version"] for row in found[:3]]
+    assert all(":iam::" in row["author"] or ":sts::" in row["author"] for row in found[:3])

@@ -27,6 +27,7 @@ from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from local.cloud import LocalCloud
 from local.oidc import Issuer, OidcServer, Person
 from local.receivers import Receivers
+from local.samples import happening
 from local.scene import deploy_scene
 from tests.integration.people import Answer, Browser, hidden_fields
 from tests.integration.stage import Stage
@@ -136,7 +137,7 @@ def test_nothing_is_decided_without_a_sign_in_and_all_with_one(place: Place) -> 
 def test_two_people_sign_in_for_a_dear_termination(place: Place) -> None:
     """By the same link; the policy knows one by subject, the other by verified address."""
     # The engine that enforces roles takes no mail of this one: here it waits for other questions meanwhile.
-    approval = "{two_people_above_usd_per_hour: 0.01, digest_after_seconds: 60}"
+    approval = "{two_people_above_usd_per_hour: 0.01, digest_after_seconds: 900, delivery_limit_minutes: 60}"
     place.stage.policy(
         f"mode: ask\nplan: {{action: terminate}}\napproval: {approval}\n"
         "ownership:\n  default_contacts: [team]\n  contacts:\n    team:\n"
@@ -271,3 +272,22 @@ def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> No
         port = probe.getsockname()[1]
         with pytest.raises(IssuerUnavailable, match="did not answer"):
             begin(f"https://127.0.0.1:{port}")
+
+
+def test_the_sample_of_the_sign_in_leads_to_the_issuer(place: Place) -> None:
+    """`events/sign_in/begin.json`, made ready as `make invoke` does: its link is signed. As they are, all are
+    refused and write nothing."""
+    sample = json.loads((Path(__file__).parents[2] / "events/sign_in/begin.json").read_text())
+    event, _ = happening(place.stage.scene, "sign_in", sample, datetime.now(tz=UTC))
+
+    answer, raised = place.stage.invoke("SignIn", event)
+
+    assert (False, 303) == (raised, answer["statusCode"])
+    assert answer["headers"]["Location"].startswith(place.issuer.url)
+    scene = place.stage.scene
+    table, dynamodb = scene.outputs["StateTableName"], scene.cloud.client("dynamodb")
+    before = dynamodb.scan(TableName=table)["Count"]
+    as_they_are = Path(__file__).parents[2].glob("events/sign_in/*.json")
+    refused = [place.stage.invoke("SignIn", json.loads(one.read_text()))[0] for one in as_they_are]
+    assert {403, None} == {one.get("statusCode") for one in refused}
+    assert before == dynamodb.scan(TableName=table)["Count"]

@@ -1,54 +1,28 @@
-"""A stack deployed from an earlier release is updated while a question is open."""
+"""A stack of an earlier release, with its own code, is updated while a question is open; and back again."""
 
 from __future__ import annotations
 
-import gzip
+import json
 import os
+import re
+import tarfile
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from local.cloud import ROOT, LocalCloud
+from local.cloud import REGION, ROOT, LocalCloud
 from local.receivers import Receivers
 from local.scene import STACK, TEMPLATE, deploy_scene
-from tests.integration.people import decide
+from local.templates import load_template
+from tests.integration.people import decide, request
 from tests.integration.stage import Stage
 
-EARLIER = Path(__file__).with_name("template_2428e04.yaml.gz")
-"""The template of that release; the functions and state machines in it are today's."""
-SEALING = {
-    "        LOG_LEVEL: INFO\n": """        LOG_LEVEL: INFO
-        ALERT_KEY_ARN: !GetAtt AlertKey.Arn
-        ALARM_TOPIC_ARN: !Ref AlertTopic
-        ALERT_TOPIC_ARN: !Ref AlertTopic
-        TABLE_NAME: !Ref StateTable
-        POLICY_BUCKET: there-is-none-yet
-""",
-    "\nResources:\n": """
-Resources:
-  AlertKey:
-    Type: AWS::KMS::Key
-    Properties: { KeySpec: HMAC_256, KeyUsage: GENERATE_VERIFY_MAC }
-""",
-    "            - Sid: Announce\n": """            - Sid: Seal
-              Effect: Allow
-              Action: [kms:GenerateMac, sns:GetSubscriptionAttributes]
-              Resource: "*"
-            - Sid: Announce
-""",
-    **{
-        f"  {function}Logs:\n": f"""            - Sid: InForce
-              Effect: Allow
-              Action: dynamodb:GetItem
-              Resource: !GetAtt StateTable.Arn
-  {function}Logs:
-"""
-        for function in ("PlanSweep", "SumUpMonth", "CheckHealth")
-    },
-}
-"""What today's functions need beside: the key of alerts, a look at whom a subscription is for, and at the
-version of the policy that is in force."""
+RELEASE = Path(__file__).with_name("release_2428e04.tar.xz")
+"""That release as it was: `git archive 2428e04 functions layers statemachines template.yaml`."""
+PAGE = (ROOT / "docs/lifecycle.md").read_text(encoding="utf-8")
+MEMBER_FUNCTIONS = load_template(TEMPLATE)["Resources"]["Fn::ForEach::MemberFunctions"][1]
 READER = (
     "ownership: {contacts: {reader: {emails: [reader@example.com, alice@example.com]}}, "
     "default_contacts: [reader]}"
@@ -56,15 +30,16 @@ READER = (
 
 
 @pytest.fixture
-def earlier(tmp_path: Path) -> Iterator[Stage]:
-    """A stack of the earlier template, in an engine of its own that enforces IAM."""
-    template = tmp_path / "template.yaml"
-    text = gzip.decompress(EARLIER.read_bytes()).decode()
-    for found, needed in SEALING.items():
-        text = text.replace(found, needed)
-    template.write_text(text)
-    for folder in ("functions", "layers", "statemachines"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
+def earlier_template(tmp_path: Path) -> Path:
+    """The template of the earlier release, beside its code."""
+    with tarfile.open(RELEASE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "template.yaml"
+
+
+@pytest.fixture
+def earlier(earlier_template: Path) -> Iterator[Stage]:
+    """A stack of the earlier release, in an engine of its own that enforces IAM."""
     with (
         Receivers() as receivers,
         LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate) as cloud,
@@ -72,7 +47,7 @@ def earlier(tmp_path: Path) -> Iterator[Stage]:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            scene = deploy_scene(cloud, receivers, mode="ask", policy=READER, template=template)
+            scene = deploy_scene(cloud, receivers, mode="ask", policy=READER, template=earlier_template)
             scene.subscribe_a_person()
             yield Stage(scene)
         finally:
@@ -90,8 +65,9 @@ def resources(cloud: LocalCloud) -> dict[str, str]:
     }
 
 
-def test_an_update_replaces_nothing_and_a_question_asked_before_is_answered_after(earlier: Stage) -> None:
-    """Every resource keeps its physical id; link, task token and episode of the question still work."""
+def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_answered_after(earlier: Stage) -> None:
+    """Roles that members trust by name get that name; every other resource but the layer keeps its
+    physical id. Link, task token and episode of the question still work."""
     cloud = earlier.scene.cloud
     instance_id, link = earlier.ask()
     before = resources(cloud)
@@ -99,7 +75,11 @@ def test_an_update_replaces_nothing_and_a_question_asked_before_is_answered_afte
     outputs = cloud.update(TEMPLATE, STACK)
 
     after = resources(cloud)
-    assert {name: after.get(name) for name in before} == before
+    renamed = {name for name in before if after.get(name) != before[name] and "Layer" not in name}
+    assert {f"{function}FunctionRole" for function in MEMBER_FUNCTIONS} == renamed
+    for name in renamed:
+        assert re.fullmatch(rf"{STACK}-{REGION}-[a-z-]{{4,15}}", after[name])
+        assert before[name] not in [one["RoleName"] for one in cloud.client("iam").list_roles()["Roles"]]
     assert earlier.scene.outputs.items() <= outputs.items()
     assert 303 == decide(earlier.personal(link), "approve")[0]
     assert "stopped" == earlier.outcome(instance_id)
@@ -115,3 +95,48 @@ def test_an_update_replaces_nothing_and_a_question_asked_before_is_answered_afte
     )
     next_id, _ = earlier.ask()
     assert "ask" == earlier.episode(next_id).mode.value
+
+
+def test_a_rollback_destroys_nothing_and_the_way_back_is_as_documented(
+    earlier: Stage, earlier_template: Path
+) -> None:
+    """A question of the newer release ends as failed, and its instance runs on. The earlier release asks and
+    stops as before. After the next update no sweep works before the stored policy is put back."""
+    scene, cloud = earlier.scene, earlier.scene.cloud
+    s3, dynamodb = cloud.client("s3"), cloud.client("dynamodb")
+
+    def store(bucket: str) -> str:
+        body = f"mode: ask\n{READER}\n".encode()
+        return str(s3.put_object(Bucket=bucket, Key="policy.yaml", Body=body)["VersionId"])
+
+    outputs = cloud.update(TEMPLATE, STACK)
+    scene.outputs.update(outputs)
+    version = store(outputs["PolicyBucketName"])
+    earlier.eventually(lambda: earlier.state.version_in_force() == version or None, "not in force")
+    asked, link = earlier.ask(name="asked-by-the-newer")
+
+    cloud.update(earlier_template, STACK)
+
+    kept = {one["Name"] for one in s3.list_buckets()["Buckets"]}
+    assert {outputs["PolicyBucketName"], outputs["AuditBucketName"]} <= kept
+    assert 404 == request(link)[0]
+    in_an_hour = datetime.now(tz=UTC) + timedelta(hours=1)
+    assert 303 == decide(earlier.personal(link, expires_at=in_an_hour), "approve")[0]
+    assert "failed" == earlier.outcome(asked)
+    assert "running" == earlier.ec2_state(asked)
+    stopped, again = earlier.ask(name="asked-by-the-earlier")
+    assert 303 == decide(again, "approve")[0]
+    assert "stopped" == earlier.outcome(stopped)
+
+    outputs = cloud.update(TEMPLATE, STACK)
+    with pytest.raises(RuntimeError, match="NoSuchVersion"):
+        scene.sweep()
+    version = store(outputs["PolicyBucketName"])
+    with pytest.raises(RuntimeError, match="NoSuchVersion"):
+        scene.sweep()
+    key = '{"pk": {"S": "VERSION#in-force"}, "sk": {"S": "POLICY"}}'
+    assert f"delete-item --table-name TABLE --key '{key}'" in PAGE
+    dynamodb.delete_item(TableName=outputs["StateTableName"], Key=json.loads(key))
+    scene.sweep()
+    assert version == earlier.state.version_in_force()
+    assert "running" == earlier.ec2_state(asked)

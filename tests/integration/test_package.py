@@ -1,0 +1,77 @@
+"""The package of the command line, built from a clean copy and installed as `pipx install .` does."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from governor import __version__
+from local.cloud import ROOT
+
+pytestmark = [pytest.mark.integration, pytest.mark.apart]
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Without anything of this clone on the path; the home is empty."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "PATH", "SSL_"))}
+    return subprocess.run(
+        list(map(str, command)),
+        cwd=cwd,
+        env={**kept, "PYTHONPATH": str(cwd / "installed")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where it is installed, with the libraries of this environment."""
+    folder = tmp_path_factory.mktemp("package")
+    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in filter(None, tracked.stdout.split("\0")):
+        if (ROOT / name).is_file():
+            (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "clone" / name).write_bytes((ROOT / name).read_bytes())
+    pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
+    built = run(*pip, "wheel", "--no-deps", "--wheel-dir", folder / "built", folder / "clone", cwd=folder)
+    if "Could not find a version that satisfies the requirement hatchling" in built.stderr:
+        pytest.skip("there is no package index, and so no build backend")
+    assert 0 == built.returncode, built.stderr[-2000:]
+    (wheel,) = (folder / "built").glob("*.whl")
+    assert f"gpu_governor-{__version__}-py3-none-any.whl" == wheel.name
+    made = run(*pip, "install", "--no-deps", "--target", folder / "installed", wheel, cwd=folder)
+    assert 0 == made.returncode, made.stderr[-2000:]
+    return folder
+
+
+def test_it_starts(folder: Path) -> None:
+    """The console script says its version, its commands, and what is wrong with a policy."""
+    governor = folder / "installed" / "bin" / "governor"
+
+    assert f"gpu-governor {__version__}\n" == run(governor, "--version", cwd=folder).stdout
+    assert "approvals" in run(governor, "--help", cwd=folder).stdout
+    assert "the JSON Schema" in run(governor, "policy", "--help", cwd=folder).stdout
+    policy = ROOT / "examples" / "policies" / "notebooks.yaml"
+    checked = run(governor, "policy", "check", policy, cwd=folder)
+    assert (0, True) == (checked.returncode, "ok, version" in checked.stdout), checked.stderr
+
+
+def test_it_brings_the_templates_of_its_pages(folder: Path) -> None:
+    """A back-test of traces as a page: data files of the simulation and of the layer are read."""
+    traces = folder / "traces"
+    traces.mkdir()
+    rows = (f"a,0,{minute * 60},{90 if minute < 60 else 0}" for minute in range(1440))
+    (traces / "a.csv").write_text(
+        "\n".join(["instance_id,gpu_index,timestamp_s,utilization_gpu", *rows]) + "\n"
+    )
+    page = folder / "page.html"
+    line = ("simulate", "--traces", str(traces), "--format", "html", "--out", str(page))
+    done = run(folder / "installed" / "bin" / "governor", *line, cwd=folder)
+
+    assert 0 == done.returncode, done.stderr[-2000:]
+    assert "<html" in page.read_text(encoding="utf-8")

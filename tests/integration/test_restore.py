@@ -1,0 +1,171 @@
+"""The state table is lost, and an old copy of it is put back: nothing wrong follows from the old state."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from cli.governor import main
+from local.scene import STACK
+from tests.integration.people import decide, request
+from tests.integration.stage import AT_ONCE, TARGET, Stage, guarded_stage
+
+COPY = "copy-of-the-state"
+KINDS = {"APPROVAL", "EPISODE", "LOCK"}
+
+
+@pytest.fixture
+def own_stage(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A stack of its own, whose table is lost."""
+    with guarded_stage() as stage:
+        url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"])
+        monkeypatch.setenv("GOVERNOR_API_URL", url)
+        stage.policy("mode: ask")
+        yield stage
+
+
+def restore_copy(stage: Stage, at: datetime) -> None:
+    """As docs/lifecycle.md says: to a new table, at a time."""
+    stage.scene.cloud.client("dynamodb").restore_table_to_point_in_time(
+        SourceTableName=stage.scene.outputs["StateTableName"], TargetTableName=COPY, RestoreDateTime=at
+    )
+
+
+def items(stage: Stage, table: str) -> list[dict[str, Any]]:
+    """All of a table."""
+    pages = stage.scene.cloud.client("dynamodb").get_paginator("scan").paginate(TableName=table)
+    return [item for page in pages for item in page["Items"]]
+
+
+def executions(stage: Stage) -> dict[str, str]:
+    """The latest workflow of each instance."""
+    return {one: found["executionArn"] for one, found in stage.scene.executions().items()}
+
+
+def lose_everything(stage: Stage) -> None:
+    """Somebody has deleted every item."""
+    table = stage.scene.outputs["StateTableName"]
+    for item in items(stage, table):
+        key = {"pk": item["pk"], "sk": item["sk"]}
+        stage.scene.cloud.client("dynamodb").delete_item(TableName=table, Key=key)
+    assert not kinds(stage, table) & KINDS
+
+
+def kinds(stage: Stage, table: str) -> set[str]:
+    """Of its items; a message that is being delivered may be noted at any time."""
+    return {item["pk"]["S"].partition("#")[0] for item in items(stage, table)}
+
+
+def test_nothing_wrong_follows_from_an_hour_old_state(
+    own_stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two questions were open then. Since then one instance was stopped, one is kept; a third was
+    asked about, and is kept."""
+    stage = own_stage
+    table = stage.scene.outputs["StateTableName"]
+    stopped, yes = stage.ask(name="stopped")
+    kept, keep = stage.ask(name="kept")
+    time.sleep(0.05)
+    then = datetime.now(tz=UTC)
+    time.sleep(0.05)
+    assert 303 == decide(yes, "approve")[0]
+    assert 303 == decide(keep, "keep")[0]
+    assert "stopped" == stage.outcome(stopped)
+    later, keep_later = stage.ask(name="later")
+    assert 303 == decide(keep_later, "keep")[0]
+    stage.ended(kept)
+    stage.ended(later)
+    assert stage.state.record(TARGET, kept).hold is not None
+    restore_copy(stage, then)
+    lose_everything(stage)
+    deeds = stage.scene.simulation.deeds()
+
+    assert 1 == main(["restore", "--from", COPY])
+    assert "confirm with --confirm gpu-governor" in capsys.readouterr().err
+    assert 0 == main(["restore", "--from", COPY, "--dry-run"])
+    assert "Nothing was written" in capsys.readouterr().out
+    assert not kinds(stage, table) & KINDS
+    assert 0 == main(["restore", "--from", COPY, "--confirm", STACK, "--json"])
+    said = json.loads(capsys.readouterr().out)
+    assert said["frozen"]
+    assert said["lacking"].keys() >= KINDS
+    assert kinds(stage, table) >= KINDS
+
+    # The keep is lost, and mode auto would act unasked: but everything is frozen, sweep after sweep.
+    auto = {"mode": "auto", "approval": {**AT_ONCE, "notice_minutes": 0.01}}
+    stage.policy(json.dumps({**auto, "metrics": {"publishers_are_trusted": True}}))
+    begun = executions(stage)
+    for _ in range(3):
+        stage.scene.sweep()
+    # Links of then open, and answer nothing: their workflows have ended.
+    for link in (yes, keep):
+        assert request(link)[0] < 500
+    assert begun == executions(stage)
+    assert ["running"] * 2 == [stage.ec2_state(one) for one in (kept, later)]
+    assert deeds == stage.scene.simulation.deeds()
+
+    # Once an admin ends the freeze, people are asked again.
+    stage.policy("mode: ask")
+    freeze = stage.state.hub().freeze
+    assert freeze is not None
+    assert COPY in freeze.why
+    stage.state.end_freeze(None, freeze, "ada@example.com", datetime.now(tz=UTC))
+    for _ in range(3):
+        stage.scene.sweep()
+    assert stage.state.hub().freeze is None
+    stage.await_mail(later, "approval-requested")
+    assert "ask" == stage.episode(later).mode.value
+    assert deeds == stage.scene.simulation.deeds()
+
+
+def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
+    own_stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A caps counter that has gone on, a session that was ended since, an item that has expired."""
+    dynamodb, table = own_stage.scene.cloud.client("dynamodb"), own_stage.scene.outputs["StateTableName"]
+
+    def put(name: str, pk: str, sk: str, **more: Any) -> None:
+        dynamodb.put_item(TableName=name, Item={"pk": {"S": pk}, "sk": {"S": sk}, **more})
+
+    put(table, "CAPS#2099010100", "ORGANIZATION", taken={"N": "1"})
+    put(table, "CAPS#2099010100", "OWNER#a", taken={"N": "2"})
+    put(table, "SESSION#x", "SESSION", who={"S": "ada"})
+    put(table, "EVENT#x", "SEEN", expires_at_epoch={"N": "1"})
+    restore_copy(own_stage, datetime.now(tz=UTC))
+    put(table, "CAPS#2099010100", "ORGANIZATION", taken={"N": "9"})
+    for pk, sk in (("SESSION#x", "SESSION"), ("EVENT#x", "SEEN"), ("CAPS#2099010100", "OWNER#a")):
+        dynamodb.delete_item(TableName=table, Key={"pk": {"S": pk}, "sk": {"S": sk}})
+
+    assert 0 == main(["restore", "--from", COPY, "--confirm", STACK])
+
+    assert "sign-ins" in capsys.readouterr().out
+    now = {(one["pk"]["S"], one["sk"]["S"]): one for one in items(own_stage, table)}
+    assert {"N": "9"} == now["CAPS#2099010100", "ORGANIZATION"]["taken"]
+    assert {"N": "2"} == now["CAPS#2099010100", "OWNER#a"]["taken"]
+    assert not {"SESSION#x", "EVENT#x"} & {pk for pk, _ in now}
+    put(COPY, "VERSION#items", "SCHEMA", number={"N": "99"})
+    assert 1 == main(["restore", "--from", COPY, "--confirm", STACK])
+    assert "has items of schema 99" in capsys.readouterr().err
+    for wrong, why in ((table, "the state table itself"), ("none", "there is no table")):
+        assert 1 == main(["restore", "--from", wrong, "--confirm", STACK])
+        assert why in capsys.readouterr().err
+
+
+def test_the_stack_has_point_in_time_recovery(own_stage: Stage) -> None:
+    """And only such a table can be restored, to no time to come."""
+    dynamodb = own_stage.scene.cloud.client("dynamodb")
+    found = dynamodb.describe_continuous_backups(TableName=own_stage.scene.outputs["StateTableName"])
+    state = found["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
+    assert "ENABLED" == state["PointInTimeRecoveryStatus"]
+    with pytest.raises(ClientError, match="InvalidRestoreTime"):
+        restore_copy(own_stage, datetime.now(tz=UTC) + timedelta(hours=1))
+    restore_copy(own_stage, datetime.now(tz=UTC))
+    with pytest.raises(ClientError, match="PointInTimeRecoveryUnavailable"):
+        dynamodb.restore_table_to_point_in_time(
+            SourceTableName=COPY, TargetTableName="another", UseLatestRestorableTime=True
+        )
