@@ -238,12 +238,10 @@ def test_the_picture_shows_the_threshold_and_the_gaps(stage: Stage, new_visitor:
     visitor = new_visitor()
     visitor.open(link)
 
-    assert (
-        1 == visitor.page.get_by_role("img", name="Utilization of the busiest GPU over the last 24").count()
-    )
+    assert 1 == visitor.page.get_by_role("img", name="Utilization of the busiest GPU over 24").count()
     assert visitor.page.locator(".picture .gap").count()
     visitor.unfold()
-    assert 1 == visitor.page.get_by_role("img", name="Utilization of each GPU over the last 24").count()
+    assert 1 == visitor.page.get_by_role("img", name="Utilization of each GPU over 24").count()
     assert 1 == visitor.page.locator(".picture .threshold").count()
     assert 1 == visitor.page.locator(".picture .judged").count()
     assert visitor.page.get_by_role("table", name="The judged window").is_visible()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.browser.visitor import Visitor
 from tests.integration.people import decide
 from tests.integration.stage import Stage
-from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, link_in
+from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, link_in, send_together
 
 
 def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
@@ -29,9 +29,10 @@ def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
 
 def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     """What is ticked is answered, what is not stays open and can be looked at alone."""
-    stage.policy("mode: ask\napproval: {digest_after_seconds: 12}" + PEOPLE)
+    stage.policy("mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE)
     ids = [stage.launch(name=f"forgotten-{number}") for number in range(3)]
     stage.scene.sweep()
+    send_together(stage, ids)
     visitor.open(link_in(stage, await_mail(stage, ids[0], "alice@example.com", "Stop them?")))
     assert "3 idle GPU instances" in visitor.text()
     visitor.assert_at_ease()
