@@ -7,9 +7,11 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
+from governor.ports import UndoAnswer
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 from tests.unit.console.asking import OTHER, Site
+from tests.unit.console.test_undo import instance_of, stopped
 
 if TYPE_CHECKING:
     from playwright.sync_api import Route
@@ -32,6 +34,8 @@ def serve(visitor: Visitor, site: Site) -> None:
         form = dict(parse_qsl(route.request.post_data or "", keep_blank_values=True))
         address = f"{parts.path}?{parts.query}" if parts.query else parts.path
         found = site.ask(address, route.request.method, cookies=cookies, form=form)
+        if found["statusCode"] == 303:  # Chromium would follow it past this
+            found = site.ask(found["headers"]["Location"], cookies=cookies)
         route.fulfill(status=found["statusCode"], headers=found["headers"], body=found["body"])
 
     visitor.page.route("**/*", answer)
@@ -85,3 +89,23 @@ def test_without_scripts_the_same_is_answered(new_visitor: NewVisitor) -> None:
     visitor.page.locator("input[type=checkbox][name^=pick]").first.check()
     assert 200 == visitor.press("Keep")
     assert 1 == visitor.text().count(": recorded")
+
+
+@pytest.mark.parametrize(("size", "scripts"), [("desktop", True), ("phone", True), ("phone", False)])
+def test_a_stop_is_undone_on_the_page_of_the_instance(
+    new_visitor: NewVisitor, size: str, scripts: bool
+) -> None:
+    """Without scripts, too; where it cannot be started now, the page says why and offers it again."""
+    visitor, site = new_visitor(size, java_script_enabled=scripts), stopped()
+    serve(visitor, site)
+    visitor.open(SITE + instance_of(site))
+    if scripts:  # axe-core is one
+        visitor.assert_at_ease()
+
+    site.undoer.answer = UndoAnswer(False, "EC2 has no free capacity")
+    assert 409 == visitor.press("Start it again")
+    assert "Not started: EC2 has no free capacity." in visitor.text()
+    visitor.open(SITE + instance_of(site))
+    site.undoer.answer = UndoAnswer(True, "")
+    assert 200 == visitor.press("Start it again")
+    assert 2 == len(site.undoer.asked)

@@ -5,22 +5,30 @@ That is more than that no foreign name appears: no sum, count, order or page may
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
-from governor.console.app import Console
+from governor.console.app import Console, Post
+from governor.console.session import Doors, caller_of
+from governor.console.views.freezes import PATH
 from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import UNGOVERNED, FleetRow, Share
 from governor.domain.instance import Target
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.verdict import Hold
 from governor.stores import EventLog
-from governor.wiring.console import VIEWS
+from governor.usecases.approvals.decide import Decide, key_of
+from governor.wiring.console import VIEWS, forms
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
+from tests.twins.services import FakeClock, MemoryWorkflow, RecordingAnnouncer, RecordingUndoer
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
 
@@ -42,6 +50,8 @@ POLICY = (
 )
 OWN = {"owner": "ml-team", "project": "vision"}
 FOREIGN = {"owner": "research", "project": "llm"}
+EXEMPT = Hold(exempt_reason="a demo (oidc:own@example.com)")
+FROZEN = BreakerState(NOW - timedelta(hours=3), "77.77 of 7777 instances turned idle in one sweep")
 WHO: dict[str, dict[str, Any]] = {
     "account": {"groups": ("account",)},
     "project": {"groups": ("project",)},
@@ -64,9 +74,27 @@ def rows_of(target: int, first: int, **of: str) -> list[FleetRow]:
     return [asked(rows[0], left=9), asked(rows[1], left=5), rows[2], without_tag]
 
 
-def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
-    """The console for a tenant; `alone` as if there were no other."""
-    world = ConsoleWorld(POLICY)
+class Site(NamedTuple):
+    """The console, and a session of a tenant in it."""
+
+    console: Console
+    cookies: dict[str, str]
+    doors: Doors
+
+    def ask(self, address: str, **more: Any) -> dict[str, Any]:
+        return entrance.ask(self.console, address, cookies=self.cookies, **more)
+
+    def send(self, path: str, form: dict[str, str]) -> dict[str, Any]:
+        """Send a form with its session's token, which whoever forges one has."""
+        known = self.doors.known(self.cookies, NOW)
+        assert known is not None
+        form = {**form, "csrf": self.doors.token(path, caller_of(POLICY, known))}
+        return self.ask(path, method="POST", form=form)
+
+
+def site(who: str, *, alone: bool, world: ConsoleWorld | None = None, readable: bool = False) -> Site:
+    """The console for a tenant, `alone` or beside another one, whose records are broken if not `readable`."""
+    world = world or ConsoleWorld(POLICY)
     # Whose scope is an account must not see the other account; the others not even within their own.
     foreign = rows_of(1, 11, **FOREIGN) + ([] if who == "account" else rows_of(0, 21, **FOREIGN))
     rows = rows_of(0, 1, **OWN) + ([] if alone else foreign)
@@ -100,12 +128,21 @@ def site(who: str, *, alone: bool) -> tuple[Console, dict[str, str]]:
             if not alone and (target is TARGETS[1] or who != "account"):
                 shares[("research", "llm")] = Share(Decimal(7777), Decimal(777))
             world.spend((NOW - timedelta(days=back)).date(), shares, target)
-    for row in [] if alone else foreign:
+        world.state.stand(where, row.instance_id, EXEMPT)
+    if not alone:
+        world.state.set_breaker(TARGETS[1], FROZEN)
+    for row in [] if alone or readable else foreign:
         broken(world, row)
     at = Entrance(world.table)
     at.clock.at = NOW
-    console = Console(lambda: world.reader, at.doors, VIEWS)
-    return console, at.session("oidc:1", **WHO[who])
+    console = Console(lambda: world.reader, at.doors, VIEWS, forms_of(world))
+    return Site(console, at.session("oidc:1", **WHO[who]), at.doors)
+
+
+def forms_of(world: ConsoleWorld) -> Mapping[str, Post]:
+    clock = FakeClock(NOW)
+    decide = Decide(world.state, MemoryWorkflow(), clock, RecordingAnnouncer(), lambda: parse_policy(""))
+    return forms(decide, RecordingUndoer())
 
 
 def broken(world: ConsoleWorld, row: FleetRow) -> None:
@@ -144,11 +181,8 @@ FORMATS = {"html": {"accept": "text/html"}, "json": {"accept": "application/json
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize("address", addresses(MINE))
 def test_an_answer_does_not_depend_on_other_tenants(address: str, who: str, form: str) -> None:
-    with_others, cookies = site(who, alone=False)
-    alone, same = site(who, alone=True)
-
-    found = entrance.ask(with_others, address, cookies=cookies, headers=FORMATS[form])
-    wanted = entrance.ask(alone, address, cookies=same, headers=FORMATS[form])
+    found = site(who, alone=False).ask(address, headers=FORMATS[form])
+    wanted = site(who, alone=True).ask(address, headers=FORMATS[form])
 
     assert (200, wanted["body"]) == (found["statusCode"], found["body"])
     for name in ("research", "llm", "foreign@", THEIRS.instance_id, "77.77", "7777", "7,777"):
@@ -161,9 +195,42 @@ def test_an_answer_does_not_depend_on_other_tenants(address: str, who: str, form
 )
 def test_what_is_out_of_scope_is_not_found(address: str, who: str) -> None:
     """As if it did not exist."""
-    console, cookies = site(who, alone=False)
-    alone, same = site(who, alone=True)
+    found, wanted = (site(who, alone=alone).ask(address) for alone in (False, True))
+    assert (404, wanted["body"]) == (found["statusCode"], found["body"])
 
-    found = entrance.ask(console, address, cookies=cookies)
-    assert 404 == found["statusCode"]
-    assert entrance.ask(alone, address, cookies=same)["body"] == found["body"]
+
+def filled_in(row: FleetRow) -> list[tuple[str, dict[str, str]]]:
+    """Each form of the console, by its path, with what it says about this row."""
+    question, where = f"/questions/{row.approval_id}", Target(row.account, row.region)
+    said = {"reason": "mine", "losses": "accepted", "typed_instance_id": row.instance_id}
+    picked = {f"pick-{row.approval_id}": "yes"}
+    answers = ("approve", "keep", "exempt")
+    return [
+        *((question, {**said, "answer": one}) for one in (*answers, "undo", "end-keep")),
+        *(("/questions", {**said, **picked, "answer": one}) for one in answers),
+        (
+            f"/instances/{row.account}/{row.region}/{row.instance_id}",
+            {"answer": "end-hold", "hold": key_of(EXEMPT)},
+        ),
+        (PATH, {"answer": "end-freeze", "where": str(where), "since": FROZEN.tripped_at.isoformat()}),
+    ]
+
+
+@pytest.mark.parametrize("who", WHO)
+@pytest.mark.parametrize(("path", "form"), filled_in(THEIRS))
+def test_a_form_about_what_is_out_of_scope_does_nothing(path: str, form: dict[str, str], who: str) -> None:
+    """Not found, as if it did not exist; nothing is written, not even about one's own ticked beside."""
+    world = ConsoleWorld(POLICY)
+    full, alone = site(who, alone=False, world=world, readable=True), site(who, alone=True)
+    form = {**form, **({f"pick-{MINE.approval_id}": "yes"} if path == "/questions" else {})}
+    before = deepcopy(world.table.items)
+
+    found, wanted = full.send(path, form), alone.send(path, form)
+
+    assert (404, wanted["body"]) == (found["statusCode"], found["body"])
+    assert before == world.table.items
+
+
+def test_every_form_is_tried_from_outside() -> None:
+    """Those above are all that the console takes."""
+    assert len(forms_of(ConsoleWorld(POLICY))) == len({path for path, _ in filled_in(THEIRS)})

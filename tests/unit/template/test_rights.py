@@ -144,7 +144,10 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
         and not any((function, action, kind) in USED for action in actions)
     }
 
-    assert set() == unused ^ {(function, READS[0], "POLICY") for function in READS_THE_LAST_POLICY}
+    outside = {(function, READS[0], "POLICY") for function in READS_THE_LAST_POLICY}
+    assert all(may(function, action, kind) for function, action, kind in outside)
+    # A function that the soak works twice at once reads it within its own use case, at a random point.
+    assert set() == unused - outside
 
 
 # instances

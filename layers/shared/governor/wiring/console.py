@@ -16,6 +16,7 @@ from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
 from governor.contracts.policy import parse_policy
+from governor.ports import Undoer
 from governor.stores.table import Readable
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
@@ -57,11 +58,15 @@ def console(parts: Parts) -> Console:
     parse_policy("")
     doors = Doors(Sessions(parts.signer, known.session_scope), enter)
     decide = parts.fill(Decide, policies_now=policies)
-    answers = questions.Answers(decide, parts.undoer)
-    posts: dict[str, Post] = {
+    return Console(reader, doors, VIEWS, forms(decide, parts.undoer))
+
+
+def forms(decide: Decide, undoer: Undoer) -> Mapping[str, Post]:
+    """What takes each form, by its path."""
+    answers = questions.Answers(decide, undoer)
+    return {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
         "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
-        PATH: partial(end_freeze, parts.state),
+        PATH: partial(end_freeze, decide.state),
     }
-    return Console(reader, doors, VIEWS, posts)
