@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from tests.browser.visitor import Visitor
 from tests.integration.conftest import scene, stage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Playwright
+    from playwright.sync_api import Browser, Page, Playwright
 
 __all__ = ["scene", "stage"]
 
@@ -73,24 +74,38 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
     launched.close()
 
 
+@pytest.fixture(scope="session")
+def tabs() -> dict[str, list[Page]]:
+    """Windows that nobody uses, by the settings they were opened with: opening one costs more than a test."""
+    return defaultdict(list)
+
+
 @pytest.fixture
-def new_visitor(playwright: Playwright, browser: Browser) -> Iterator[NewVisitor]:
+def new_visitor(
+    playwright: Playwright, browser: Browser, tabs: dict[str, list[Page]]
+) -> Iterator[NewVisitor]:
     """Makes people with a browser: `size` is one of `SIZES`, the rest is Playwright's of a context."""
-    contexts = []
+    used: list[tuple[str, Visitor]] = []
 
     def make(size: str = "desktop", **settings: Any) -> Visitor:
         device = playwright.devices[_PHONE] if size == "phone" else _DESKTOP
-        context = browser.new_context(**{**device, **settings})
-        context.set_default_timeout(300_000)
-        contexts.append(context)
-        return Visitor(context.new_page())
+        wanted = {**device, **settings}
+        if not tabs[str(wanted)]:
+            context = browser.new_context(**wanted)
+            context.set_default_timeout(300_000)
+            tabs[str(wanted)].append(context.new_page())
+        used.append((str(wanted), Visitor(tabs[str(wanted)].pop())))
+        return used[-1][1]
 
     yield make
-    for context in contexts:
-        context.close()
+    for wanted, visitor in used:
+        visitor.leave()
+        tabs[wanted].append(visitor.page)
 
 
-@pytest.fixture(params=SIZES)
-def visitor(request: pytest.FixtureRequest, new_visitor: NewVisitor) -> Visitor:
-    """One person, at a desk and with a phone."""
-    return new_visitor(request.param)
+@pytest.fixture
+def visitor(new_visitor: NewVisitor) -> Visitor:
+    """One person, who looks at each page in a window of a phone's size, too."""
+    found = new_visitor()
+    found.also = ({"width": 412, "height": 839}, dict(_DESKTOP["viewport"]))
+    return found

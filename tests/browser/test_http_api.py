@@ -55,7 +55,7 @@ WANTED = (
     "response_headers_conformance",
     "response_schema_conformance",
 )
-EXAMPLES = 40
+EXAMPLES = 20
 """Of each kind: right and wrong, with and without a genuine link and signature."""
 REACHED = {
     "showPage": {200, 403},

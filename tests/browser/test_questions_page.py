@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 
 SITE = "https://console.example"
 NAMES = ("notebook", "trainer-of-the-large-model", "x" * 250, "مثيل للتدريب", "\U0001f680")
-SCHEMES: dict[str, dict[str, Any]] = {
-    "light": {},
-    "dark": {"color_scheme": "dark"},
-    "forced": {"forced_colors": "active"},
-}
 
 
 def serve(visitor: Visitor, site: Site) -> None:
@@ -41,16 +36,15 @@ def serve(visitor: Visitor, site: Site) -> None:
     visitor.page.route("**/*", answer)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 @pytest.mark.parametrize("address", ["/questions", f"/questions/{OTHER}"])
-def test_the_page_is_at_ease(new_visitor: NewVisitor, address: str, size: str, scheme: str) -> None:
-    visitor, site = new_visitor(size, **SCHEMES[scheme]), Site()
+def test_the_page_is_at_ease(new_visitor: NewVisitor, address: str, size: str) -> None:
+    visitor, site = new_visitor(size), Site()
     site.ask_more(7, NAMES)
     serve(visitor, site)
 
     assert 200 == visitor.open(SITE + address)
-    visitor.assert_at_ease()
+    visitor.assert_at_ease_in_every_scheme()
 
 
 def test_fifty_rows_are_short_on_a_phone(new_visitor: NewVisitor) -> None:

@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Page
+    from playwright.sync_api import ConsoleMessage, Error, Page
 
 _HOW_IT_ENDS_SECONDS = 600
 _PRESSABLE_POINTS = 24
 """The least that WCAG 2.2 wants of a target (2.5.8)."""
 
+_SCHEMES: Sequence[dict[str, Any]] = (
+    {"color_scheme": "light", "forced_colors": "none"},
+    {"color_scheme": "dark", "forced_colors": "none"},
+    {"color_scheme": "light", "forced_colors": "active"},
+)
+
 
 @dataclass
 class Visitor:
-    """One tab. What the browser complained about is kept in `complaints`."""
+    """One tab. What the browser complained about is kept in `complaints`.
+
+    Pages are looked at in windows of the sizes in `also`, the last of which stays.
+    """
 
     page: Page
     complaints: list[str] = field(default_factory=list)
+    also: Sequence[dict[str, int]] = ()
 
     def __post_init__(self) -> None:
         self.page.on("console", self._note)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("pageerror", self._note_error)
+
+    def leave(self) -> None:
+        """Empties the tab for somebody else, who has no cookie of this one."""
+        self.page.remove_listener("console", self._note)
+        self.page.remove_listener("pageerror", self._note_error)
+        self.page.unroute_all()
+        self.page.goto("about:blank")
+        self.page.emulate_media(color_scheme="null", forced_colors="null")
+        for other in self.page.context.pages:
+            if other is not self.page:
+                other.close()
+        self.page.context.clear_cookies()
+
+    def _note_error(self, error: Error) -> None:
+        self.complaints.append(str(error))
 
     def _note(self, message: ConsoleMessage) -> None:
         # A status of 4xx is reported as a failed load; tests look at those themselves.
@@ -63,11 +89,24 @@ class Visitor:
         """What a function of JavaScript says of the element where the keyboard is."""
         return str(self.page.evaluate(f"({question})(document.activeElement)"))
 
+    def assert_at_ease_in_every_scheme(self) -> None:
+        """The same on light and dark ground, and in the colors that the system forces."""
+        for settings in _SCHEMES:
+            self.page.emulate_media(**settings)
+            self.assert_at_ease()
+
     def assert_at_ease(self, *, is_mail: bool = False) -> None:
         """Nothing for axe-core to find, nothing wider than the screen, no button too small, no complaint.
 
         A mail is shown inside somebody else's page: landmarks, which are no part of WCAG, are that page's.
         """
+        if not self.also:
+            self._assert_at_ease(is_mail)
+        for size in self.also:
+            self.page.set_viewport_size(size)  # type: ignore[arg-type]
+            self._assert_at_ease(is_mail)
+
+    def _assert_at_ease(self, is_mail: bool) -> None:
         from axe_playwright_python.sync_playwright import Axe
 
         options: dict[str, Any] = {"resultTypes": ["violations"]}
