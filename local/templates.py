@@ -11,12 +11,17 @@ from typing import Any
 
 import yaml
 
+try:  # ten times faster; not every build of PyYAML has it
+    from yaml import CSafeLoader as _Safe
+except ImportError:
+    from yaml import SafeLoader as _Safe  # type: ignore[assignment]
 
-class _Loader(yaml.SafeLoader):
+
+class _Loader(_Safe):
     """Knows `!Ref`, `!Sub` and their kin."""
 
 
-def _intrinsic(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, Any]:
+def _intrinsic(loader: _Loader, suffix: str, node: yaml.Node) -> dict[str, Any]:
     value: Any
     if isinstance(node, yaml.ScalarNode):
         value = loader.construct_scalar(node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ def definition(name: str) -> dict[str, Any]:
     return document
 
 
+@cache
 def template(path: str = "template.yaml") -> dict[str, Any]:
-    """A template of the project, its loops written out."""
+    """A template of the project, its loops written out. The same one for all: who changes it, copies it."""
     return expand_template(ROOT / path)
 
 
