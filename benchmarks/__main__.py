@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import cold_start, console, interruptions, judge, sweep
+from benchmarks import cold_start, console, interruptions, judge, parsing, sweep
 
 
 def main() -> None:
@@ -26,6 +26,10 @@ def main() -> None:
         f"\nJudging {judge.INSTANCES:,} instances of {judge.GPUS} GPUs, {judge.POINTS} readings each: "
         f"{judging:.2f} s"
     )
+    print("\nReading a data point of GetMetricData, by the protocol of the client, in processor time")
+    readings = parsing.measure()
+    for reading in readings:
+        print(parsing.text_of(reading))
     print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
     steady = {
         "aggregate": sweep.steady_reads_over_unskipped("aggregate", 2_000),
@@ -70,6 +74,7 @@ def main() -> None:
             "first_sweep_calls_over_floor_by_size": {
                 f"{one.style}/{one.size}": round(one.over_floor, 3) for one in firsts
             },
+            "us_per_data_point": round(max(one.microseconds for one in readings), 2),
             "steady_metric_reads_over_unskipped": round(max(steady.values()), 3),
             "judge_seconds_10000x8x60": round(judging, 2),
             "peak_mb_10000": round(peak, 1),

@@ -9,8 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.utils import parse_timestamp
+from hypothesis import given
+from hypothesis import strategies as st
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Clients, moment
 from governor.domain.instance import Target
 from governor.errors import AccessDenied
 from tests.unit.adapters.fakes import ScriptedClient, client_error
@@ -109,3 +112,42 @@ def test_clients_of_one_episode_are_kept_at_a_time() -> None:
     assert unnamed is client(None)
     assert first is not client(("one", "ada"))
     assert 2 == len(clients._clients)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        1795075200,
+        1795075200.25,
+        0,
+        -1,
+        253402300799,
+        "1795075200",
+        "2026-11-23T08:00:00Z",
+        "2026-11-23T08:00:00.123Z",
+        "2026-11-23T08:00:00+02:00",
+        "2026-11-23 08:00:00",
+        "20261123T080000Z",
+        "2026-11-23",
+        "Mon, 23 Nov 2026 08:00:00 GMT",
+    ],
+)
+def test_times_are_what_botocore_reads(value: Any) -> None:
+    """Whatever a service writes; without a zone, too."""
+    assert parse_timestamp(value) == moment(value)
+
+
+@given(st.datetimes(timezones=st.just(UTC)).filter(lambda at: 1970 < at.year < 9999))
+def test_any_time_is_read_alike_in_every_form(at: datetime) -> None:
+    """As a number, and as text with or without a fraction."""
+    known: Any = parse_timestamp
+    for value in (at.timestamp(), int(at.timestamp()), at.isoformat(), f"{at:%Y-%m-%dT%H:%M:%SZ}"):
+        assert known(value) == moment(value)
+
+
+@pytest.mark.parametrize("value", ["yesterday", "", None, {}, "2026-13-01T00:00:00Z"])
+def test_what_is_no_time_is_refused_as_botocore_refuses_it(value: Any) -> None:
+    with pytest.raises((TypeError, ValueError, RuntimeError)) as ours:
+        moment(value)
+    with pytest.raises(ours.type):
+        parse_timestamp(value)

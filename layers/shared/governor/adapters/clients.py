@@ -10,12 +10,14 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import botocore.session
 from botocore import xform_name
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
+from botocore.utils import parse_timestamp
 
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
@@ -75,6 +77,8 @@ class Clients:
     def _session(self, role: _Role) -> Any:
         if role not in self._sessions:
             session = botocore.session.get_session()
+            parsers: Any = session.get_component("response_parser_factory")  # type: ignore[no-untyped-call]
+            parsers.set_parser_defaults(timestamp_parser=moment)
             if role[0] is not None:
                 session._credentials = self._assumed(role[0], role[1])  # type: ignore[attr-defined]
             self._sessions[role] = session
@@ -115,6 +119,21 @@ class Clients:
 def _name(text: str) -> str:
     """The text in the characters of a session's name; of one too long its end, which tells episodes apart."""
     return re.sub(r"[^\w+=,.@-]", "-", text, flags=re.ASCII)[-_NAME_CHARACTERS:].rjust(2, "-")
+
+
+def moment(value: Any) -> datetime:
+    """Return the time that an answer holds, as botocore does, in UTC and in a tenth of its time.
+
+    A sweep reads a million of them: nearly all of the time that metrics take is this. Raises: as botocore.
+    """
+    try:
+        if not isinstance(value, str):
+            return datetime.fromtimestamp(value, UTC)
+        found = datetime.fromisoformat(value)
+    except (TypeError, ValueError, OverflowError, OSError):
+        found = None
+    # Whatever is written otherwise, or without a zone.
+    return found if found and found.tzinfo else parse_timestamp(value)
 
 
 class Adapter:
