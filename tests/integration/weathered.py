@@ -10,7 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -50,6 +50,7 @@ overrides:
 _TAKEN = frozenset({200, 303})
 _NOES = frozenset({"keep", "exempt", "hold"})
 _TRIES = 12
+_PAUSE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Fleet:
             self.sweep()
             with ThreadPoolExecutor(len(self.stories)) as pool:
                 acts = [pool.submit(story.act, self, one) for one, story in self.stories.items()]
+                while wait(acts, _PAUSE_SECONDS).not_done:
+                    self._let_pass()
             for act in acts:
                 act.result()
             for one in self.stories:
@@ -118,25 +121,31 @@ class Fleet:
         raise AssertionError(f"no sweep comes through: {self.stage.scene.errors()}")
 
     def ended(self, instance_id: str) -> None:
-        """Waits for the end of a workflow. Minutes of the table pass as fast as those of the workflow."""
+        """Waits for the end of a workflow."""
 
         def over() -> bool | None:
+            self._let_pass()
             execution = self.stage.scene.executions().get(instance_id)
-            if execution is None:
-                return None
-            self._let_pass(instance_id)
-            return execution["status"] != "RUNNING" or None
+            return (execution is not None and execution["status"] != "RUNNING") or None
 
         self.stage.eventually(over, f"the workflow of {instance_id} does not end")
 
-    def _let_pass(self, instance_id: str) -> None:
-        """A try to make snapshots that got no answer keeps others away for minutes."""
+    def _let_pass(self) -> None:
+        """Has minutes of the table pass as fast as those of the workflows, for all of them: a try to make
+        snapshots that got no answer keeps others away for minutes."""
         table = DynamoTable(self.stage.clients, self.stage.scene.outputs["StateTableName"])
-        key = keys.episode(self.stage.episode(instance_id).ref)
-        since = (table.get(key) or {}).get("snapshots_reserved_at")
-        now = datetime.now(UTC)
-        if since and datetime.fromisoformat(since) < now - RESERVED * WAIT_SCALE:
-            table.holds(update(key, {"snapshots_reserved_at": now - RESERVED * 2}, present()))
+        for name in self._running():
+            key = keys.episode(episode_from_execution_name(name))
+            since = (table.get(key) or {}).get("snapshots_reserved_at")
+            now = datetime.now(UTC)
+            if since and datetime.fromisoformat(since) < now - RESERVED * WAIT_SCALE:
+                table.holds(update(key, {"snapshots_reserved_at": now - RESERVED * 2}, present()))
+
+    def _running(self) -> list[str]:
+        states = self.stage.scene.cloud.client("stepfunctions")
+        machine = self.stage.scene.outputs["RemediationStateMachineArn"]
+        found = states.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
+        return [one["name"] for one in found if any(mine in one["name"] for mine in self.stories)]
 
     def answer(self, instance_id: str, person: str, answer: str, **fields: str) -> int:
         """Somebody opens a link and presses a button, and again, as long as the page is out of order."""
