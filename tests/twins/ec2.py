@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -30,6 +30,8 @@ class MemoryEc2:
     user_data_of: dict[str, bytes] = field(default_factory=dict)
     reservations: set[str] = field(default_factory=set)
     sessions: dict[str, list[Session]] = field(default_factory=dict)
+    odd: dict[str, str] = field(default_factory=dict)
+    """Instances whose records cannot be read, and why."""
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
     instant: bool = True
@@ -54,12 +56,19 @@ class MemoryEc2:
 
     # InstanceReader
 
-    def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
+    def list_selected(
+        self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
+    ) -> list[Instance]:
         self._raise_planned("list_selected")
+        if odd is not None:
+            odd.update(self.odd)
         return [
             instance
             for instance in self.instances.values()
-            if instance.target == target and instance.state == "running" and selector.is_on(instance)
+            if instance.target == target
+            and instance.state == "running"
+            and selector.is_on(instance)
+            and instance.instance_id not in self.odd
         ]
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:

@@ -6,7 +6,7 @@ Every method may raise `CloudError` unless its docstring says otherwise, and not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -79,10 +79,18 @@ def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
 
 
 class InstanceReader(Protocol):
-    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not among those found."""
+    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not among those found.
 
-    def list_selected(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
-        """All running ones with the tag, hidden managed ones included; volumes without sizes."""
+    Lists leave out a record that lacks what EC2 always sends; to describe such an instance fails.
+    """
+
+    def list_selected(
+        self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
+    ) -> Sequence[Instance]:
+        """All running ones with the tag, hidden managed ones included; volumes without sizes.
+
+        `odd` receives what was left out: by the id, what is wrong with it.
+        """
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""

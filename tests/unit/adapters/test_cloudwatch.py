@@ -294,3 +294,53 @@ def test_what_was_published_is_read(aws: Clients) -> None:
 
     assert {"a": (7.0, None, 3.0, None)} == dict(answer.series)
     assert {} == dict(answer.problems)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"Values": [1.0]},
+        {"Timestamps": [at(0)]},
+        {"Values": [1.0, None]},
+        {"Timestamps": [at(0), None]},
+        {"Values": [1.0, "x"]},
+    ],
+)
+def test_an_odd_series_is_a_problem_and_sinks_no_other(changed: dict[str, Any]) -> None:
+    """Also where a later page of it is whole: what was lost between is not silence."""
+    odd = {**result(0, {0: 1.0, 5: 2.0}), **changed}
+    pages = [
+        {"MetricDataResults": [odd, result(1, {0: 3.0})], "NextToken": "more"},
+        {"MetricDataResults": [result(0, {10: 1.0})]},
+    ]
+    metrics, _ = reader(get_metric_data=pages)
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert (3.0, None, None, None) == answer.series["i-1"]
+    assert ["i-0"] == list(answer.problems)
+    assert answer.problems["i-0"].startswith("CloudWatch's answer cannot be read: ")
+
+
+@pytest.mark.parametrize("name", [None, "x", "q7"])
+def test_an_answer_to_nothing_leaves_its_query_without_one(name: str | None) -> None:
+    odd = {**result(0, {0: 1.0}), "Id": name}
+    found = {key: value for key, value in odd.items() if value is not None}
+    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [found, result(1, {0: 3.0})]}])
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert ({"i-0": "CloudWatch gave no answer"}, ["i-1"]) == (answer.problems, list(answer.series))
+
+
+@pytest.mark.parametrize("lacks", ["Namespace", "MetricName", "Dimensions"])
+def test_a_listed_series_that_lacks_a_key_is_left_out(lacks: str) -> None:
+    whole: dict[str, Any] = {
+        "Namespace": NAMESPACE,
+        "MetricName": METRIC,
+        "Dimensions": [{"Name": "InstanceId", "Value": "i-1"}, {"Name": "index", "Value": "0"}],
+    }
+    odd = {key: value for key, value in whole.items() if key != lacks}
+    metrics, _ = reader(list_metrics=[{"Metrics": [odd, whole, {**whole, "Dimensions": [{"Name": "x"}]}]}])
+
+    assert [1] == [len(one) for one in metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC)).values()]

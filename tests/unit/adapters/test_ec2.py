@@ -564,3 +564,36 @@ def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:
         Snapshot(f"snap-{n}", f"vol-{n}", state, NOW, TARGET.account) for n, state in enumerate(states)
     ] == EbsSnapshots(FakeClients(client)).find(TARGET, {"A": "1"})
     assert ["self"] == client.calls[0][1]["OwnerIds"]
+
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "type": {"InstanceType": None},
+    "start": {"LaunchTime": None},
+    "state": {"State": {}},
+    "key of a tag": {"Tags": [{"Value": "GPU-Workload"}]},
+    "volume's id": {"BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {}}]},
+}
+
+
+@pytest.mark.parametrize("lacks", WITHOUT)
+def test_a_record_that_lacks_what_ec2_always_sends_sinks_no_other(lacks: str) -> None:
+    """It is left out of lists, with its reason; to describe it fails, so that nothing is done to it."""
+    whole = {**described("i-2"), **WITHOUT[lacks]}
+    broken = {key: value for key, value in whole.items() if value is not None}
+    odd: dict[str, str] = {}
+    client = Ec2Client(describe_instances=[page(broken, described("i-1"))] * 3)
+    reader = Ec2Instances(FakeClients(client))
+
+    found = reader.list_selected(TARGET, SELECTOR, odd)
+    assert (["i-1"], ["i-2"]) == ([one.instance_id for one in found], list(odd))
+    assert odd["i-2"].startswith("EC2's record of it cannot be read: KeyError(")
+    assert ["i-1"] == [one.instance_id for one in reader.list_selected(TARGET, SELECTOR)]
+    with pytest.raises(KeyError):
+        reader.describe(TARGET, "i-2")
+
+
+def test_a_record_without_an_id_is_nobodys() -> None:
+    odd: dict[str, str] = {}
+    nameless = {key: value for key, value in described().items() if key != "InstanceId"}
+    reader = Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(nameless, described("i-1"))])))
+    assert (["i-1"], {}) == ([one.instance_id for one in reader.list_selected(TARGET, SELECTOR, odd)], odd)

@@ -5,6 +5,7 @@ A part that could not be read is named by its key and never looks like silence.
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,8 @@ from governor.domain.instance import Target
 from governor.domain.units import as_utc, in_parts
 from governor.errors import CloudError
 from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+
+_log = logging.getLogger(__name__)
 
 _QUERIES_PER_CALL = 500
 _DATAPOINTS_PER_CALL = 100_800
@@ -42,6 +45,7 @@ class CloudWatchMetrics(Adapter):
         values: dict[str, list[float | None]] = {}
         status = {query.key: "CloudWatch gave no answer" for query in queries}
         messages: list[str] = []
+        odd: dict[str, str] = {}
         period = int(window.period.total_seconds())
         try:
             for page in self._pages(
@@ -55,16 +59,22 @@ class CloudWatchMetrics(Adapter):
             ):
                 messages += (_text(message) for message in page.get("Messages") or ())
                 for result in page["MetricDataResults"]:
-                    key = queries[int(result["Id"][1:])].key
-                    _place(result, window, key, values)
+                    try:
+                        key = queries[int(result["Id"][1:])].key
+                    except (KeyError, ValueError, IndexError):
+                        continue  # whatever it answers has no answer then, and that is a problem
                     # Of a series cut by the page limit, the later page says whether the rest came.
                     status[key] = _status(result)
+                    try:
+                        _place(result, window, key, values)
+                    except (AttributeError, KeyError, TypeError, ValueError) as error:
+                        odd[key] = f"CloudWatch's answer cannot be read: {error!r}"
         except CloudError as error:
             messages = [str(error)]
         if messages:
             problems = dict.fromkeys(status, "; ".join(messages))
         else:
-            problems = {key: last for key, last in status.items() if last != _COMPLETE}
+            problems = {key: last for key, last in status.items() if last != _COMPLETE} | odd
         return MetricAnswer({key: tuple(points) for key, points in values.items()}, problems)
 
     def list_series(
@@ -82,9 +92,13 @@ class CloudWatchMetrics(Adapter):
         found: dict[str, list[Listed]] = defaultdict(list)
         for page in self._pages("cloudwatch:ListMetrics", target, **asked):
             for one in page["Metrics"]:
-                dimensions = tuple(sorted((d["Name"], d["Value"]) for d in one["Dimensions"]))
-                owner = dict(dimensions)["InstanceId"]
-                found[owner].append(Listed(one["Namespace"], one["MetricName"], dimensions))
+                try:
+                    dimensions = tuple(sorted((d["Name"], d["Value"]) for d in one["Dimensions"]))
+                    owner = dict(dimensions)["InstanceId"]
+                    found[owner].append(Listed(one["Namespace"], one["MetricName"], dimensions))
+                except (KeyError, TypeError) as error:
+                    # One GPU less: every GPU of the type must have readings, or there is no verdict.
+                    _log.error("%s: a series cannot be read: %r in %s", target, error, one)
         return found
 
 

@@ -6,7 +6,7 @@ import base64
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
@@ -49,14 +49,16 @@ _DENIALS = 8
 class Ec2Instances(Adapter):
     """The port `InstanceReader`."""
 
-    def list_selected(self, target: Target, selector: TagMatch) -> list[Instance]:
+    def list_selected(
+        self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
+    ) -> list[Instance]:
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]}
-        return [_instance(target, found) for found in self._listed(target, selected, _RUNNING)]
+        return list(_readable(target, self._listed(target, selected, _RUNNING), {} if odd is None else odd))
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         """No filter leaves a tag out: the governed ones are listed, too."""
         accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
-        running = (_instance(target, found) for found in self._listed(target, accelerated, _RUNNING))
+        running = _readable(target, self._listed(target, accelerated, _RUNNING), {})
         return list(itertools.islice((one for one in running if not selector.is_on(one)), _MOST_UNGOVERNED))
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
@@ -265,6 +267,20 @@ def _in_batches(instance_ids: Sequence[str], act: Callable[[Sequence[str]], obje
 def _literal(value: str) -> str:
     """A filter value that means itself: EC2 reads `*` and `?` as wildcards unless escaped."""
     return re.sub(r"([\\*?])", r"\\\1", value)
+
+
+def _readable(
+    target: Target, records: Iterable[Mapping[str, Any]], odd: MutableMapping[str, str]
+) -> Iterator[Instance]:
+    """The instances of these records. One that cannot be read sinks no other: it goes into `odd`."""
+    for found in records:
+        try:
+            yield _instance(target, found)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            why = f"EC2's record of it cannot be read: {error!r}"
+            _log.error("%s: %s", found.get("InstanceId", "an instance without an id"), why)
+            if "InstanceId" in found:
+                odd[found["InstanceId"]] = why
 
 
 def _instance(target: Target, found: Mapping[str, Any]) -> Instance:

@@ -67,8 +67,8 @@ class AutoScalingHooks(Adapter):
         # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
         names: Any = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}
         found = self._call("autoscaling:DescribeLifecycleHooks", target, repeat=False, **names)
-        for one in found["LifecycleHooks"]:
-            if one["LifecycleHookName"] == hook and "HeartbeatTimeout" in one:
+        for one in found.get("LifecycleHooks", ()):
+            if one.get("LifecycleHookName") == hook and "HeartbeatTimeout" in one:
                 return timedelta(seconds=one["HeartbeatTimeout"])
         return None
 

@@ -753,3 +753,29 @@ def test_an_admin_ends_the_freeze_of_a_target_and_no_later_one() -> None:
     world.state.end_freeze(TARGET, freeze, "oidc:ada@example.com", world.clock.moment)
     assert not world.sweep(5).frozen
     assert world.state.breaker(TARGET) is None
+
+
+@pytest.mark.parametrize("was_idle", [False, True])
+def test_one_record_that_cannot_be_read_has_no_data_and_sinks_no_other(was_idle: bool) -> None:
+    """Its reason is a problem of the sweep; an open question about it stands; nothing of it is changed."""
+    world = FleetWorld()
+    odd, whole = world.add(1), world.add(2)
+    if was_idle:
+        world.sweep()
+        for name in list(world.workflow.executions):
+            world.state.take_lock(episode_from_execution_name(name))
+    before = len(world.workflow.executions)
+    tags = dict(world.ec2.instances[odd].tags)
+    world.ec2.odd[odd] = "EC2's record of it cannot be read: KeyError('LaunchTime')"
+
+    summary = world.sweep(5)
+
+    assert {"idle": 1, "no-data": 1} == dict(summary.verdicts)
+    assert [f"{odd}: {world.ec2.odd[odd]}"] == summary.problems
+    assert ("idle", "no-data") == (world.verdict(whole), world.verdict(odd))
+    assert tags == world.ec2.instances[odd].tags
+    assert (0 if was_idle else 1) == len(world.workflow.executions) - before
+    assert (world.state.record(TARGET, odd).open_episode is not None) == was_idle
+    world.ec2.odd.clear()
+    world.sweep(5)
+    assert "idle" == world.verdict(odd)

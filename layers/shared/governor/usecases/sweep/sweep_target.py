@@ -89,7 +89,11 @@ class SweepTarget:
     def _list(
         self, target: Target, base: Policy, before: Mapping[str, Observation], now: UtcDatetime
     ) -> Sweep:
-        instances = self.instances.list_selected(target, base.selector)
+        odd: dict[str, str] = {}
+        instances = [*self.instances.list_selected(target, base.selector, odd)]
+        for instance_id in odd:
+            at = before[instance_id].launch_time if instance_id in before else now
+            instances.append(Instance(target, instance_id, "unknown", "running", at))
         records = self.state.records(target)
         cases = []
         for instance in instances:
@@ -104,6 +108,7 @@ class SweepTarget:
                 applied, unknown = self.policies.applied_to(instance), record.problem
             except PolicyError as error:
                 applied, unknown = self.policies.base(), str(error)
+            unknown = odd.get(instance.instance_id, unknown)
             cases.append(Case(instance, applied, record, seen, now, unknown))
         return Sweep(target, base, now, cases, records, SweepSummary(target, now, instances=len(cases)))
 
