@@ -99,6 +99,10 @@ def api_of(arguments: argparse.Namespace) -> Api:
     return Api(find_api(arguments.stack_name, session), session)
 
 
+_OUTPUTS = {"StateTableName", "ApiUrl", "PolicyParameterName"}
+"""Every release has one of them."""
+
+
 def find_api(stack: str, session: boto3.Session) -> str:
     """The API's address, from `GOVERNOR_API_URL` or the stack's outputs.
 
@@ -118,7 +122,7 @@ def described(stack: str, session: boto3.Session) -> tuple[Mapping[str, str], Ma
     """The outputs and the parameters of a stack.
 
     Raises:
-        CommandError: no such stack, or it may not be read.
+        CommandError: no such stack, one that is not deployed or not ours, or it may not be read.
     """
     try:
         found = session.client("cloudformation").describe_stacks(StackName=stack)["Stacks"][0]
@@ -126,8 +130,29 @@ def described(stack: str, session: boto3.Session) -> tuple[Mapping[str, str], Ma
         if "does not exist" in str(error):
             raise CommandError(missing(stack, session)) from None
         raise CommandError(f"the stack {stack!r} could not be read: {aws.reason(error)}") from None
+    check_deployed(found)
     outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
     return outputs, {one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())}
+
+
+def check_deployed(found: Mapping[str, Any]) -> None:
+    """Of a stack as CloudFormation describes it.
+
+    Raises:
+        CommandError: it was never created whole, or it is no stack of GPU Governor; with what to do.
+    """
+    if any(one["OutputKey"] in _OUTPUTS for one in found.get("Outputs", ())):
+        return
+    stack, status = found["StackName"], found["StackStatus"]
+    if status == "REVIEW_IN_PROGRESS":
+        why = f"is not deployed: nobody has accepted its change set: run make deploy STACK={stack}"
+    elif status == "CREATE_IN_PROGRESS":
+        why = "is being created: try again when it is there"
+    elif status in ("CREATE_FAILED", "ROLLBACK_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"):
+        why = f"could not be created ({status}): its events say why; run make deploy STACK={stack} again"
+    else:
+        why = "is no stack of GPU Governor: pass --stack-name"
+    raise CommandError(f"the stack {stack!r} {why}")
 
 
 def missing(stack: str, session: boto3.Session) -> str:

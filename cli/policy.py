@@ -177,8 +177,8 @@ def deployed(stack: str, session: boto3.Session) -> str:
         found = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
     except (ClientError, BotoCoreError, KeyError) as error:
         raise CommandError(
-            f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): give --file, or "
-            "--stack-name"
+            f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): pass --stack-name, "
+            "or --file where the command takes one"
         ) from None
     return str(found["Parameter"].get("Value", ""))
 

@@ -18,7 +18,7 @@ from cli import aws
 from cli.errors import CommandError
 from cli.output import Output
 from cli.progress import Progress
-from cli.status import Stack
+from cli.status import Stack, check
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.sweep.breaker import BreakerState
@@ -57,6 +57,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Put back what is lacking."""
     stack = Stack(arguments.stack_name, aws.session())
+    check(stack)
     try:
         with Output(arguments) as out:
             _restore(stack, arguments, out)

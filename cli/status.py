@@ -20,7 +20,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from cli import aws, times
-from cli.api import Api, find_api, missing
+from cli.api import Api, check_deployed, find_api, missing
 from cli.errors import CommandError
 from cli.progress import Progress
 from cli.times import ago, since
@@ -125,17 +125,17 @@ def read(stack: Stack, names: Sequence[str] = ()) -> dict[str, Line]:
     """
     found: dict[str, Line] = {}
     with Progress("reading the stack") as progress:
-        _check(stack)
+        check(stack)
         for name in names or _LINES:
             progress.show(f"reading {title(name)}")
             found[name] = _line(name, _LINES[name], stack)
     return found
 
 
-def _check(stack: Stack) -> None:
-    """Raises: CommandError where no line could be read: no such stack, no network, expired credentials."""
+def check(stack: Stack) -> None:
+    """Raises: CommandError where no line could be read: no such stack, not ours, expired credentials."""
     try:
-        assert stack.described
+        check_deployed(stack.described)
     except ClientError as error:
         if "does not exist" in str(error):
             raise CommandError(missing(stack.name, stack.session)) from None

@@ -29,7 +29,7 @@ class Stack:
             if name == self.denied:
                 raise client_error("AccessDeniedException")
             if name == "describe_stacks":
-                return {"Stacks": [{}]}
+                return {"Stacks": [{"Outputs": [{"OutputKey": "ApiUrl", "OutputValue": "https://api"}]}]}
             return {"Environment": {"Variables": {"TABLE_NAME": f"of-{given['FunctionName']}"}}}
 
         return call

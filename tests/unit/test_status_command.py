@@ -391,3 +391,31 @@ def test_doctor_where_no_instance_is_selected_needs_a_look(
     monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [])
     governor.main(["doctor"])
     assert "LOOK  telemetry    no running instance carries the selector tag" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("stack_status", "says"),
+    [
+        ("REVIEW_IN_PROGRESS", "is not deployed: nobody has accepted its change set: run make deploy STACK="),
+        ("CREATE_IN_PROGRESS", "is being created"),
+        ("ROLLBACK_COMPLETE", "could not be created (ROLLBACK_COMPLETE)"),
+        ("CREATE_COMPLETE", "is no stack of GPU Governor: pass --stack-name"),
+    ],
+)
+@pytest.mark.parametrize("command", [["status"], ["doctor"], ["restore", "--from", "copy"], ["mode", "ask"]])
+def test_a_stack_that_is_not_deployed_or_another_product_s_is_said_to_be(
+    command: list[str],
+    stack_status: str,
+    says: str,
+    cloud: Cloud,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After a change set that nobody accepted, too; no traceback."""
+    others = (
+        [{"OutputKey": "Url", "OutputValue": "https://example.com"}] if "COMPLETE" in stack_status else []
+    )
+    cloud.stacks = [{**STACK, "StackStatus": stack_status, "Outputs": others}]
+
+    assert 1 == governor.main(command)
+    said = capsys.readouterr()
+    assert ("", True) == (said.out, f"the stack 'gpu-governor' {says}" in said.err), said
