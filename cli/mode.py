@@ -13,6 +13,7 @@ from cli.errors import CommandError
 from cli.output import Output
 from cli.policy import deployed
 from cli.policy_versions import is_usable_change, note_what_waits, store
+from cli.status import Stack, read
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.policy.policy import Mode
 from governor.domain.units import printable
@@ -55,8 +56,16 @@ def run(arguments: argparse.Namespace) -> int:
             out.say("nothing was stored", stored=None)
             return 0
         note_what_waits(arguments, session, out)
+        if arguments.mode != Mode.OBSERVE:
+            _say_unreached(Stack(arguments.stack_name, session), out)
         store(changed, arguments, session, out)
     return 0
+
+
+def _say_unreached(stack: Stack, out: Output) -> None:
+    line = read(stack, ("subscribers",))["subscribers"]
+    if line.document and (names := line.document.get("unreached")):
+        out.say(f"warning: questions will fail, subscribers: {line.text}", unreached=names)
 
 
 def with_mode(text: str, mode: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -30,6 +30,8 @@ from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
+from governor.domain.policy.contacts import addresses, list_addresses
+from governor.domain.policy.policy import Mode
 from governor.domain.units import iso, printable
 from governor.domain.wording import plural, usd
 from governor.errors import AccessDenied, GovernorError
@@ -42,6 +44,7 @@ _STALE = timedelta(hours=1)
 _VERSION = re.compile(r"^GPU Governor (\d+\.\d+\.\d+\S*?)[:,]? ")
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
 _SHOWN = 3
+_REACH = "set EmailSender or Slack, or let ALERT_EMAIL be an address of theirs: docs/channels.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +270,15 @@ def _subscribers(stack: Stack) -> Line:
     found = [one for page in pages.paginate(TopicArn=topic) for one in page["Subscriptions"]]
     people = [one["SubscriptionArn"].startswith("arn:") for one in found if one["Protocol"] != "sqs"]
     confirmed, waiting = people.count(True), people.count(False)
-    document = {"confirmed": confirmed, "waiting": waiting}
+    document: dict[str, Any] = {"confirmed": confirmed, "waiting": waiting}
     waits = f"{waiting} wait to be confirmed" if waiting else ""
     if confirmed:
-        return Line(", ".join(filter(None, [f"{confirmed} confirmed", waits])), document)
+        mailed = {one["Endpoint"].lower() for one in found if one["SubscriptionArn"].startswith("arn:")}
+        unreached = document["unreached"] = _unreached(stack, mailed)
+        names = f"nothing reaches the contacts {', '.join(unreached)} ({_REACH})" if unreached else ""
+        said = ", ".join(filter(None, [f"{confirmed} confirmed", waits]))
+        asks = stack.policy[0].base().policy.mode is not Mode.OBSERVE
+        return Line("; ".join(filter(None, [said, names])), document, is_wrong=bool(unreached) and asks)
     if parameters_of(stack.described).get("EmailSender"):
         return Line("none of the alert topic; contacts of the policy get mail by SES", document)
     if _has_channels(stack):
@@ -279,6 +287,15 @@ def _subscribers(stack: Stack) -> Line:
     advice = "confirm the mail of AWS Notifications" if waiting else "run `make deploy ALERT_EMAIL=...`"
     said = "; ".join(filter(None, [nobody, waits, advice]))
     return Line(said, document, is_wrong=True)
+
+
+def _unreached(stack: Stack, mailed: Set[str]) -> list[str]:
+    """The contacts whose questions would fail: there is no channel, and the topic mails to none of them."""
+    if parameters_of(stack.described).get("EmailSender") or _has_channels(stack):
+        return []
+    contacts = stack.policy[0].base().policy.ownership.contacts
+    of = {name: {*addresses([one]), *list_addresses([one])} for name, one in contacts.items()}
+    return [name for name, known in of.items() if not {one.lower() for one in known} & mailed]
 
 
 def _has_channels(stack: Stack) -> bool:

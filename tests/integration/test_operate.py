@@ -158,13 +158,21 @@ class Reader:
         if (area, *rest[:1]) == ("approvals", "list"):
             ids = self._swept().launch([replace(FORGOTTEN, name="left-alone")])
             self._swept().sweep()
-            waiting = {"RUNNING"}
+            # The time to answer has begun: somebody has the question.
             self.cloud.wait_for(
-                lambda: (
-                    self._swept().executions().get(ids["left-alone"], {}).get("status") in waiting or None
-                ),
+                lambda: "AwaitAnswer" in self._entered(ids["left-alone"]) or None,
                 lambda: f"nobody is asked: {self._swept().failure()}",
             )
+
+    def _entered(self, instance_id: str) -> set[str]:
+        """The states that its workflow has been in."""
+        if (found := self._swept().executions().get(instance_id)) is None:
+            return set()
+        states = self.cloud.client("stepfunctions")
+        history = states.get_execution_history(executionArn=found["executionArn"], maxResults=1000)["events"]
+        return {
+            one["stateEnteredEventDetails"]["name"] for one in history if "stateEnteredEventDetails" in one
+        }
 
     def _swept(self) -> Scene:
         assert self.scene is not None

@@ -14,6 +14,7 @@ from cli import aws, mode, policy_versions
 from cli.errors import CommandError
 from cli.governor import main
 from cli.mode import with_mode
+from cli.status import Line
 from tests.unit.adapters.fakes import client_error
 
 PARAMETER = """mode: observe
@@ -34,6 +35,7 @@ class Stack:
         self.in_force: str | None = None
         self.waits = False
         self.parameter = PARAMETER
+        self.subscribers: dict[str, Any] | None = {"confirmed": 1}
 
     def client(self, name: str) -> Any:
         """S3 and STS."""
@@ -95,6 +97,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(policy_versions, "_api", lambda *_: found)
     for module in (mode, policy_versions):
         monkeypatch.setattr(module, "deployed", lambda *_: found.document)
+    monkeypatch.setattr(mode, "read", lambda *_: {"subscribers": Line("1 confirmed", found.subscribers)})
     return found
 
 
@@ -118,6 +121,18 @@ def test_the_first_document_comes_from_the_parameters(
     assert "risky: mode\n" in out
     assert "stored as version 0" in out
     assert "ask\n" == said(capsys, "mode")
+
+
+@pytest.mark.parametrize("known", [{"confirmed": 1, "unreached": ["ml"]}, {"confirmed": 1}, None])
+def test_contacts_that_nothing_reaches_are_named_before_they_are_asked(
+    known: dict[str, Any] | None, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A warning, where it can be read; on the way back nobody is asked."""
+    stack.subscribers = known
+    is_warned = bool(known and "unreached" in known)
+
+    assert is_warned == ("warning: questions will fail" in said(capsys, "mode", "ask"))
+    assert "warning: questions" not in said(capsys, "mode", "observe")
 
 
 def test_a_dry_run_stores_nothing(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:

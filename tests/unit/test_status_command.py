@@ -75,8 +75,8 @@ class Cloud:
         self.schedule = {"State": "ENABLED", "ScheduleExpression": "rate(5 minutes)"}
         self.versions = {"1": ["AWSCURRENT"]}
         self.subscriptions = [
-            {"Protocol": "sqs", "SubscriptionArn": "arn:aws:sns:queue"},
-            {"Protocol": "email", "SubscriptionArn": "arn:aws:sns:mail"},
+            {"Protocol": "sqs", "SubscriptionArn": "arn:aws:sns:queue", "Endpoint": "arn:queue"},
+            {"Protocol": "email", "SubscriptionArn": "arn:aws:sns:mail", "Endpoint": "Ops@example.com"},
         ]
         self.in_alarm: list[dict[str, str]] = []
         self.denied: set[str] = set()
@@ -251,6 +251,24 @@ def test_that_nobody_would_get_an_alert_is_said(cloud: Cloud, capsys: pytest.Cap
         code,
         lines["subscribers"],
     )
+
+
+@pytest.mark.parametrize("mode", ["observe", "ask"])
+def test_a_contact_that_nothing_reaches_is_named(
+    mode: str, cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its questions would fail; from mode `ask` on somebody should look. A channel reaches all."""
+    contacts = (
+        "{ops: {emails: [ops@example.com]}, ml: {emails: [a@example.com]}, web: {lists: [web@example.com]}}"
+    )
+    cloud.answers["/api/policy"]["document"] = f"mode: {mode}\nownership: {{contacts: {contacts}}}"
+    cloud.pages = cloud.pages[:1]
+    code, lines = shown(capsys)
+    says = "1 confirmed; nothing reaches the contacts ml, web (set EmailSender or Slack, or let ALERT_EMAIL"
+    assert (int(mode == "ask"), True) == (code, lines["subscribers"].startswith(says)), lines
+
+    cloud.versions["2"] = ["AWSPREVIOUS"]
+    assert (0, "1 confirmed") == ((found := shown(capsys))[0], found[1]["subscribers"])
 
 
 def test_a_second_stack_and_a_table_without_protection_are_found(
