@@ -84,7 +84,7 @@ class Parameters:
             if not is_pair:
                 raise DeployError(
                     f"{pair!r} in PARAMETERS is not Name=Value: quote values with spaces, as in "
-                    "PARAMETERS=\"OidcIssuer=https://id.example.com OidcGroupsClaim='my groups'\""
+                    "PARAMETERS=\"OidcIssuer=https://id.example.com OidcApproverGroup='gpu admins'\""
                 )
             if name not in self._defaults:
                 near = difflib.get_close_matches(name, self._defaults, n=1)
@@ -120,7 +120,8 @@ class Parameters:
         if allowed and value not in allowed:
             raise DeployError(f"{set_by}={value} is not allowed: set one of {', '.join(map(repr, allowed))}")
         if "AllowedPattern" in rules and not re.fullmatch(rules["AllowedPattern"], value):
-            raise DeployError(f"{set_by}={value} is not allowed: {rules['Description']}")
+            rule = f"it must match {rules['AllowedPattern']}"
+            raise DeployError(f"{set_by}={value} is not allowed, {rule}: {rules['Description']}")
         if name == "AlertEmail" and value and not re.fullmatch(r"[^@\s]+@[^@\s]+", value):
             raise DeployError(f"{set_by}={value} is no address")
 
@@ -135,9 +136,9 @@ class Parameters:
         try:
             parse_policy(head + text)
         except PolicyError as error:
-            raise DeployError(
-                f"the policy is refused: {error}; bin/governor policy check says where"
-            ) from None
+            above = head.count("\n")  # lines that the file does not have
+            own = [one._replace(line=one.line and max(one.line - above, 1)) for one in error.problems]
+            raise DeployError(str(PolicyError(own))) from None
 
 
 def for_sam(parameters: Mapping[str, str]) -> str:

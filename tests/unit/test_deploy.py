@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -404,11 +405,21 @@ def test_a_first_policy_that_would_be_cut_or_refused_is_not_deployed(tmp_path: P
         ("# " + "é" * 2048, "POLICY has 4,098 bytes, and CloudFormation takes 4,096 at most"),
         ("# " + "x" * 4095, "store it with bin/governor policy put FILE, which takes 65,536"),
         ("mode: ask\n", "set MODE= and SELECTOR= instead"),
-        ("idle: {max_gpu_percent: lots}\n", "the policy is refused"),
+        ("idle: {max_gpu_percent: lots}\n", "the policy was refused: idle.max_gpu_percent (line 1): "),
+        ("\n\nidel: {}\n", "the policy was refused: idel (line 3): "),
     ):
         file.write_text(text, encoding="utf-8")
         assert said in refusal(Account(), POLICY=str(file)), text
     assert "could not be read" in refusal(Account(), POLICY=str(tmp_path / "none.yaml"))
+
+
+def test_the_page_s_example_of_parameters_is_allowed() -> None:
+    """It is the error's advice, too."""
+    page = (ROOT / "docs/deploy.md").read_text(encoding="utf-8")
+    example = re.search(r"other parameters of `template.yaml`: `\"(.*)\"`", page)
+    assert example
+    given = deployed(Account(), PARAMETERS=example[1]).set[0]
+    assert ("365", "gpu admins") == (given["LogRetentionDays"], given["OidcApproverGroup"])
 
 
 @pytest.mark.parametrize(
@@ -421,7 +432,8 @@ def test_a_first_policy_that_would_be_cut_or_refused_is_not_deployed(tmp_path: P
         ("PolicyYaml='targets:", "PARAMETERS cannot be read"),
         ("LogRetention=30", "no parameter 'LogRetention': did you mean LogRetentionDays?"),
         ("LogRetentionDays=31", "LogRetentionDays=31 is not allowed: set one of '30', '60'"),
-        ("OrganizationId=me", "OrganizationId=me is not allowed"),
+        ("OrganizationId=me", "OrganizationId=me is not allowed, it must match ^"),
+        ("OidcGroupsClaim='my groups'", "OidcGroupsClaim=my groups is not allowed, it must match "),
         ("LogRetentionDays=30 LogRetentionDays=60", "set twice"),
         ("Mode=ask", "Mode is set twice: by MODE= and in PARAMETERS"),
         ("AlertEmail=ops", "ALERT_EMAIL=ops is no address"),
