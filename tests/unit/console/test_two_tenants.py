@@ -234,3 +234,29 @@ def test_a_form_about_what_is_out_of_scope_does_nothing(path: str, form: dict[st
 def test_every_form_is_tried_from_outside() -> None:
     """Those above are all that the console takes."""
     assert len(forms_of(ConsoleWorld(POLICY))) == len({path for path, _ in filled_in(THEIRS)})
+
+
+@pytest.mark.parametrize("who", ["project", "contact"])
+def test_what_was_said_of_an_instance_in_another_project_stays_there(who: str) -> None:
+    """A tag has moved it: neither the question nor the reason of its exemption moves along."""
+    world = ConsoleWorld(POLICY)
+    place = site(who, alone=False, world=world, readable=True)
+    where = TARGETS[0]
+    moved = replace(
+        THEIRS, account=where.account, region=where.region, owner=OWN["owner"], project=OWN["project"]
+    )
+    episode = make_episode(moved, owner="research", project="llm", approval_id="foreign-question")
+    world.state.take_lock(episode.ref)
+    world.state.save_opened(episode)
+    world.state.await_answer(episode.approval_id, "token", "ask", NOW + timedelta(hours=9))
+    said = Hold(exempt_reason="merger with Acme (oidc:foreign@example.com)", exempt_in="llm")
+    world.state.stand(TARGETS[0], moved.instance_id, said)
+    name = episode.ref.execution_name
+    world.keep(replace(moved, episode=name, approval_id="foreign-question", exempt=True))
+    for address in (*addresses(moved)[:6], "/questions"):
+        for form in FORMATS.values():
+            body = place.ask(address, headers=form)["body"]
+            for name in ("Acme", "foreign@", "foreign-question", "left. Open"):
+                assert name not in body, (address, name)
+    page = place.ask(f"/instances/{moved.account}/{moved.region}/{moved.instance_id}")
+    assert (200, True) == (page["statusCode"], "by somebody of another project" in page["body"])

@@ -4,7 +4,7 @@ JSON or CSV."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property, reduce
 from typing import Any
@@ -113,8 +113,25 @@ class Asked:
 
     @cached_property
     def seen(self) -> list[Row]:
-        """The governed instances that the caller may see, each with the page of its target."""
-        return [one for one in self._rows if one[0].verdict != UNGOVERNED]
+        """The governed instances that the caller may see, each with the page of its target.
+
+        Without questions of others: a question stays whose it was when it was asked.
+        """
+        rows = [one for one in self._rows if one[0].verdict != UNGOVERNED]
+        some = {
+            str(row.approval_id): str(row.episode)
+            for row, _ in rows
+            if row.approval_id and row.episode and not self.scope.sees(row.account, "", "")
+        }
+        found = [view.episode for view in self.reader.show.several(some)] if some else []
+        sees = self.scope.sees
+        gone = {one.approval_id for one in found if not sees(one.ref.account, one.project, one.owner)}
+        return [
+            (replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None), page)
+            if row.approval_id in gone
+            else (row, page)
+            for row, page in rows
+        ]
 
     @cached_property
     def ungoverned(self) -> list[Row]:
@@ -122,18 +139,9 @@ class Asked:
 
     @cached_property
     def asked(self) -> list[Row]:
-        """The rows with an open question of the caller's: it stays whose it was when it was asked."""
+        """The rows with an open question."""
         rows = [(row, page) for row, page in self.seen if row.approval_id and row.episode]
-        rows = [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
-        some = {
-            str(row.approval_id): str(row.episode)
-            for row, _ in rows
-            if not self.scope.sees(row.account, "", "")
-        }
-        found = [view.episode for view in self.reader.show.several(some)] if some else []
-        sees = self.scope.sees
-        gone = {one.approval_id for one in found if not sees(one.ref.account, one.project, one.owner)}
-        return [one for one in rows if one[0].approval_id not in gone]
+        return [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
 
     @property
     def what_is_missing(self) -> str:

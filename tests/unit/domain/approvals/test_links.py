@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from governor.domain.approvals.links import LinkSigner
+from governor.domain.approvals.links import LinkSigner, _short_mac
 from governor.errors import ConfigurationError, LinkExpired, LinkForged
 from tests.builders import NOW, earlier_link, form_token
 
@@ -159,3 +159,14 @@ def test_a_csrf_value_is_not_a_signature_and_belongs_to_its_link() -> None:
         SIGNER.check_csrf(token, ID, "other", GENUINE["e"])
     with pytest.raises(LinkForged):
         SIGNER.check_csrf("", ID, "broadcast", GENUINE["e"])
+
+
+@pytest.mark.parametrize("number", [0, 9, 10, 35, 36, 61, 62, 9999])
+def test_sixty_recipients_have_links_of_sixty_characters(number: int) -> None:
+    """And the links of every number are read, in the decimal form of releases before, too."""
+    signer = LinkSigner(lambda: KEYS, "https://x")
+    link = signer.relative("a" * 32, number)
+    assert ("a" * 32, number) == signer.check_short(link)
+    assert (len(f"/q/{link}") <= 60) == (number < 62)
+    decimal = f"{'a' * 32}.{number}.{_short_mac(KEYS, KEYS['current'], 'a' * 32, str(number))}"
+    assert ("a" * 32, number) == signer.check_short(decimal)

@@ -66,6 +66,7 @@ def instance(ask: Asked) -> Page:
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
+            "exempt_reason": found and _shown_reason(ask, found[0], record.hold),
             "health": health,
             "count": record.episodes,
             "key": key_of(record.hold),
@@ -118,6 +119,13 @@ def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
     was |= {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
     projects = {row.project, *(one or "" for one in was)}
     return all(ask.caller.rank(row.account, one, "") is Rank.ADMIN for one in projects)
+
+
+def _shown_reason(ask: Asked, row: FleetRow, hold: Hold) -> str | None:
+    """Why it is exempt, for whoever sees the project that it was exempted in: a tag moves it to another."""
+    was = hold.exempt_in
+    is_theirs = was == row.project or ask.scope.sees(row.account, was or "", "")
+    return hold.exempt_reason if is_theirs or hold.exempt_reason is None else "by somebody of another project"
 
 
 def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import json
 import re
+import string
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from urllib.parse import quote, urlencode
@@ -23,10 +24,12 @@ _SHORTEST_KEY = 32
 _FIELDS = frozenset({"k", "r", "e", "s"})
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
 _SHORT = re.compile(
-    r"(?P<page>[A-Za-z0-9_-]{1,40})\.(?P<number>0|[1-9][0-9]{0,3})\.(?P<mac>[A-Za-z0-9_-]{22})"
+    r"(?P<page>[A-Za-z0-9_-]{1,40})\.(?P<number>0|[1-9][0-9]{0,3}|[A-Za-z])\.(?P<mac>[A-Za-z0-9_-]{22})"
 )
 _MAC_LETTERS = 22
 """132 bits of the signature: an address of at most 60 characters is not broken by mail programs."""
+_ONE_LETTER = "0123456789" + string.ascii_letters
+"""Numbers of recipients that one letter says, for that length."""
 _KEY_ID = re.compile(r"k[0-9]{1,9}")
 """Names of keys; `current` and `next` only point to one."""
 _LONGEST_COOKIE = 4096
@@ -62,7 +65,8 @@ class LinkSigner:
     def relative(self, page_id: str, number: int) -> str:
         """The same without what stands before the id: for a page that links to its neighbors."""
         document = self._keys()
-        return f"{page_id}.{number}.{_short_mac(document, document.get('current', ''), page_id, str(number))}"
+        named = _ONE_LETTER[number] if number < len(_ONE_LETTER) else str(number)
+        return f"{page_id}.{named}.{_short_mac(document, document.get('current', ''), page_id, named)}"
 
     def earlier(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
         """As `relative`, in the form of earlier releases: for a page that was opened by such a link."""
@@ -80,7 +84,7 @@ class LinkSigner:
         for key_id in filter(_KEY_ID.fullmatch, document):
             wanted = _short_mac(document, key_id, page_id, number)
             if hmac.compare_digest(wanted.encode(), found["mac"].encode()):
-                return page_id, int(number)
+                return page_id, int(number) if number.isdigit() else _ONE_LETTER.index(number)
         raise LinkForged(_FORGED)
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:

@@ -72,7 +72,7 @@ def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRo
     planned = episode.schedule if episode is not None else None
     is_sent = question is not None and question.stage is not None
     return replace(
-        _seen(instance, policy, rate, verdict.kind.value, verdict.reason),
+        _seen(instance, policy, rate, verdict.kind.value, _reason(case)),
         idle_since=_idle_since(case, seen),
         kept_until=until if until is not None and until > case.now else None,
         exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
@@ -109,6 +109,12 @@ def _is_reported(case: Case) -> bool:
     was_told = case.is_quiet and case.record.last_outcome is Outcome.TOLD
     never = left_alone(case.instance, policy.managed.tag_keys) is not None
     return was_told or never or policy.plan.action is Action.NOTIFY_ONLY
+
+
+def _reason(case: Case) -> str:
+    """Without what was written in an exemption, which is for those who saw the instance then."""
+    said = case.record.hold.exempt_reason
+    return case.verdict.reason.removesuffix(f": {said}") if said else case.verdict.reason
 
 
 def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str) -> FleetRow:
