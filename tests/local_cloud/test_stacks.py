@@ -101,6 +101,25 @@ def test_a_name_that_is_too_long_is_shortened_as_cloudformation_does(
     assert len(made["PhysicalResourceId"]) <= 64
 
 
+def test_a_stack_has_the_description_of_its_last_template(bare_cloud: LocalCloud) -> None:
+    """Made by a change set, as SAM CLI makes it, and after one that has changed it."""
+    cloudformation = bare_cloud.client("cloudformation", "eu-west-1", ELSEWHERE)
+    for kind, said in (("CREATE", "version 1"), ("UPDATE", "version 2")):
+        role = {**ROLE, "Properties": {**ROLE["Properties"], "Description": said}}
+        cloudformation.create_change_set(
+            StackName="described",
+            ChangeSetName=kind.lower(),
+            ChangeSetType=kind,
+            TemplateBody=json.dumps({"Description": said, "Resources": {"Role": role}}),
+            Capabilities=["CAPABILITY_IAM"],
+        )
+        cloudformation.execute_change_set(StackName="described", ChangeSetName=kind.lower())
+        waiter = cloudformation.get_waiter(f"stack_{kind.lower()}_complete")
+        waiter.wait(StackName="described", WaiterConfig={"Delay": 1})
+
+        assert said == cloudformation.describe_stacks(StackName="described")["Stacks"][0]["Description"]
+
+
 def _deploy(
     cloud: LocalCloud, name: str, stack: str, parameters: dict[str, str], region: str = "eu-west-1"
 ) -> dict[str, str]:

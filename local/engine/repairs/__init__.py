@@ -17,6 +17,7 @@ from local.engine.repairs import (
     callbacks,
     callers,
     deletions,
+    descriptions,
     executions,
     lambda_errors,
     names,
@@ -42,6 +43,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     rotation.repair()
     secrets.repair()
     deletions.repair()
+    descriptions.repair()
     backups.repair()
     bursts.repair()
     buses.repair()
