@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from decimal import Decimal
 from html.parser import HTMLParser
 from typing import Any, TypeVar
@@ -251,6 +251,18 @@ def closing(questions: int, summary: dict[str, Any]) -> str:
     return f"{questions} asked, {done}, ${saved} an hour saved"
 
 
+def visitors_key(cloud: LocalCloud) -> dict[str, str]:
+    """An access key, as environment, of whoever sits at this machine; they may call the product's API."""
+    iam, name = cloud.client("iam"), VISITOR.rpartition("/")[2]
+    with suppress(iam.exceptions.EntityAlreadyExistsException):
+        iam.create_user(UserName=name)
+    right = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [right]})
+    iam.put_user_policy(UserName=name, PolicyName="api", PolicyDocument=document)
+    key = iam.create_access_key(UserName=name)["AccessKey"]
+    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+
+
 @contextmanager
 def environment_file(exports: str) -> Iterator[str]:
     """The path of a file that another terminal reads, as long as the demo runs."""
@@ -302,7 +314,7 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     say("what was sent")
     print(f"  Slack, Teams, PagerDuty, webhook: {receivers.inbox_url}")
     print(f"  mail, as SES got it: {cloud.endpoint_url}/_ministack/ses/messages")
-    with environment_file(scene.exports) as path:
+    with environment_file(scene.exports(visitors_key(cloud))) as path:
         say("the same questions on the command line, in another terminal in this folder")
         print(f"  . {path}; bin/governor approvals list")
         if auto:

@@ -6,7 +6,6 @@ Ends with everything it started. This module must not know how anything is decid
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import signal
 import sys
@@ -19,7 +18,7 @@ from pathlib import Path
 import boto3
 
 from cli.api import Api
-from cli.demo import OWNER, TARGET, VISITOR, VISITORS_POLICY, Demo, environment_file, say
+from cli.demo import OWNER, TARGET, VISITORS_POLICY, Demo, environment_file, say, visitors_key
 from cli.errors import CommandError
 from governor.errors import GovernorError
 from governor.stores import StateTable
@@ -74,13 +73,9 @@ def show(scene: Scene, state: StateTable, front: Front) -> Story:
 
 def _codes(scene: Scene, api: str) -> Callable[[], str]:
     """What gives codes as `governor open` does, to the person at this machine."""
-    iam, name = scene.cloud.client("iam"), VISITOR.rpartition("/")[2]
-    iam.create_user(UserName=name)
-    right = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*/POST/api/console"}
-    document = json.dumps({"Version": "2012-10-17", "Statement": [right]})
-    iam.put_user_policy(UserName=name, PolicyName="open", PolicyDocument=document)
-    key = iam.create_access_key(UserName=name)["AccessKey"]
-    person = Api(api, boto3.Session(key["AccessKeyId"], key["SecretAccessKey"], region_name=REGION))
+    key = visitors_key(scene.cloud)
+    session = boto3.Session(key["AWS_ACCESS_KEY_ID"], key["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
+    person = Api(api, session)
 
     def code() -> str:
         try:
@@ -130,7 +125,7 @@ def main() -> int:
                 if folder is not None:
                     copy(demo, pulse, story, front, folder)
                     return 0
-                with environment_file(demo.scene.exports) as path:
+                with environment_file(demo.scene.exports(visitors_key(cloud))) as path:
                     say(f"open {front.url}/ in a browser; Ctrl-C ends it")
                     print(
                         f"  on the command line, in another terminal: . {path}; bin/governor approvals list"

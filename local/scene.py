@@ -166,20 +166,15 @@ class Scene:
             found += [(one["timestamp"], line) for one in events if (line := _error(name, one["message"]))]
         return [line for _, line in sorted(found)[-most:]]
 
-    @property
-    def exports(self) -> str:
-        """The shell command after which `bin/governor` reaches this cloud, in any other terminal.
+    def exports(self, key: Mapping[str, str]) -> str:
+        """The shell command after which `bin/governor` reaches this cloud with a key, in any other terminal.
 
         Its API's own address ends in `.localhost`, which browsers resolve and Python does not.
         """
         api = {"GOVERNOR_API_URL": self.cloud.reachable_url(self.outputs["ApiUrl"])}
-        variables = {**self.cloud.environment(), **api}
+        variables = {**self.cloud.environment(), **key, **api}
         given = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
         return f"export {given}"
-
-    def command_line(self) -> str:
-        """What to type in the project's folder to list the questions of this cloud."""
-        return f"{self.exports}; bin/governor approvals list"
 
     def sent_mail(self) -> list[dict[str, Any]]:
         """All mail that SES has taken so far: `To`, `Subject`, `BodyText`, `BodyHtml`."""

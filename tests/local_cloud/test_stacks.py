@@ -22,7 +22,7 @@ STACKS = [
     ("telemetry", {"AlertEmail": "ops@example.com"}, {"AWS::SSM::Document": 4, "AWS::SSM::Association": 3}),
     ("telemetry", {"TelemetryBy": "tag", **BUNDLE}, {"AWS::SSM::Document": 5, "AWS::SSM::Association": 4}),
 ]
-ROLE = {
+ROLE: dict[str, Any] = {
     "Type": "AWS::IAM::Role",
     "Properties": {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}},
 }

@@ -19,7 +19,9 @@ def repair() -> None:
 
 
 def _described(deploy: Callable[..., Any]) -> Callable[..., Any]:
-    def described(stack_name: str, stack_id: str, template: Mapping[str, Any], *rest: Any, **more: Any) -> Any:
+    def described(
+        stack_name: str, stack_id: str, template: Mapping[str, Any], *rest: Any, **more: Any
+    ) -> Any:
         from ministack.services.cloudformation import _stacks
 
         _stacks[stack_name]["Description"] = template.get("Description", "")
