@@ -14,6 +14,7 @@ from governor.console.app import Console
 from governor.console.session import caller_of
 from governor.console.views.instance import end_hold, instance
 from governor.contracts.policy import parse_policy
+from governor.domain.fleet.rows import FleetRow
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
 from governor.usecases.approvals.decide import Decide, key_of
@@ -201,3 +202,25 @@ def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
     assert (409, newer) == (answered["statusCode"], site.hold)
     assert "Somebody has held it anew since this page was made: open the instance again." in answered["body"]
     assert 303 == site.send(cookies)["statusCode"]
+
+
+@pytest.mark.parametrize(
+    ("hold", "row"),
+    [
+        (KEPT, replace(ROW, verdict="snoozed", kept_until=KEPT.snoozed_until, reason="kept by decision")),
+        (EXEMPT, replace(ROW, verdict="exempt", exempt=True, reason="exempted by decision")),
+    ],
+)
+def test_the_page_says_that_the_hold_was_ended_though_no_sweep_has_looked_since(
+    hold: Hold, row: FleetRow
+) -> None:
+    site = Site(hold)
+    site.world.keep(row)
+    cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
+    said = "The hold was ended. The instance is judged at the next sweep."
+    assert said not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+
+    assert 303 == site.send(cookies)["statusCode"]
+
+    body = entrance.ask(site.console, PAGE, cookies=cookies)["body"]
+    assert (True, False, False) == (said in body, "What happens next" in body, row.reason in body)

@@ -118,6 +118,8 @@ def test_whoever_keeps_it_may_end_that_before_its_date() -> None:
     page = world.get().body
     assert (BUTTON in page, "the keep was ended</h1>" in page) == (False, True)
     assert f"Keep ended by {ALICE} (mail link) on" in page
+    said = ("It is judged again. If it is idle, its owner is asked.", "It is asked about again after")
+    assert [True, False] == [text in page for text in said]
     after = dict(world.state._table.get(keys.approval(ID)) or {})
     told = Change(*keys.approval(ID), "MODIFY", NOW, "1", before, after).document()
     assert ("keep ended", f"link:{ALICE}") == (told["what"], told["who"])

@@ -141,8 +141,8 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
         told = messages.outcome_alert(episode.ref, episode, outcome, reason, at, None, approval)
         title = told.subject
         if approval.keep_ended_at is not None:
-            title = f"{name}: the keep was ended"
-        elif approval.kept and approval.kept.keep_until and approval.kept.keep_until <= view.now:
+            return f"{short}: the keep was ended", ["It is judged again. If it is idle, its owner is asked."]
+        if approval.kept and approval.kept.keep_until and approval.kept.keep_until <= view.now:
             title = (
                 f"{name} was kept until {day_and_time(approval.kept.keep_until, episode.time_zone, view.now)}"
             )

@@ -19,7 +19,7 @@ from governor.domain.fleet.rows import FleetRow
 from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, saved_in
-from governor.domain.sweep.verdict import IDLE, Hold
+from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotFound
@@ -70,6 +70,7 @@ def instance(ask: Asked) -> Page:
             "health": health,
             "count": record.episodes,
             "key": key_of(record.hold),
+            "ended": found and not record.hold.stands(now) and _was_held(found[0], now),
             "may_end": found and record.hold.stands(now) and _may_end(ask, found[0], record.hold),
             "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
             "kinds": _KINDS,
@@ -119,6 +120,11 @@ def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
     was |= {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
     projects = {row.project, *(one or "" for one in was)}
     return all(ask.caller.rank(row.account, one, "") is Rank.ADMIN for one in projects)
+
+
+def _was_held(row: FleetRow, now: UtcDatetime) -> bool:
+    """Whether the last sweep saw it held by a decision."""
+    return (row.kept_until is not None and row.kept_until > now) or row.reason == EXEMPT_BY_DECISION
 
 
 def _shown_reason(ask: Asked, row: FleetRow, hold: Hold) -> str | None:

@@ -149,6 +149,7 @@ class Hold:
 
 
 NO_HOLD = Hold()
+EXEMPT_BY_DECISION = "exempted by decision"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
     if (tag := policy.exemption.like_it_on(instance)) is not None:
         return Verdict(VerdictKind.EXEMPT, f"carries the tag {tag}")
     if hold.exempt_reason is not None:
-        return Verdict(VerdictKind.EXEMPT, f"exempted by decision: {hold.exempt_reason}")
+        return Verdict(VerdictKind.EXEMPT, f"{EXEMPT_BY_DECISION}: {hold.exempt_reason}")
     if hold.snoozed_until is not None and hold.snoozed_until > now:
         return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(hold.snoozed_until)}")
     ripe = ripe_at(instance, policy)
