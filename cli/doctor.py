@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from cli import aws, status
+from cli.errors import CommandError
 from cli.fleet import over_the_fleet, print_unseen
 from cli.status import Line
 from cli.telemetry import CAUSES, Finding, Health, findings, health_of
@@ -126,21 +127,39 @@ def doctor(arguments: argparse.Namespace) -> int:
         if wants_stack
         else {}
     )
-    found = over_the_fleet(
-        arguments,
-        lambda target, book: examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now),
-    )
+    tags = "the selector's tag"
+
+    def look(target: Target, book: PolicyBook) -> list[Examined]:
+        nonlocal tags
+        tags = _tags(book)
+        return examine(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now)
+
+    try:
+        found = over_the_fleet(arguments, look)
+    except CommandError as error:
+        if not lines:
+            raise
+        unread = Line(f"not readable: {printable(str(error))}", None, is_wrong=True)
+        _print_checklist({**lines, "telemetry": unread})
+        return 1
     unjudged = sum(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found)
     if lines:
-        _print_checklist({**lines, "telemetry": _telemetry(unjudged, len(found))})
-    _print(found, as_json=arguments.json)
+        _print_checklist({**lines, "telemetry": _telemetry(unjudged, len(found), tags)})
+    _print(found, as_json=arguments.json, tags=tags)
     return int(bool(unjudged) or any(line.is_wrong for line in lines.values()))
 
 
-def _telemetry(unjudged: int, instances: int) -> Line:
+def _tags(book: PolicyBook) -> str:
+    """The tag by which instances are selected, as people write it."""
+    selector = book.base().policy.selector
+    return f"{printable(selector.tag_key)}={printable(selector.tag_value)}"
+
+
+def _telemetry(unjudged: int, instances: int, tags: str) -> Line:
     """The checklist's line on instances; none at all may be right, and is worth a look."""
     if not instances:
-        return Line("no running instance carries the selector tag", None, is_wrong=True)
+        said = f"no running instance here carries {tags}: tag those to be judged, or name --region"
+        return Line(said, None, is_wrong=True)
     return Line(f"{instances - unjudged} of {instances} can be judged", None, is_wrong=bool(unjudged))
 
 
@@ -153,12 +172,12 @@ def _print_checklist(lines: Mapping[str, Line]) -> None:
     print(f"did it work? {f'not yet: {wrong} of {len(lines)} need a look' if wrong else 'yes'}\n")
 
 
-def _print(found: Sequence[Examined], *, as_json: bool) -> None:
+def _print(found: Sequence[Examined], *, as_json: bool, tags: str = "the selector's tag") -> None:
     if as_json:
         print(json.dumps([_document(one) for one in found], indent=2))
         return
     if not found:
-        print("no running instance carries the selector tag")
+        print(f"no running instance carries {tags}")
         return
     for cause in CAUSES:
         _print_cause(cause, [(one, each) for one in found for each in one.found if each.cause == cause])

@@ -216,7 +216,8 @@ def _last_sweep(stack: Stack) -> Line:
     listed = stack.session.client("stepfunctions").list_executions(stateMachineArn=machine, maxResults=10)
     ended = next((one for one in listed["executions"] if one["status"] != "RUNNING"), None)
     if ended is None:
-        return Line("none has ended yet", None, is_wrong=True)
+        said = "none has ended yet: wait for the schedule's next one, and look again ten minutes later"
+        return Line(said, None, is_wrong=True)
     succeeded = ended["status"] == "SUCCEEDED"
     said = "succeeded" if succeeded else f"{ended['status'].lower()}; its execution history says why"
     document = {"status": ended["status"], "ended_at": iso(ended["stopDate"]), "arn": ended["executionArn"]}
@@ -243,7 +244,7 @@ def _targets(stack: Stack) -> Line:
 
 def _unread(page: FleetPage | None, now: datetime) -> str | None:
     if page is None:
-        return "not swept yet"
+        return "not swept yet, wait for the next sweep"
     if now - page.swept_at > _STALE:
         return f"last swept {ago(page.swept_at, now)}"
     return page.problem

@@ -14,7 +14,9 @@ import pytest
 
 from cli import aws, doctor, governor, status
 from cli.errors import CommandError
+from governor.contracts.policy import parse_policy
 from governor.domain.fleet.rows import FleetPage
+from governor.domain.instance import Target
 from tests.unit.adapters.fakes import client_error
 
 NOW = datetime.now(tz=UTC)
@@ -169,7 +171,10 @@ def test_a_stack_that_works_fits_one_screen(cloud: Cloud, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("accounts", "said"),
     [
-        ((ACCOUNT, "210987654321"), "1 of 2 read; unread: 210987654321/us-east-1: not swept yet"),
+        (
+            (ACCOUNT, "210987654321"),
+            "1 of 2 read; unread: 210987654321/us-east-1: not swept yet, wait for the next sweep",
+        ),
         (None, "the accounts of targets.units are not known yet"),
     ],
 )
@@ -211,7 +216,7 @@ def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureF
         f"0 of 3 read; unread: {ACCOUNT}/us-east-1: its [2Jmetrics could not be read; "
         f"{ACCOUNT}/eu-west-1: last swept 3 h ago ("
     )
-    assert lines["targets"].endswith(f"{ACCOUNT}/eu-north-1: not swept yet")
+    assert lines["targets"].endswith(f"{ACCOUNT}/eu-north-1: not swept yet, wait for the next sweep")
     assert lines["freezes"].startswith("everything, frozen 5 h ago (")
     assert lines["freezes"].endswith("): 12 turned idle; 1 step waiting (`governor freezes`)")
     assert "2 in AlertFailures (docs/events.md)" == lines["undelivered"]
@@ -386,7 +391,7 @@ def test_doctor_says_whether_the_deploy_worked(
     end = "yes" if is_well else "not yet: 2 of 8 need a look"
     assert checklist.endswith(f"did it work? {end}")
     assert telemetry.endswith("1 right\n")
-    assert "none has ended yet" not in checklist or not is_well
+    assert is_well != ("none has ended yet: wait for the schedule's next one" in checklist)
 
 
 def test_doctor_of_a_file_or_in_json_asks_nothing_of_the_stack(
@@ -406,9 +411,31 @@ def test_doctor_where_no_instance_is_selected_needs_a_look(
 ) -> None:
     """A tag that nobody has set is the commonest reason for silence."""
     assert cloud
-    monkeypatch.setattr(doctor, "over_the_fleet", lambda *_: [])
+    book = parse_policy("selector: {tag_key: Team, tag_value: GPUs}")
+    monkeypatch.setattr(doctor, "examine", lambda *_: [])
+    monkeypatch.setattr(doctor, "over_the_fleet", lambda _, look: look(Target(ACCOUNT, "us-east-1"), book))
     governor.main(["doctor"])
-    assert "LOOK  telemetry    no running instance carries the selector tag" in capsys.readouterr().out
+    says = "LOOK  telemetry    no running instance here carries Team=GPUs: tag those to be judged"
+    assert says in capsys.readouterr().out
+
+
+def test_doctor_goes_on_where_the_policy_cannot_be_read(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the other lines say may be why."""
+    assert cloud
+
+    def unreachable(*_: object) -> None:
+        raise CommandError("the API cannot be reached")
+
+    monkeypatch.setattr(doctor, "over_the_fleet", unreachable)
+    assert 1 == governor.main(["doctor"])
+    out = capsys.readouterr().out
+    assert "ok    stack" in out
+    assert "LOOK  telemetry    not readable: the API cannot be reached\n" in out
+    assert "did it work? not yet: 1 of 8 need a look" in out
+
+    assert (1, "") == (governor.main(["doctor", "--json"]), capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
