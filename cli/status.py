@@ -28,12 +28,14 @@ from cli.twins import parameters_of, twins
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.approvals.messages import readable, step_text
+from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode
 from governor.domain.units import iso, printable
-from governor.domain.wording import plural, usd
+from governor.domain.wording import listed, plural, usd
 from governor.errors import AccessDenied, GovernorError
 from governor.stores import StateTable
 from governor.stores.fleet import Fleet
@@ -306,6 +308,27 @@ def _has_channels(stack: Stack) -> bool:
     return len(found.get("VersionIdsToStages", {})) > 1
 
 
+def _failing(stack: Stack) -> Line:
+    """Instances whose last workflow failed, as the console's Overview has them: one text for each cause."""
+    table = DynamoTable(Clients(), stack.outputs["StateTableName"])
+    causes: dict[str, list[Failing]] = {}
+    for one in sorted(StateTable(table).failing(), key=lambda one: one.at, reverse=True):
+        if one.over_at is None:
+            causes.setdefault(one.cause, []).append(one)
+    said = [
+        f"could not {step_text(found[0].step)} {listed([one.name or one.instance_id for one in found], 3)}: "
+        f"{readable(found[0].reason)}"
+        for found in causes.values()
+    ]
+    more = [f"and {len(said) - _SHOWN} more"] if len(said) > _SHOWN else []
+    document = [
+        {"instance_id": one.instance_id, "step": one.step, "reason": one.reason, "at": iso(one.at)}
+        for found in causes.values()
+        for one in found
+    ]
+    return Line(printable("; ".join([*said[:_SHOWN], *more])) or "none", document, is_wrong=bool(said))
+
+
 def _freezes(stack: Stack) -> Line:
     found = stack.api.call("GET", "/api/freezes")
     said = [f"{one['what']}{_since(one['since'])}: {printable(one['why'])}" for one in found["freezes"]]
@@ -372,6 +395,7 @@ _LINES: Mapping[str, Callable[[Stack], Line]] = {
     "targets": _targets,
     "subscribers": _subscribers,
     "questions": _questions,
+    "failing": _failing,
     "freezes": _freezes,
     "undelivered": _undelivered,
     "alarms": _alarms,
@@ -388,6 +412,7 @@ _NEEDS: Mapping[str, str] = {
     "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, secretsmanager:DescribeSecret on "
     "ChannelSecret, and cloudformation:DescribeStacks",
     "questions": _API,
+    "failing": "dynamodb:Query on the state table, and kms:Decrypt with its key",
     "freezes": _API,
     "undelivered": "cloudformation:ListStackResources, and sqs:GetQueueAttributes on its queues",
     "alarms": "cloudformation:ListStackResources, and cloudwatch:DescribeAlarms",

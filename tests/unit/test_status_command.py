@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import pytest
 from cli import aws, doctor, governor, status
 from cli.errors import CommandError
 from governor.contracts.policy import parse_policy
+from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from tests.unit.adapters.fakes import client_error
@@ -81,6 +83,7 @@ class Cloud:
             {"Protocol": "email", "SubscriptionArn": "arn:aws:sns:mail", "Endpoint": "Ops@example.com"},
         ]
         self.in_alarm: list[dict[str, str]] = []
+        self.failing: list[Failing] = []
         self.denied: set[str] = set()
         self.stacks: Any = [STACK]
         self.region_name = "us-east-1"
@@ -139,6 +142,7 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(aws, "session", lambda *_: made)
     monkeypatch.setattr(status, "Api", lambda *_: made)
     monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
+    monkeypatch.setattr(status, "StateTable", lambda _: SimpleNamespace(failing=lambda: made.failing))
     return made
 
 
@@ -188,11 +192,31 @@ def test_accounts_of_units_are_targets(
     """As the last sweep has found them."""
     document = "mode: ask\ntargets: {units: [ou-abcd-11111111]}"
     cloud.answers["/api/policy"] = {"document": document, "in_force": "v7"}
-    monkeypatch.setattr(status, "StateTable", lambda _: SimpleNamespace(accounts_of=lambda _: accounts))
+    monkeypatch.setattr(
+        status, "StateTable", lambda _: SimpleNamespace(accounts_of=lambda _: accounts, failing=list)
+    )
 
     code, lines = shown(capsys)
 
     assert (1, said) == (code, lines["targets"])
+
+
+def test_workflows_that_fail_are_listed_by_cause(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until they fail no more; else a question that reaches nobody is seen in the console alone."""
+    one = Failing(
+        Target(ACCOUNT, "us-east-1"), "i-1", "trainer", "c", "NobodyListens: no channel", "ask", NOW
+    )
+    cloud.failing = [
+        one,
+        replace(one, instance_id="i-2", name="", at=NOW - timedelta(minutes=1)),
+        replace(one, cause="d", instance_id="i-3", name="gone", over_at=NOW),
+    ]
+    code, lines = shown(capsys)
+
+    says = "could not ask about trainer, i-2: Nobody would have got the message: no channel."
+    assert (1, says) == (code, lines["failing"])
+    cloud.failing = cloud.failing[2:]
+    assert (0, "none") == ((found := shown(capsys))[0], found[1]["failing"])
 
 
 def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
