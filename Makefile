@@ -20,7 +20,7 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release
+.PHONY: help demo up cloud site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -34,6 +34,9 @@ demo: env-project env-cloud ## the whole loop on this machine; APPROVE=auto answ
 
 up: env-project env-cloud ## prints one URL: the console over a simulated fleet with history; goes on until Ctrl-C
 	@$(VENV)/python -m cli.up
+
+cloud: env-project env-cloud ## an empty account on this machine, to walk docs/operate.md in; goes on until Ctrl-C
+	@$(VENV)/python -m cli.cloud
 
 site: env-project env-cloud ## what make up shows, after a stop, as files that need no server; into build/site
 	@$(VENV)/python -m cli.up --copy build/site

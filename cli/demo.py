@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
@@ -264,14 +265,15 @@ def visitors_key(cloud: LocalCloud) -> dict[str, str]:
 
 
 @contextmanager
-def environment_file(exports: str) -> Iterator[str]:
+def environment_file(exports: str, file: Path | None = None) -> Iterator[str]:
     """The path of a file that another terminal reads, as long as the demo runs."""
-    ENVIRONMENT.parent.mkdir(exist_ok=True)
-    ENVIRONMENT.write_text(exports + "\n", encoding="utf-8")
+    file = file or ENVIRONMENT
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(exports + "\n", encoding="utf-8")
     try:
-        yield str(ENVIRONMENT.relative_to(ROOT))
+        yield str(file.relative_to(ROOT))
     finally:
-        ENVIRONMENT.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
 
 
 def _hidden_fields(page: str) -> dict[str, str]:

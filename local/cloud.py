@@ -15,7 +15,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
@@ -422,17 +421,3 @@ def _zip(files: Iterator[tuple[str, Path]]) -> bytes:
             # A fixed date, so that the same sources always give the same bytes.
             archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), path.read_bytes())
     return buffer.getvalue()
-
-
-def main() -> None:
-    """Starts the local cloud and keeps it until Ctrl-C; prints what a program needs to reach it."""
-    with LocalCloud() as cloud:
-        for name, value in cloud.environment().items():
-            print(f"export {name}={value}")
-        sys.stdout.flush()
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.pause()
-
-
-if __name__ == "__main__":
-    main()

@@ -171,7 +171,8 @@ class Scene:
 
         Its API's own address ends in `.localhost`, which browsers resolve and Python does not.
         """
-        api = {"GOVERNOR_API_URL": self.cloud.reachable_url(self.outputs["ApiUrl"])}
+        url = self.outputs.get("ApiUrl")
+        api = {"GOVERNOR_API_URL": self.cloud.reachable_url(url)} if url else {}
         variables = {**self.cloud.environment(), **key, **api}
         given = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
         return f"export {given}"

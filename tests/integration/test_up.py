@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from cli.cloud import INSTANCES, Account
 from cli.demo import VISITORS_POLICY
-from cli.up import show
+from cli.up import now, show
 from local.site.front import Front, Reply
+from local.site.pulse import MINUTE
 from tests.integration.stage import Stage
 
 
@@ -40,3 +42,15 @@ def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
             # The last sweep may have sent something about an instance of another test.
             paths = (f"/simulated/{channel}/{number}/body" for number in range(int(newest), 0, -1))
             assert any(instance_id in front.answer("GET", one, {}).body.decode() for one in paths), channel
+
+
+def test_an_account_is_swept_as_soon_as_the_stack_is_deployed(stage: Stage) -> None:
+    """Before that its instances publish alone, and no address of an API is exported."""
+    account = Account(stage.scene.cloud, now() - 2 * MINUTE)
+    assert "GOVERNOR_API_URL" not in account.scene.exports({})
+
+    assert [True, False] == [account.beat(now()), account.beat(now())]
+    assert account.scene.outputs == stage.scene.outputs
+    assert stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]) in account.scene.exports({})
+    states = stage.scene.simulation.dump()["instances"]
+    assert {"running"} == {states[one] for one in INSTANCES.values()}

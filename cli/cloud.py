@@ -1,0 +1,91 @@
+"""An empty account on this machine, in which docs/operate.md can be walked; goes on until Ctrl-C.
+
+Two instances without tags run in it, and publish idle GPUs. As soon as the reader has deployed the stack, it
+is swept every minute: the engine fires no schedules.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from datetime import datetime
+
+from cli.demo import environment_file, say
+from cli.up import now
+from local.cloud import ROOT, LocalCloud, LocalCloudError
+from local.fleet import A10G, Member, idle
+from local.receivers import Receivers
+from local.scene import STACK, Scene
+from local.site.pulse import Pulse
+
+ENVIRONMENT = ROOT / "build" / "cloud.env"
+INSTANCES = {"forgotten": "i-0123456789abcdef0", "left-alone": "i-0fedcba9876543210"}
+_BEAT_SECONDS = 2.0
+
+
+class Account:
+    """The account, with what somebody has deployed into it so far."""
+
+    def __init__(self, cloud: LocalCloud, launched: datetime) -> None:
+        self.scene = Scene(cloud, {}, "", Receivers())
+        why = "nobody has used it since it was launched"
+        fleet = [
+            Member(name, "g5.xlarge", A10G, 1, idle, "idle", why, selected=False, instance_id=instance_id)
+            for name, instance_id in INSTANCES.items()
+        ]
+        self.scene.launch(fleet, launched)
+        self._pulse = Pulse(self.scene, launched)
+
+    def beat(self, at: datetime) -> bool:
+        """Publish what is due, and sweep a stack that is deployed; True when it was not there before."""
+        before, self.scene.outputs = self.scene.outputs, self._deployed()
+        if self.scene.outputs:
+            self._pulse.beat(at)
+        else:
+            self._pulse.publish(at)
+        return bool(self.scene.outputs) and not before
+
+    def _deployed(self) -> dict[str, str]:
+        """The outputs of the stack; none before it is created, and once it is being deleted."""
+        for stack in self.scene.cloud.client("cloudformation").describe_stacks()["Stacks"]:
+            status = stack["StackStatus"]
+            if stack["StackName"] == STACK and (status == "CREATE_COMPLETE" or status.startswith("UPDATE_")):
+                return {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
+        return {}
+
+
+def go_on(account: Account, path: str) -> None:
+    """Beat for as long as anybody wants; the file at `path` gets the API's address once there is one."""
+    while True:
+        try:
+            if account.beat(now()):
+                ENVIRONMENT.write_text(account.scene.exports({}) + "\n", encoding="utf-8")
+                say(f"the stack is deployed, and swept every minute: once more, . {path}")
+        except (LocalCloudError, RuntimeError) as error:
+            print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
+        time.sleep(_BEAT_SECONDS)
+
+
+def main() -> int:
+    """Exit status 0 when it was ended by Ctrl-C."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        with LocalCloud() as cloud:
+            account = Account(cloud, now())
+            with environment_file(account.scene.exports({}), ENVIRONMENT) as path:
+                say(
+                    f"an empty account, with the instances {' and '.join(INSTANCES.values())}; Ctrl-C ends it"
+                )
+                print(f"  in another terminal in this folder: . {path}; then docs/operate.md", flush=True)
+                go_on(account, path)
+    except LocalCloudError as error:
+        print(f"it failed: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\nended")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
