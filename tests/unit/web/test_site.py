@@ -567,7 +567,7 @@ def test_what_was_undone_has_no_button_any_more() -> None:
 
     assert "Start it again" not in page
     assert "Started again by ada on" in page
-    assert "It runs again, and saves nothing more." in page
+    assert "It was stopped, and ada had it started again." in page
     assert "The instance is stopped." not in page
     assert "a day saved" not in page
 

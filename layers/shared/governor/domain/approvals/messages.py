@@ -337,7 +337,9 @@ def _end(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[
         "restart": [restart_text(episode)] if acted else [],
     }
     if undone and outcome is Outcome.STOPPED:
-        words["outcome"] = "restarted"
+        # What was booked before says that it is stopped.
+        text = f"it was stopped, and {episode.undone_by} had it started again"
+        words |= {"outcome": "restarted", "readable": readable(text)}
     return words | ({"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {})
 
 
