@@ -89,12 +89,18 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _is_there(stack: Stack) -> bool:
+    """Raises: CommandError for a stack of another product."""
     try:
-        return stack.described["StackStatus"] not in EMPTY
+        found = stack.described
     except ClientError as error:
         if "does not exist" in str(error):
             return False
         raise
+    if found["StackStatus"] in EMPTY:
+        return False
+    if not is_ours(found):
+        raise CommandError(f"the stack {stack.name!r} is no stack of GPU Governor: pass --stack-name")
+    return True
 
 
 def _selector(stack: Stack, *, is_there: bool) -> str:
@@ -137,7 +143,9 @@ def _found(stack: Stack, left: Leftovers, *, is_there: bool) -> tuple[dict[str, 
 def _workflows(stack: Stack) -> Leftover | None:
     """Workflows that wait for an answer, or are about to act."""
     states = stack.session.client("stepfunctions")
-    machine = stack.outputs["RemediationStateMachineArn"]
+    machine = stack.outputs.get("RemediationStateMachineArn")
+    if machine is None:
+        return None  # a stack that was never created whole has started none
     pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine, statusFilter="RUNNING")
     arns = [one["executionArn"] for page in pages for one in page["executions"]]
 

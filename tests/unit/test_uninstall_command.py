@@ -100,3 +100,16 @@ def test_the_key_stays_where_something_could_not_go(
     code, said = run(capsys, "--remove", "key,table", "--remove-audit", "--confirm", "gpu-governor")
     assert (1, ["table", "audit"]) == (code, removed)
     assert "kept the key: what was kept may need it" in said
+
+
+def test_a_stack_of_another_product_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named, with what to pass; nothing of it is read."""
+    other = {"StackName": "shop", "StackStatus": "CREATE_COMPLETE", "Parameters": [], "Outputs": []}
+    client = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [other]})
+    session = SimpleNamespace(region_name="us-east-1", client=lambda *_: client)
+    monkeypatch.setattr(aws, "session", lambda *_: session)
+
+    code, said = run(capsys, "--stack-name", "shop")
+    assert (1, "governor: the stack 'shop' is no stack of GPU Governor: pass --stack-name\n") == (code, said)
