@@ -116,12 +116,8 @@ class Parameters:
                 f"{set_by} has {length:,} bytes, and CloudFormation takes {LONGEST:,} at most"
                 f"{how if name == 'PolicyYaml' else ''}"
             )
-        allowed = [str(one) for one in rules.get("AllowedValues", ())]
-        if allowed and value not in allowed:
-            raise DeployError(f"{set_by}={value} is not allowed: set one of {', '.join(map(repr, allowed))}")
-        if "AllowedPattern" in rules and not re.fullmatch(rules["AllowedPattern"], value):
-            rule = f"it must match {rules['AllowedPattern']}"
-            raise DeployError(f"{set_by}={value} is not allowed, {rule}: {rules['Description']}")
+        if broken := _broken_rule(rules, value):
+            raise DeployError(f"{set_by}={value} is not allowed: {broken}")
         if name == "AlertEmail" and value and not re.fullmatch(r"[^@\s]+@[^@\s]+", value):
             raise DeployError(f"{set_by}={value} is no address")
 
@@ -139,6 +135,24 @@ class Parameters:
             above = head.count("\n")  # lines that the file does not have
             own = [one._replace(line=one.line and max(one.line - above, 1)) for one in error.problems]
             raise DeployError(str(PolicyError(own))) from None
+
+
+def _broken_rule(rules: Mapping[str, Any], value: str) -> str | None:
+    """Return what the template asks of a parameter, where this value breaks it."""
+    allowed = [str(one) for one in rules.get("AllowedValues", ())]
+    if allowed:
+        return None if value in allowed else f"set one of {', '.join(map(repr, allowed))}"
+    if "AllowedPattern" in rules and not re.fullmatch(rules["AllowedPattern"], value):
+        said = rules.get("ConstraintDescription")
+        return f"it {said or 'must match'} ({rules['AllowedPattern']})"
+    if len(value) > (longest := rules.get("MaxLength", LONGEST)):
+        return f"it has {len(value)} characters, and {longest} is the most"
+    if rules["Type"] != "Number":
+        return None
+    least, most = rules.get("MinValue", 0), rules.get("MaxValue")
+    if re.fullmatch("[0-9]+", value) and least <= int(value) <= (most or int(value)):
+        return None
+    return f"it must be a number from {least}{f' to {most}' if most else ' on'}"
 
 
 def for_sam(parameters: Mapping[str, str]) -> str:

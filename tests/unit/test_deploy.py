@@ -17,6 +17,7 @@ import pytest
 import yaml
 from botocore.exceptions import ClientError, NoCredentialsError
 
+from local.templates import load_template
 from scripts import deploy
 from scripts.deploy import SAM, Deployment
 from scripts.deploy_parameters import DeployError, for_sam
@@ -432,8 +433,14 @@ def test_the_page_s_example_of_parameters_is_allowed() -> None:
         ("PolicyYaml='targets:", "PARAMETERS cannot be read"),
         ("LogRetention=30", "no parameter 'LogRetention': did you mean LogRetentionDays?"),
         ("LogRetentionDays=31", "LogRetentionDays=31 is not allowed: set one of '30', '60'"),
-        ("OrganizationId=me", "OrganizationId=me is not allowed, it must match ^"),
-        ("OidcGroupsClaim='my groups'", "OidcGroupsClaim=my groups is not allowed, it must match "),
+        ("OrganizationId=me", "OrganizationId=me is not allowed: it must be the ID of an organization"),
+        (
+            "OidcGroupsClaim='my groups'",
+            "OidcGroupsClaim=my groups is not allowed: it must be one word without spaces",
+        ),
+        (f"MemberRoleName={'x' * 52}", " is not allowed: it has 52 characters, and 51 is the most"),
+        ("AuditLockDays=0", "AuditLockDays=0 is not allowed: it must be a number from 1 to 36500"),
+        ("ReservedConcurrency=many", " is not allowed: it must be a number from 0 on"),
         ("LogRetentionDays=30 LogRetentionDays=60", "set twice"),
         ("Mode=ask", "Mode is set twice: by MODE= and in PARAMETERS"),
         ("AlertEmail=ops", "ALERT_EMAIL=ops is no address"),
@@ -442,6 +449,14 @@ def test_the_page_s_example_of_parameters_is_allowed() -> None:
 def test_other_parameters_are_checked_before_anything_is_created(parameters: str, said: str) -> None:
     """An unquoted value would be cut at its first space, and a mistyped name would be ignored."""
     assert said in refusal(Account(), PARAMETERS=parameters, MODE="ask")
+
+
+def test_every_pattern_of_the_template_is_said_in_words() -> None:
+    """CloudFormation and `make deploy` name the rule; a pattern alone is none for most people."""
+    parameters = load_template(ROOT / "template.yaml")["Parameters"]
+    patterns = {name for name, rules in parameters.items() if "AllowedPattern" in rules}
+    assert patterns
+    assert patterns == {name for name, rules in parameters.items() if "ConstraintDescription" in rules}
 
 
 def test_other_parameters_are_passed_on() -> None:
