@@ -169,19 +169,11 @@ class Leftovers:
 
     def table(self) -> Leftover | None:
         """State tables: one of each time that the stack was deployed anew."""
-        sizes = [int(self._table(name).get("TableSizeBytes", 0)) for name in self._tables]
+        return self._tables_left(self._tables, TABLE_USD + PITR_USD)
 
-        def remove() -> Iterator[str]:
-            dynamodb = self._client("dynamodb")
-            for name in self._tables:
-                if self._table(name).get("DeletionProtectionEnabled"):
-                    dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
-                    dynamodb.get_waiter("table_exists").wait(TableName=name)
-                dynamodb.delete_table(TableName=name)
-                yield f"deleted the table {name}: AWS keeps a backup for 35 days, as long as the key works"
-
-        usd = sum(sizes) / _GB * (TABLE_USD + PITR_USD)
-        return _some(f"{', '.join(self._tables)}, {_size(sum(sizes))}", self._tables, usd, remove)
+    def copies(self) -> Leftover | None:
+        """Tables that were restored from a state table, and others that the stack's key encrypts."""
+        return self._tables_left(self._copies, TABLE_USD)
 
     def policy(self) -> Leftover | None:
         """Buckets with the versions of the policy."""
@@ -193,7 +185,7 @@ class Leftovers:
 
     def key(self) -> Leftover | None:
         """Keys that the tables, policies, logs and kept user data are encrypted with."""
-        ids = sorted({arn for one in self._keys() if (arn := self._arn_of_key(one))})
+        ids = sorted(arn for arn, state in self._keys.items() if state in ("Enabled", "Disabled"))
 
         def remove() -> Iterator[str]:
             for arn in ids:
@@ -241,9 +233,39 @@ class Leftovers:
         return str(self._client("sts").get_caller_identity()["Account"])
 
     @cached_property
+    def _all_tables(self) -> list[str]:
+        return [one for page in self._pages("dynamodb", "list_tables") for one in page["TableNames"]]
+
+    @cached_property
     def _tables(self) -> list[str]:
-        names = [one for page in self._pages("dynamodb", "list_tables") for one in page["TableNames"]]
-        return [name for name in names if self._is_named(name, "StateTable")]
+        return [name for name in self._all_tables if self._is_named(name, "StateTable")]
+
+    @cached_property
+    def _copies(self) -> list[str]:
+        """A copy has a name that somebody chose: it is known by its source, or by the key it keeps."""
+
+        def is_copy(found: Any) -> bool:
+            source = found.get("RestoreSummary", {}).get("SourceTableArn", "").rpartition("/")[2]
+            key = found.get("SSEDescription", {}).get("KMSMasterKeyArn")
+            return self._is_named(source, "StateTable") or key in self._keys
+
+        others = [name for name in self._all_tables if name not in self._tables]
+        return [name for name in others if is_copy(self._table(name))]
+
+    def _tables_left(self, names: Sequence[str], usd_a_gb: Decimal) -> Leftover | None:
+        size = sum(int(self._table(name).get("TableSizeBytes", 0)) for name in names)
+
+        def remove() -> Iterator[str]:
+            dynamodb = self._client("dynamodb")
+            for name in names:
+                if self._table(name).get("DeletionProtectionEnabled"):
+                    dynamodb.update_table(TableName=name, DeletionProtectionEnabled=False)
+                    dynamodb.get_waiter("table_exists").wait(TableName=name)
+                dynamodb.delete_table(TableName=name)
+                backup = ": AWS keeps a backup for 35 days, as long as the key works"
+                yield f"deleted the table {name}{backup if name in self._tables else ''}"
+
+        return _some(f"{', '.join(names)}, {_size(size)}", names, size / _GB * usd_a_gb, remove)
 
     def _table(self, name: str) -> Any:
         return self._client("dynamodb").describe_table(TableName=name)["Table"]
@@ -298,16 +320,22 @@ class Leftovers:
         s3.delete_bucket(Bucket=name)
         return f"deleted the bucket {name} and all in it"
 
-    def _keys(self) -> Iterator[str]:
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        """The state of each key of the stack by its ARN; one that waits to be deleted can be had back."""
+        described = [self._client("kms").describe_key(KeyId=one)["KeyMetadata"] for one in self._key_ids()]
+        ours = [one for one in described if one.get("Description", "").startswith(_OF_KEY)]
+        return {str(one["Arn"]): str(one["KeyState"]) for one in ours}
+
+    def _key_ids(self) -> Iterator[str]:
         """Those of what is left, and those that CloudFormation has marked as the stack's."""
         for name in self._tables:
-            yield self._table(name).get("SSEDescription", {}).get("KMSMasterKeyArn") or ""
+            if key := self._table(name).get("SSEDescription", {}).get("KMSMasterKeyArn"):
+                yield key
         for name in self._bucket_names("policybucket"):
             found = self._client("s3").get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]
-            yield from (
-                rule["ApplyServerSideEncryptionByDefault"].get("KMSMasterKeyID", "")
-                for rule in found["Rules"]
-            )
+            rules = [rule["ApplyServerSideEncryptionByDefault"] for rule in found["Rules"]]
+            yield from (one["KMSMasterKeyID"] for one in rules if "KMSMasterKeyID" in one)
         kms = self._client("kms")
         for page in self._pages("kms", "list_keys"):
             for one in page["Keys"]:
@@ -322,16 +350,6 @@ class Leftovers:
         return next(
             (one["TagValue"] for one in tags if one["TagKey"] == "aws:cloudformation:stack-name"), None
         )
-
-    def _arn_of_key(self, key: str) -> str | None:
-        """The ARN of a key; `None` of one that is being deleted, or that is not ours."""
-        if not key:
-            return None
-        found = self._client("kms").describe_key(KeyId=key)["KeyMetadata"]
-        is_ours = found["KeyState"] in ("Enabled", "Disabled") and found.get("Description", "").startswith(
-            _OF_KEY
-        )
-        return str(found["Arn"]) if is_ours else None
 
 
 def _some(

@@ -33,6 +33,7 @@ _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
     "schedules": Leftovers.schedules,
     "logs": Leftovers.logs,
     "table": Leftovers.table,
+    "copies": Leftovers.copies,
     "policy": Leftovers.policy,
     "audit": Leftovers.audit,
     "key": Leftovers.key,
@@ -41,6 +42,9 @@ _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
 _WITH_STACK = ("alarms", "schedules", "logs")
 """They go with the stack: while it is there, none is left."""
 _BY_NAME = ("workflows", *(one for one in _KINDS if one not in ("instances", "snapshots", "audit")))
+_WITHOUT_STACK = ("workflows", "copies")
+"""Removed also while the stack is there: it does not need them."""
+_NEED_KEY = ("table", "copies", "policy")
 _BY_FLAG = ("snapshots", "audit")
 """What cannot be made again goes by a flag of its own."""
 _NAMED = {
@@ -230,7 +234,7 @@ def _check(
     is_there: bool,
 ) -> None:
     """Raises: CommandError for what must not be removed now."""
-    later = [one for one in wanted if one != "workflows"]
+    later = [one for one in wanted if one not in _WITHOUT_STACK]
     if is_there and later:
         raise CommandError(
             f"the stack {stack.name} is there, and needs or would make again: {', '.join(later)}. "
@@ -250,13 +254,23 @@ def _check(
                 "delete them one by one"
             )
     if "key" in wanted:
-        needing = [one for one in ("table", "policy") if one in found and one not in wanted]
-        if "audit" in found and "audit" not in wanted and left.has_user_data():
-            needing.append("audit")
-        if needing:
-            raise CommandError(
-                f"without the key {' and '.join(needing)} cannot be read: remove that, too, or keep the key"
-            )
+        _check_key(wanted, found, unread, left)
+
+
+def _check_key(
+    wanted: list[str], found: Mapping[str, Leftover], unread: Mapping[str, str], left: Leftovers
+) -> None:
+    """Raises: CommandError where something is kept that the key encrypts, or may be."""
+    for one in (*_NEED_KEY, "audit"):
+        if one in unread:
+            raise CommandError(f"{one} cannot be read, and may need the key: {unread[one]}")
+    needing = [one for one in _NEED_KEY if one in found and one not in wanted]
+    if "audit" in found and "audit" not in wanted and left.has_user_data():
+        needing.append("audit")
+    if needing:
+        raise CommandError(
+            f"without the key nobody can read {', '.join(needing)}: remove that, too, or keep the key"
+        )
 
 
 def _confirm(name: str, given: str | None, wanted: list[str]) -> None:

@@ -117,7 +117,9 @@ class Reader:
                 (name,), (file,) = options["stack-name"], options["template-file"]
                 self.cloud.deploy_plain(ROOT / file, name, given, region=REGION, account=account)
             case "cloudformation", "delete-stack":
-                self.cloud.client("cloudformation").delete_stack(StackName=options["stack-name"][0])
+                (name,) = options["stack-name"]
+                account = MEMBER if name == "gpu-governor-member" else ACCOUNT
+                self.cloud.client("cloudformation", account=account).delete_stack(StackName=name)
             case "cloudformation", "wait":
                 waiter = self.cloud.client("cloudformation").get_waiter(rest[1].replace("-", "_"))
                 waiter.wait(StackName=options["stack-name"][0], WaiterConfig={"Delay": 1})
@@ -212,9 +214,10 @@ def test_the_page_leads_from_a_clone_to_production_and_out_again(reader: Reader)
     cloud, scene = reader.cloud, reader.scene
     assert scene is not None
     assert 2 == reader.deploys
-    left = {one["StackName"] for one in cloud.client("cloudformation").describe_stacks()["Stacks"]}
-    assert {"gpu-telemetry"} == left - {"aws-sam-cli-managed-default"}
-    assert ["COPY", scene.outputs["StateTableName"]] == cloud.client("dynamodb").list_tables()["TableNames"]
+    for account in (ACCOUNT, MEMBER):
+        stacks = cloud.client("cloudformation", account=account).describe_stacks()["Stacks"]
+        assert {one["StackName"] for one in stacks} <= {"aws-sam-cli-managed-default"}
+    assert [scene.outputs["StateTableName"]] == cloud.client("dynamodb").list_tables()["TableNames"]
     kept = {scene.outputs["PolicyBucketName"], scene.outputs["AuditBucketName"]}
     assert kept <= {one["Name"] for one in cloud.client("s3").list_buckets()["Buckets"]}
     found = cloud.client("ec2").describe_instances()["Reservations"]

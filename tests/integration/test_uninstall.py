@@ -20,8 +20,8 @@ from tests.integration.stage import WAIT_SCALE, Stage
 from tests.integration.test_first_create import left
 
 POLICY = "ownership: {contacts: {people: {emails: [alice@example.com]}}, default_contacts: [people]}"
-ALL = "tags,alarms,schedules,logs,table,policy,key"
-STAYS = ("tags", "instances", "snapshots", "table", "policy", "audit", "key")
+ALL = "tags,alarms,schedules,logs,table,copies,policy,key"
+STAYS = ("tags", "instances", "snapshots", "table", "copies", "policy", "audit", "key")
 
 
 @pytest.fixture
@@ -81,7 +81,13 @@ def test_from_a_deployed_stack_to_an_empty_account(
     )
     ec2.create_tags(Resources=[waiting], Tags=[{"Key": "GpuGovernor", "Value": "exempt"}])
 
-    # While the stack is there, it shows what would stay, and removes workflows alone.
+    cloud.client("dynamodb").restore_table_to_point_in_time(
+        SourceTableName=scene.outputs["StateTableName"],
+        TargetTableName="COPY",
+        UseLatestRestorableTime=True,
+    )
+
+    # While the stack is there, it shows what would stay, and removes workflows and copies alone.
     found = shown(capsys)
     assert {"workflows", *STAYS} == found.keys()
     assert [stopped] == [one.split()[1] for one in found["instances"]["names"]]
@@ -106,9 +112,11 @@ def test_from_a_deployed_stack_to_an_empty_account(
     assert "There is no stack gpu-governor" in run(capsys)
     found = shown(capsys)
     assert set(STAYS) == found.keys() - {"logs"}
-    assert "without the key table and policy cannot be read" in run(
-        capsys, "--remove", "key", "--confirm", STACK, expected=1
-    )
+    assert ["COPY"] == found["copies"]["names"]
+    for but, needing in (("", "table, copies, policy"), (",table,policy", "copies")):
+        assert f"without the key nobody can read {needing}: " in run(
+            capsys, "--remove", f"key{but}", "--confirm", STACK, expected=1
+        )
     # What CloudFormation could not delete, and what another stack of a longer name has.
     alarm = {"Namespace": "x", "MetricName": "x", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1.0}
     for name in ("gpu-governor-NoSweepAlarm-ABCDEFGHIJKL", "gpu-governor-two-NoSweepAlarm-ABCDEFGHIJKL"):

@@ -77,8 +77,8 @@ def test_what_may_not_be_read_is_said(removed: list[str], capsys: pytest.Capture
     ("given", "why"),
     [
         (["--remove", "tags,table"], "tags cannot be read, so nothing was removed"),
-        (["--remove", "key"], "without the key table and audit cannot be read"),
-        (["--remove", "key,table"], "without the key audit cannot be read"),
+        (["--remove", "key"], "without the key nobody can read table, audit: remove"),
+        (["--remove", "key,table"], "without the key nobody can read audit: remove"),
         (["--remove", "workflows"], "workflows have ended with the stack"),
         (["--remove", "instances"], "'instances' is none of workflows, tags"),
         (["--remove", "snapshots"], "pass --remove-snapshots"),
@@ -91,6 +91,55 @@ def test_nothing_goes_that_must_not(
     code, said = run(capsys, *given, "--confirm", "gpu-governor")
     assert (1, []) == (code, removed)
     assert why in said
+
+
+def test_the_key_stays_where_a_table_may_need_it_that_cannot_be_seen(
+    removed: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What may not be read may be there."""
+    monkeypatch.setattr(uninstall, "_KINDS", {**uninstall._KINDS, "copies": fails(DENIED)})
+    code, said = run(capsys, "--remove", "key,table", "--remove-audit", "--confirm", "gpu-governor")
+    assert (1, []) == (code, removed)
+    assert "copies cannot be read, and may need the key" in said
+
+
+KEY = "arn:aws:kms:us-east-1:123456789012:key/1"
+TABLES: dict[str, dict[str, Any]] = {
+    "gpu-governor-StateTable-ABCDEFGHIJKL": {"SSEDescription": {"KMSMasterKeyArn": KEY}},
+    "copied": {"SSEDescription": {"KMSMasterKeyArn": KEY}},
+    "copied-under-another-key": {
+        "RestoreSummary": {"SourceTableArn": "arn:aws:dynamodb:::table/gpu-governor-StateTable-ABCDEFGHIJKL"}
+    },
+    "copied-from-another-stack": {
+        "RestoreSummary": {"SourceTableArn": "arn:aws:dynamodb:::table/other-StateTable-ABCDEFGHIJKL"}
+    },
+    "orders": {"SSEDescription": {"KMSMasterKeyArn": f"{KEY}2"}},
+}
+
+
+@pytest.mark.parametrize("state", ["Enabled", "PendingDeletion"])
+def test_copies_of_the_state_table_are_found_whatever_they_are_called(state: str) -> None:
+    """By their source, or by the key: also where that waits to be deleted and can be had back."""
+    pages = {
+        "list_tables": [{"TableNames": list(TABLES)}],
+        "list_keys": [{"Keys": []}],
+    }
+    described = {"Arn": KEY, "KeyState": state, "Description": "Encrypts the data of GPU Governor"}
+    client = SimpleNamespace(
+        get_paginator=lambda name: SimpleNamespace(paginate=lambda **_: pages[name]),
+        describe_table=lambda TableName: {"Table": TABLES[TableName]},
+        describe_key=lambda **_: {"KeyMetadata": described},
+        list_buckets=lambda: {"Buckets": []},
+    )
+    session: Any = SimpleNamespace(region_name="us-east-1", client=lambda *_, **__: client)
+    left = Leftovers(session, "gpu-governor", ["us-east-1"], "GPU-Workload")
+
+    copies, tables, keys = left.copies(), left.table(), left.key()
+    assert copies
+    assert tables
+    assert ["copied", "copied-under-another-key"] == copies.names
+    assert ["gpu-governor-StateTable-ABCDEFGHIJKL"] == tables.names
+    assert (state == "Enabled") is (keys is not None)
 
 
 def test_the_key_stays_where_something_could_not_go(

@@ -1,8 +1,9 @@
-"""Point-in-time recovery of tables.
+"""Point-in-time recovery and encryption of tables.
 
 - AWS: a table has it where the stack says so; only then it can be restored, to a moment of the past and no
-  later than now, into a table with neither stream, time to live, protection nor recovery of its own. Engine:
-  forgets what the stack says, and copies what the table holds now.
+  later than now, into a table with neither stream, time to live, protection nor recovery of its own, but
+  encrypted as its source. Engine: forgets what the stack says and the encryption, and copies what the table
+  holds now.
 
 What a table held is found from its stream: so only one with a stream of both images goes back in time.
 """
@@ -28,6 +29,10 @@ def repair() -> None:
     def created(logical_id: str, properties: Any, *given: Any, **more: Any) -> Any:
         name, attributes = create(logical_id, properties, *given, **more)
         wanted = properties.get("PointInTimeRecoverySpecification") or {}
+        if encryption := properties.get("SSESpecification"):
+            # A request says Enabled where a template says SSEEnabled.
+            spec = {**encryption, "Enabled": str(encryption.get("SSEEnabled")).lower() == "true"}
+            dynamodb._tables[name]["SSEDescription"] = dynamodb._sse_description_from_spec(spec)
         dynamodb._pitr_settings[name] = str(wanted.get("PointInTimeRecoveryEnabled")).lower() == "true"
         return name, attributes
 
@@ -45,6 +50,7 @@ def repair() -> None:
         answer = restore(asked)
         if answer[0] == 200:
             table = dynamodb._tables[asked["TargetTableName"]]
+            table["SSEDescription"] = dynamodb._tables[source].get("SSEDescription")
             for record in reversed(dynamodb.stream_live_records(source)):
                 if _milliseconds(record) > float(moment) * 1000:
                     _undo(table, record["dynamodb"])
