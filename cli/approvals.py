@@ -20,9 +20,11 @@ from cli.errors import CommandError
 from cli.times import since, until
 from governor.channels.message import clip
 from governor.domain.units import printable
+from governor.domain.wording import people
 
 _CELL_CHARACTERS = 40
 """Of a table; a tag may have 256, and an id of ours has 32."""
+_ANSWERED = {"approve": "Approved", "keep": "Kept", "exempt": "Exempted"}
 _STEPS = "The plan: "
 """How the line of a plan with its steps begins."""
 
@@ -166,7 +168,7 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
     if found["decision"]:
         print(f"  {_decided(found)}")
     elif found["first_yes_by"]:
-        print(f"  {found['first_yes_by']} approved; a second person must approve, too")
+        print(f"  Approved by {printable(people(found['first_yes_by']))}; a second person must approve, too")
     if found.get("held"):
         print(f"  {printable(found['held'])}; nothing more is done")
     if found["void_reason"]:
@@ -180,10 +182,11 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
 
 
 def _decided(found: Mapping[str, Any]) -> str:
-    """A stack of the release before does not say when."""
-    kept = f" it until {found['kept_until']}" if found.get("kept_until") else ""
+    """`Kept by alice@example.com (mail link), 2 h ago (...); the keep ends in 6 days (...)`. A stack of the
+    release before does not say when."""
     at = f", {since(found['decided_at'])}" if found.get("decided_at") else ""
-    return f"{printable(found['decided_by'])} decided to {found['decision']}{kept}{at}"
+    kept = f"; the keep ends {until(found['kept_until'])}" if found.get("kept_until") else ""
+    return f"{_ANSWERED[found['decision']]} by {printable(people(found['decided_by']))}{at}{kept}"
 
 
 def _until(text: str) -> str:

@@ -57,10 +57,10 @@ def test_a_question_is_listed_shown_and_approved(stage: Stage, capsys: pytest.Ca
     code, _, err = run(capsys, "approvals", "approve", question["id"])
     assert (1, True) == (code, "local disks" in err)
     code, out, _ = run(capsys, "approvals", "approve", question["id"], "--accept-losses")
-    assert (0, True) == (code, "decided to approve" in out)
+    assert (0, True) == (code, "Approved by " in out)
 
     assert "stopped" == stage.outcome(instance_id)
-    assert "arn:aws:" in run(capsys, "approvals", "show", question["id"])[1]
+    assert "arn:aws:" in run(capsys, "approvals", "show", question["id"], "--json")[1]
 
 
 def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

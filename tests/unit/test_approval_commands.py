@@ -205,8 +205,21 @@ def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFi
 
 def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:
     """One's own is answered with the record; another's is refused, with both in the refusal."""
-    assert "alice decided to approve, 2 h ago (" in approved(capsys, {**APPROVED, "needs_another": False})
-    with pytest.raises(CommandError, match=r"already decided: approved\. alice decided to approve, 2 h ago"):
+    assert "  Approved by alice, 2 h ago (" in approved(capsys, {**APPROVED, "needs_another": False})
+    with pytest.raises(CommandError, match=r"already decided: approved\. Approved by alice, 2 h ago"):
         approved(capsys, None, APPROVED)
     with pytest.raises(CommandError, match=r"already decided: approved$"):
         approved(capsys, None, None)
+
+
+def test_a_record_is_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
+    """People by their names, times by the clock of this machine; the ARN and UTC are in the JSON."""
+    root = "aws:arn:aws:iam::123456789012:root"
+    kept = {"status": "KEPT", "decided_by": root, "decided_at": HOURS_AGO, "decision": "keep"}
+    said = approved(capsys, {**kept, "kept_until": IN_HOURS})
+    assert "  Kept by root (AWS identity), 2 h ago (" in said
+    assert "; the keep ends in 5 h (" in said
+    assert "T" not in said.partition("Kept by root")[2].partition("\n")[0].replace("UTC", "")
+    assert "  Approved by a@b.example (mail link); a second person must" in approved(
+        capsys, {"first_yes_by": "link:a@b.example", "needs_another": True}
+    )

@@ -174,7 +174,11 @@ def test_a_late_answer_is_told_who_was_first() -> None:
 def test_a_question_that_does_not_exist_is_not_found() -> None:
     """For reading and for answering."""
     for route in (SHOW, ANSWER):
-        assert 404 == api(World()).handle(ApiRequest(route, ALICE, "unknown", STOP)).status
+        answer = api(World()).handle(ApiRequest(route, ALICE, "unknown", STOP))
+        said = (
+            "there is no question 'unknown': `governor approvals list` prints the ids of those that are open"
+        )
+        assert (404, {"error": said}) == (answer.status, answer.document)
 
 
 def test_the_list_holds_what_is_open() -> None:
@@ -376,6 +380,8 @@ def test_a_keep_is_ended_as_on_the_page_of_its_record(
 
     ended = post(world, answer="end-keep")
     assert status == ended.status
+    if who is None:
+        assert f"map aws:{ALICE} to a person in ownership.contacts" in ended.document["error"]
     hold = world.state.record(episode.ref.target, episode.ref.instance_id).hold
     assert (status == 200) is (hold.snoozed_until is None)
     if status == 200:

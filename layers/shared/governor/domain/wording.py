@@ -16,7 +16,7 @@ _IDENTITIES = (
     (re.compile(r"\blink:(\S+@[\w.-]*\w)"), r"\1 (mail link)"),
     (re.compile(r"\boidc:(\S+)"), r"\1 (signed in)"),
     (re.compile(r"\bslack:(\w+)"), r"\1 (Slack)"),
-    (re.compile(r"\baws:(arn:\S*/)?([^\s/]+)"), r"\2 (AWS identity)"),
+    (re.compile(r"\baws:(arn:\S*[/:])?([^\s/:]+)"), r"\2 (AWS identity)"),
 )
 
 

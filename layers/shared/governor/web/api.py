@@ -17,7 +17,7 @@ from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime, iso, parse_iso, printable
 from governor.domain.wording import people
-from governor.errors import DecisionRefused, InputError, NotFound
+from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
@@ -78,8 +78,12 @@ class ApprovalApi:
         except NotFound as error:
             if error.code == "AccessDenied":
                 return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
-            what = "version of the policy" if "/policy" in request.route else "question"
-            return ApiResponse(404, {"error": f"there is no such {what}"})
+            what, where = "question", "`governor approvals list` prints the ids of those that are open"
+            if "/policy" in request.route:
+                what, where = "version of the policy", "`governor policy history` prints the newest"
+            return ApiResponse(
+                404, {"error": f"there is no {what} {printable(request.named[:64])!r}: {where}"}
+            )
         except (InputError, DecisionRefused) as error:
             return ApiResponse(status_of(error), {"error": str(error)})
 
@@ -124,6 +128,11 @@ class ApprovalApi:
         # A known person's address, else the identity itself: AWS has proven it.
         person = self.ownership.person(identity)
         if request.document.get("answer") == END_KEEP:
+            if person is None:
+                raise NotAllowed(
+                    f"{people(identity)} is mapped to nobody, and ends no keep, not even its own: map "
+                    f"{identity} to a person in ownership.contacts (identities)"
+                )
             self.decide.end_keep(self.show(request.named), identity, person, Role.APPROVER)
             return {**question_document(self.show(request.named)), "needs_another": False}
         decided = self.decide(
