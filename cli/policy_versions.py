@@ -40,6 +40,7 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made.set_defaults(run=diff)
     made = commands.add_parser("put", help="check a policy, and store it as the newest version")
     made.add_argument("file", help="a YAML file, or - for standard input")
+    made.add_argument("--empty", action="store_true", help="store also a document without settings")
     made.set_defaults(run=put)
     made = commands.add_parser("history", help="the newest versions, who stored them, and which is in force")
     made.set_defaults(run=history)
@@ -58,8 +59,23 @@ def put(arguments: argparse.Namespace) -> int:
     with Output(arguments) as out:
         if not is_usable(path, text, out):
             return 1
+        if not (arguments.empty or parse_policy(text).document.settings):
+            _check_removes_nothing(path, deployed(arguments.stack_name, session))
         store(text, arguments, session, out)
     return 0
+
+
+def _check_removes_nothing(path: Path, now: str) -> None:
+    """Raises: CommandError with the settings in force, which a document without any would remove."""
+    try:
+        settings = list(parse_policy(now, accepted=True).document.settings)
+    except PolicyError:
+        settings = ["all of a document that is refused"]
+    if settings:
+        raise CommandError(
+            f"{path} has no settings. It would remove those in force: {printable(', '.join(settings))}. "
+            "Nothing was stored: if that is what you want, pass --empty"
+        )
 
 
 def rollback(arguments: argparse.Namespace) -> int:
@@ -161,7 +177,8 @@ def _version(arguments: argparse.Namespace, session: boto3.Session) -> str:
         )
         return str(found["Body"].read().decode(errors="replace"))
     except (ClientError, BotoCoreError) as error:
-        raise CommandError(f"version {arguments.version} could not be read: {aws.reason(error)}") from None
+        why = f"version {printable(arguments.version)} could not be read: {aws.reason(error)}"
+        raise CommandError(f"{why.rstrip('.')}: see `governor policy history`") from None
 
 
 def history(arguments: argparse.Namespace) -> int:

@@ -239,8 +239,30 @@ def test_an_earlier_version_that_is_refused_now_is_not_stored(
     stack.put_object(Body=b"mode: banana\n", Metadata={"author": ALICE})
     stack.put_object(Body=PARAMETER.encode(), Metadata={"author": ALICE})
     assert "0:1: error: mode" in said(capsys, "policy", "rollback", "0", status=1)
-    assert "version 9 could not be read" in said(capsys, "policy", "rollback", "9", status=1)
+    for command in ("rollback", "get"):
+        out = said(capsys, "policy", command, "9", status=1)
+        assert "version 9 could not be read" in out
+        assert out.endswith(": see `governor policy history`\n")
     assert 2 == len(stack.versions)
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "{}\n"])
+def test_a_document_without_settings_is_stored_on_demand_alone(
+    text: str, stack: Stack, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It would remove every contact; what it would remove is named."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    out = said(capsys, "policy", "put", str(file), status=1)
+    assert "has no settings. It would remove those in force: mode, selector, ownership. " in out
+    assert "pass --empty" in out
+    stack.parameter = "mode: banana\n"
+    assert "all of a document that is refused" in said(capsys, "policy", "put", str(file), status=1)
+    assert [] == stack.versions
+
+    said(capsys, "policy", "put", str(file), "--empty")
+    said(capsys, "policy", "put", str(file))
+    assert [text, text] == [one for one, _ in stack.versions]
 
 
 def test_a_document_is_compared_before_it_is_stored(
