@@ -43,7 +43,8 @@ _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names what is nearest to a command that does not exist, and in the help what may stand anywhere."""
+    """Names what is nearest to a command or option that does not exist, and in the help what may stand
+    anywhere."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         epilog = "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
@@ -56,6 +57,15 @@ class _Parser(argparse.ArgumentParser):
                 action, f"{value!r} is none of {', '.join(known)}{nearest(value, known)}"
             )
 
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        given, unknown = super().parse_known_args(args, namespace)
+        for one in unknown:
+            if one.startswith("-") and one.strip("-"):
+                option = one.partition("=")[0]
+                known = [*self._option_string_actions, *_everywhere()._option_string_actions]
+                self.error(f"there is no option {option}{nearest(option, known)}")
+        return given, unknown
+
 
 def parser(command: str | None = None) -> argparse.ArgumentParser:
     """All commands; of them only `command` with its own options."""
@@ -65,6 +75,7 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         epilog=None,
         parents=[_everywhere()],
         conflict_handler="resolve",
+        allow_abbrev=False,  # the command is looked for before these are read: a short form would hide it
     )
     top.add_argument("--version", action="version", version=f"gpu-governor {_version()}")
     areas = top.add_subparsers(dest="area", required=True, metavar="COMMAND", title="commands")

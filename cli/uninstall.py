@@ -16,6 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws
 from cli.errors import CommandError
 from cli.leftovers import Leftover, Leftovers
+from cli.nearest import nearest
 from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack
@@ -117,7 +118,8 @@ def _wanted(arguments: argparse.Namespace) -> list[str]:
         if one in _BY_FLAG:
             raise CommandError(f"{one} cannot be made again: pass --remove-{one}")
         if one not in _BY_NAME:
-            raise CommandError(f"{printable(one)!r} is none of {', '.join(_BY_NAME)}")
+            known = f"{', '.join(_BY_NAME)}{nearest(one, _BY_NAME)}"
+            raise CommandError(f"{printable(one)!r} is none of {known}")
     named += [one for one in _BY_FLAG if getattr(arguments, f"remove_{one}")]
     return [one for one in ("workflows", *_KINDS) if one in named]
 

@@ -136,11 +136,12 @@ ROWS: tuple[tuple[str, Callable[[Summary], str]], ...] = (
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    """A column a policy; then questions by owner."""
+    """A column a policy; then questions by owner, where there are any."""
     lines = [["", *(printable(one.name) for one in summaries)]]
     lines += [[label, *(figure(one) for one in summaries)] for label, figure in ROWS]
-    lines += [["", *("" for _ in summaries)], ["questions by owner", *("" for _ in summaries)]]
-    lines += [[f"  {printable(owner)}", *counts] for owner, counts in by_owner(summaries)]
+    if owners := by_owner(summaries):
+        lines += [["", *("" for _ in summaries)], ["questions by owner", *("" for _ in summaries)]]
+        lines += [[f"  {printable(owner)}", *counts] for owner, counts in owners]
     widths = [max(len(row[column]) for row in lines) for column in range(len(summaries) + 1)]
     text = []
     for row in lines:

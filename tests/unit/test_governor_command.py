@@ -145,6 +145,27 @@ def test_a_command_that_does_not_exist_is_guessed(
     assert f"did you mean {meant}?" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("approvals keep x --untill 7d", "there is no option --untill; did you mean --until?"),
+        ("mode ask --dry-rn=1", "there is no option --dry-rn; did you mean --dry-run?"),
+        ("status --jsn", "there is no option --jsn; did you mean --json?"),
+        ("--stack=gpu freezes", "there is no option --stack; did you mean --stack-name?"),
+        ("approvals list --whatever-this-is", "there is no option --whatever-this-is\n"),
+        ("approvals list much", "unrecognized arguments: much"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_guessed(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whether of the command, or one that may stand anywhere."""
+    with pytest.raises(SystemExit) as ended:
+        governor.main(line.split())
+    assert 2 == ended.value.code
+    assert said in capsys.readouterr().err
+
+
 @pytest.fixture
 def nothing_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A shell that knows nothing of AWS."""

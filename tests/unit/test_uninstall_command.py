@@ -79,6 +79,8 @@ def test_what_may_not_be_read_is_said(removed: list[str], capsys: pytest.Capture
         (["--remove", "tags,table"], "tags cannot be read, so nothing was removed"),
         (["--remove", "key"], "without the key nobody can read table, audit: remove"),
         (["--remove", "key,table"], "without the key nobody can read audit: remove"),
+        (["--remove", "workflow"], "'workflow' is none of workflows, tags, alarms, schedules, logs, table"),
+        (["--remove", "workflow"], "; did you mean workflows?"),
         (["--remove", "workflows"], "workflows have ended with the stack"),
         (["--remove", "instances"], "'instances' is none of workflows, tags"),
         (["--remove", "snapshots"], "pass --remove-snapshots"),

@@ -1,4 +1,4 @@
-"""GPU Governor: finds idle GPU instances, proves it, asks, and puts them away without losing data."""
+"""GPU Governor: finds idle GPU instances, proves it, asks, and stops or terminates them. No data is lost."""
 
 import gc
 

@@ -60,6 +60,14 @@ def test_the_table_has_a_column_for_every_policy() -> None:
     assert "(1 unpriced)" in text
 
 
+def test_owners_have_no_heading_where_nobody_is_asked() -> None:
+    quiet = run(make_recording(bins((BUSY, 12)), **named(1, "ann")))  # type: ignore[arg-type]
+    assert "questions by owner" in report.table([report.summarise(fleet())])
+    text = report.table([report.summarise(quiet)])
+    assert "by owner" not in text
+    assert text.splitlines()[-1].startswith("times the breaker")
+
+
 def test_a_terminal_is_sent_no_control_characters() -> None:
     """Tags are whatever somebody chose."""
     replay = run(make_recording(bins((IDLE, 12)), **named(1, "\x1b[2Jann")))  # type: ignore[arg-type]
