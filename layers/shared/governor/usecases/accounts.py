@@ -11,11 +11,8 @@ from governor.errors import ConfigurationError, SafetyError
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`.
-
-    `member_role_name` is this function's own role in member accounts, so that there too only one function may
-    stop or terminate; `None` for a function that reaches none.
-    """
+    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`. `member_role_name` is this function's
+    own role in member accounts, so that there too only one may stop or terminate; `None`: it reaches none."""
 
     hub_account: str
     hub_region: str

@@ -75,10 +75,8 @@ class Unanswered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RefusedAnswers:
-    """Whether people could answer: requests to the API that were throttled or failed, as CloudWatch has it.
-
-    Limits of API Gateway are shared by all callers: whoever floods a route makes those silent who use it.
-    """
+    """Finds whether people could answer: CloudWatch's counts of API requests that were throttled or failed.
+    API Gateway's limits are shared: whoever floods a route makes those silent who use it."""
 
     metrics: MetricReader
     hub: Target

@@ -32,10 +32,8 @@ class Once:
     log: EventLog
 
     def __call__(self, key: str, act: Callable[[], None], *, keep: timedelta = _KEPT) -> bool:
-        """Acts unless it was done or is being done; true when this call did.
-
-        Raises: CloudError where the log is away (after acting: twice is better than never), or as `act`.
-        """
+        """Act unless it was done or is being done; true when this call did. Raises: CloudError where the log
+        is away (after acting: twice is better than never), or as `act`."""
         unclaimed: CloudError | None = None
         try:
             if not self.log.claim(key, self.clock.now(), LEASE):
@@ -51,11 +49,8 @@ class Once:
     def of_many(
         self, keys: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, CloudError | None]]
     ) -> dict[str, CloudError | None]:
-        """Acts for all keys at once that nobody has acted for, and says what became of each of them.
-
-        `act` gets these keys and says for each why it failed, or `None`. What is returned is the same, but
-        for what could not be claimed or noted: that failed too, although it was done.
-        """
+        """Act once for all keys that nobody has acted for; return what became of each, as `act` does: why it
+        failed, or `None`. What could not be claimed or noted failed too, although it was done."""
         distinct, unclaimed = tuple(dict.fromkeys(keys)), None
         free: Sequence[str] = distinct
         try:
@@ -101,9 +96,8 @@ def begin(
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
     """Begin calls of which none depends on another; what is returned waits for them, so many seconds at most.
 
-    It gives the result of each call by its key, or the error why there is none. A call that takes longer,
-    though it be the only one, counts as failed and goes on where nobody looks: the caller has other things to
-    save. `operation` is for the error of such a call.
+    It gives each call's result by its key, or the error, which names `operation`. A call that takes longer
+    fails, and goes on where nobody looks.
     """
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}

@@ -1,7 +1,4 @@
-"""Versions of the policy: each is announced, and put in force when nothing stands against it.
-
-This module must not know where documents are kept, nor how one is read.
-"""
+"""Versions of the policy: each is announced, and put in force when nothing stands against it."""
 
 from __future__ import annotations
 
@@ -48,11 +45,8 @@ class ReviewPolicy:
     parse_accepted: Callable[[str], Parsed]
 
     def __call__(self, written: tuple[str, str] | None = None) -> None:
-        """Review the newest version, unless it is in force. `written`: a version, and who wrote it.
-
-        A version comes into force after people were notified. Raises: CloudError; the one before stays in
-        force then, and the next review tries again.
-        """
+        """Review the newest version, unless it is in force; it comes into force after people were notified.
+        `written`: a version, and who wrote it. Raises: CloudError; the one before stays in force then."""
         if written is not None:
             self.state.note_writer(*written)
         if not self._review() and written is not None:

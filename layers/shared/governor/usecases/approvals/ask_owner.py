@@ -39,14 +39,12 @@ class AskOwner:
     signer: LinkSigner
 
     def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = "") -> Asked:
-        """Sends the message of the stage, if it has one, and binds the task that waits.
+        """Send the message of the stage, if it has one, and bind the task that waits.
 
-        Raises:
-            MustWait: plans are frozen; nobody is asked before the freeze ends.
-            SafetyError: there is no such episode, it is over, or it waited too long for the end of a freeze.
-            InputError: a stage that waits came without a task token, or one that does not came with one.
-            NobodyListens: nobody at all would get the message, so no clock may run and nothing may be done.
-            CloudError: the message was not taken; a retry sends it again.
+        Raises: MustWait while plans are frozen; SafetyError when there is no such episode, it is over, or it
+        waited too long for the end of a freeze; InputError when a stage comes with the wrong kind of task
+        token; NobodyListens when nobody would get the message: no clock may run; CloudError when the message
+        was not taken.
         """
         if (task_token is None) != (stage in (Stage.TELL, Stage.ASK, Stage.WAIT)):
             needs = "needs one" if task_token is None else "takes none"

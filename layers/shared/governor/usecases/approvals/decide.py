@@ -42,10 +42,7 @@ _HOW_TO_CONFIRM = {
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The approval as it stands.
-
-    `delivered` is false when this decision could not be handed to the workflow, which finds it later.
-    """
+    """The approval as it stands. `delivered`: the workflow has this decision; else it finds it later."""
 
     approval: Approval
     delivered: bool
@@ -82,11 +79,8 @@ class Decide:
         """Take the answer to a question, with who gave it. A keep without a date lasts as `keep_end` says.
 
         `typed_instance_id` must name the instance when the plan terminates it; `losses_accepted` must be true
-        when the plan wipes local disks.
-
-        Raises:
-            NotFound: no such question.
-            DecisionRefused: it cannot take this answer (any more); `status` says where it stands.
+        when the plan wipes local disks. Raises: NotFound; DecisionRefused, whose `status` says where it
+        stands.
         """
         approval = self.state.existing(approval_id)
         try:
@@ -128,9 +122,7 @@ class Decide:
         self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
     ) -> Decided | None:
         """Take a repeated request, or one that holds what acts by itself; `None` while the question is open.
-
-        Raises: DecisionRefused.
-        """
+        Raises: DecisionRefused."""
         if _repeats(approval.decision, decision):
             # Delivered again in case the first was lost; that it was taken before is no news.
             self._deliver(approval.approval_id)
@@ -194,12 +186,8 @@ class Decide:
             return False
 
     def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
-        """End the keep of this record before its time: one's own, and as an approver any.
-
-        Raises:
-            NotAllowed: it is somebody else's, and this person is no approver.
-            DecisionRefused: it is over, or another keep stands by now.
-        """
+        """End the keep of this record before its time: one's own, and as an approver any. Raises: NotAllowed;
+        DecisionRefused when it is over, or another keep stands by now."""
         approval, now = view.approval, self.clock.now()
         kept = approval.lasting_keep(now)
         if kept is None:
@@ -216,9 +204,7 @@ class Decide:
         self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
     ) -> None:
         """End the keep and the exemption that `key_of` named so, in one write; a tag that exempts stays.
-
-        Raises: DecisionRefused where none stands, or another one; NotAllowed.
-        """
+        Raises: DecisionRefused where none stands, or another one; NotAllowed."""
         now, hold = self.clock.now(), self.state.record(target, instance_id).hold
         if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
@@ -239,10 +225,7 @@ def key_of(hold: Hold) -> str:
 
 
 def _check_approval(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
-    """Some scanners press buttons; none types an instance id, or says that it knows what is lost.
-
-    Raises: DecisionRefused.
-    """
+    """Ask for what no link scanner does: to type an id, to accept a loss. Raises: DecisionRefused."""
     if decision.answer is not Answer.APPROVE:
         return
     if episode.outcome is not None:

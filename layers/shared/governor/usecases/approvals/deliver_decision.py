@@ -42,8 +42,8 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
 def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
     """Send the answer of an approval; true when the waiting task has taken it. Safe to repeat.
 
-    False when nothing is decided, the episode no longer asks, or the task of that token no longer waits (the
-    next stage then finds the decision in the table). Raises: CloudError; the decision stands.
+    False when nothing is decided, the episode no longer asks, or that task no longer waits (the next stage
+    then finds the decision in the table). Raises: CloudError; the decision stands.
     """
     if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
         return False
@@ -60,10 +60,8 @@ class ConcludeApproval:
     state: Episodes
 
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
-        """Return the answer document; its `decision` is `expired` when nobody answered. Raises: SafetyError.
-
-        With `answered` a task has ended because somebody answered: the answer is read and nothing expires.
-        """
+        """Return the answer document; its `decision` is `expired` when nobody answered. With `answered` a
+        task has ended because somebody did: nothing expires. Raises: SafetyError."""
         approval_id = asked_about(self.state, ref).approval_id
         approval = None
         if not answered:

@@ -19,10 +19,8 @@ _USED = "This code was used already. If that was not you, ask who can read your 
 
 @dataclass(frozen=True, slots=True)
 class OpenConsole:
-    """Makes codes, and exchanges each for a session with its caller's rights.
-
-    `issuer` is empty where people cannot sign in; `base_url` is needed only where codes are made.
-    """
+    """Makes codes, and exchanges each for a session with its caller's rights. `issuer` is empty where people
+    cannot sign in; `base_url` is needed only where codes are made."""
 
     state: SignIns
     clock: Clock

@@ -1,9 +1,7 @@
 """Rotates the keys of approval links as Secrets Manager asks for it, step by step.
 
-Three keys are in the document after a rotation: the one that signs, the one that signed before, and the next
-one. The next one is known everywhere before it signs, so no link is refused by a function that still holds
-the old document for a minute; the previous one is accepted until the rotation after this, so links of the
-last days stay good.
+The document then holds the key that signs, the one before, and the next one, which functions with a document
+a minute old already know. Links of the last days stay good.
 """
 
 from __future__ import annotations
@@ -30,10 +28,8 @@ class RotationStep(StrEnum):
 
 
 def rotated(document: Mapping[str, str]) -> dict[str, str]:
-    """Return the document after a rotation. Raises: ConfigurationError where it names no key that signs.
-
-    The first rotation only makes the next key known; from the second one on, it signs.
-    """
+    """Return the document after a rotation: the `next` key, if there is one, signs. Raises:
+    ConfigurationError where it names no key that signs."""
     keys = {name: value for name, value in document.items() if _KEY.fullmatch(name)}
     current, following = document.get("current", ""), document.get("next", "")
     if current not in keys:

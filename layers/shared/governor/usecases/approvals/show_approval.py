@@ -65,10 +65,8 @@ class ApprovalView:
 
     @property
     def idle_cost(self) -> IdleCost | None:
-        """Return what it has cost since it went idle: until it was stopped, or until now. `None`: not known.
-
-        Only time with readings counts as idle; holes, and the time after the question was opened, are apart.
-        """
+        """Return what it has cost since it went idle: until it was stopped, or until now; `None`: not known.
+        Holes, and the time after the question was opened, are counted apart."""
         idle, price, history = self.episode.idle, self.episode.price.usd_per_hour, self.episode.history
         if idle is None or price is None or history is None:
             return None
@@ -105,20 +103,15 @@ class ShowApproval:
         return [self(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
-        """Return those of some questions that are open or can be held, the most expensive first.
-
-        `asked` has execution names by the ids of the questions.
-        """
+        """Return those of some questions (execution names by question ids) that are open or can be held, the
+        most expensive first."""
         now = self.clock.now()
         views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
         return by_price(view for view in views if view.can_hold or (view.is_question and view.can_decide))
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
-        """Return the open questions, and what can still be held; the most expensive first, those of unknown
-        price at the end.
-
-        Reads locks and their questions: as many as there are idle instances, not as there are instances.
-        """
+        """Return the open questions, and what can still be held, the most expensive first, unknown prices
+        last. It reads locks and their questions: as many as there are idle instances."""
         now, found = self.clock.now(), []
         for target in targets:
             for record in self.state.records(target).values():

@@ -37,9 +37,9 @@ _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outc
 
 @dataclass(frozen=True, slots=True)
 class AnnounceEnd:
-    """Sends how an episode ended. Who subscribes to the topic itself gets failures of one cause once an hour;
-    channels make one message of them by themselves. Where the policy names nobody whom a channel reaches, the
-    subscribers get every one."""
+    """Sends how an episode ended. Subscribers of the topic get failures of one cause once an hour, or every
+    one where the policy names nobody whom a channel reaches; channels make one message of them by themselves.
+    """
 
     clock: Clock
     policies: Policies
@@ -100,13 +100,11 @@ class RecordOutcome:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
-        """Closes the episode with this outcome; returns the one that stands (the first one does).
+        """Close the episode and return the outcome that stands: the first one. Of `reason` only the name of
+        an error is believed; the rest is read from the record.
 
-        Of `reason` no more is believed than the name of an error; the rest is read from the record.
-
-        Raises:
-            SafetyError: there is no such episode, neither saved nor locked; nothing was written or sent.
-            CloudError: the record could not be written, or no channel has taken the message.
+        Raises: SafetyError when there is no such episode; nothing was written or sent. CloudError when the
+        record was not written, or no channel has taken the message.
         """
         now = self.clock.now()
         episode = self.state.episode(ref)

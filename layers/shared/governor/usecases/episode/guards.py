@@ -1,7 +1,7 @@
 """The guards in front of every EC2 write call of an episode, in one place.
 
 They read everything anew and trust nothing that travelled through a state machine but the episode's name.
-A guard that does not hold raises `SafetyError`; there is no way around one.
+One that does not hold raises `SafetyError`; there is no way around it.
 """
 
 from __future__ import annotations
@@ -47,11 +47,9 @@ _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What the guards found. `instance` is as EC2 describes it now.
-
-    `unanswered`: nobody has answered or held it, and no step was begun; the policy takes that for a yes.
-    `caps`: the most actions in an hour, by the words for what is capped.
-    """
+    """What the guards found. `instance` is as EC2 describes it now, `caps` the most actions in an hour by
+    what is capped. `unanswered`: nobody has answered or held it, and no step was begun; the policy takes that
+    for a yes."""
 
     episode: Episode
     instance: Instance
@@ -89,18 +87,15 @@ class Guards:
             raise
 
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Let the step through, with the facts it was let through on. Raises: MustWait, MetricsLate, or as
-        `check`."""
+        """Let the step through, with the facts it rests on. Raises: MustWait, MetricsLate, or as `check`."""
         cleared = self.check(ref, step)
         if (why := self.held_back(cleared)) is not None:
             raise MustWait(why)
         return cleared
 
     def held_back(self, cleared: Cleared) -> str | None:
-        """Return why the step waits: plans are frozen, or people had no time or no way to answer.
-
-        Raises: MetricsLate while it is not known whether answers were refused.
-        """
+        """Return why the step waits: plans are frozen, or people had no time or no way to answer. Raises:
+        MetricsLate while it is not known whether answers were refused."""
         now, rule = self.clock.now(), self.policies.base().policy.breaker
         episode, unanswered = cleared.episode, cleared.unanswered
         if (why := frozen(self.state, cleared.instance.target, rule, now)) or unanswered is None:
@@ -117,13 +112,10 @@ class Guards:
         return self.refused(unanswered, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """All guards that time alone does not open: the step, as long as nothing holds it back.
+        """Check all that time alone does not open: the step, as long as nothing holds it back.
 
-        Raises:
-            Held: somebody holds it.
-            Interrupted: EC2 takes the instance back.
-            SafetyError: a guard does not hold; the message says which.
-            CloudError: something could not be read.
+        Raises: Held; Interrupted; SafetyError, which says which guard does not hold; CloudError when
+        something could not be read.
         """
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
@@ -180,11 +172,8 @@ class Guards:
             raise SafetyError("its user data was changed since a copy was kept: nothing is destroyed")
 
     def own_snapshots(self, episode: Episode, target: Target) -> list[Snapshot]:
-        """Return those that the episode has recorded, each of its recorded volume, in the instance's account,
-        and begun after the step was noted: the instance was seen stopped then or, where it runs on, approved.
-
-        A tag counts for nothing: whoever may tag could pass an older copy off as ours.
-        """
+        """Return the recorded snapshots of recorded volumes, in the instance's account, begun after the step
+        was noted: it was seen stopped then or, where it runs on, approved. A tag counts for nothing."""
         since = episode.steps_done.get(Step.SNAPSHOT.value)
         return [
             snapshot

@@ -38,10 +38,8 @@ class Opened:
 
 
 def new_approval_id() -> str:
-    """128 random bits as 32 hex digits; the id alone gives no access, the signature of the link does.
-
-    Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option.
-    """
+    """Return 128 random bits as hex digits; the signature of the link gives access. Not base64url: one id in
+    64 would begin with `-`, and a command line would take it for an option."""
     return secrets.token_hex(16)
 
 
@@ -59,9 +57,8 @@ class OpenEpisode:
     def __call__(self, ref: EpisodeRef) -> Opened:
         """Take the lock and open the episode, or say why not.
 
-        Raises:
-            CloudError: something could not be read; the lock stays with this episode and a retry goes on.
-            MetricsLate: the newest readings are missing, for less than half an hour; as above.
+        Raises: CloudError when something could not be read, MetricsLate while the newest readings are
+        missing; the lock stays with this episode and a retry goes on.
         """
         base = self.policies.base().policy
         governed = self.accounts.governs(base, ref.account, ref.region)

@@ -27,13 +27,11 @@ class PutAway:
     state: StateTable
 
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
-        """Stops or terminates the instance of the episode; true when it was a dry run.
+        """Stop or terminate the instance of the episode; true when it was a dry run.
 
-        Raises:
-            MustWait: plans are frozen, or a cap is reached; EC2 was not called.
-            SafetyError: a guard does not hold; EC2 was not called.
-            Protected, Unsupported, WrongState, NotFound, AccessDenied: EC2 said no.
-            Throttled, Unavailable: the same call may succeed later.
+        Raises: MustWait (frozen, or a cap is reached) and SafetyError before EC2 is called; Protected,
+        Unsupported, WrongState, NotFound, AccessDenied when EC2 said no; Throttled, Unavailable when the same
+        call may succeed later.
         """
         with self.guards.journaled(ref, step):
             if step not in (Step.STOP, Step.TERMINATE):

@@ -43,12 +43,10 @@ class RecheckEpisode:
     state: StateTable
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
-        """Decides whether `before` may be done now. Safe to repeat.
+        """Decide whether `before` may be done now. Safe to repeat.
 
-        Raises:
-            CloudError: something could not be read. A retry is right, going on is not.
-            MetricsLate: the newest readings are missing, for less than half an hour, or silence is too new
-                to know whether answers were refused. Tried again in minutes.
+        Raises: CloudError when something could not be read: retry. MetricsLate while the newest readings are
+        missing, or silence is too new to know whether answers were refused: tried again in minutes.
         """
         found = self._look(ref, before)
         if found.outcome is not None and found.wait is None:
@@ -83,10 +81,8 @@ class RecheckEpisode:
         return Rechecked(True, None, "everything is as it was asked about")
 
     def _free_for_a_hold(self, cleared: Cleared, now: UtcDatetime) -> None:
-        """Forget a termination that EC2 has not taken: until it is asked again, it can be held.
-
-        The call needs a recent recheck; once that is long over, none is under way.
-        """
+        """Forget a termination that EC2 has not taken, once the recheck it needs is long over: it can be held
+        again."""
         episode, valid = cleared.episode, cleared.applied.policy.plan.recheck_valid_minutes
         under_way = timedelta(minutes=valid) + _EC2_SETTLES
         is_over = episode.cleared_at is None or now - episode.cleared_at > under_way

@@ -1,5 +1,4 @@
-"""Keeps what a termination would lose: user data, and one crash-consistent set of snapshots of all EBS
-volumes, each once."""
+"""Keeps what a termination would lose, once: user data, and one crash-consistent set of snapshots."""
 
 from __future__ import annotations
 
@@ -36,13 +35,11 @@ class TakeSnapshot:
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
-        """Snapshot ids, and whether it was a dry run (then there are none).
+        """Return snapshot ids, and whether it was a dry run (then there are none).
 
-        Raises:
-            SafetyError: a guard does not hold, or the instance is in an unexpected state.
-            SnapshotFailed: EC2 made a set that lacks a volume.
-            CloudError: user data could not be read or kept, or EC2 refuses.
-            Throttled, Unavailable, SnapshotUnderWay: the same call may succeed later.
+        Raises: SafetyError for a guard or an unexpected state; SnapshotFailed when EC2's set lacks a volume;
+        CloudError when user data was not kept, or EC2 refuses; Throttled, Unavailable, SnapshotUnderWay when
+        the same call may succeed later.
         """
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
@@ -94,11 +91,9 @@ class TakeSnapshot:
         return found
 
     def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
-        """Return the set that EC2 began for an earlier try which got no answer; empty where there is none.
-
-        A tag proves nothing: a set counts if it is of all volumes, in the instance's account, and was begun
-        after an earlier try had seen the instance stopped or, where it runs on, approved.
-        """
+        """Return the set that EC2 began for an earlier try which got no answer, if any. A tag proves nothing:
+        it must be of all volumes, in the instance's account, and begun after a try had seen it stopped or,
+        running, approved."""
         ref, volumes = cleared.episode.ref, cleared.instance.volume_ids
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
         if since is None or cleared.dry_run:

@@ -35,10 +35,8 @@ class UndoEpisode:
     announcer: ports.Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Start the instance, or say why not and what to do instead.
-
-        Raises: CloudError. Nothing was started, unless EC2's answer was lost: trying again finds it running.
-        """
+        """Start the instance, or say why not and what to do instead. Raises: CloudError; nothing was started,
+        unless EC2's answer was lost: trying again finds it running."""
         why, now = self._why_not(ref, by, channel), self.clock.now()
         if why is None:
             return UndoAnswer(True, "EC2 has been asked to start it; it usually runs within a minute or two")
@@ -81,8 +79,7 @@ class UndoEpisode:
         return None
 
     def _note(self, episode: Episode, by: str, channel: str) -> None:
-        """EC2 has been asked: the person must hear that, whether or not it can be written down, or others be
-        notified."""
+        """Note it where that can be written: the person must hear that EC2 has been asked in any case."""
         now, is_first = self.clock.now(), True
         try:
             is_first = self.state.note_undo(episode.ref, by, now)

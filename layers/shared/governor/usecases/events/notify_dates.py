@@ -1,9 +1,7 @@
 """Notifies owners of dates that AWS announces: scheduled changes, and Capacity Blocks that begin and end.
 
-Once for each date when it is announced, and again before it. The sweep sends the reminder, not a schedule for
-each date: it comes by every few minutes anyway, leaves nothing behind that would have to be deleted, makes up
-for a run that failed, and never reminds of an instance that has gone. This module must not know who sends the
-events.
+Once for each date when it is announced, and again before it by the sweep: that needs no schedules, makes up
+for a failed run, and never reminds of an instance that has gone.
 """
 
 from __future__ import annotations
@@ -55,12 +53,11 @@ class NotifyDates:
         return tuple(chain.from_iterable(run_all(sending)))
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
-        """Return the owners whom this call has notified: of what runs in the block; of one that has begun
-        also where nothing does yet.
+        """Return the owners whom this call has notified: of what runs in the block, or of one that has begun
+        empty.
 
-        Raises:
-            SafetyError: nothing runs in it, and EC2 knows no such block; nothing was written or sent.
-            CloudError: the instances could not be read, or an owner not be notified.
+        Raises: SafetyError when nothing runs in it, and EC2 knows no such block; nothing was written or sent.
+        CloudError when the instances could not be read, or an owner not be notified.
         """
         policy, now = self.policies.base().policy, self.clock.now()
         if not self.accounts.governs(policy, change.account, change.region):
@@ -113,10 +110,8 @@ class NotifyDates:
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
     ) -> tuple[str, ...]:
         """Keep it for its reminder and notify, unless AWS has said something newer: events come in any order.
-
-        Raises: CloudError where an owner could not be notified, or that not be read: then it was sent all the
-        same, for twice is better than never.
-        """
+        Raises: CloudError where an owner was not notified, or that could not be read: then it was sent all
+        the same."""
         unknown: CloudError | None = None
         try:
             is_latest = self.log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))

@@ -1,8 +1,5 @@
-"""Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one message.
-
-The rule is `events.mass_interruption_*` of the policy. Advice where else the type is to be had comes after,
-and nothing waits for it: what fails is a note in the log.
-"""
+"""Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one message
+(`events.mass_interruption_*`). Advice comes after, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -76,10 +73,8 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class Case(Attempt):
-    """A warning of a governed instance, and what every step of the response needs.
-
-    `checkpoint` is `None` in a stack without a document; `policy` is the one that applies to the instance.
-    """
+    """A warning of a governed instance, under its own `policy`. `checkpoint` is `None` in a stack without a
+    document."""
 
     instance: Instance
     policy: Policy
@@ -110,12 +105,9 @@ class NotifyWarning:
     announcer: Announcer
 
     def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
-        """Notify the owner, unless this event was notified before.
-
-        `base` has no overrides: its limits decide what a mass is. A summary names who is `unasked`.
-
-        Raises: CloudError, when no channel has taken the message or it could not be noted; it is sent again.
-        """
+        """Notify the owner, unless this event was notified before. A summary names who is `unasked`; `base`,
+        which has no overrides, decides what a mass is. Raises: CloudError when it was not taken, or not
+        noted: sent again."""
 
         def notify() -> None:
             burst = self._count(case, base)

@@ -1,8 +1,5 @@
-"""Reacts when an instance changes its state.
-
-Events come at least once and in any order, so each reaction is a conditional step towards the truth in the
-state table; the sweep repairs what a lost event leaves behind.
-"""
+"""Reacts when an instance changes its state. Events come at least once and in any order: each reaction is a
+conditional write, and the sweep repairs what a lost event leaves behind."""
 
 from __future__ import annotations
 
@@ -25,11 +22,8 @@ _ENDING = ("stopping", "stopped", "shutting-down", "terminated")
 
 @dataclass(frozen=True, slots=True)
 class ReactToStateChange:
-    """An instance changed state, by us or by others.
-
-    Changes of every instance of an account come here, since events carry no tags: one that is not known
-    costs one read. `policies` is asked only where a saving ends.
-    """
+    """Takes a change by us or by others. Events carry no tags, so those of every instance come here: one that
+    is not known costs one read. `policies` is asked only where a saving ends."""
 
     policies: Callable[[], Policies]
     state: StateTable

@@ -1,10 +1,8 @@
 """Responds to warnings that instances are taken back: work is saved, owners are notified, questions void.
 
-One pipeline for every cause; `domain.interruption.RESPONSES` says which steps follow from which cause.
-Warnings come in crowds, so they are taken in batches: the hooks of all of them go first, in a handful of
-calls, and what takes a call for each instance comes after. Each step of each warning is tried whatever became
-of the others: of two minutes, none may be lost to a table or a channel that is busy. The caller learns what
-failed, and a repeated event does it again, and only it.
+`RESPONSES` says which steps follow from which cause. Warnings come in crowds: the hooks of a batch go first,
+in a few calls. Each step is tried whatever became of the others, and a repeated event repeats only what
+failed.
 """
 
 from __future__ import annotations
@@ -42,10 +40,8 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True, slots=True)
 class RespondToWarnings:
-    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups.
-
-    The parts after `checkpoint` are `None` in a function that hears of no cause which needs them.
-    """
+    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups. The parts
+    after `checkpoint` are `None` in a function that gets no cause which needs them."""
 
     clock: Clock
     policies: Policies
@@ -68,11 +64,8 @@ class RespondToWarnings:
         return result
 
     def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
-        """What was done about each warning, in their order.
-
-        An exception means that the instance could not be read, or that a step failed; all others were done
-        all the same, and the warning should come again.
-        """
+        """Return what was done about each warning, in their order; an exception where the instance could not
+        be read, or a step failed. All others were done, and the warning should come again."""
         base = self.policies.base().policy
         attempts = [Attempt(warned=warned) for warned in batch]
         opened = self._open(attempts, base)
@@ -93,10 +86,8 @@ class RespondToWarnings:
         return [one.result() for one in attempts]
 
     def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
-        """Those with anything left to do, as `_look` says.
-
-        Instances are described in a few calls for each account and Region; one that hangs holds up no other.
-        """
+        """Return those with anything left to do, as `_look` says. Instances are described in a few calls for
+        each account and Region; one that hangs holds up no other."""
         wanted: dict[Target, list[Attempt]] = defaultdict(list)
         for one in attempts:
             account, region = one.warned.account, one.warned.region
@@ -199,10 +190,8 @@ class RespondToWarnings:
 
     def _complete(self, case: Case) -> None:
         """Complete a hook that the policy names where nothing is saved, so that nobody pays for the wait.
-
-        Where a checkpoint runs, or may be sent by a repeated event, the group's own time-out ends the wait:
-        to complete the hook would end the instance under its checkpoint.
-        """
+        Where a checkpoint runs, or may still be sent, that would end the instance under it: the group's
+        time-out ends the wait."""
         action, failed = case.warned.waits, case.hook_error
         may_come = isinstance(failed, Throttled | Unavailable)
         is_refused = failed is not None and failed.operation == SEND and not may_come

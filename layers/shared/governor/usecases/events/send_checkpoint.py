@@ -1,7 +1,5 @@
-"""Asks instances to save their work, once per warning, and reports those that could not be asked.
-
-Never waits for a hook: the instance may be gone before it answers. This module must not know documents.
-"""
+"""Asks instances to save their work, once per warning, and reports those that could not be asked. It never
+waits for a hook: the instance may be gone before it answers."""
 
 from __future__ import annotations
 
@@ -42,10 +40,8 @@ class SendCheckpoint:
     announcer: Announcer
 
     def send_all(self, cases: Sequence[Case]) -> None:
-        """Send the hooks of many warnings in few commands, and note with each what became of it.
-
-        A hook that was sent, but could not be noted as sent, counts as failed: a repeated event tries again.
-        """
+        """Send the hooks of many warnings in few commands, and note with each what became of it. One that
+        could not be noted as sent counts as failed: a repeated event tries again."""
         hook = self.hook
         if hook is None:
             return
@@ -63,10 +59,8 @@ class SendCheckpoint:
                 case.hook, case.hook_error = _answer(results, key), results.get(key)
 
     def report(self, case: Case) -> None:
-        """Note what became of one hook, and notify of a failure where its warning was sent singly.
-
-        Raises: CloudError where it could not be sent, or noted as sent; a repeated event tries again.
-        """
+        """Note what became of one hook, and notify of a failure where its warning was sent singly. Raises:
+        CloudError where it could not be sent, or noted as sent; a repeated event tries again."""
         error, warned = case.hook_error, case.warned
         if error is None:
             case.reaction.checkpoint_sent = case.hook.state is HookState.SENT
@@ -118,10 +112,7 @@ def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequ
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """The commands that share a time, and what became of each hook, by event id.
-
-    Time is that of the machine's monotonic clock: what is late is late for people.
-    """
+    """The commands that share a time (of the monotonic clock), and what became of each hook, by event id."""
 
     hook: CheckpointHook
     ends_at: float
@@ -131,10 +122,8 @@ class _Sending:
         return max(0.0, self.ends_at - time.monotonic())
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        """One command; where it is refused for some, one more to those that Systems Manager knows.
-
-        Never halved until the culprits are found: of two hundred instances that nothing manages that would be
-        four hundred calls, one after the other.
+        """Send one command; where it is refused for some, one more to those that Systems Manager knows.
+        Halving until the culprits are found would be four hundred calls for two hundred unmanaged instances.
         """
         refused = self._send(kind, cases)
         if refused is None or not self.seconds_left():

@@ -1,8 +1,8 @@
-"""Reads the evidence of many instances in as few metric reads as possible.
+"""Reads the evidence of many instances in as few metric reads as possible. This module must not judge.
 
 Three stages: the `InstanceId` aggregate (or the known per-GPU series) of all; a search for the series of
-those that stayed silent; the remaining figures of those that utilization alone would call idle. What cannot
-be read becomes a `read_problem`, never an empty answer. This module must not judge.
+silent ones; the other figures of those that utilization alone would call idle. What cannot be read becomes a
+`read_problem`, never an empty answer.
 """
 
 from __future__ import annotations
@@ -73,11 +73,8 @@ class EvidenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Evidence, and the dimension sets that were found. `searched` says that a search took place.
-
-    `percent` holds each period's highest power and memory of all GPUs, where the request asks for figures in
-    any case.
-    """
+    """Evidence, and the dimension sets that were found, by a search or not. `percent` holds each period's
+    highest power and memory of all GPUs, where the request asks for figures in any case."""
 
     evidence: Evidence
     dimensions: tuple[Dimensions, ...] | None

@@ -1,7 +1,5 @@
-"""Everything about one instance at this moment: as EC2 describes it, all evidence, and the plan it leads to.
-
-Used when an episode opens and again before anything is done, so that both see with the same eyes.
-"""
+"""One instance at this moment, as EC2 describes it, with all evidence and its plan: read when an episode
+opens and again before anything is done."""
 
 from __future__ import annotations
 
@@ -47,12 +45,11 @@ class InspectInstance:
         return self.instances.describe(target, instance_id)
 
     def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence]:
-        """The verdict on which a question, and whatever follows from it, may rest; `idle` where it may.
+        """Return the verdict on which a question, and whatever follows, may rest; `idle` where it may.
 
-        All figures over the window of a question, GPU by GPU where the series exist; over the shorter window
-        while memory is released and a person has to say yes.
-
-        Raises: Throttled, Unavailable where CloudWatch or Systems Manager could not be read: then wait.
+        All figures over the window of a question, GPU by GPU where the series exist; over the shorter one
+        while memory is released and a person has to say yes. Raises: Throttled, Unavailable where something
+        could not be read: then wait.
         """
         hold = self.state.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
@@ -80,10 +77,8 @@ class InspectInstance:
     def _unless_logged_in(
         self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> Verdict:
-        """Somebody at a shell may be about to use the GPUs; where that is not known, nobody is assumed gone.
-
-        A question says so and is asked all the same; what would be done unasked waits.
-        """
+        """Return `busy` while somebody is at a shell. Where that is not known a question says so and is asked
+        all the same; what would be done unasked waits."""
         hours = policy.vetoes.session_younger_than_hours
         if hours is None:
             return verdict
@@ -114,11 +109,8 @@ class InspectInstance:
         return gathered
 
     def _newest(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> Evidence:
-        """What was measured since the window ended. What is not there yet proves nothing, either way.
-
-        Asks for the series that were found, and reaches back to the window's end: GPUs minute by minute, what
-        EC2 publishes by its own five minutes.
-        """
+        """Return what was measured since the window ended, GPUs minute by minute, what EC2 publishes by its
+        own five minutes. What is not there yet proves nothing, either way."""
         left_out = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Where to read; what the readings mean is for the instance's own policy to say.
         recent = Policy(
@@ -138,10 +130,8 @@ class InspectInstance:
         return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
 
     def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
-        """The last 24 hours for people to look at, or `None` where they could not be read.
-
-        Nothing is decided by it, so a failed read costs a picture and holds up no question.
-        """
+        """Return the last 24 hours for people to look at; `None`, which holds up no question, where that
+        failed."""
         seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
         # Where to read and how finely; no other setting has a say in it.
         names = replace(policy.metrics, period_seconds=seconds, work=None)

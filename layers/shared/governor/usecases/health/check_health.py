@@ -1,8 +1,5 @@
-"""One look at the health of the GPUs of one target, and what of it is news to their owners.
-
-Called at every sweep, and looks as often as the policy says. A finding that was sent is known while it lasts
-and for a while after, so that it is sent once.
-"""
+"""One look at the health of the GPUs of one target, as often as the policy says, and what is news to their
+owners: a finding that was sent is known while it lasts and for a while after."""
 
 from __future__ import annotations
 

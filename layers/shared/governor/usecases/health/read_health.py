@@ -1,8 +1,7 @@
 """Reads the state of the GPUs of many instances in as few metric reads as possible.
 
-Where the `InstanceId` aggregate exists, it is asked first, and single GPUs only for what it cannot rule out:
-no GPU is hotter than the hottest, none is lost where the sum of lost ones is zero. Which series exist is
-learnt from one listing a namespace. This module must not notify anybody.
+The `InstanceId` aggregate is asked first, where it exists, and single GPUs only for what it cannot rule out.
+Which series exist is learnt from one listing a namespace. This module must not notify anybody.
 """
 
 from __future__ import annotations

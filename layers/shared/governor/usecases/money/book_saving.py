@@ -1,8 +1,5 @@
-"""Books an ended episode in the ledger, by what EC2 shows, and ends its saving when the instance runs again.
-
-A flow that fails after its stop has still stopped the instance, and one whose termination was sent may have
-terminated it.
-"""
+"""Books an ended episode in the ledger, by what EC2 shows: a flow that fails after its stop has still stopped
+the instance. Ends its saving when the instance runs again."""
 
 from __future__ import annotations
 

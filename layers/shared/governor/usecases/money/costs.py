@@ -1,8 +1,5 @@
-"""Counts what the governed instances of a target cost, and sums the month up over all targets: what projects
-cost, and what the governor has saved.
-
-A sweep counts by one write for all instances, conditional on what was read, so that two at once count once.
-"""
+"""Counts what the governed instances of a target cost, and sums the month up over all targets. A sweep counts
+by one conditional write for all instances, so that two at once count once."""
 
 from __future__ import annotations
 
