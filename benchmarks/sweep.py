@@ -120,6 +120,7 @@ class Bench:
             ),
             costs=CountCosts(AwsPrices(clients), self.state),
             alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log), self.state),
+            spread=map,
         )
         self.check_health = CheckHealth(
             clock=self.clock,

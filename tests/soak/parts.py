@@ -309,6 +309,7 @@ def _parts(kind: type[Parts]) -> Parts:
         "batch": _Port("batch", "batch"),
         "hook": _Port("ssm", "hook"),
         "hooks": _Port("autoscaling", "hooks"),
+        "spread": map,
         "market": _Market("ec2", "market"),
     }
     known = {name: twin for name, twin in twins.items() if hasattr(kind, name)}

@@ -6,10 +6,10 @@ Every method may raise `CloudError` unless its docstring says otherwise, and not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from governor.errors import PolicyError
 
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from governor.domain.policy.policy import AppliedPolicy, Policy, TagMatch
     from governor.domain.sweep.managed import BatchEnvironment
     from governor.domain.units import UtcDatetime
+
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 class Clock(Protocol):
@@ -292,6 +296,12 @@ class LifecycleHooks(Protocol):
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
         """Lets the group go on. An action that is over already is no error."""
+
+
+class Spread(Protocol):
+    """Calls a function with each item, some at a time; the answers are in the order of the items."""
+
+    def __call__(self, function: Callable[[Item], Answer], items: Sequence[Item], /) -> Iterable[Answer]: ...
 
 
 class Workflow(Protocol):

@@ -86,6 +86,7 @@ class FleetWorld:
             ),
             costs=CountCosts(self.prices, self.state),
             alerts=SweepAlerts(self.announcer, self.batch, Once(self.clock, self.log), self.state),
+            spread=map,
         )
 
     def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:

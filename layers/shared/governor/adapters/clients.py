@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 
 import botocore.session
 from botocore import xform_name
@@ -22,6 +23,7 @@ from botocore.utils import parse_timestamp
 from governor.adapters.errors import aws_errors
 from governor.domain.instance import Target
 from governor.errors import AccessDenied
+from governor.ports import Answer, Item
 
 _log = logging.getLogger(__name__)
 _SESSION_NAME = "gpu-governor"
@@ -30,6 +32,7 @@ _NAME_CHARACTERS = 64
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
+_CALLS_AT_A_TIME = 8
 _HASTY_ATTEMPTS = 2
 _SERVICES = {"states": "stepfunctions"}
 """Names of botocore, where an operation is known by another one."""
@@ -63,7 +66,7 @@ class Clients:
             if key not in self._clients:
                 self._forget_other_episodes(role)
                 self._clients[key] = self._session(role).create_client(
-                    service, region_name=region, config=_config(repeat, patient)
+                    service, region_name=region, config=_config(repeat, patient, polite=target is not None)
                 )
             return self._clients[key]
 
@@ -136,6 +139,14 @@ def moment(value: Any) -> datetime:
     return found if found and found.tzinfo else parse_timestamp(value)
 
 
+def at_once(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+    """The port `Spread`, in threads."""
+    if len(items) < 2:
+        return [function(one) for one in items]
+    with ThreadPoolExecutor(min(_CALLS_AT_A_TIME, len(items))) as pool:
+        return list(pool.map(function, items))
+
+
 class Adapter:
     """A port over these clients. `resource` is the name, ARN or URL of the one resource it works with.
 
@@ -176,10 +187,12 @@ class Adapter:
             more[following] = page[following]
 
 
-def _config(repeat: bool, patient: bool = True) -> Config:
+def _config(repeat: bool, patient: bool = True, *, polite: bool = False) -> Config:
+    """With `polite` a client that was throttled sends less: others share the rates of its account."""
     attempts = _ATTEMPTS if patient else _HASTY_ATTEMPTS
+    mode: Literal["adaptive", "standard"] = "adaptive" if polite and repeat and patient else "standard"
     return Config(
-        retries={"mode": "standard", "total_max_attempts": attempts if repeat else 1},
+        retries={"mode": mode, "total_max_attempts": attempts if repeat else 1},
         connect_timeout=5 if patient else 1,
         read_timeout=20 if patient else 3,
         max_pool_connections=16,

@@ -8,11 +8,10 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from governor.adapters.clients import Adapter
+from governor.adapters.clients import Adapter, at_once
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.evidence import Window, peak
 from governor.domain.instance import Target
@@ -24,7 +23,6 @@ _log = logging.getLogger(__name__)
 
 _QUERIES_PER_CALL = 500
 _DATAPOINTS_PER_CALL = 100_800
-_CALLS_AT_A_TIME = 8
 _COMPLETE = "Complete"
 
 
@@ -32,9 +30,7 @@ class CloudWatchMetrics(Adapter):
     """The port `MetricReader`."""
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        with ThreadPoolExecutor(_CALLS_AT_A_TIME) as pool:
-            read = partial(self._read, target, window)
-            answers = list(pool.map(read, in_parts(queries, _QUERIES_PER_CALL)))
+        answers = at_once(partial(self._read, target, window), [*in_parts(queries, _QUERIES_PER_CALL)])
         return MetricAnswer(
             {key: series for one in answers for key, series in one.series.items()},
             {key: problem for one in answers for key, problem in one.problems.items()},

@@ -30,6 +30,7 @@ from governor.stores.table import (
     Condition,
     Document,
     Key,
+    Readable,
     Store,
     Write,
     absent,
@@ -303,6 +304,15 @@ class Episodes(Store):
         known = {one.ref: one for one in episodes}
         found = self._table.records(Approval, of_questions)
         return [(one, known[one.episode]) for one in found if one.episode in known]
+
+    def open_questions(self, refs: Sequence[EpisodeRef]) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
+        """Return what can be read of these episodes, with the question of each that asks. Read at once."""
+        table = Readable(self._table)
+        items = table.get_all([keys.episode(ref) for ref in refs])
+        found = list(table.records(Episode, items))
+        asking = [keys.approval(one.approval_id) for one in found if one.phase is Phase.ASKING]
+        questions = {one.approval_id: one for one in table.records(Approval, table.get_all(asking))}
+        return {one.ref: (one, questions.get(one.approval_id)) for one in found}
 
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime

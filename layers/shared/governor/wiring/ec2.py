@@ -8,6 +8,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from governor import ports
+from governor.adapters.clients import at_once
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.managing import AutoScalingHooks, AwsBatch
@@ -30,6 +31,7 @@ class Ec2Parts(Parts):
     market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
     sessions: cached_property[ports.SessionReader] = over(SessionManager)
+    spread = staticmethod(at_once)
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
     api_id = cached_property(lambda its: its.settings.need("api_id"))
     """The API whose refusals are looked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 
@@ -179,15 +180,71 @@ def test_a_workflow_that_moved_lately_is_not_called_dead() -> None:
     assert Phase.ASKING is stored_episode(world, ref).phase
 
 
-def test_a_workflow_that_is_forgotten_frees_its_instance_after_an_hour() -> None:
+def test_a_workflow_that_is_forgotten_frees_its_instance_within_two_hours() -> None:
     """Its state machine was replaced, say: nobody will ever end this episode, and the lock would stay."""
     world, _, ref = asked()
     world.workflow.executions.clear()
     world.sweep(59)
     assert Phase.ASKING is stored_episode(world, ref).phase
 
-    world.sweep(5)
+    for _ in range(13):
+        world.sweep(5)
     assert Outcome.FAILED is stored_episode(world, ref).outcome
+
+
+def test_workflows_are_looked_at_once_an_hour_each_at_its_own_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Step Functions describes few executions a second; an hour's worth of looks never comes at once."""
+    world = FleetWorld()
+    ids = [world.add(number) for number in range(1, 31)]
+    world.sweep()
+    for one in ids:
+        open_question(world, one)
+    world.sweep(60)
+    looks: Counter[str] = Counter()
+    is_running = world.workflow.is_running
+
+    def counted(ref: EpisodeRef) -> bool | None:
+        looks[ref.instance_id] += 1
+        return is_running(ref)
+
+    monkeypatch.setattr(world.workflow, "is_running", counted)
+    most = 0
+    for _ in range(12):
+        before = looks.total()
+        world.sweep(5)
+        most = max(most, looks.total() - before)
+
+    assert ({1}, 30) == ({*looks.values()}, len(looks))
+    assert most < 10
+
+
+def test_open_questions_are_read_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of them one by one would take longer than all metrics."""
+    world, instance_id, _ = asked()
+
+    def never(*_: object) -> None:
+        raise Unavailable("read by itself")
+
+    monkeypatch.setattr(world.state, "episode", never)
+    monkeypatch.setattr(world.state, "approval", never)
+    assert [] == world.sweep(5).problems
+    [row] = [one for one in world.state.page(TARGET).rows if one.instance_id == instance_id]  # type: ignore[union-attr]
+    assert row.approval_id is not None
+
+
+def test_a_batch_that_cannot_be_read_is_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question is taken back all the same, and the sweep says what failed."""
+    world, instance_id, _ = asked()
+
+    def throttled(_: object) -> None:
+        raise Throttled("later")
+
+    monkeypatch.setattr(world.state, "open_questions", throttled)
+    world.publish(instance_id, BUSY)
+    summary = world.sweep(5)
+
+    assert ["open episodes: Throttled: later"] == summary.problems
+    assert ApprovalStatus.VOID is stored_approval(world, instance_id).status
 
 
 def test_a_running_workflow_is_never_called_dead() -> None:

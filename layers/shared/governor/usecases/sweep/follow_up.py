@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import assert_never
 
 from governor.domain.approvals.approval import Approval
@@ -26,6 +28,10 @@ _SETTLE_WITHIN = timedelta(days=3)
 """How long after a start its ledger is checked: longer than any policy lets a stop wait to be booked."""
 
 
+_Known = Mapping[EpisodeRef, tuple[Episode, Approval | None]]
+"""Open episodes with their questions, as one batch of reads found them."""
+
+
 @dataclass(frozen=True, slots=True)
 class FollowUp:
     """One attempt per instance: what fails for one never holds up the others."""
@@ -37,37 +43,38 @@ class FollowUp:
 
     def __call__(self, sweep: Sweep) -> None:
         """Follow up every instance, and every open episode of those that are no longer listed."""
+        known: dict[EpisodeRef, tuple[Episode, Approval | None]] = {}
+        open_ones = [one.open_episode for one in sweep.records.values() if one.open_episode is not None]
+        # Whatever is missing here is read by itself.
+        sweep.attempt("open episodes", lambda: known.update(self.state.open_questions(open_ones)))
+        sweep.attempt_each(self._steps(sweep, known))
+        starts = [
+            (case.id, partial(self._start_episode, case, sweep.now)) for case in sweep.cases if _asks(case)
+        ]
+        sweep.summary.episodes_started += sum(sweep.attempt_each(starts))
+
+    def _steps(self, sweep: Sweep, known: _Known) -> Iterator[tuple[str, Callable[[], object]]]:
+        """Yield what there is to do beside starts, each by itself."""
         for case in sweep.cases:
-            sweep.attempt(case.id, self._follow_up, sweep, case)
-            fresh = sweep.now - case.instance.launch_time < _SETTLE_WITHIN
-            if case.record.last_outcome is not None and fresh:  # a stop may have come before any outcome
-                sweep.attempt(case.id, self._settle, sweep, case)
+            record, instance = case.record, case.instance
+            if record.open_episode is not None:
+                yield case.id, partial(self._watch_open, sweep, case, record.open_episode, known)
+            elif case.verdict.kind in WORKING and record.quiet_until is not None:
+                yield case.id, partial(self.state.clear_quiet, instance.target, case.id)
+            fresh = sweep.now - instance.launch_time < _SETTLE_WITHIN
+            is_due = not case.before.verdict or sweep.is_hourly(case.id)
+            if (
+                record.last_outcome is not None and fresh and is_due
+            ):  # a stop may have come before any outcome
+                yield case.id, partial(self._settle, sweep, case)
         listed = {case.id for case in sweep.cases}
         for instance_id, record in sweep.records.items():
             if record.untold is not None:
-                sweep.attempt(instance_id, self._tell_late, record.untold, sweep.now)
+                yield instance_id, partial(self._tell_late, record.untold, sweep.now)
             if instance_id not in listed and record.open_episode is not None:
-                sweep.attempt(instance_id, self._unlisted, record.open_episode, sweep.now)
+                yield instance_id, partial(self._unlisted, sweep, record.open_episode, known)
             elif record.holds_an_old_warning_alone(sweep.now):
-                drop = self.state.drop_warning
-                sweep.attempt(instance_id, drop, record.target, instance_id, sweep.now)
-
-    def _follow_up(self, sweep: Sweep, case: Case) -> None:
-        record, now = case.record, sweep.now
-        if record.open_episode is not None:
-            self._watch_open(case, record.open_episode, now)
-            return
-        if case.verdict.kind in WORKING and record.quiet_until is not None:
-            self.state.clear_quiet(case.instance.target, case.id)
-        if record.is_warned(now):
-            return  # its work is being saved, and soon there is nothing to ask about
-        if record.untold is not None:
-            return  # people learn of the last outcome first: the record holds one
-        # Who turned in this sweep waits for the next one: by then those of all targets are counted.
-        turned = case.id in count_turned([case.change]).counted
-        if case.is_idle and case.is_proved and not case.is_quiet and not turned:
-            self._start_episode(case, now)
-            sweep.summary.episodes_started += 1
+                yield instance_id, partial(self.state.drop_warning, record.target, instance_id, sweep.now)
 
     def _settle(self, sweep: Sweep, case: Case) -> None:
         """It runs again, so it saves nothing: the event may be lost, or have come before the booking."""
@@ -89,27 +96,28 @@ class FollowUp:
             why = "its execution had ended before the episode was opened"
             self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
 
-    def _watch_open(self, case: Case, ref: EpisodeRef, now: UtcDatetime) -> None:
+    def _watch_open(self, sweep: Sweep, case: Case, ref: EpisodeRef, known: _Known) -> None:
         """Close the question when the answer is no longer needed, and repair a flow that has died."""
-        kind = case.verdict.kind.family
+        kind, why = case.verdict.kind.family, None
         if case.instance.launch_time != ref.launch_time:
-            self.void(ref, "the instance was restarted", Outcome.VOID)
+            why = "the instance was restarted", Outcome.VOID
         else:
             match kind:
                 case Family.WORKING:
-                    self.void(ref, f"work resumed: {case.verdict.reason}", Outcome.WOKE_UP)
+                    why = f"work resumed: {case.verdict.reason}", Outcome.WOKE_UP
                 case Family.LEFT_ALONE:
-                    self.void(ref, case.verdict.reason, Outcome.VOID)
+                    why = case.verdict.reason, Outcome.VOID
                 case Family.IDLE | Family.YOUNG | Family.UNKNOWN:
                     pass
                 case _:
                     assert_never(kind)
-        case.episode, case.question = self._repair(ref, now)
+        is_void = why is not None and self.void(ref, *why)
+        case.episode, case.question = self._repair(sweep, ref, {} if is_void else known)
 
-    def _unlisted(self, ref: EpisodeRef, now: UtcDatetime) -> None:
+    def _unlisted(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> None:
         """The instance is no longer running or selected; the workflow's own stop is not news."""
-        self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
-        self._repair(ref, now)
+        is_void = self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
+        self._repair(sweep, ref, {} if is_void else known)
 
     def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         """The last step closed the episode, and could tell nobody."""
@@ -117,24 +125,37 @@ class FollowUp:
         if episode is None or episode.closed_at is None or now - episode.closed_at >= _TELL_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
 
-    def _repair(self, ref: EpisodeRef, now: UtcDatetime) -> tuple[Episode | None, Approval | None]:
+    def _repair(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> tuple[Episode | None, Approval | None]:
         """Close an episode whose workflow is gone, and deliver a decision that was not taken.
 
         Return what goes on: the episode, and its approval while it asks.
         """
-        episode = self.state.episode(ref)
+        episode, approval = known.get(ref) or (self.state.episode(ref), None)
         since = None if episode is None else episode.phase_since or episode.opened_at
-        if self._is_dead(ref, since, now):
+        if self._is_dead(sweep, ref, since):
             self.close_dead(ref, "its workflow ended without a result; nothing more is done for this episode")
             return None, None
         if episode is None or episode.phase is not Phase.ASKING:
             return episode, None
-        approval = self.state.approval(episode.approval_id)
+        approval = approval or self.state.approval(episode.approval_id)
         hand_over(self.state, self.workflow, approval)
         return episode, approval
 
-    def _is_dead(self, ref: EpisodeRef, since: UtcDatetime | None, now: UtcDatetime) -> bool:
+    def _is_dead(self, sweep: Sweep, ref: EpisodeRef, since: UtcDatetime | None) -> bool:
         if since is None:
             # Locked and not opened: only an end that is known counts, its start may be moments ago.
             return self.workflow.is_running(ref) is False
-        return now - since >= _REPAIR_AFTER and not self.workflow.is_running(ref)
+        is_due = sweep.now - since >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
+        return is_due and not self.workflow.is_running(ref)
+
+
+def _asks(case: Case) -> bool:
+    """Whether a question starts now."""
+    record = case.record
+    # People learn of an old outcome first: the record holds one. After a warning its work is being saved, and
+    # soon there is nothing to ask about.
+    if record.open_episode is not None or record.is_warned(case.now) or record.untold is not None:
+        return False
+    # Who turned in this sweep waits for the next one: by then those of all targets are counted.
+    turned = case.id in count_turned([case.change]).counted
+    return case.is_idle and case.is_proved and not case.is_quiet and not turned

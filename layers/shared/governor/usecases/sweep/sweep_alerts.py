@@ -56,10 +56,13 @@ class SweepAlerts:
         """Publish one event per idle stretch, for machines; so many a sweep that it ends in time."""
         fresh = [case for case in sweep.cases if case.is_idle and not case.before.idle_told_at]
         dated = [(case, since) for case in fresh if (since := case.idle_since) is not None]
+        events = []
         for case, since in dated[:_MOST_EVENTS]:
             owner = owner_of(case.instance, case.policy.ownership)
             event = idle_event(case.instance, case.verdict, since, owner, sweep.now)
-            case.notified = sweep.attempt("idle event", self.announcer.announce, event)
+            events.append(("idle event", partial(self.announcer.announce, event)))
+        for (case, _), sent in zip(dated, sweep.attempt_each(events), strict=False):
+            case.notified = sent
 
     def silence(self, sweep: Sweep) -> None:
         """Notify each owner of theirs; in an outage the default owner of all."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import ParamSpec
@@ -19,6 +20,7 @@ from governor.domain.sweep.judging import Memory, Subject
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, Verdict, VerdictKind, known_kind
 from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
+from governor.ports import Spread
 from governor.usecases.evidence.gather_evidence import Gathered
 
 Arguments = ParamSpec("Arguments")
@@ -223,6 +225,19 @@ class Sweep:
     records: Mapping[str, InstanceRecord]
     """Of every instance that ever was idle or decided about, running or not."""
     summary: SweepSummary
+    swept_before: UtcDatetime | None
+    """When the last sweep that ended looked."""
+    spread: Spread
+
+    def is_hourly(self, key: str) -> bool:
+        """Whether what is looked at once an hour is due: at a minute of its own, so that never all are."""
+        own, before = zlib.crc32(key.encode()), self.swept_before
+        hour, last = ((int(at.timestamp()) + own) // 3600 for at in (self.now, before or self.now))
+        return before is None or hour > last
+
+    def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
+        """Try effects that do not concern each other, some at a time; return which succeeded."""
+        return list(self.spread(lambda one: self.attempt(*one), list(effects)))
 
     def attempt(
         self, label: str, effect: Callable[Arguments, object], *args: Arguments.args, **more: Arguments.kwargs

@@ -25,7 +25,7 @@ from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
 from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
-from governor.ports import Clock, InstanceReader, InstanceTagger, Policies
+from governor.ports import Clock, InstanceReader, InstanceTagger, Policies, Spread
 from governor.stores import StateTable
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
 from governor.usecases.money.costs import CountCosts
@@ -53,6 +53,7 @@ class SweepTarget:
     follow_up: FollowUp
     costs: CountCosts
     alerts: SweepAlerts
+    spread: Spread
 
     def __call__(self, target: Target) -> SweepSummary:
         """Sweep the target. Raises: CloudError, with nothing changed, when it could not be read."""
@@ -110,7 +111,9 @@ class SweepTarget:
                 applied, unknown = self.policies.base(), str(error)
             unknown = odd.get(instance.instance_id, unknown)
             cases.append(Case(instance, applied, record, seen, now, unknown))
-        return Sweep(target, base, now, cases, records, SweepSummary(target, now, instances=len(cases)))
+        summary = SweepSummary(target, now, instances=len(cases))
+        swept_before = max((one.at for one in before.values()), default=None)
+        return Sweep(target, base, now, cases, records, summary, swept_before, self.spread)
 
 
 def _judge_cases(sweep: Sweep, gather: GatherEvidence) -> None:
@@ -191,9 +194,12 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
         wanted = tags if marks else dict.fromkeys(MARKS)
         failed = tagger.set_tags(target, ids, wanted, dry_run=dry_run)
         sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
-        for one in (one for one in ids if one not in failed):
-            at = sweep.now if marks else None
-            sweep.attempt(f"note of the tags of {one}", state.set_marked, target, one, at)
+        at = sweep.now if marks else None
+        sweep.attempt_each(
+            (f"note of the tags of {one}", partial(state.set_marked, target, one, at))
+            for one in ids
+            if one not in failed
+        )
 
 
 def _has_outdated_marks(case: Case) -> bool:
