@@ -1,7 +1,5 @@
-"""What was measured: aligned series over one window, with holes kept as holes.
-
-A hole is `None` and is never filled. This module knows how to summarise readings, not what they mean.
-"""
+"""What was measured: aligned series over one window, with holes kept as holes: `None`, and never filled. This
+module knows how to summarize readings, not what they mean."""
 
 from __future__ import annotations
 
@@ -121,10 +119,8 @@ def by_index(label: str) -> tuple[int, str]:
 
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
-    """Return the highest reading of each period. Holes are `None` or NaN.
-
-    One GPU can be published under two dimension sets after a change of the publisher's configuration:
-    together they are that GPU's readings. Written for speed: it runs for every reading of every GPU.
+    """Return the highest reading of each period; holes are `None` or NaN. One GPU can be published under two
+    dimension sets after a change of configuration. Written for speed: it runs for every reading of every GPU.
     """
     if left is None:
         return tuple(right)
@@ -137,11 +133,7 @@ def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -
 
 
 def is_reading(value: float | None) -> bool:
-    """Whether a value measures anything.
-
-    Some publishers write -1 or NaN where the driver says N/A; both lie under every threshold, and neither
-    was measured.
-    """
+    """Return whether a value measures anything: some publishers write -1 or NaN where the driver says N/A."""
     return value is not None and value >= 0
 
 
@@ -182,10 +174,8 @@ LONGEST_HOLE = timedelta(minutes=15)
 
 
 def newest_bins(series: Series, window: Window, length: timedelta) -> list[Series] | None:
-    """The bins of five minutes (of a period, where that is longer) that cover the newest part, newest first.
-
-    A series that is shorter than the window has its holes at the end. `None` where the window is too short.
-    """
+    """Return the bins of five minutes (of a period, where that is longer) that cover the newest part, newest
+    first; `None` where the window is too short. A series shorter than the window has its holes at the end."""
     size = max(END_BIN, window.period)
     step, count, whole = size // window.period, max(1, -(-length // size)), padded(series, window)
     end = len(whole)
@@ -223,10 +213,8 @@ def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDateti
 
 
 def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime | None:
-    """The end of the newest stretch that is too long for a proof and in which some GPU was never measured.
-
-    Nothing before it is known. A hole of one GPU and the next hole of another are one.
-    """
+    """Return the end of the newest stretch that is too long for a proof and in which some GPU was never
+    measured: nothing before it is known. A hole of one GPU and the next hole of another are one."""
     if all(len(gpu.utilization) == window.bins == len(readings(gpu.utilization)) for gpu in gpus):
         return None
     found = holes(measured_together(gpus, window), window)

@@ -1,7 +1,5 @@
-"""The day before an episode: coarser than the evidence, for people to look at and never to judge by.
-
-Frozen when the episode opens, beside the evidence and outside of its hash.
-"""
+"""The day before an episode: coarser than the evidence, for people to look at and never to judge by. Frozen
+beside the evidence and outside of its hash."""
 
 from __future__ import annotations
 
@@ -20,11 +18,8 @@ SHORTEST_PERIOD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Maxima per period over a day: each GPU's utilization in percent, and memory and power of the fullest.
-
-    `memory_percent` is of the GPU's memory, `power_percent` of its board's limit; empty where the type's
-    figures are not known.
-    """
+    """Maxima per period over a day: each GPU's utilization, and of the fullest its memory (of the GPU's) and
+    power (of its board's limit), in percent; empty where the type's figures are not known."""
 
     window: Window
     gpus: tuple[GpuReadings, ...]
@@ -41,11 +36,8 @@ class IdleSpan:
 
 
 def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime) -> IdleSpan | None:
-    """Since when the instance has been idle without a break, as far as it was measured.
-
-    A hole of up to `LONGEST_HOLE` is part of it; what lies before a longer one is not known. `None` when
-    the newest periods were not measured.
-    """
+    """Return since when the instance has been idle without a break; `None` when the newest periods were not
+    measured. A hole of up to `LONGEST_HOLE` is part of it; what lies before a longer one is not known."""
     window = history.window
     before = max(0, (launch_time - window.start) // window.period)
     run = replace(window, start=window.start + window.period * before)

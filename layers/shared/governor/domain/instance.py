@@ -54,10 +54,8 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What one needs to launch the like of an instance again (`RunInstances`), as far as EC2 still tells.
-
-    User data may hold secrets: it is read before a termination only, and kept apart (`UserData`).
-    """
+    """What it takes to launch the like of an instance again (`RunInstances`), as far as EC2 still tells. User
+    data may hold secrets, and is kept apart (`UserData`)."""
 
     image_id: str | None = None
     subnet_id: str | None = None
@@ -83,10 +81,8 @@ class LaunchFacts:
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """What is recorded of an instance's user data, whose text is in the archive alone.
-
-    `kept_at` is an `s3://` address; size in bytes. All is empty where the instance has none.
-    """
+    """What is recorded of an instance's user data, whose text is in the archive alone: `kept_at` is an
+    `s3://` address; size in bytes. All is empty where the instance has none."""
 
     size: int = 0
     sha256: str = ""
@@ -128,11 +124,8 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """The `Name` tag as one printable line, or the id where there is none.
-
-        Whoever may tag can write anything: line breaks that begin a line of their own in a mail, or marks
-        that turn the direction of what is read.
-        """
+        """Return the `Name` tag as one printable line, or the id: whoever may tag can write line breaks, and
+        marks that turn the direction of what is read."""
         return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
     @property
@@ -169,8 +162,8 @@ class SpotRequestType(StrEnum):
 class Shape:
     """What an instance type carries. Source: the shipped catalogue, or DescribeInstanceTypes.
 
-    `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one that reports.
-    `memory_mib_each` and `board_power_watts` are per accelerator.
+    `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one. `memory_mib_each` and
+    `board_power_watts` are per accelerator.
     """
 
     instance_type: str
@@ -244,10 +237,8 @@ _MANAGED_WORDS = _by_key(
 
 
 def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
-    """The service that would replace, restart or miss this instance, or `None` when it stands alone.
-
-    `more` are tag keys that the policy adds, in any letter case.
-    """
+    """Return the service that would replace, restart or miss this instance, if any. `more` are tag keys that
+    the policy adds, in any letter case."""
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
     for key in _BY_TRUST:

@@ -1,7 +1,7 @@
 """Settings that check themselves and name each mistake by the setting it is in.
 
-A range is declared once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`). A `Section`
-refuses values outside it. The metadata uses the names that validators and JSON Schemas know (`ge`, `le`).
+A range is declared once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`), by the names of
+validators and JSON Schemas (`ge`, `le`). A `Section` refuses values outside it.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ class Section:
     """Of each setting that declares no other."""
 
     def __post_init__(self) -> None:
-        """Check everything.
-
-        Raises:
-            SettingError: with every value out of range or, where there is none, every contradiction.
-        """
+        """Raises: SettingError with every value out of range or, where there is none, every contradiction."""
         wrong = tuple(self._out_of_range()) or (*self._out_of_order(), *self.contradictions())
         if wrong:
             raise SettingError(wrong)
@@ -107,10 +103,11 @@ def checked(
 def between(
     default: _Value, low: float, high: float, risk: _Risk = None, *, at_most: str = "", once_from: float = 0
 ) -> _Value:
-    """A number, or a list of them, in a range that includes both ends.
+    """Declare a number, or a list of them, in a range that includes both ends, and no more than the setting
+    `at_most` of its section.
 
-    `at_most` names a setting of the same section that it must not exceed. `once_from` is where the range
-    began in an earlier release: such a number can be read, and whoever takes new documents refuses it.
+    `once_from` is where the range began in an earlier release: such a number can be read, and whoever takes
+    new documents refuses it.
     """
     said = f"it must lie between {low} and {high}"
     if once_from:
@@ -136,10 +133,8 @@ def named(pattern: str, said: str, risk: _Risk = None) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """The range of USD as an annotation: a finite number, and never text that looks like one.
-
-    It fulfils the protocol by which validators ask an annotation for its schema, without importing them.
-    """
+    """The range of USD as an annotation: a finite number, and never text that looks like one. It fulfils the
+    protocol by which validators ask an annotation for its schema."""
 
     high: int
     low: str = "ge"

@@ -154,9 +154,7 @@ class Facts:
 @dataclass(frozen=True, slots=True)
 class Alert:
     """One message. `lines` is the readable body, less the link; `facts` is plain JSON data for machines.
-
-    `dedup_id` is the same for the same message, so that a repeated send is recognized.
-    """
+    `dedup_id` is the same for the same message, so that a repeated send is recognized."""
 
     kind: AlertKind
     severity: Severity

@@ -44,10 +44,8 @@ def written(
     severity: Severity | None = None,
     link: str | None = None,
 ) -> Alert:
-    """Make any alert. Its template may name the facts, `words`, and what else is given here.
-
-    Times and amounts among the facts become text, and an instance adds its name and type to them.
-    """
+    """Make any alert. Its template may name the facts, `words`, and what else is given here. Times and
+    amounts among the facts become text, and an instance adds its name and type to them."""
     one, target = (None, about) if isinstance(about, Target) else (about, about.target)
     values = {**facts, **(words or {}), "about": about, "target": target, "owner": owner, "now": now}
     subject, *lines = said(template, values, owner.time_zone, now)

@@ -58,10 +58,8 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An answer with who gave it, through which channel, and what belongs to it.
-
-    `keep_until` belongs to `KEEP`, `reason` to `EXEMPT` (where it is required) and may go with any answer.
-    """
+    """An answer with who gave it, and through which channel. `keep_until` belongs to `KEEP`; `reason`, which
+    `EXEMPT` requires, may go with any answer."""
 
     answer: Answer
     by: str
@@ -129,10 +127,8 @@ class Approval:
 
 
 def first_approval(episode: Episode) -> Approval:
-    """Return the question of a newly opened episode. Nobody can answer it before it was asked.
-
-    `expires_at` is therefore the moment of opening, until `await_answer` sets the real one.
-    """
+    """Return the question of a newly opened episode, which nobody can answer before it was asked: it expires
+    at once, until `await_answer` sets the real end."""
     return Approval(
         approval_id=episode.approval_id,
         episode=episode.ref,
@@ -191,11 +187,8 @@ def too_late(episode: Episode, now: datetime) -> str | None:
 
 
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
-    """Let an answer through that holds an episode which acts by itself.
-
-    Raises:
-        TooLate: the call has begun.
-        DecisionRefused: somebody holds it already, nothing is to be held, or the answer is incomplete.
+    """Let an answer through that holds an episode which acts by itself. Raises: TooLate once the call has
+    begun; DecisionRefused when somebody holds it already, nothing is to be held, or the answer is incomplete.
     """
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
@@ -217,11 +210,8 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
 
 
 def hold_of(decision: Decision, project: str | None = None) -> Hold:
-    """Return what the answer says from now on of the instance, which is of this project.
-
-    Raises:
-        DecisionRefused: a keep without a date or an exemption without a reason, which would hold nothing.
-    """
+    """Return what the answer says from now on of the instance, which is of this project. Raises:
+    DecisionRefused for a keep without a date or an exemption without a reason, which would hold nothing."""
     if decision.answer in (Answer.APPROVE, Answer.HOLD):
         return NO_HOLD
     if decision.answer is Answer.KEEP:
@@ -241,12 +231,7 @@ def _says_more(decision: Decision, held: Decision) -> bool:
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
-    """Lets a decision through, or says why the approval cannot take it.
-
-    Raises:
-        DecisionRefused: already decided, void or expired; `keep` without a date, with one in the past or
-            beyond the policy's maximum; `exempt` without a reason; a reason with control characters.
-    """
+    """Let a decision through. Raises: DecisionRefused, which says why not."""
     status = approval.status
     if status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=status.value)
@@ -300,11 +285,8 @@ def stage_id(stage: str, ref: EpisodeRef) -> str:
 def notice_until(
     episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
 ) -> UtcDatetime | None:
-    """Return when the notice of mode auto is over; `None` before those have it whom it is for.
-
-    It counts from the first delivery to them: later messages name the same time. `minutes` are those of
-    today's policy, which may only add to it.
-    """
+    """Return when the notice of mode auto is over; `None` before those have it whom it is for. It counts from
+    the first delivery to them. `minutes` are those of today's policy, which may only add to it."""
     told = _delivered_at(episode, Stage.TELL, deliveries)
     return told + max(episode.notice_length, timedelta(minutes=minutes)) if told else None
 

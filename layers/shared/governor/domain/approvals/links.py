@@ -1,7 +1,5 @@
-"""Signs approval links, and seals what a browser keeps for us: HMAC-SHA256 with keys that rotate.
-
-Each use has a context of its own, and one canonical form is accepted.
-"""
+"""Signs approval links, and seals what a browser keeps for us: HMAC-SHA256 with keys that rotate, a context
+for each use, and one canonical form."""
 
 from __future__ import annotations
 
@@ -40,8 +38,8 @@ _FORGED = "this link was not made by this governor, or was altered"
 class LinkSigner:
     """Makes and checks the signature of approval links; seals values that a browser keeps.
 
-    `keys` gives the key document: `current` names the key that signs; every key in it is accepted.
-    `base_url` is needed only where links are made.
+    `keys` gives the key document: `current` names the key that signs; every key in it is accepted. `base_url`
+    is needed to make links.
     """
 
     def __init__(self, keys: Callable[[], Mapping[str, str]], base_url: str | None) -> None:
@@ -49,10 +47,8 @@ class LinkSigner:
         self._base_url = base_url
 
     def link(self, page_id: str, number: int) -> str:
-        """The whole URL of a page, for the recipient whom the table has under this number.
-
-        Raises: ConfigurationError.
-        """
+        """Return the URL of a page, for the recipient with this number in the table. Raises:
+        ConfigurationError."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/q/{self.relative(page_id, number)}"
@@ -88,11 +84,7 @@ class LinkSigner:
         raise LinkForged(_FORGED)
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
-        """The recipient named in a link of an earlier release; its end counts only when the signature is
-        right.
-
-        Raises: LinkForged, LinkExpired.
-        """
+        """Return the recipient named in a link of an earlier release. Raises: LinkForged, LinkExpired."""
         if set(fields) != _FIELDS or _EPOCH.fullmatch(fields["e"]) is None:
             raise LinkForged(_FORGED)
         self._check(fields["s"], "link", approval_id, fields["k"], fields["r"], fields["e"])
@@ -121,10 +113,8 @@ class LinkSigner:
             raise LinkForged(_FORGED)
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
-        """A text for a cookie, which a browser can read and not change: ASCII letters, digits, `-`, `_`, `.`.
-
-        Raises: ConfigurationError.
-        """
+        """Return a text for a cookie, which a browser can read and not change: ASCII letters, digits, `-`,
+        `_`, `.`. Raises: ConfigurationError."""
         document = self._keys()
         key_id = document.get("current", "")
         content = json.dumps([int(expires_at.timestamp()), dict(values)], separators=(",", ":"))
@@ -132,10 +122,8 @@ class LinkSigner:
         return f"{key_id}.{payload}.{_mac(document, key_id, 'seal', key_id, payload, *purpose)}"
 
     def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
-        """The values; `None` unless they were sealed for exactly this purpose and their time is not over.
-
-        Nothing of it is read before the seal is found to be right.
-        """
+        """Return the values; `None` unless they were sealed for exactly this purpose and their time is not
+        over."""
         key_id, _, rest = sealed.partition(".")
         payload, _, seal = rest.partition(".")
         document = self._keys()
@@ -160,10 +148,8 @@ def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, number: s
 
 
 def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) -> str:
-    """Return the signature by a key of the document: base64url without padding.
-
-    JSON keeps the parts apart, whatever they hold. Raises: ConfigurationError for a key that is no key.
-    """
+    """Return the signature by a key of the document: base64url without padding. Raises: ConfigurationError
+    for a key that is no key."""
     key = document.get(key_id, "").encode() if _KEY_ID.fullmatch(key_id) else b""
     if len(key) < _SHORTEST_KEY:
         raise ConfigurationError("the secret of the approval links names no current key of 32 bytes or more")

@@ -1,8 +1,5 @@
-"""Roles and terms: who may give which answer. The terms of a question are frozen when it is opened.
-
-A link that went to a list proves nothing about who presses; a personal link, a sign-in, a signed chat message
-or an AWS identity names a person.
-"""
+"""Roles and terms: who may give which answer. The terms of a question are frozen when it is opened. A link
+that went to a list proves nothing about who presses; any other proof names a person."""
 
 from __future__ import annotations
 
@@ -54,14 +51,8 @@ class SignedIn:
 
 
 def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
-    """Return who the claims of a verified ID token are about.
-
-    Everybody with the `approver_group` among those of `groups_claim` is an approver; nobody is where it is
-    empty, or the claim is missing.
-
-    Raises:
-        SignInRefused: the claims name nobody.
-    """
+    """Return who the claims of a verified ID token are about. Everybody with the `approver_group`, if one is
+    set, among the `groups_claim` is an approver. Raises: SignInRefused where the claims name nobody."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
         raise SignInRefused("the issuer did not say who you are")
@@ -176,10 +167,8 @@ def power(answer: Answer, plan: Plan) -> Power:
 
 
 def is_known(terms: Terms, person: str | None) -> bool:
-    """Return whether the policy names this person by address, so that two of them can be told apart.
-
-    An identity of AWS is not, nor an address that only a tag names: others can choose both.
-    """
+    """Return whether the policy names this person by address, so that two can be told apart: not so an
+    identity of AWS, nor an address that only a tag names, which others can choose."""
     return person is not None and person in terms.known_people
 
 

@@ -1,8 +1,5 @@
-"""One idle episode: its identity, its life, and the state the sweep keeps between runs.
-
-An episode is the lock (`one workflow per idle episode`), the frozen evidence and the record of what came of
-it.
-"""
+"""One idle episode: the lock (`one workflow per idle episode`), the frozen evidence, and the record of what
+came of it. And the state the sweep keeps between runs."""
 
 from __future__ import annotations
 
@@ -103,11 +100,11 @@ _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(mi
 def quiet_until(
     outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
 ) -> UtcDatetime | None:
-    """Until when nobody is notified of the same idleness again; `None` when the outcome says what is next.
+    """Return until when nobody is notified of the same idleness again; `None` when the outcome says what is
+    next.
 
-    Work that resumes ends it at once. `was_opened` is false where a workflow failed before it told anybody;
-    `failures` is how many episodes of the instance had failed in a row before this one; `None` where this
-    failure is not ours, but somebody aborted the workflow.
+    `was_opened` is false where a workflow failed before it told anybody; `failures` is how many episodes of
+    the instance had failed in a row; `None` where somebody aborted the workflow.
     """
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
@@ -120,11 +117,8 @@ def quiet_until(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Who may decide, frozen with the question; `domain.terms` reads them.
-
-    `broadcast_may` is what somebody may decide whose link went to a list; `people_needed` is how many
-    different people an approval takes.
-    """
+    """Who may decide, frozen with the question: `broadcast_may` is what somebody may whose link went to a
+    list, `people_needed` how many different people an approval takes."""
 
     broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
     people_needed: int = 1
@@ -241,11 +235,9 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRecord:
-    """What the state table holds of an instance that ever was idle or was decided about.
-
-    `episodes` counts all episodes. `open_episode` is the lock. `quiet_until` keeps the same idleness from
-    being told again; it falls when work resumes.
-    """
+    """What the state table holds of an instance that ever was idle or was decided about. `episodes` counts
+    all, `open_episode` is the lock. `quiet_until` keeps the same idleness from being told again, until work
+    resumes."""
 
     target: Target
     instance_id: str
@@ -278,11 +270,8 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """An instance whose last workflow failed; `over_at` is when it failed no more.
-
-    `cause` is the same for workflows that fail for one cause, and names their incident. `step` is the one
-    that failed; `ask` for all before the first.
-    """
+    """An instance whose last workflow failed; `over_at` is when it failed no more. `cause` names the incident
+    that all of one cause share; `step` is the one that failed, `ask` for all before the first."""
 
     target: Target
     instance_id: str
@@ -302,8 +291,8 @@ class Observation:
     """What the last sweep saw; a cache. Losing it costs reads, and a comparison with the sweep before.
 
     `source` says by which series utilization was last seen (`aggregate`, `per-gpu`, `None`: not known).
-    `dimensions` are the per-GPU dimension sets of the utilization metric, `None` when never listed. Each set
-    is a tuple of `(name, value)` pairs.
+    `dimensions` are the per-GPU sets of `(name, value)` pairs of the utilization metric, `None` when never
+    listed.
     """
 
     launch_time: UtcDatetime

@@ -1,7 +1,7 @@
-"""What will be done with an idle instance: classified first, replaced where it cannot or must not be.
+"""The plan for an idle instance: drawn from facts only, with what it replaces and why, what is lost, what
+stays, and what it saves.
 
-A plan is drawn from facts only and says what it replaces and why, what is lost, what stays, and what it
-saves. The one rule above all: nothing that destroys is ever planned without a snapshot before it.
+The one rule above all: nothing that destroys is ever planned without a snapshot before it.
 """
 
 from __future__ import annotations

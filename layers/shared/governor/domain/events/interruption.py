@@ -95,10 +95,7 @@ class LifecycleAction:
 @dataclass(frozen=True, slots=True)
 class Warned:
     """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation,
-    and where EC2 does not say.
-
-    `waits` is the action for which its Auto Scaling group waits; `None` where EC2 itself takes it back.
-    """
+    and where EC2 does not say. `waits` is the action for which its Auto Scaling group waits."""
 
     event_id: str
     account: str
@@ -152,9 +149,8 @@ class Warned:
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
-        """Whole seconds until EC2 acts; zero when that is over. After a rebalance recommendation it may warn
-        at once, so that two minutes are the most to count on.
-        """
+        """Return whole seconds until EC2 acts, 0 when that is over; two minutes after a rebalance
+        recommendation, as it may warn at once."""
         if not self.response.is_certain:
             return int(_NOTICE.total_seconds())
         return max(0, int((self.ends_at - now).total_seconds()))

@@ -18,10 +18,10 @@ _EXPIRY_LEAD = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something happens at `at` to one instance, or to whatever runs in one Capacity Reservation.
+    """Something happens at `at` (`None`: AWS names no date) to an instance, or to what runs in a reservation.
 
     `source_id` is the same in every message about it: the ARN of the Health event, or the reservation's id.
-    `at` is `None` where AWS names no date. Messages come in any order: that of the latest `said_at` counts.
+    Messages come in any order: that of the latest `said_at` counts.
     """
 
     account: str

@@ -1,7 +1,5 @@
-"""Health findings of one instance's GPUs: what was seen, since when, and what to do.
-
-Findings advise and never act. Only readings make a finding: a hole neither proves nor clears anything.
-"""
+"""Health findings of one instance's GPUs: what was seen, since when, and what to do. They advise and never
+act. Only readings make a finding: a hole neither proves nor clears anything."""
 
 from __future__ import annotations
 
@@ -153,11 +151,8 @@ class InstanceFinding:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return what identifies the finding once it was sent; one with a new key has got worse.
-
-        One for each GPU, so that another GPU is news; of counted errors one for each doubling. Another start
-        of the instance is another matter: it may be on another host.
-        """
+        """Return what identifies the finding once it was sent: each GPU, counted errors by their doublings,
+        and the start of the instance. One with a new key has got worse."""
         instance, finding = self.instance, self.finding
         started = int(instance.launch_time.timestamp())
         level = finding.errors.bit_length()

@@ -1,7 +1,7 @@
 """What projects cost in a month, and what each action has saved, in Decimal USD.
 
-A meter is brought forward by every sweep, from where the one before has left it: a sweep that is missed is
-made up for, one that comes twice adds nothing.
+A sweep brings a meter forward from where the one before has left it: one that is missed is made up for, one
+that comes twice adds nothing.
 """
 
 from __future__ import annotations
@@ -31,10 +31,8 @@ _PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Whom the hours of an instance are counted for, and at what price; `None`: it is not known.
-
-    `part` is the part of a day's `Share` that they belong to, by the newest verdict.
-    """
+    """Whom the hours of an instance are counted for, at what price (`None`: not known), and by the newest
+    verdict as which `part` of a day's `Share`."""
 
     project: str
     usd_per_hour: UsdPerHour | None
@@ -56,10 +54,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What the governed instances of one target have cost in one month (UTC), up to `counted_until`.
+    """What the instances of a target have cost in one month (UTC) by project, up to `counted_until`.
 
-    All by project. `unpriced_hours` are instance hours whose price is not known: they are in no amount.
-    `usd_per_hour` is what ran at `counted_until`.
+    `unpriced_hours` are instance hours whose price is not known: they are in no amount. `usd_per_hour` is
+    what ran at `counted_until`.
     """
 
     target: Target
@@ -94,11 +92,9 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
 
 
 def marginal_usd_per_hour(instance: Instance, price: Price) -> UsdPerHour | None:
-    """What one more hour of this instance adds to the bill; `None` when its price is not known.
-
-    Zero for what was paid for in advance or by the host: a Capacity Block, a scheduled reservation, a
-    Dedicated Host. An On-Demand Capacity Reservation adds nothing to what its instances cost.
-    """
+    """Return what one more hour of this instance adds to the bill; `None`: its price is not known. Zero for
+    what was paid for in advance or by the host; a Capacity Reservation adds nothing to what its instances
+    cost."""
     if instance.lifecycle in _PREPAID or instance.host_id is not None:
         return Decimal(0)
     return price.usd_per_hour
@@ -110,11 +106,10 @@ def ended(
     counted_until: UtcDatetime,
     now: UtcDatetime,
 ) -> Iterator[Run]:
-    """What ran at the last sweep and no longer does, or was started anew since.
+    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since.
 
-    When it stopped is not known: half way to the moment at which it is known to have stopped, which is right
-    on average. An observation from before `counted_until` has been counted by the sweep that got so far.
-    `launched` is the last start of each instance that runs now.
+    It counts half way to the moment at which it is known to have stopped, which is right on average. The
+    sweep that got to `counted_until` has counted observations from before.
     """
     for instance_id, seen in before.items():
         start = launched.get(instance_id)
@@ -146,9 +141,7 @@ def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
 
 
 def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
-    """What `count` adds to the meter, split by day (UTC), owner, project and part.
-
-    Each amount is rounded to a billionth of a USD.
+    """Return what `count` adds, by day (UTC), owner, project and part, each rounded to a billionth of a USD.
     """
     since, until = meter.counted_until, min(until, month_end(parse_month(meter.month)))
     together: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour] = defaultdict(Decimal)
@@ -221,10 +214,8 @@ _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """One booked action. Open (`ended_at` is `None`) as long as the instance stays away.
-
-    `saved_usd_per_hour` is `None` for unpriced types: unknown is never booked as zero.
-    """
+    """One booked action. Open (`ended_at` is `None`) as long as the instance stays away. `saved_usd_per_hour`
+    is `None` for unpriced types: unknown is never booked as zero."""
 
     episode: EpisodeRef
     outcome: Outcome
@@ -245,10 +236,8 @@ class LedgerEntry:
 
 
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
-    """USD saved in this time, as long as a saving counts; `None` where the price is not known.
-
-    Nothing by a false stop: its instance was needed.
-    """
+    """Return USD saved in this time, as long as a saving counts; zero by a false stop, `None` where the price
+    is not known."""
     if entry.saved_usd_per_hour is None:
         return None
     if entry.false_stop:

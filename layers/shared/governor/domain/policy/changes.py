@@ -35,11 +35,8 @@ _EVERYTHING = "everything (this release refuses the version in force)"
 
 
 def people_behind(writer: str, accepted: Collection[str], people: Ownership) -> frozenset[str]:
-    """Return the known people who wrote a version or accept it, by address.
-
-    `writer` is an ARN that CloudTrail has seen, or empty; `accepted` are identities. `people` are those of
-    the policy in force: a version cannot bring its own.
-    """
+    """Return the known people, of the policy in force, who wrote a version or accept it, by address. `writer`
+    is an ARN that CloudTrail has seen, or empty; `accepted` are identities."""
     return frozenset(known for one in (f"aws:{writer}", *accepted) if (known := people.person(one)))
 
 
@@ -130,12 +127,8 @@ class AskedUnder:
     selector: TagMatch | None = None
 
     def stricter(self, policy: Policy) -> Policy:
-        """Return the policy with each of these figures that proves more than its own.
-
-        Raises:
-            SettingError: the two do not go together, as a window that is no whole number of today's periods,
-                or metrics of another name.
-        """
+        """Return the policy with each of these figures that proves more than its own. Raises: SettingError
+        where the two do not go together, as a window that is no whole number of today's periods."""
         kept = {name: asked for name in _COMPARED if (asked := getattr(self, name)) is not None}
         found = {name: _stricter(name, asked, getattr(policy, name)) for name, asked in kept.items()}
         return replace(policy, **found)

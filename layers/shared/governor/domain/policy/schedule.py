@@ -1,7 +1,4 @@
-"""When a question is asked, repeated and given up: never in the quiet hours of those who are asked.
-
-Pure: contacts and times in, times out.
-"""
+"""When a question is asked, repeated and given up: never in the quiet hours of those who are asked."""
 
 from __future__ import annotations
 
@@ -34,10 +31,8 @@ class Schedule:
 def schedule(
     now: UtcDatetime, rule: ApprovalRule, asked: Sequence[Contact], escalated: Sequence[Contact]
 ) -> Schedule:
-    """Each stage begins when its time has come and its people work.
-
-    The expiry, too, falls into working hours: time in which nobody could answer does not run out on anybody.
-    """
+    """Return when each stage begins: when its time has come and its people work. The expiry, too, falls into
+    working hours: time in which nobody could answer does not run out on anybody."""
     ask_at = next_working(now, asked)
     latest = now + _LONGEST_OPEN
     remind_at = next_working(ask_at + timedelta(minutes=rule.remind_after_minutes), asked)
@@ -49,10 +44,8 @@ def schedule(
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
-    """The moment itself if all of them work then, else when they next do. Nobody: the moment.
-
-    Where there is no hour of the next week in which all work, when the first of them does.
-    """
+    """Return the moment itself if all of them work then, else when they next do; without such an hour in a
+    week, when the first of them does."""
     candidate = moment
     while candidate - moment < _A_WEEK:
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
