@@ -47,11 +47,7 @@ class Https:
         self._most_bytes = most_bytes
 
     def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
-        """Return whatever the other side answers, read to `most_bytes`.
-
-        Raises:
-            HttpError: it does not.
-        """
+        """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError."""
         plain: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
         answer = self._pool.request(method, url, body=body, headers=dict(headers), **plain)
         try:

@@ -1,8 +1,7 @@
 """Logs, metrics and traces of the functions, in one place, over Powertools.
 
-Logs are JSON with the episode's name bound where there is one. Task tokens, links, secrets and addresses are
-never in them: who said what is in the record and the audit. Traces come from active tracing of the functions,
-which costs no import.
+Logs are JSON with the episode's name. Task tokens, links, secrets and addresses are never in them: who said
+what is in the record and the audit. Traces come from active tracing of the functions, which costs no import.
 """
 
 from __future__ import annotations
@@ -51,11 +50,8 @@ Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]
 
 
 def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str, Any]]]:
-    """Make a handler's entry point: it gets `wired`, which was made at cold start, as its third argument.
-
-    Every log line has the request id, and an exception is logged before it is raised on. A test calls the
-    entry point with a third argument of its own.
-    """
+    """Make a handler's entry point: it gets `wired`, which was made at cold start, as its third argument, as
+    a test's own. Every log line has the request id, and an exception is logged before it is raised on."""
     # What was made until now stays: invocations need not look through it for garbage.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -87,9 +83,8 @@ def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **di
 
 
 def _dimension(text: str) -> str:
-    """A text as CloudWatch takes it for a dimension, or it would drop the metric without a word.
-
-    Printable ASCII, at most 1,024 characters, not empty, no colon first. Source: CloudWatch API, Dimension.
+    """Return a text as CloudWatch takes it for a dimension, or it would drop the metric without a word:
+    printable ASCII, at most 1,024 characters, not empty, no colon first. Source: CloudWatch API, Dimension.
     """
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)

@@ -1,7 +1,7 @@
 """What the use cases need from the world, as Protocols. Adapters and in-memory twins fulfil them.
 
-Every method may raise `CloudError` unless its docstring says otherwise, and nothing from outside the tree of
-`governor.errors`. Where a method takes a `Target` with a `role_arn`, it acts as that role in that account.
+Every method may raise `CloudError` unless its docstring says otherwise, and nothing else from outside
+`governor.errors`. With a `Target` that has a `role_arn` it acts as that role in that account.
 """
 
 from __future__ import annotations
@@ -45,11 +45,8 @@ class Clock(Protocol):
 
 
 class Policies(Protocol):
-    """The policy document, parsed; one snapshot for the length of an invocation.
-
-    `base` has no overrides: selector, targets, metrics and breaker are taken from there. `applied_to` has
-    those of an instance, in the document's order.
-    """
+    """The policy document, parsed; one snapshot for the length of an invocation. `base` has no overrides:
+    selector, targets, metrics and breaker are taken from there."""
 
     def base(self) -> AppliedPolicy: ...
     def applied_to(self, instance: Instance) -> AppliedPolicy: ...
@@ -72,10 +69,8 @@ class PolicyDocuments(Protocol):
 
 
 def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
-    """Return the instance's policy; the base where its overrides contradict each other, or it is not known.
-
-    For what must go on all the same: an episode ends, a fault is reported. The sweep reports the overrides.
-    """
+    """Return the instance's policy; the base where its overrides contradict each other, which the sweep
+    reports, or it is not known: for what must go on all the same."""
     try:
         return (policies.applied_to(instance) if instance else policies.base()).policy
     except PolicyError:
@@ -83,18 +78,14 @@ def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
 
 
 class InstanceReader(Protocol):
-    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not among those found.
-
-    Lists leave out a record that lacks what EC2 always sends; to describe such an instance fails.
-    """
+    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not found. Lists leave out
+    a record that lacks what EC2 always sends; to describe such an instance fails."""
 
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
-        """All running ones with the tag, hidden managed ones included; volumes without sizes.
-
-        `odd` receives what was left out: by the id, what is wrong with it.
-        """
+        """Return all running ones with the tag, hidden managed ones included; volumes without sizes. `odd`
+        receives what is wrong with those left out, by id."""
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""
@@ -120,10 +111,8 @@ class MetricQuery:
 
 @dataclass(frozen=True, slots=True)
 class MetricAnswer:
-    """Series by key, each as long as the window has bins; a key without one published nothing.
-
-    `problems` names keys that could not be read: their series may be missing or incomplete.
-    """
+    """Series by key, each as long as the window has bins; a key without one published nothing. `problems`
+    names keys that could not be read: their series may be missing or incomplete."""
 
     series: Mapping[str, Series]
     problems: Mapping[str, str]
@@ -169,10 +158,9 @@ class InstanceTagger(Protocol):
 class InstanceController(Protocol):
     """The only way to stop or terminate. One instance a call. With `dry_run`, EC2 checks and does nothing.
 
-    `prepare` carries out a step that goes right before a stop or a termination. Each returns the id of the
-    request, by which CloudTrail finds it; `None` for a dry run.
-
-    Raises: Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
+    `prepare` carries out a step that goes right before. Each returns the id of the request, by which
+    CloudTrail finds it; `None` for a dry run. Raises: Protected, Unsupported, WrongState, NotFound,
+    AccessDenied, Throttled, Unavailable.
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
@@ -217,9 +205,7 @@ class Snapshot:
 
 class Snapshotter(Protocol):
     """One crash-consistent set of all volumes (without `boot`: of all others), found again by its tags.
-
-    Raises: as `InstanceController`.
-    """
+    Raises: as `InstanceController`."""
 
     def create(
         self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
@@ -275,10 +261,8 @@ MOST_INSTANCES_A_COMMAND = 50
 
 
 class CheckpointHook(Protocol):
-    """Systems Manager: asks instances to save their work. Never waits for it.
-
-    Up to `MOST_INSTANCES_A_COMMAND` instances a call; `managed` are those that Systems Manager knows.
-    """
+    """Systems Manager: asks up to `MOST_INSTANCES_A_COMMAND` instances a call to save their work, and never
+    waits for it. `managed` are those that Systems Manager knows."""
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
@@ -311,11 +295,8 @@ class Workflow(Protocol):
         """Start the remediation; true when it runs, false when an execution of that name has ended."""
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
-        """Whether the execution of that episode runs or has ended; `None` for one that is not known.
-
-        A description lags behind a start by moments; long after it, `None` means forgotten: after 90 days,
-        or with a state machine that was replaced.
-        """
+        """Return whether the execution runs or has ended; `None` for one not known: started moments ago, or
+        forgotten, after 90 days or with a state machine that was replaced."""
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         """Hands the decision to the waiting task; false when that task no longer waits."""
@@ -334,10 +315,8 @@ class Announcer(Protocol):
     def announce(self, alert: Alert) -> None: ...
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """Whether one of these addresses (lower case) gets every question straight from here; else the
-        delivery to channels says who took it.
-
-        Raises: NobodyListens when a message would be taken and reach nobody at all.
+        """Return whether one of these addresses (lower case) gets every question straight from here; else the
+        delivery to channels says who took it. Raises: NobodyListens when a message would reach nobody at all.
         """
 
 
@@ -347,27 +326,21 @@ class IdentityProvider(Protocol):
     def authorization_url(
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
-        """Where to send the browser; `fresh`: even who is signed in there must prove who it is.
-
-        Raises: IssuerUnavailable, ConfigurationError.
-        """
+        """Return where to send the browser; `fresh`: even who is signed in there must prove who it is.
+        Raises: IssuerUnavailable, ConfigurationError."""
 
     def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
-        """The claims of the ID token for a code, with signature, issuer, audience, times and nonce checked.
+        """Return the claims of the ID token for a code; signature, issuer, audience, times and nonce hold.
 
-        Raises:
-            SignInRefused: the issuer refused the code, or the token does not hold.
-            IssuerUnavailable: it did not answer, or not as the standard says.
-            ConfigurationError: it does not accept this client, or cannot do what is needed.
-            CloudError: the client's secret could not be read.
+        Raises: SignInRefused where the issuer or the token says no; IssuerUnavailable; ConfigurationError
+        where it does not accept this client, or cannot do what is needed; CloudError where the client's
+        secret could not be read.
         """
 
 
 class RotatingSecret(Protocol):
-    """One secret while Secrets Manager rotates it, by its versions and their labels.
-
-    `stages` are the labels of a version, none when there is no such version. `pending` is the document of a
-    version that waits, `None` when it was not written yet; `promote` puts that version in force.
+    """One secret while Secrets Manager rotates it. `stages` are the labels of a version, none when there is
+    none; `pending` is the document of one that waits, if it was written; `promote` puts that in force.
 
     Raises: CloudError; ConfigurationError for a document that cannot be used.
     """

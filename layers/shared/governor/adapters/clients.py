@@ -1,8 +1,5 @@
-"""AWS clients, created on first use: a cold start pays only for what the function uses.
-
-They are those of botocore, which boto3 gives out too: loading its resources and transfers would cost a cold
-start 50 ms for nothing. The endpoint and the credentials come from the environment, as for any AWS program.
-"""
+"""AWS clients, created on first use: a cold start pays only for what the function uses. They are botocore's:
+loading boto3's resources and transfers would cost a cold start 50 ms for nothing."""
 
 from __future__ import annotations
 
@@ -54,11 +51,9 @@ class Clients:
     def client(
         self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
     ) -> Any:
-        """The client of a service, in the target's Region and with its role; else the function's own.
-
-        Without `repeat` a call is sent once: for operations that would happen twice when a response is lost.
-        Without `patient` it gives up within seconds: for what is worth nothing later.
-        """
+        """Return the client of a service, in the target's Region and with its role; else the function's own.
+        Without `repeat` a call is sent once, as it would happen twice; without `patient` it gives up within
+        seconds."""
         region = target.region if target else self._region
         role = (target.role_arn, target.session) if target and target.role_arn else _OWN
         key = (service, region, role, repeat, patient)
@@ -88,11 +83,9 @@ class Clients:
         return self._sessions[role]
 
     def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
-        """Credentials of a role, renewed before they end, as botocore renews its own.
-
-        The session is named after the episode; its source identity is the person, who stays in CloudTrail
-        whatever role follows. A member stack deployed earlier allows no source identity: it goes without.
-        """
+        """Return credentials of a role, renewed before they end. The session is named after the episode; its
+        source identity is the person, who stays in CloudTrail whatever role follows. Older member stacks
+        allow none."""
         sts = self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
         def assume(**more: Any) -> Any:
@@ -125,10 +118,8 @@ def _name(text: str) -> str:
 
 
 def moment(value: Any) -> datetime:
-    """Return the time that an answer holds, as botocore does, in UTC and in a tenth of its time.
-
-    A sweep reads a million of them: nearly all of the time that metrics take is this. Raises: as botocore.
-    """
+    """Return the time that an answer holds, as botocore does, in UTC and in a tenth of its time: a sweep
+    reads a million of them. Raises: as botocore."""
     try:
         if not isinstance(value, str):
             return datetime.fromtimestamp(value, UTC)
@@ -149,9 +140,7 @@ def at_once(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[A
 
 class Adapter:
     """A port over these clients. `resource` is the name, ARN or URL of the one resource it works with.
-
-    Without `patient` all its calls give up within seconds.
-    """
+    Without `patient` all its calls give up within seconds."""
 
     def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
         self._clients = clients
@@ -177,7 +166,7 @@ class Adapter:
     def _pages(
         self, operation: str, target: Target | None = None, *, following: str = "NextToken", **more: Any
     ) -> Iterator[Any]:
-        """All pages, by the field `following`. botocore's paginators would read one more file at a cold
+        """Yield all pages, by the field `following`. botocore's paginators read one more file at a cold
         start."""
         while True:
             page = self._call(operation, target, **more)

@@ -1,7 +1,5 @@
-"""Alerts over SNS, their queues in SQS, and mail through SES.
-
-SNS gets readable text for people, JSON for machines, and attributes for filter policies.
-"""
+"""Alerts over SNS, their queues in SQS, and mail through SES. SNS gets readable text for people, JSON for
+machines, and attributes for filter policies."""
 
 from __future__ import annotations
 
@@ -49,10 +47,8 @@ class SnsAnnouncer(Adapter):
         self._seal = seal
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is no owner.
-
-        A subscription with a filter policy of its own may leave questions out, so it does not count.
-        """
+        """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is no owner. A
+        subscription with a filter policy of its own does not count: it may leave questions out."""
         waiting, is_confirmed = 0, False
         pages = self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource)
         for one in (one for page in pages for one in page["Subscriptions"]):
@@ -117,21 +113,16 @@ class SqsQueue(Adapter):
 
 
 class SqsDeadLetters(SqsQueue):
-    """Keeps what cannot be used as it came, for somebody to look at.
-
-    The reason is the attribute `ErrorMessage`, where Lambda leaves its own.
-    """
+    """Keeps what cannot be used as it came, for somebody to look at, with the reason as the attribute
+    `ErrorMessage`."""
 
     def keep(self, body: str, reason: str) -> None:
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
         self._change("sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute})
 
     def park(self, alert: Alert, why: str) -> None:
-        """Fulfils `governor.channels.dispatch.Park`.
-
-        The body is what the delivery queue takes to try the alert again, so that SQS's own redrive does, when
-        it is given the destination: of a message that was sent here it does not know where it came from.
-        """
+        """Fulfils `governor.channels.dispatch.Park`. The body is what the delivery queue takes to try the
+        alert again, so that SQS's own redrive does, when it is given the destination."""
         self.keep(json.dumps({"again": alert_document(alert)}), why)
 
 

@@ -33,9 +33,7 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 @dataclass(frozen=True, slots=True)
 class Client:
     """The stack as the issuer knows it. `secret` reads the document that names it; `None`: a public client.
-
-    `wants_groups`: whether the scope `groups` is asked for where the issuer offers it.
-    """
+    `wants_groups`: the scope `groups` is asked for where the issuer offers it."""
 
     issuer: str
     client_id: str

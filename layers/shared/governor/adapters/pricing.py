@@ -1,7 +1,5 @@
-"""What an instance costs: the policy's price, the Spot price, the shipped list, or `None`; never zero.
-
-And for advice: what a type costs now as Spot in several Regions at once, and how likely it is to be had.
-"""
+"""What an instance costs: the policy's price, the Spot price, the shipped list, or `None`; never zero. For
+advice: what a type costs now as Spot in several Regions, and how likely it is to be had."""
 
 from __future__ import annotations
 
@@ -36,11 +34,8 @@ _MOST_REGIONS = 10
 
 
 class AwsPrices(Adapter):
-    """The ports `PriceBook` and `SpotMarket`.
-
-    The price book reads Spot prices once an hour per type, zone, platform and target. The market is for
-    advice: one call a Region for prices, one in all for scores.
-    """
+    """The ports `PriceBook`, which reads Spot prices once an hour per type, zone, platform and target, and
+    `SpotMarket`: one call a Region for prices, one in all for scores."""
 
     def __init__(self, clients: Clients, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__(clients)

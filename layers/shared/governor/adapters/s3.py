@@ -1,7 +1,4 @@
-"""S3: the audit and user data, written once, and the versions of the policy, which only people write.
-
-This module must not know what a policy says.
-"""
+"""S3: the audit and user data, written once, and the versions of the policy, which only people write."""
 
 from __future__ import annotations
 
@@ -102,11 +99,9 @@ class PolicyText:
         self._last: tuple[str, str] | None = None
 
     def read(self, *, patient: bool = True) -> str:
-        """Return it as it is now. A version never changes, so a warm function reads it once.
-
-        Without `patient` the last one that this function has read, where the table does not answer. Never
-        the parameter then: perhaps it is no longer the policy.
-        """
+        """Return it as it is now. A version never changes, so a warm function reads it once. Without
+        `patient` the last one that this function has read, where the table does not answer; never the
+        parameter then."""
         try:
             version = StateTable(self._table if patient else self._table.hasty()).version_in_force()
         except (Throttled, Unavailable):

@@ -35,12 +35,8 @@ class SecretDocument(Adapter):
         return document
 
     def read(self) -> Mapping[str, str]:
-        """The object, at most a minute old.
-
-        Raises:
-            ConfigurationError: not a JSON object of strings. The value is never part of the message.
-            NotFound, AccessDenied, Throttled, Unavailable: Secrets Manager said no.
-        """
+        """Return the object, at most a minute old. Raises: ConfigurationError for anything but a JSON object
+        of strings, without its value; NotFound, AccessDenied, Throttled, Unavailable."""
         now = self._elapsed()
         if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
             self._kept = now, self._read()

@@ -1,7 +1,7 @@
 """Email: text and HTML in one document, the picture inside it, one button, sent by a mail service.
 
-The document is made here rather than by the service, so that it carries what groups the mails of an episode
-and keeps absence notices away. This module must not know which service sends it.
+The document is made here, so that it carries what groups the mails of an episode and keeps absence notices
+away.
 """
 
 from __future__ import annotations
@@ -42,10 +42,8 @@ class MailService(Protocol):
 
 
 class EmailChannel(Channel):
-    """Mails to one recipient, as a link can be personal. Mails of an episode are grouped by a reference.
-
-    Raises: ConfigurationError for an address that is not like name@example.com in ASCII.
-    """
+    """Mails to one recipient, as a link can be personal; those of an episode are grouped by a reference.
+    Raises: ConfigurationError for an address that is not like name@example.com in ASCII."""
 
     name = "email"
 

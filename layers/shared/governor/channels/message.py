@@ -128,11 +128,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A channel has taken the message.
-
-    `delivery_id` is what the channel calls it, `thread` what later messages of the episode must name to be
-    kept together with it; `None` where the channel has no threads.
-    """
+    """A channel has taken the message. `delivery_id` is what the channel calls it; `thread` what later
+    messages of the episode must name to be kept together with it, if the channel has threads."""
 
     delivery_id: str
     thread: str | None = None
@@ -170,12 +167,7 @@ class Channel(Protocol):
         return True
 
     def send(self, message: Message) -> Delivered:
-        """Returns when the channel has taken the message.
-
-        Raises:
-            DeliveryRetryable: the same delivery may succeed later.
-            DeliveryRefused: it never will as it is configured.
-        """
+        """Return when the channel has taken the message. Raises: DeliveryRetryable; DeliveryRefused."""
         ...
 
 

@@ -1,7 +1,7 @@
 """PagerDuty, Events API v2: an incident for what became critical, resolved when it is over.
 
-Limits: summary 1,024 characters, deduplication key 255, 512 KB an event
-(developer.pagerduty.com, "Send an alert event").
+Limits: summary 1,024 characters, deduplication key 255, 512 KB an event (developer.pagerduty.com, "Send an
+alert event").
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 class PagerDutyChannel(HttpsChannel):
     """Triggers for severity critical, resolves with the outcome of the episode or the end of the cause.
-
-    Raises: ConfigurationError for an address that is not https, or a key without 32 letters and digits.
-    """
+    Raises: ConfigurationError for an address that is not https, or a key without 32 letters and digits."""
 
     name = "pagerduty"
 
@@ -59,11 +57,8 @@ class PagerDutyChannel(HttpsChannel):
 
 
 def pagerduty_events(message: Message) -> list[dict[str, object]]:
-    """Return what this message resolves, and what it triggers.
-
-    Resolved are the incident of a question with its outcome, also if that is a failure and an incident of its
-    own; and that of a cause when it is gone.
-    """
+    """Return what this message resolves (the incident of a question with its outcome, that of a cause when it
+    is gone), and what it triggers."""
     is_over, is_critical = message.kind in _OVER, message.severity is Severity.CRITICAL
     over = _incident(message) if is_over else message.thread if message.is_outcome else None
     events: list[dict[str, object]] = [{"event_action": "resolve", "dedup_key": over}] if over else []

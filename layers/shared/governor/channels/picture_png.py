@@ -1,7 +1,6 @@
 """The busiest GPU as a small PNG for mail: 0, 50 and 100 percent, times with their day, gaps as gaps.
 
-The page draws it as SVG, which mail programs do not show. It has a ground of its own, so that its labels
-are read in light and dark; the mail's table has the figures, for where pictures are blocked.
+Mail programs show no SVG. It has a ground of its own, so that its labels are read in light and dark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The channels of a stack: which exist, and for whom, as the channel secret and the contacts say.
-
-This module must not know what is sent.
-"""
+"""The channels of a stack: which exist, and for whom, as the channel secret and the contacts say."""
 
 from __future__ import annotations
 
@@ -43,11 +40,8 @@ _INCOMING = "incoming webhook"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to somebody. `target` is an address or a conversation, never a secret; it is recorded.
-
-    `person` is who alone gets it there, so that the link may be personal. `own`: the policy names it for a
-    contact; else it is for everybody.
-    """
+    """One way to somebody. `target` is an address or a conversation, never a secret; it is recorded. `person`
+    is who alone gets it there, so that the link may be personal. `own`: the policy names it for a contact."""
 
     channel: Channel
     target: str
@@ -67,8 +61,8 @@ Recipients = Mapping[tuple[str, str], str | None]
 class Registry:
     """Makes routes. `secret` is the channel secret, empty where nothing is stored.
 
-    What makes no sense in it is a route that refuses with the reason: it is recorded and alarmed like any
-    other refusal, and holds up no other channel. No message shows a value.
+    What makes no sense in it is a route that refuses with the reason, without its value: it is recorded and
+    alarmed, and holds up no other channel.
     """
 
     secret: Mapping[str, str]
@@ -80,10 +74,8 @@ class Registry:
     https: Https = field(default_factory=Https)
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
-        """Return every way to these contacts, to `earlier` recipients, and those that are for everybody.
-
-        Each address and conversation once; what the contacts say of one goes before what `earlier` says.
-        """
+        """Return every way to these contacts, to `earlier` recipients, and those that are for everybody: each
+        address and conversation once; what the contacts say of one goes first."""
         mails, places = self._mails(contacts, earlier), self._slack(contacts, earlier)
         return (*self._unknown(), *mails, *places, *self._others())
 

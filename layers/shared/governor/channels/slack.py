@@ -174,11 +174,9 @@ def _place(thread: str) -> tuple[str, str]:
 
 
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
-    """Return the blocks. With `interactive` the answers are buttons of the app, else there is the link alone.
-
-    An outcome has no answers any more, whatever the message says. Details and evidence are on the page.
-    Where there is no room for all, the answers stay.
-    """
+    """Return the blocks; with `interactive` the answers are buttons of the app, else there is the link alone.
+    An outcome has no answers any more. Where there is no room for all, the answers stay; the page has the
+    rest."""
     offered = message.answers if interactive and not message.is_outcome else ()
     answers = list(_answers(message, offered))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))

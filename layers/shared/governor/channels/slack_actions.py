@@ -1,7 +1,4 @@
-"""Answers given by pressing a button in Slack: verified, taken once, and confirmed to the person who pressed.
-
-Pure of AWS: the handler parses API Gateway's event and serialises the `SlackReply`.
-"""
+"""Answers given by pressing a button in Slack: verified, taken once, and confirmed to whoever pressed."""
 
 from __future__ import annotations
 
@@ -38,11 +35,8 @@ _SHORTEST_SECRET = 16
 
 @dataclass(frozen=True, slots=True)
 class SlackAnswer:
-    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does.
-
-    An exemption may come without a reason: `Decide` refuses it. A keep comes with the date that its button
-    names, and without one from messages of earlier releases.
-    """
+    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does. A
+    keep has the date that its button names, and none from messages of earlier releases."""
 
     approval_id: str
     answer: Answer
@@ -73,12 +67,9 @@ class SlackActions:
     clock: Clock
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
-        """Headers by lower-case name. Never raises for what a client can send.
-
-        Raises:
-            ConfigurationError: the signing secret is too short.
-            CloudError: the decision could not be stored; Slack shows the person that it failed.
-        """
+        """Answer a request (headers by lower-case name), whatever a client can send. Raises:
+        ConfigurationError for a short signing secret; CloudError when the decision could not be stored: Slack
+        shows the person that it failed."""
         now = self.clock.now()
         if not self.signing_secret:
             return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")
@@ -135,15 +126,11 @@ class SlackActions:
 def verify_slack_request(
     signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
 ) -> None:
-    """Returns when Slack has signed this body, as received, within the last five minutes.
+    """Return when Slack has signed this body, as received, within the last five minutes.
 
     `timestamp` and `signature` are its headers, empty when missing (docs.slack.dev, "Verifying requests from
-    Slack").
-
-    Raises:
-        CallbackRefused: a header is missing or malformed, the time is off by more than five minutes, or the
-            signature does not belong to time, body and secret.
-        ConfigurationError: there is no signing secret, so that anybody could sign.
+    Slack"). Raises: CallbackRefused, which says what does not hold; ConfigurationError: there is no secret,
+    so that anybody could sign.
     """
     if len(signing_secret) < _SHORTEST_SECRET:
         raise ConfigurationError("the signing secret of Slack is missing or too short: store the app's")
@@ -159,10 +146,8 @@ def verify_slack_request(
 
 
 def parse_slack_answer(body: bytes) -> SlackAnswer | None:
-    """The answer in the body of a verified request; `None` for a link button, which answers nothing.
-
-    Raises: InputError unless it is the press of a button that a message of ours has.
-    """
+    """Return the answer in the body of a verified request; `None` for a link button, which answers nothing.
+    Raises: InputError unless it is the press of a button that a message of ours has."""
     try:
         fields = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict")
         (text,) = fields["payload"]

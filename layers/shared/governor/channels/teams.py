@@ -1,7 +1,7 @@
 """Microsoft Teams through a workflow ("When a Teams webhook request is received"): an Adaptive Card 1.4.
 
-Names and tags are text that anybody who can launch an instance chooses. Text blocks of a card read Markdown,
-so a name could become a link; text runs do not, so everything that is not ours stands in text runs.
+Text blocks of a card read Markdown, so a name could become a link: everything that is not ours stands in text
+runs.
 """
 
 from __future__ import annotations

@@ -60,12 +60,9 @@ def https_url(url: str, channel: str) -> str:
 def failure(
     answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
 ) -> DeliveryError:
-    """Return the error for an answer that took nothing.
-
-    It may be repeated for 408, 425, 429, 5xx and whatever else is for `later`, after the wait that
-    `Retry-After` asks for. Everything else is refused, redirects included, with the advice. `code` is what it
-    said beside the status.
-    """
+    """Return the error for an answer that took nothing. It may be repeated for 408, 425, 429, 5xx and
+    `later`, after the wait that `Retry-After` asks for; all else is refused, redirects included, with the
+    advice. `code` is what it said."""
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
     if later or status in _LATER or status >= 500:
@@ -75,10 +72,8 @@ def failure(
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:
-    """Return the wait that a `Retry-After` header asks for, as seconds or as an HTTP date (RFC 9110, 10.2.3).
-
-    At least 0, at most `LONGEST_WAIT_SECONDS`; `None` for none or one that cannot be read.
-    """
+    """Return the wait that a `Retry-After` header asks for, in seconds or as an HTTP date (RFC 9110, 10.2.3):
+    0 to `LONGEST_WAIT_SECONDS`; `None` for none or one that cannot be read."""
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:12]), LONGEST_WAIT_SECONDS)

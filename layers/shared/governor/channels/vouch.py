@@ -1,8 +1,8 @@
 """Lets an alert pass only as far as something else than the message says so too.
 
-Whoever may publish to the topic, or send to the queue, can write anything into a message. What it says of an
-episode is therefore read from the record. The rest is believed where the message bears the seal of GPU
-Governor's own functions; what the release before has queued bears none, and is made anew of the record.
+Whoever may publish to the topic, or send to the queue, can write anything. So what a message says of an
+episode is read from the record; the rest is believed where it bears the seal of our own functions. What the
+release before has queued is made anew of the record.
 """
 
 from __future__ import annotations
@@ -52,12 +52,8 @@ class Vouch:
     alarms: Alarms
 
     def __call__(self, sent: Alert) -> Vouched:
-        """Return what may be sent.
-
-        Raises:
-            AlertRefused: it is not ours, or not what the record of its episode says.
-            CloudError: that could not be found out; repeat it.
-        """
+        """Return what may be sent. Raises: AlertRefused for what is not ours, or not what its record says;
+        CloudError where that could not be found out."""
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
         if self.clock.now() - sent.at > _OLDEST:

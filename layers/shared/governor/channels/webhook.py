@@ -1,7 +1,5 @@
-"""A generic webhook: the message as JSON, signed, to any HTTPS address.
-
-`examples/webhook/verify.py` is how a receiver checks `GpuGovernor-Signature`.
-"""
+"""A generic webhook: the message as JSON, signed, to any HTTPS address. Receivers:
+`examples/webhook/verify.py`."""
 
 from __future__ import annotations
 
@@ -25,10 +23,8 @@ _SHORTEST_SECRET_BYTES = 32
 
 
 class WebhookChannel(HttpsChannel):
-    """Signs with every secret of `secrets` (two while they are being exchanged) and posts.
-
-    Raises: ConfigurationError for an address that is not https, and a secret that is none or under 32 bytes.
-    """
+    """Signs with every secret of `secrets` (two while they are being exchanged) and posts. Raises:
+    ConfigurationError for an address that is not https, and for no secret or one under 32 bytes."""
 
     name = "webhook"
 

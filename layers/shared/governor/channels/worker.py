@@ -1,7 +1,4 @@
-"""Works through a batch of queued alerts: one that fails or is left never holds up the others.
-
-This module must not know SQS.
-"""
+"""Works through a batch of queued alerts: one that fails or is left never holds up the others."""
 
 from __future__ import annotations
 

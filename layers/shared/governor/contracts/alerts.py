@@ -38,10 +38,8 @@ class _AlertDocument(Payload):
 
 
 class _AlarmDocument(Event):
-    """A CloudWatch alarm as SNS publishes it; the event of a rule says the same in other words.
-
-    Nothing of it is believed but that the alarm of this name is worth a look: `channels.vouch`.
-    """
+    """A CloudWatch alarm as SNS publishes it; the event of a rule says the same in other words. Nothing of it
+    is believed but that the alarm of this name is worth a look: `channels.vouch`."""
 
     alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]
     account: Annotated[str, Field(alias="AWSAccountId")]
@@ -66,12 +64,7 @@ class _AlarmDocument(Event):
 
 
 def parse_queued(body: str) -> Alert | Flush | Again:
-    """What the body of a queued message asks for.
-
-    Raises:
-        InputError: neither an alert of ours, new or given up, nor an alarm nor a flush; names what does not
-            fit.
-    """
+    """Return what the body of a queued message asks for. Raises: InputError with what does not fit."""
     match document := queued_event(body):
         case {"flush": str(group), **others} if not others and re.fullmatch("[0-9a-f]{32}", group):
             return Flush(group)

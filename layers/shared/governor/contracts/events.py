@@ -64,10 +64,8 @@ _MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
 
 
 class Envelope(Event):
-    """The account and Region are taken from here: a Spot warning's ARN names no account.
-
-    `to_domain` returns the event as the domain knows it.
-    """
+    """The account and Region are taken from here: a Spot warning's ARN names no account. `to_domain` returns
+    the event as the domain knows it."""
 
     id: str = Field(min_length=1)
     account: AccountId
@@ -162,10 +160,8 @@ class HealthEvent(Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """The Region is the event's own: a copy also goes to a backup Region.
-
-        Where that names none (`global`), it is the envelope's. An event of which everything is resolved is
-        over, though AWS may close it later.
+        """Return the change. The Region is the event's own, if it names one (not `global`): a copy also goes
+        to a backup Region. An event of which everything is resolved is over, though AWS may close it later.
         """
         entities = self.affected_entities or ()
         pending = [one for one in entities if (one.status or "").upper() != "RESOLVED"]
@@ -187,10 +183,8 @@ class HealthEvent(Envelope):
 
 
 class CapacityBlockEvent(Envelope):
-    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`.
-
-    AWS has documented both with and without the word Reservation after Block.
-    """
+    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`, documented with and without the
+    word Reservation after Block."""
 
     source: Literal["aws.ec2"]
     detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
@@ -211,9 +205,7 @@ class CapacityBlockEvent(Envelope):
 
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
     """Return the date that an event announces; `None` for a kind of Capacity Block event that announces none.
-
-    Raises: InputError unless it is a Health event or one of a Capacity Block, with what each needs.
-    """
+    Raises: InputError unless it is a Health event or one of a Capacity Block, with what each needs."""
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
     kind = str(event.get("detail-type"))

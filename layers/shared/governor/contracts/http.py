@@ -51,10 +51,8 @@ class HttpRequest(Event):
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields, from the raw text: API Gateway joins repeated ones by commas.
-
-        This and the other methods raise InputError for what is missing, too long, repeated or not readable.
-        """
+        """Return the query's fields, from the raw text: API Gateway joins repeated ones by commas. This and
+        the other methods raise InputError for what is missing, too long, repeated or not readable."""
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:

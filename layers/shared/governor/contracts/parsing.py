@@ -32,11 +32,7 @@ class Event(BaseModel):
 
 
 def parse(model: type[Model], event: object) -> Model:
-    """The event as the model.
-
-    Raises:
-        InputError: every field that does not fit, with its path.
-    """
+    """Return the event as the model. Raises: InputError, with the path of every field that does not fit."""
     try:
         return model.model_validate(event)
     except ValidationError as error:

@@ -1,8 +1,5 @@
-"""What the state machines and the functions send each other.
-
-Every payload refuses unknown fields, so that a state machine and a function that do not fit each other fail
-in the first test and not in production.
-"""
+"""What the state machines and the functions send each other. Every payload refuses unknown fields, so that
+two that do not fit each other fail in the first test."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The policy document: YAML text to a policy book, with every mistake named by its path and line.
 
-The schema is the domain's own dataclasses, so document and code cannot drift apart. An override is checked as
-the whole policy it leads to, not by itself.
+The schema is the domain's own dataclasses. An override is checked as the whole policy it leads to, not by
+itself.
 """
 
 from __future__ import annotations
@@ -55,11 +55,8 @@ class PolicyBook:
     """False where only people are from the document, and everything else is a default."""
 
     def __init__(self, document: Document, *, accepted: bool = False) -> None:
-        """Check all of it; of a document that was `accepted` by an earlier release not how it acts.
-
-        Raises:
-            PolicyError: unknown settings, values out of range or of another kind, overrides of one name.
-        """
+        """Check all of it; of a document that was `accepted` by an earlier release not how it acts. Raises:
+        PolicyError."""
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
         base, in_base = _checked(Policy, self._settings)
@@ -100,19 +97,13 @@ class PolicyBook:
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """The policy of one instance; later overrides win.
-
-        Raises:
-            PolicyError: overrides that are fine one by one contradict each other together.
-        """
+        """Return the policy of one instance; later overrides win. Raises: PolicyError where they contradict
+        each other."""
         return self.applied(tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance)))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        """The policy under some of `overrides`, by their indices.
-
-        Raises:
-            PolicyError: they contradict each other.
-        """
+        """Return the policy under some of `overrides`, by their indices. Raises: PolicyError, as
+        `applied_to`."""
         if indices not in self._applied:
             chosen = [self.overrides[index] for index in indices]
             names = tuple(one.name for one in chosen)
@@ -134,21 +125,15 @@ class PolicyBook:
 
 
 def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
-    """The policy book of a YAML document; empty text means all defaults.
-
-    `accepted` reads what an earlier release has accepted, for what reaches people: nothing may act by it.
-
-    Raises:
-        PolicyError: not YAML, repeated or unknown keys, values out of range; each with its path and line.
-    """
+    """Return the policy book of a YAML document; empty text means all defaults. `accepted` reads what an
+    earlier release has accepted, for what reaches people: nothing may act by it. Raises: PolicyError, with
+    each path and line."""
     return PolicyBook(read_document(text), accepted=accepted)
 
 
 def people_of(text: str) -> PolicyBook:
-    """The people of a document that this release refuses, and whether two of them must stand behind a change.
-
-    What is wrong about them is left out. A demand that cannot be read is one; nobody meets it without people.
-    """
+    """Return the people of a document that this release refuses, without what is wrong about them, and
+    whether two must stand behind a change: a demand that cannot be read is one."""
     try:
         settings = read_document(text).settings
     except PolicyError:

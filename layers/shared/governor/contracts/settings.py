@@ -13,10 +13,8 @@ from governor.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The variables that the template gives to a function, by their lower-case names.
-
-    Each function gets only those of its own adapters. A field is what may be missing, and is empty then.
-    """
+    """The variables that the template gives to a function, by their lower-case names: only those of its own
+    adapters. A field is what may be missing, and is empty then."""
 
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
     """All of them."""
@@ -58,12 +56,8 @@ class Settings:
 
 
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of an environment.
-
-    Raises:
-        ConfigurationError: the account is not an account id, there is no Region, or a sign-in is half
-            configured: that must not leave the page open.
-    """
+    """Return the settings of an environment. Raises: ConfigurationError for no account id or Region, or half
+    a sign-in, which must not leave the page open."""
     given = {name.lower(): text.strip() for name, text in variables.items() if text.strip()}
     given.setdefault("aws_region", given.get("aws_default_region", ""))
     given["approval_base_url"] = given.get("approval_base_url", "").rstrip("/")

@@ -1,9 +1,8 @@
 """YAML text to plain settings: text keys, no objects, no surprises, and the line of every setting.
 
-A document is written by people and read by functions that must not hang or fall over it. So its length, its
-depth and what its aliases expand to have limits, and whatever is wrong with it becomes a `PolicyError`.
-As in YAML 1.2, by which editors go, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number
-that 1.1 and 1.2 read differently (`0120`, `6_0`) is refused.
+Functions must not hang or fall over a document: its length, depth and expanded aliases have limits, and every
+mistake is a `PolicyError`. As in YAML 1.2, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a
+number that 1.1 and 1.2 read differently (`0120`, `6_0`) is refused.
 """
 
 from __future__ import annotations
@@ -60,11 +59,8 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """The settings of a YAML document; empty text means none.
-
-    Raises:
-        PolicyError: too long, too deep, not YAML, or not one mapping with text keys that each stand once.
-    """
+    """Return the settings of a YAML document; empty text means none. Raises: PolicyError: too long, too deep,
+    not YAML, or not one mapping with text keys that each stand once."""
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
     try:

@@ -1,7 +1,5 @@
-"""What holds actions back: the counts and the freeze over all targets, and the caps.
-
-Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
-"""
+"""What holds actions back: the counts and the freeze over all targets, and the caps. Each has a partition of
+its own (`docs/state.md`), so that IAM can say who writes it."""
 
 from __future__ import annotations
 
@@ -44,10 +42,8 @@ class Brakes(Store):
         return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
 
     def turned(self, target: Target) -> dict[str, datetime]:
-        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch.
-
-        Nobody where it is damaged: who turns is counted again then, which can only freeze.
-        """
+        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch. Nobody
+        where it is damaged: who turns is counted again then, which can only freeze."""
         item = self._table.get(key := _turned_key(target)) or {"ids": {}}
         try:
             return {one: _hour(str(hour)) for one, hour in dict(item["ids"]).items()}
@@ -64,10 +60,8 @@ class Brakes(Store):
         hub: Hub,
         now: datetime,
     ) -> None:
-        """Count who is new among `ids`, and who of them is back at work, and keep the rest as counted.
-
-        Counted first: a sweep that dies in between counts twice, which can only freeze.
-        """
+        """Count who is new among `ids`, and who of them is back at work, and keep the rest as counted. A
+        sweep that dies in between counts twice, which can only freeze."""
         add = Counter({_TURNED + f"{now:{_HOUR}}": len(new)} if new else {})
         add.update(_BACK + f"{ids[one]:{_HOUR}}" for one in back)
         oldest = now - timedelta(days=DAYS_KEPT)
@@ -105,9 +99,7 @@ class Brakes(Store):
 
     def end_freeze(self, target: Target | None, freeze: BreakerState, by: str, at: datetime) -> None:
         """Have the next sweep end this freeze, of a target or of everything; the audit keeps who asked.
-
-        Raises: ConflictError when somebody has already.
-        """
+        Raises: ConflictError when somebody has already."""
         note = {"what": "freeze ended", "by": by, "why": freeze.why}
         self._table.write(update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR))
 

@@ -18,11 +18,8 @@ class Deliveries(Store):
         return self._table.read_all(Delivery, f"DELIVERIES#{subject}")
 
     def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
-        """Keep the claim, good until its `not_before`; true when this caller shall send the message.
-
-        False when it is settled (unless it was given up), or must not be tried yet: as the channel has
-        said, or because another caller's claim holds.
-        """
+        """Keep the claim, good until its `not_before`; true when this caller shall send the message. False
+        when it is settled (unless given up), the channel wants it later, or another caller's claim holds."""
         # Text in UTC compares like the times; a settled delivery has none, which compares with nothing.
         is_due = where("not_before", "<=", now)
         return self._table.wins(_keeping(claim, absent() | where("given_up", "=", True) | is_due))

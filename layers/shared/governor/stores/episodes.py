@@ -1,7 +1,5 @@
-"""Episodes, from the lock on the instance record to the close that frees it, and their questions.
-
-A question is decided once, and a keep or an exemption holds from that moment.
-"""
+"""Episodes, from the lock on the instance record to the close that frees it, and their questions. A question
+is decided once, and a keep or an exemption holds from that moment."""
 
 from __future__ import annotations
 
@@ -52,11 +50,8 @@ _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 class Episodes(Store):
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """Open the episode on the lock of its instance: set `open_episode` and count it.
-
-        True when this call took it, or the same episode already holds it (a repeated invocation).
-        False when another episode is open or this number has been used.
-        """
+        """Open the episode on the lock of its instance, and count it. True when this call took it, or the
+        same episode holds it already; false when another one is open or this number has been used."""
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
         may = is_free | _is_held_by(ref)
@@ -68,12 +63,8 @@ class Episodes(Store):
             self._table.holds(update(key, {}, _is_held_by(ref), remove=["open_episode"]))
 
     def save_opened(self, episode: Episode) -> Episode:
-        """Write the episode and its pending approval once; return the stored one (first wins).
-
-        Nobody can answer the approval before `await_answer` has set its expiry.
-
-        Raises: ConflictError when the episode does not hold the lock (any more).
-        """
+        """Write the episode and its pending approval once; return the stored one (first wins). Raises:
+        ConflictError when the episode does not hold the lock (any more)."""
         ref, question = episode.ref, first_approval(episode)
         until = question.created_at + _APPROVALS_KEPT
         try:
@@ -102,10 +93,8 @@ class Episodes(Store):
         self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, _OPEN))
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
-        """Note the step as `note_step` does, and that one try may make the snapshots from now on.
-
-        False when the episode has snapshots, is closed, or was reserved after `stale`.
-        """
+        """Note the step as `note_step` does, and that one try may make the snapshots from now on. False when
+        the episode has snapshots, is closed, or was reserved after `stale`."""
         is_free = _unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
         reserved, first = {"snapshots_reserved_at": at}, ("steps_done", step, at)
         condition = _OPEN & _NO_SNAPSHOTS & is_free
@@ -133,10 +122,9 @@ class Episodes(Store):
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
         """Note when a step was first asked of EC2; later notes of the same step change nothing.
 
-        The last barrier before EC2 is called: a late invocation finds its episode closed, a ConflictError.
-        Each of this transaction and that of `hold` checks what the other writes, so one of them comes first.
-
-        Raises: Held when somebody was faster.
+        The last barrier before EC2 is called. Each of this transaction and that of `hold` checks what the
+        other writes, so one of them comes first. Raises: Held when somebody was faster, ConflictError when
+        the episode is closed.
         """
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
@@ -156,10 +144,8 @@ class Episodes(Store):
         self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
 
     def hold(self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None) -> None:
-        """Hold the episode, unless its final step was noted before, and store what the answer says of the
-        instance. It takes the place of `before` alone.
-
-        Raises: ConflictError when the call has begun, another holds it by now, or the episode is over.
+        """Hold the episode in place of `before` alone, and store what the answer says of the instance.
+        Raises: ConflictError when the final step was noted, another holds it by now, or the episode is over.
         """
         is_same = _unset("brake") if before is None else where("brake.at", "=", before.at)
         holding = update(keys.approval(episode.approval_id), {"brake": brake}, present() & is_same)
@@ -167,10 +153,8 @@ class Episodes(Store):
         self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
-        """End a keep before its date, once, and note who did.
-
-        Raises: ConflictError when it was ended already, or another keep stands by now.
-        """
+        """End a keep before its date, once, and note who did. Raises: ConflictError when it was ended
+        already, or another keep stands by now."""
         ref, ended = approval.episode, {"keep_ended_at": at, "keep_ended_by": by}
         is_its = where("snoozed_until", "=", kept.keep_until) | _unset("snoozed_until")
         places = keys.holds(ref.target, ref.instance_id)
@@ -185,10 +169,8 @@ class Episodes(Store):
             self._table.holds(write)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off, and keep for the audit who did it, all or nothing.
-
-        Raises: ConflictError where another keep or exemption than the one that was `seen` stands.
-        """
+        """Take a keep and an exemption off, and keep for the audit who did it, all or nothing. Raises:
+        ConflictError where another one than was `seen` stands."""
         stands = [key for key in keys.holds(target, instance_id) if self._table.get(key) is not None]
         same = _unset("exempt_reason") | where("exempt_reason", "=", seen.exempt_reason)
         if seen.snoozed_until is not None:
@@ -237,10 +219,8 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who undid it; true when nobody was noted before.
-
-        Raises: ConflictError unless it is closed, or EC2 was asked to stop the instance.
-        """
+        """Note who undid it; true when nobody was noted before. Raises: ConflictError unless it is closed, or
+        EC2 was asked to stop the instance."""
         key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
         was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
         try:
@@ -261,11 +241,8 @@ class Episodes(Store):
         quiet_until: datetime | None,
         ledger: LedgerEntry | None,
     ) -> bool:
-        """Close the episode, free the lock and book the ledger entry, all or nothing.
-
-        True when this call closed it; false when it was closed already. Works for an episode that was
-        locked but never saved.
-        """
+        """Close the episode, also one that was never saved, free the lock and book the ledger entry, all or
+        nothing; true when this call closed it."""
         closed = {
             "phase": Phase.CLOSED,
             "phase_since": at,
@@ -318,9 +295,7 @@ class Episodes(Store):
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:
         """Open the approval for answers until `expires_at`, and bind the task token that waits, if any.
-
-        Returns it as stored (it may already be decided). Raises: NotFound.
-        """
+        Return it as stored: it may already be decided. Raises: NotFound."""
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
         self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
@@ -337,9 +312,7 @@ class Episodes(Store):
 
     def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
         """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
-
-        Raises: ConflictError when it is no longer pending, NotFound.
-        """
+        Raises: ConflictError when it is no longer pending, NotFound."""
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         return self._decide(approval_id, changes, hold_of(decision, project))
 
@@ -371,10 +344,8 @@ def _record(ref: EpisodeRef) -> Key:
 
 
 def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
-    """Where the lock is, and where the release before this one reads it: a rollback brings that one back.
-
-    Both are written and read for one release; locked is what either says.
-    """
+    """Return where the lock is, and where the release before this one reads it: a rollback brings that one
+    back. Both are written and read for one release; locked is what either says."""
     return keys.lock(ref.target, ref.instance_id), _record(ref)
 
 

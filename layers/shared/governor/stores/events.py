@@ -1,8 +1,5 @@
-"""The event log: claims, counts of warnings, announced dates and findings that people know.
-
-Claims and counts are sent once: a warning leaves two minutes, and the caller can do without an answer. This
-module must not know events.
-"""
+"""The event log: claims, counts of warnings, announced dates and findings that people know. Claims and counts
+are sent once: a warning leaves two minutes, and the caller can do without an answer."""
 
 from __future__ import annotations
 
@@ -55,11 +52,8 @@ class EventLog(Store):
         self._hasty = table.hasty()
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        """Return whether this caller shall do what `key` names: nobody has, and nobody is at it.
-
-        A claim without a later `done` lapses after `lease`, so that a repeated event makes up for a
-        caller that failed.
-        """
+        """Return whether this caller shall do what `key` names: nobody has, and nobody is at it. A claim
+        without a later `done` lapses after `lease`."""
         return self._hasty.holds(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
@@ -105,8 +99,8 @@ class EventLog(Store):
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
         """Keep an announced date; false, and nothing changes, when something newer is known about it.
 
-        A new date of the same thing replaces the old one. The same date again, or none, leaves the one
-        that is kept, and whether to remind of it. Only a newer word opens what was dropped.
+        A new date of the same thing replaces the old one. The same date again, or none, leaves the one that
+        is kept, and whether to remind of it. Only a newer word opens what was dropped.
         """
         said, at = iso(notice.said_at), notice.at and iso(notice.at)
         # The same date again, or none: all that is kept stays, and was said now.

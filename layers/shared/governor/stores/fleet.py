@@ -1,7 +1,5 @@
-"""What the console reads: one page of rows per target, and one item of costs per target and day (UTC).
-
-Each sweep writes them; nothing is ever decided by them.
-"""
+"""What the console reads, and nothing is decided by: one page of rows per target, and one item of costs per
+target and day (UTC), written by each sweep."""
 
 from __future__ import annotations
 
@@ -104,11 +102,8 @@ class Fleet(Store):
 
 
 def keeping(costs: DayCosts) -> Write:
-    """The write that replaces the costs of a day, beside that of the meter they are a part of.
-
-    Too many owners for an item, which whoever tags can bring about, must not keep the meter from being
-    written: the most expensive ones are kept then, and the others summed up.
-    """
+    """Return the write that replaces the costs of a day, beside that of their meter. Of too many owners for
+    an item, which whoever tags can bring about, the most expensive ones are kept and the others summed up."""
     target, day = Target(costs.account, costs.region), costs.day
     parts = packed([_lines(costs.shares)])
     if len(parts) > 1:

@@ -63,10 +63,8 @@ class Instances(Store):
         return self._read(target, instance_id, items)
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
-        """Return the record with its lock and hold, which the release before this one keeps in the record.
-
-        An episode that either names is open, and the stricter hold counts.
-        """
+        """Return the record with its lock and hold, which the release before this one keeps in the record: an
+        episode that either names is open, and the stricter hold counts."""
         named = {"account": target.account, "region": target.region, "instance_id": instance_id}
         stored, *own = self._table.records(InstanceRecord, [{**one, **named} for one in items])
         for one in own:
@@ -108,10 +106,8 @@ class Instances(Store):
 
 class Failures(Store):
     def failing(self) -> list[Failing]:
-        """Return the newest failure of each instance and cause; one whose step has worked since is over.
-
-        They are of all targets, so what cannot be read is left out.
-        """
+        """Return the newest failure of each instance and cause; one whose step has worked since is over. They
+        are of all targets, so what cannot be read is left out."""
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         found = []

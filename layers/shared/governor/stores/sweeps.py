@@ -101,10 +101,8 @@ class Sweeps(Store):
 
 
 def _breaker_keys(target: Target) -> tuple[Key, Key]:
-    """Where the breaker is, and where the release before this one reads it: a rollback brings that one back.
-
-    Both are written and read for one release, so that neither a rollback nor its end loses a freeze.
-    """
+    """Return where the breaker is, and where the release before this one reads it: a rollback brings that one
+    back. Both are written and read for one release, so that no freeze is lost."""
     return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")
 
 

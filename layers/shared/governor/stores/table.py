@@ -1,8 +1,9 @@
-"""The table under the stores: documents by key, and conditional writes.
+"""The table under the stores: documents by key, and conditional writes. This module must not know what is
+stored.
 
 A document may hold text, whole numbers, booleans, bytes, times, records of the domain, and lists and maps of
 these; in place of a document, a record stands for all its fields. An item is deleted some time after its
-`until`, so one past it counts as gone wherever that matters. This module must not know what is stored.
+`until`, so one past it counts as gone wherever that matters.
 """
 
 from __future__ import annotations
@@ -72,11 +73,9 @@ def is_over(now: datetime) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write, or a check, of an item: by itself, or as a part of a transaction.
-
-    An update sets the attributes of `document`, removes those in `remove`, adds to the numbers in `add`, and
-    sets `first` (a map, a key in it, a value) unless the map holds that key.
-    """
+    """One write, or a check, of an item: by itself, or as a part of a transaction. An update sets the
+    attributes of `document`, removes those in `remove`, adds to the numbers in `add`, and sets `first` (map,
+    key, value) where unset."""
 
     kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
     key: Key
@@ -164,11 +163,8 @@ class Table(ABC):
 
     @abstractmethod
     def transact(self, *writes: Write) -> None:
-        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError.
-
-        Where a lost response would make a retry see its own write as a conflict, use this for a single
-        write too: a transaction that is repeated is answered as the first time.
-        """
+        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError. A transaction that is
+        repeated is answered as the first time: use it where a retry would see its own write as a conflict."""
 
     @abstractmethod
     def hasty(self) -> Table:

@@ -1,7 +1,4 @@
-"""The questions as JSON, for the command line: the same use cases as the page, authorised by AWS's own IAM.
-
-Pure of AWS: the handler parses API Gateway's event into an `ApiRequest` and serialises the `ApiResponse`.
-"""
+"""The questions as JSON, for the command line: the same use cases as the page, authorized by AWS IAM."""
 
 from __future__ import annotations
 
@@ -39,10 +36,8 @@ _LONGEST_VERSION = 1024
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `caller` is the ARN that AWS has authenticated.
-
-    `route` is written as in the template; `named` is the approval or the version of the policy in its path.
-    """
+    """One request. `caller` is the ARN that AWS has authenticated; `route` is written as in the template;
+    `named` is the approval or the version of the policy in its path."""
 
     route: str
     caller: str
@@ -68,11 +63,8 @@ class ApprovalApi:
     open_console: OpenConsole
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """Never raises for what a client can send; a refusal says what to do.
-
-        Raises:
-            CloudError: the state table could not be reached.
-        """
+        """Answer whatever a client can send; a refusal says what to do. Raises: CloudError for the state
+        table."""
         try:
             return ApiResponse(200, self._answer(request))
         except NotFound as error:

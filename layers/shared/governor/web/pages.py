@@ -44,10 +44,7 @@ _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMP
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The reader of a page: `by` for the record, `person` where that is proven, `None` where it is not.
-
-    `recipient` is whom the link was sent to.
-    """
+    """The reader of a page: `by` for the record, `person` where that is proven, `recipient` of the link."""
 
     recipient: str
     by: str
@@ -63,10 +60,8 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The part that every page of a link has. `action` is where its forms go: the link itself.
-
-    `in_console`: it is the same question in the console, which leads on to its other pages.
-    """
+    """The part that every page of a link has. `action` is where its forms go: the link itself. `in_console`:
+    the same question in the console, which leads on to its other pages."""
 
     visitor: Visitor
     csrf: str

@@ -1,7 +1,7 @@
 """Draws measurements as inline SVG: the busiest GPU as a chart, and every GPU as a heat strip.
 
-Only attributes and classes, no styles and no scripts: the page's Content-Security-Policy allows neither. A
-unit is a point on a phone of 390 points. The style sheet draws texts smaller where the picture is larger.
+Only attributes and classes, as the page's Content-Security-Policy asks for. A unit is a point on a phone of
+390 points. The style sheet draws texts smaller where the picture is larger.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ def _number(gpu: str) -> str:
 
 
 def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
-    """Draw the busiest GPU in percent over time: gaps as gaps, and what is idle by now shaded and named.
-
-    A period is a gap unless a GPU was at work in it or all of them were measured.
-    """
+    """Draw the busiest GPU in percent over time, and what is idle by now shaded and named. A period is a gap
+    unless a GPU was at work in it or all of them were measured."""
     drawn, below = episode.history or episode.evidence, episode.idle_below_percent
     window, highest = drawn.window, busiest(drawn.gpus, drawn.window, below)
     about = f"{_length(window)}, in percent; threshold {below:g}%"

@@ -72,10 +72,8 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One response; the body is HTML. `note` is for the log: what an operator should know of it.
-
-    `cookies` are whole values of `Set-Cookie`.
-    """
+    """One response; the body is HTML, `cookies` are whole values of `Set-Cookie`. `note` is for the log: what
+    an operator should know of it."""
 
     status: int
     body: str

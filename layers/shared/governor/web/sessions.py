@@ -1,8 +1,5 @@
-"""Sessions of people who have signed in, kept in a sealed cookie.
-
-On the pages of links the cookie alone counts, so signing out only makes the browser forget it. The console
-also asks the state table, where a session can be ended. This module must not know how a sign-in is done.
-"""
+"""Sessions of people who have signed in, kept in a sealed cookie. On the pages of links the cookie alone
+counts; the console also asks the state table, where a session can be ended."""
 
 from __future__ import annotations
 
@@ -29,10 +26,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Writes and reads the cookie.
-
-    `scope` names what a session rests on (issuer, client, group): when that changes, all of them end.
-    """
+    """Writes and reads the cookie. `scope` names what a session rests on (issuer, client, group): when that
+    changes, all of them end."""
 
     signer: LinkSigner
     scope: tuple[str, ...]
@@ -59,10 +54,8 @@ class Sessions:
 
 
 def set_cookie(name: str, value: str, life: timedelta) -> str:
-    """Return a cookie that only this host sees, over https, out of reach of scripts.
-
-    Lax and not Strict: people come from a mail, or back from the issuer, and must still be known.
-    """
+    """Return a cookie that only this host sees, over https, out of reach of scripts. Lax and not Strict:
+    people come from a mail, or back from the issuer, and must still be known."""
     return f"{name}={value}; Path=/; Max-Age={int(life.total_seconds())}; Secure; HttpOnly; SameSite=Lax"
 
 

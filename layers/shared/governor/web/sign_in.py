@@ -1,8 +1,5 @@
-"""Signing in: to the issuer, and back to the page that one came from, of a link or of the console.
-
-What belongs to one sign-in (state, nonce, PKCE verifier, where to return to) is sealed in a cookie of the
-browser that began it. Pure of AWS and of the issuer's protocol.
-"""
+"""Signing in: to the issuer, and back to the page that one came from, of a link or of the console. What
+belongs to one sign-in is sealed in a cookie of the browser that began it."""
 
 from __future__ import annotations
 
@@ -48,11 +45,8 @@ _ERROR = re.compile(r"[a-z_]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class SignInSite:
-    """Answers `GET /sign-in` and `GET /sign-in/callback`.
-
-    `groups_claim` and `approver_group` make somebody an approver: see `signed_in`. `base_url` is the API's,
-    without a slash at the end.
-    """
+    """Answers `GET /sign-in` and `GET /sign-in/callback`. `groups_claim` and `approver_group` make somebody
+    an approver: see `signed_in`. `base_url` is the API's, without a slash at the end."""
 
     provider: IdentityProvider
     sessions: Sessions

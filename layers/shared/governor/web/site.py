@@ -1,7 +1,4 @@
-"""The approval site: a request in, a response out. GET and HEAD change nothing; POST decides, once.
-
-Pure of AWS: the handler parses API Gateway's event into a `Request` and serialises the `Response`.
-"""
+"""The approval site: a request in, a response out. GET and HEAD change nothing; POST decides, once."""
 
 from __future__ import annotations
 
@@ -44,10 +41,8 @@ _SIGN_OUT = "sign-out"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once.
-
-    `link` is all that a link of today has. Those of earlier releases have an id, and the rest in the query.
-    """
+    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once. `link`
+    is all that a link of today has; those of earlier releases have an id, and the rest in the query."""
 
     method: str
     approval_id: str
@@ -105,10 +100,8 @@ class ApprovalSite:
             return refusal(404, "Not found", _GONE)
 
     def _opened(self, request: Request) -> Request:
-        """Return the request with the page and the recipient of its link. Nothing is read for a forged one.
-
-        Raises: LinkForged, LinkExpired.
-        """
+        """Return the request with the page and the recipient of its link; nothing is read for a forged one.
+        Raises: LinkForged, LinkExpired."""
         now, state = self.show.clock.now(), self.show.state
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)

@@ -47,11 +47,7 @@ class SystemClock:
 
 
 class Basics:
-    """The parts of every function.
-
-    Raises:
-        ConfigurationError: a variable that a part needs is missing; the message names it.
-    """
+    """The parts of every function. Raises: ConfigurationError, which names the variable that a part lacks."""
 
     clock: Clock = SystemClock()
     link_keys = over(SecretDocument, "link_key_secret_arn", opens="secretsmanager")
@@ -74,9 +70,8 @@ class Basics:
         vars(self).update(replaced)
 
     def fill(self, kind: Callable[..., UseCase], policies: object = None, **given: Any) -> UseCase:
-        """Make a use case. A field without default is what is given, the policies, the part of its name, or
-        a use case of its own, made likewise.
-        """
+        """Make a use case. A field without default is what is given, the policies, the part of its name, or a
+        use case of its own, made likewise."""
         for field in fields(kind):  # type: ignore[arg-type]
             if field.name in given or field.default is not MISSING:
                 continue

@@ -16,10 +16,8 @@ _log = logging.getLogger(__name__)
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
-    """Return what makes the use case for each invocation.
-
-    One is made now, by the default policy: a missing setting ends the cold start, and clients are opened.
-    """
+    """Return what makes the use case for each invocation. One is made now, by the default policy: a missing
+    setting ends the cold start, and clients are opened."""
     make(parse_policy(""))
     return lambda: make(policies())
 
@@ -62,11 +60,8 @@ def or_defaults(parts: Parts) -> Ready[PolicyBook]:
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
-    """For what must reach people: the last accepted document where the present one is refused, or cannot
-    be read.
-
-    With `keep` an accepted document is stored for that; only the function that may write it does.
-    """
+    """Return the last accepted document where the present one is refused, or cannot be read: for what must
+    reach people. With `keep`, for the one function that may, an accepted document is stored for that."""
     text, state, clock = parts.policy_text, parts.state, parts.clock
     parts.clients.client("s3", patient=False)
 
@@ -89,10 +84,8 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
 
 
 def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyBook:
-    """The book with the accounts of its units, as plan_sweep has found them.
-
-    Raises: Unavailable, where it `must` and these are units that plan_sweep has not looked at yet.
-    """
+    """Return the book with the accounts of its units, as plan_sweep has found them. Raises: Unavailable,
+    where it `must` and plan_sweep has not looked at these units yet."""
     targets = book.base().policy.targets
     if not targets.units:
         return book

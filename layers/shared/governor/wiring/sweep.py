@@ -25,10 +25,8 @@ class SweepPlan(NamedTuple):
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
-    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force.
-
-    Where units of an organization cannot be read, neither the last accounts are swept nor fewer: it raises.
-    """
+    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force. It
+    raises where units of an organization cannot be read: neither the last accounts are swept nor fewer."""
     hub, text = parts.hub, parts.policy_text
     parts.clients.client("s3", patient=False)
 

@@ -1,9 +1,9 @@
 """The stored form of domain records: one schema of pydantic's core per record, built on its first use.
 
 A record is stored by its own fields; `_STORED` names every exception. Amounts are decimal text and times ISO
-8601 text in UTC, so neither passes through a float. Reading ignores unknown attributes and converts nothing:
-text is not a number. A field with a default may be missing, unless it is among the `needed`: its default is
-what a release that did not write it meant. Without any other field the item is unreadable.
+8601 text in UTC. Reading ignores unknown attributes and converts nothing. A field with a default may be
+missing, unless it is among the `needed`: its default is what a release that did not write it meant. Without
+any other field the item is unreadable.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ _Pair = tuple[str, str]
 
 
 def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Return the records of stored items, one by one.
-
-    Raises: CloudError. It names the item and its fields, never their values: some are secrets.
-    """
+    """Yield the records of stored items. Raises: CloudError, which names the item and its fields, never their
+    values: some are secrets."""
     validator, _ = _compiled(kind)
     # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
     shared: dict[_Pair, _Pair] = {}

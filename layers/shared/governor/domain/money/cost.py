@@ -141,8 +141,7 @@ def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
 
 
 def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
-    """Return what `count` adds, by day (UTC), owner, project and part, each rounded to a billionth of a USD.
-    """
+    """Return what `count` adds, by day (UTC), owner, project and part, rounded to a billionth of a USD."""
     since, until = meter.counted_until, min(until, month_end(parse_month(meter.month)))
     together: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour] = defaultdict(Decimal)
     for run in runs:
