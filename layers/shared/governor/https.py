@@ -25,7 +25,6 @@ class HttpAnswer:
 
     @property
     def document(self) -> Mapping[str, Any]:
-        """The JSON object in the body; empty where there is none."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):

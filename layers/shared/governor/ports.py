@@ -62,8 +62,6 @@ class StoredPolicy:
 
 
 class PolicyDocuments(Protocol):
-    """The versions of the policy document."""
-
     def newest(self) -> StoredPolicy | None: ...
     def read(self, version: str, *, patient: bool = True) -> str: ...
 
@@ -127,16 +125,12 @@ class SeriesFilter(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """A series that is there."""
-
     namespace: str
     metric: str
     dimensions: tuple[tuple[str, str], ...]
 
 
 class MetricReader(Protocol):
-    """CloudWatch, read only."""
-
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         """All queries over the window. Never raises: what could not be read is in `problems`."""
 

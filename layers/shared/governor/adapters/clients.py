@@ -40,8 +40,6 @@ _OWN: _Role = (None, None)
 
 
 class Clients:
-    """Clients by service and target; `region` is the stack's own. Safe to use from several threads."""
-
     def __init__(self, region: str | None = None) -> None:
         self._region = region
         self._lock = threading.Lock()

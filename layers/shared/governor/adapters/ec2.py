@@ -47,8 +47,6 @@ _DENIALS = 8
 
 
 class Ec2Instances(Adapter):
-    """The port `InstanceReader`."""
-
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> list[Instance]:
@@ -174,8 +172,6 @@ class Ec2Tags(_Ec2Writer):
 
 
 class Ec2Controller(_Ec2Writer):
-    """The port `InstanceController`."""
-
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         return self._request("ec2:StopInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
 
@@ -195,15 +191,11 @@ class Ec2Controller(_Ec2Writer):
 
 
 class Ec2Starter(Adapter):
-    """The port `InstanceStarter`."""
-
     def start(self, target: Target, instance_id: str) -> str | None:
         return _request_id(self._call("ec2:StartInstances", target, InstanceIds=[instance_id]))
 
 
 class EbsSnapshots(_Ec2Writer):
-    """The port `Snapshotter`."""
-
     def create(
         self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
     ) -> list[Snapshot]:

@@ -25,8 +25,6 @@ validation's. Source: AWS's own answers, in spacelift-io/terraform-aws-spacelift
 
 
 class AwsBatch(Adapter):
-    """The port `BatchReader`."""
-
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
         found = self._call("batch:DescribeComputeEnvironments", target, computeEnvironments=[name])
         if not found["computeEnvironments"]:
@@ -61,8 +59,6 @@ class AwsBatch(Adapter):
 
 
 class AutoScalingHooks(Adapter):
-    """The port `LifecycleHooks`."""
-
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
         # Sent once: what is read is a comfort, and of a Spot instance two minutes are all there is.
         names: Any = {"AutoScalingGroupName": group, "LifecycleHookNames": [hook]}

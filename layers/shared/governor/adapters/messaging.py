@@ -100,8 +100,6 @@ class SnsAnnouncer(Adapter):
 
 
 class SqsQueue(Adapter):
-    """Fulfils `governor.channels.worker.Queue`."""
-
     def hide(self, receipt: str, seconds: int) -> None:
         self._change("sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds)
 
@@ -130,7 +128,6 @@ class SesMailService(Adapter):
     """Fulfils `governor.channels.email.MailService`. Sends once: a lost answer is for the queue to repeat."""
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
-        """Return the id that SES gives it, when SES has taken it."""
         answer = self._call(
             "sesv2:SendEmail",
             repeat=False,

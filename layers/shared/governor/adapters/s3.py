@@ -27,7 +27,6 @@ _NO_VERSION = ("AccessDenied", "InvalidArgument")
 
 class _WrittenOnce(Adapter):
     def _put(self, key: str, body: bytes, **more: Any) -> bool:
-        """Write an object; false where there is one of that key."""
         # Object Lock asks for a checksum.
         once: Any = {"IfNoneMatch": "*", "ChecksumAlgorithm": "SHA256", **more}
         try:

@@ -26,8 +26,6 @@ class PolicyParameter(Adapter):
 
 
 class SessionManager(Adapter):
-    """The port `SessionReader`."""
-
     def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
         listed = self._pages(
             "ssm:DescribeSessions",

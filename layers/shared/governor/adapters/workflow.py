@@ -17,8 +17,6 @@ _NO_LONGER_WAITS = ("TaskTimedOut", "TaskDoesNotExist", "InvalidToken")
 
 
 class StepFunctionsWorkflow(Adapter):
-    """The port `Workflow`."""
-
     def start(self, ref: EpisodeRef) -> bool:
         """Same name and same input while it runs is a success to Step Functions."""
         given = json.dumps(episode_input(ref), separators=(",", ":"), sort_keys=True)

@@ -93,7 +93,6 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
 
 
 def _fitting(message: Message) -> tuple[str, str]:
-    """Return the text and the page: the most of the message that mail programs show."""
     for shown in message.shortened():
         values = {
             "message": shown,

@@ -93,7 +93,6 @@ class Message:
 
     @property
     def about(self) -> str:
-        """The facts on one line."""
         plain = ("Owner", "Project")
         return " · ".join(f"{label}: {value}" if label in plain else value for label, value in self.rows)
 
@@ -187,7 +186,6 @@ def _on_lines(part: Any, limit: int = _LINE) -> Any:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Whitespace and control characters become single spaces; cut at `limit` characters with an ellipsis."""
     return clip(printable(text), limit)
 
 

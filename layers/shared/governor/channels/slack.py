@@ -204,7 +204,6 @@ def hold_blocks(text: str, approval_id: str) -> list[Block]:
 
 
 def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
-    """Everything a reader needs before the buttons, in at most `LINES` lines."""
     yield {"type": "header", "text": _plain(clip(message.title, _HEADER) or message.kind.value)}
     yield from _texts(_first(message))
     yield from _sections(sections)

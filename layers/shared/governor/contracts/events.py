@@ -285,7 +285,6 @@ class _ChangeBatch(Event):
 
 
 def changes_of(event: object) -> list[Change]:
-    """Return the changes of a batch. Raises: InputError."""
     return [record.to_domain() for record in parse(_ChangeBatch, event).records]
 
 

@@ -207,7 +207,6 @@ class _Reader(yaml.SafeLoader):
 
 
 def dotted(path: Path) -> str:
-    """A path as problems name it, on one line."""
     return printable(".".join(path))
 
 

@@ -16,7 +16,6 @@ _TABLE = Path(__file__).parent.parent / "data" / "accelerated_instance_types.csv
 
 
 def shape_of(instance_type: str) -> Shape | None:
-    """What a type carries; `None` for an unknown one."""
     row = _rows().get(instance_type)
     if row is None:
         return None
@@ -41,7 +40,6 @@ def alike(instance_type: str) -> tuple[str, ...]:
 
 @cache
 def families() -> tuple[str, ...]:
-    """Return the families of all types, `p5` for one."""
     return tuple(dict.fromkeys(name.partition(".")[0] for name in _rows()))
 
 

@@ -109,7 +109,6 @@ def is_gpu(dimensions: Dimensions) -> bool:
 
 
 def gpu_label(dimensions: Dimensions) -> str:
-    """Return the index of the GPU; `all` for the aggregate."""
     return dict(dimensions).get("index", "all")
 
 
@@ -306,6 +305,5 @@ def plain(value: Any) -> Any:
 
 
 def evidence_hash(evidence: Evidence) -> str:
-    """SHA-256 (hex) of the canonical JSON of the evidence."""
     text = json.dumps(evidence_document(evidence), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()

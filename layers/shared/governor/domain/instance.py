@@ -89,7 +89,6 @@ class UserData:
     kept_at: str = ""
 
     def is_of(self, data: bytes) -> bool:
-        """Return whether this is the record of exactly these bytes."""
         return self.sha256 == (hashlib.sha256(data).hexdigest() if data else "")
 
     def __str__(self) -> str:
@@ -139,7 +138,6 @@ class Instance:
 
     @property
     def family(self) -> str:
-        """`p5` of `p5.48xlarge`."""
         return self.instance_type.partition(".")[0]
 
 

@@ -39,7 +39,6 @@ def parse_iso(text: str) -> UtcDatetime:
 
 
 def minutes(length: timedelta) -> int:
-    """Whole minutes, rounded down."""
     return length // timedelta(minutes=1)
 
 

@@ -78,7 +78,6 @@ class Brakes(Store):
         self._table.write(put(_turned_key(target), document))
 
     def freeze_hub(self, state: BreakerState) -> bool:
-        """Freeze everything; true when this call did."""
         return self._table.holds(update(_HUB, {"freeze": state}, absent("freeze")))
 
     def keep_hub_freeze(self, state: BreakerState) -> None:
@@ -131,7 +130,6 @@ class Brakes(Store):
         return next((one for one, most in caps.items() if taken[one] >= most), None)
 
     def used(self, now: datetime) -> dict[str, int]:
-        """Return the actions that began in this hour, by what is capped."""
         return {item["sk"]: item.get("taken", 0) for item in self._table.query(f"CAPS#{now:{_HOUR}}")}
 
     def give_back(self, name: str, step: str) -> None:

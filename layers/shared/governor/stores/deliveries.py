@@ -33,7 +33,6 @@ class Deliveries(Store):
         self._table.write(put((f"OUTBOX#{group}", message), {"document": document}, until=at + _OUTBOX_KEPT))
 
     def outbox(self, group: str) -> list[tuple[str, str]]:
-        """Return ids and documents of the waiting messages, in the order of their ids."""
         return [(item["sk"], item["document"]) for item in self._table.query(f"OUTBOX#{group}")]
 
     def drop_outbox(self, group: str, message: str) -> None:
@@ -45,7 +44,6 @@ class Deliveries(Store):
         return self._table.wins(put((f"LEASE#{name}", "LEASE"), {}, is_over(now), until=until))
 
     def end_lease(self, name: str) -> None:
-        """Let others take it."""
         self._table.write(delete((f"LEASE#{name}", "LEASE")))
 
     def put_digest(self, digest_id: str, approval_ids: Sequence[str], at: datetime) -> None:
@@ -54,7 +52,6 @@ class Deliveries(Store):
         self._table.write(put((f"DIGEST#{digest_id}", "DIGEST"), document, until=until))
 
     def digest(self, digest_id: str) -> tuple[str, ...]:
-        """Return the questions of a digest; empty when there is none."""
         item = self._table.get((f"DIGEST#{digest_id}", "DIGEST"))
         return tuple(item["approval_ids"]) if item else ()
 

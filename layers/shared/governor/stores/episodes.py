@@ -301,7 +301,6 @@ class Episodes(Store):
         return self.existing(approval_id)
 
     def note_waits_told(self, approval_id: str, at: datetime) -> None:
-        """Note that people know that the approved step waits."""
         self._table.write(update(keys.approval(approval_id), {"waits_told_at": at}, present()))
 
     def note_first_yes(self, approval_id: str, decision: Decision) -> Approval:

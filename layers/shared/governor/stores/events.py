@@ -120,7 +120,6 @@ class EventLog(Store):
         self._table.holds(_saying(notice, {}, newer))
 
     def notices(self, target: Target) -> list[Notice]:
-        """Return the announced dates to remind of."""
         place = {"account": target.account, "region": target.region}
         kept = self._table.query(target_pk(target), "NOTICE#")
         return list(self._table.records(Notice, ({**item, **place} for item in kept if item.get("remind"))))

@@ -43,7 +43,6 @@ class Fleet(Store):
         return tuple(page for page in found if among is None or page.target in among)
 
     def page(self, target: Target) -> FleetPage | None:
-        """Return what the last sweep of the target saw."""
         return next(self._pages(f"{place(target)}#"), None)
 
     def keep_page(self, page: FleetPage) -> bool:

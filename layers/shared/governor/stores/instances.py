@@ -77,7 +77,6 @@ class Instances(Store):
         return stored
 
     def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
-        """Note when the instance was tagged, or that it no longer is."""
         if at is None:
             self._remove(target, instance_id, "marked_at")
         else:
@@ -130,7 +129,6 @@ class Failures(Store):
         self._table.write(update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT))
 
     def note_over(self, one: Failing, at: datetime) -> None:
-        """Note that the instance fails no more."""
         self._table.holds(update(_cause(one), {"over_at": at}, present()))
 
     def drop_failing(self, those: Iterable[Failing]) -> None:

@@ -31,7 +31,6 @@ class Ledger(Store):
         )
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        """Return all entries booked in a month, in that order."""
         return self._table.read_all(LedgerEntry, f"LEDGER#{month}")
 
     def meter(self, target: Target, month: str) -> Meter | None:
@@ -52,7 +51,6 @@ class Ledger(Store):
 
 
 def booking(entry: LedgerEntry) -> list[Write]:
-    """The writes that book an entry once."""
     open_too = [insert(_open_key(entry), entry)] if entry.ended_at is None else []
     return [insert(_ledger_key(entry), entry), *open_too]
 

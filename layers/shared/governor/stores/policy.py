@@ -42,7 +42,6 @@ class PolicyVersions(Store):
         return self._text(_KEPT, "text")
 
     def version_in_force(self) -> str | None:
-        """Return the version that counts; `None` before the first one."""
         return self._text(_IN_FORCE, "version")
 
     def put_in_force(self, version: str, before: str | None, at: datetime) -> None:

@@ -34,7 +34,6 @@ class SignIns(Store):
         return Readable(self._table).read(Code, _key("CODE", secret))
 
     def use_code(self, secret: str, now: datetime) -> bool:
-        """Return whether this call was the first to use it."""
         return self._table.holds(update(_key("CODE", secret), {"used_at": now}, where("used_at", "=", None)))
 
 

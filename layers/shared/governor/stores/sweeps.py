@@ -77,7 +77,6 @@ class Sweeps(Store):
         return self.breakers([target])[target]
 
     def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
-        """As `breaker`, by target."""
         items = self._table.get_each([key for one in targets for key in _breaker_keys(one)])
         found = [next(self._table.records(BreakerState, [one] if one else []), None) for one in items]
         return {

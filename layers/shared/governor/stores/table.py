@@ -88,12 +88,10 @@ class Write:
 
 
 def put(key: Key, document: object, condition: Condition | None = None, **more: Any) -> Write:
-    """Store the item, in place of what is there."""
     return Write("Put", key, condition, document, **more)
 
 
 def insert(key: Key, document: object, **more: Any) -> Write:
-    """Store the item where there is none."""
     return put(key, document, absent(), **more)
 
 
@@ -179,7 +177,6 @@ class Table(ABC):
         """Return the records of items, one by one. Raises: CloudError; it names the item."""
 
     def read(self, kind: type[Record], key: Key) -> Record | None:
-        """Return the record of an item, or `None` where there is no item."""
         item = self.get(key)
         return next(self.records(kind, [item]), None) if item else None
 
@@ -191,7 +188,6 @@ class Table(ABC):
         _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
     def holds(self, one: Write) -> bool:
-        """Carry out one write; return whether its condition held."""
         try:
             self.write(one)
         except ConflictError:
@@ -199,7 +195,6 @@ class Table(ABC):
         return True
 
     def wins(self, *writes: Write) -> bool:
-        """Carry out a transaction; return whether its conditions held."""
         try:
             self.transact(*writes)
         except ConflictError:
@@ -257,8 +252,6 @@ class Readable(Table):
 
 
 class Store:
-    """Items of one aggregate."""
-
     def __init__(self, table: Table) -> None:
         self._table = table
 

@@ -39,7 +39,6 @@ def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> s
 
 
 def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:
-    """Return the most actions in an hour, by the words for what is capped."""
     capped = ("ORGANIZATION", f"ACCOUNT#{episode.ref.account}", f"OWNER#{episode.owner}")
     return {what: _most(caps, what) for what in capped}
 
@@ -106,8 +105,6 @@ class RefusedAnswers:
 
 @dataclass(frozen=True, slots=True)
 class ShowBrakes:
-    """Reads what holds actions back. Changes nothing."""
-
     state: StateTable
     policies: Policies
     clock: Clock

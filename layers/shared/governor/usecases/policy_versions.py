@@ -25,8 +25,6 @@ _IN_FORCE_SOON = timedelta(minutes=1)
 
 
 class InForce(Protocol):
-    """The text of the document in force."""
-
     def read(self) -> str: ...
 
 

@@ -200,7 +200,6 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
 
 
 def _progress(view: ApprovalView) -> str:
-    """Return how far the plan of a question that is over has come, as a sentence."""
     episode, brake = view.episode, view.approval.brake
     if episode.outcome is not None:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))

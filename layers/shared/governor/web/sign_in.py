@@ -92,7 +92,6 @@ class SignInSite:
         return redirect(address, cookies=(cookie,))
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
-        """Take the issuer's answer, and send the browser back to the page with a session."""
         now = self.clock.now()
         kept = self.sessions.signer.unseal(_PURPOSE, cookies.get(SIGN_IN_COOKIE, ""), now)
         # Compared as bytes, because compare_digest refuses text that is not ASCII.

@@ -39,8 +39,6 @@ def over(adapter: Callable[..., Part], *settings: str, opens: str = "") -> cache
 
 
 class SystemClock:
-    """The port `Clock`."""
-
     @staticmethod
     def now() -> UtcDatetime:
         return datetime.now(tz=UTC)

@@ -121,7 +121,6 @@ _LEAVES: dict[Any, CoreSchema] = {
 
 
 def _schema(hint: Any) -> CoreSchema:
-    """The stored form of a field's type."""
     origin, parts = get_origin(hint), get_args(hint)
     if hint in _LEAVES:
         return _LEAVES[hint]

@@ -102,8 +102,6 @@ class DynamoTable(Adapter, Table):
 
 
 class _Expression:
-    """Collects the names and values that an expression stands for."""
-
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
         self.values: Document = {}
@@ -168,7 +166,6 @@ def packed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def unpacked(item: Mapping[str, Any]) -> Document:
-    """The inverse of `packed`."""
     return {name: _unpack(value) for name, value in item.items()}
 
 

@@ -102,7 +102,6 @@ class LinkSigner:
         self._check(signature, "csrf", page_id, key_id, *whose)
 
     def _sign(self, context: str, page_id: str, *parts: str) -> tuple[str, str]:
-        """The name of the current key, and its signature of these parts."""
         document = self._keys()
         key_id = document.get("current", "")
         return key_id, _mac(document, key_id, context, page_id, key_id, *parts)

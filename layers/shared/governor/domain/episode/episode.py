@@ -40,7 +40,6 @@ class EpisodeRef:
 
     @property
     def target(self) -> Target:
-        """Account and Region, without the role to assume."""
         return Target(self.account, self.region)
 
 
@@ -51,7 +50,6 @@ _EXECUTION_NAME = re.compile(
 
 
 def episode_from_execution_name(name: str) -> EpisodeRef:
-    """The inverse of `EpisodeRef.execution_name`. Raises: ValueError."""
     match = _EXECUTION_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is not the name of a remediation execution")

@@ -48,7 +48,6 @@ in the same call as the main step that comes next in the plan, right before it."
 
 
 def main_of(steps: Sequence[Step], step: Step) -> Step:
-    """Return the main step with which a step of the plan is carried out."""
     following = (one for one in steps[steps.index(step) :] if one in MAIN_STEPS)
     return next(following, Step.TERMINATE)
 
@@ -108,7 +107,6 @@ class Plan:
 
     @property
     def destroys(self) -> bool:
-        """Whether the instance is gone afterwards."""
         return Step.TERMINATE in self.steps
 
     @property

@@ -41,7 +41,6 @@ class Rate:
 
     @property
     def whose(self) -> tuple[str, str]:
-        """Owner and project as people see them."""
         return self.owner, UNASSIGNED if self.project == UNTAGGED else self.project
 
 
@@ -69,7 +68,6 @@ class Meter:
 
 
 def month_of(at: UtcDatetime) -> str:
-    """The month of a moment in UTC: `yyyy-mm`."""
     return f"{as_utc(at):%Y-%m}"
 
 
@@ -78,7 +76,6 @@ def month_start(at: UtcDatetime) -> UtcDatetime:
 
 
 def month_end(at: UtcDatetime) -> UtcDatetime:
-    """When the month of a moment ends: the start of the next one."""
     return month_start(month_start(at) + timedelta(days=31))
 
 
@@ -184,7 +181,6 @@ class ProjectCost:
 
 
 def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
-    """The costs of all projects, the most expensive first."""
     meters = tuple(meters)
     projects = {name for meter in meters for name in (*meter.usd, *meter.unpriced_hours)}
     return tuple(

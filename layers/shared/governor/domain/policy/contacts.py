@@ -177,7 +177,6 @@ def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    """All their addresses in lower case, each once."""
     return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.emails))
 
 

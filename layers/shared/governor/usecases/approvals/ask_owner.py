@@ -29,8 +29,6 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class AskOwner:
-    """One stage of the question. The first one tells whether it was heard; the others wait for an answer."""
-
     clock: Clock
     policies: Policies
     state: StateTable

@@ -80,7 +80,6 @@ def must_be_answered(approval: Approval | None) -> Approval:
 
 
 def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:
-    """Return the episode. Raises: SafetyError when it does not exist."""
     episode = state.episode(ref)
     if episode is None:
         raise SafetyError("the episode does not exist")

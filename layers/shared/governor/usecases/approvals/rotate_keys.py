@@ -43,8 +43,6 @@ def rotated(document: Mapping[str, str]) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class RotateKeys:
-    """One step of a rotation. Safe to repeat, each of them."""
-
     secret: RotatingSecret
 
     def __call__(self, step: RotationStep, version: str) -> None:

@@ -32,8 +32,6 @@ class IdleCost:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalView:
-    """The question with its episode, at one moment."""
-
     approval: Approval
     episode: Episode
     now: UtcDatetime
@@ -81,8 +79,6 @@ class ApprovalView:
 
 @dataclass(frozen=True, slots=True)
 class ShowApproval:
-    """Reads questions with their episodes. Changes nothing."""
-
     state: StateTable
     clock: Clock
 
@@ -126,5 +122,4 @@ class ShowApproval:
 
 
 def by_price(views: Iterable[ApprovalView]) -> list[ApprovalView]:
-    """Return the most expensive first, those of unknown price at the end."""
     return sorted(views, key=lambda view: -(view.episode.price.usd_per_hour or 0))

@@ -48,7 +48,6 @@ class AnnounceEnd:
     state: Failures
 
     def __call__(self, alert: Alert) -> None:
-        """Raises: CloudError when the message was not taken."""
         with suppress(errors.CloudError):  # without it an incident stays open for longer
             self._note(alert)
         if alert.kind is not AlertKind.FAILURE:

@@ -25,8 +25,6 @@ _EC2_SETTLES = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
-    """Whether to go on; if not, with what outcome and why."""
-
     proceed: bool
     outcome: Outcome | None
     reason: str

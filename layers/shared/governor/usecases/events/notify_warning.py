@@ -54,8 +54,6 @@ class Reaction:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
-    """One warning, what was done about it, and what failed."""
-
     warned: Warned
     reaction: Reaction = field(default_factory=Reaction)
     failed: list[Exception] = field(default_factory=list)

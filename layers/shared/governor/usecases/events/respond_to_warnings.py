@@ -152,7 +152,6 @@ class RespondToWarnings:
         )
 
     def _until(self, warned: Warned, action: LifecycleAction, reaction: Reaction) -> Warned:
-        """With the time for which the group waits, where that can be read."""
         try:
             wait = _wired(self.hooks).heartbeat(self._target(warned), action.group, action.hook)
         except CloudError as error:

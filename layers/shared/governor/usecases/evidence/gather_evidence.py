@@ -108,12 +108,10 @@ class _Work:
 
     @property
     def expected(self) -> int | None:
-        """How many GPUs its type has."""
         return self.shape.accelerator_count if self.shape else None
 
     @property
     def readings(self) -> Mapping[str, Series]:
-        """Utilization by GPU."""
         return self.figures.get("utilization", {})
 
     def whole(self, figure: str) -> int | None:
@@ -180,8 +178,6 @@ class GatherEvidence:
 
 
 class _Batch:
-    """Instances that share metric names and window."""
-
     def __init__(
         self, gather: GatherEvidence, target: Target, requests: Sequence[EvidenceRequest], now: datetime
     ) -> None:

@@ -165,7 +165,6 @@ class InspectInstance:
 def read_facts(
     instances: InstanceReader, instance: Instance
 ) -> tuple[Instance, Protection, SpotRequestType | None]:
-    """What a plan rests on besides: the sizes of its volumes, its protection, and its Spot request."""
     target, request = instance.target, instance.spot_request_id
     return (
         replace(instance, volumes=instances.with_volume_sizes(instance)),

@@ -95,7 +95,6 @@ class _Figure:
     is_hardware: bool = True
 
     def metric(self, names: Metrics) -> tuple[str, str]:
-        """Return namespace and name."""
         if self.is_hardware:
             return names.hardware_namespace, self.published
         return names.namespace, getattr(names, self.published)
@@ -122,8 +121,6 @@ _OF_GPUS = (*(figure for figure in _FIGURES if figure is not _XIDS), _MEMORY)
 
 @dataclass(frozen=True, slots=True)
 class _Sets:
-    """The dimension sets of one instance in one namespace: what to read first, and for more."""
-
     first: tuple[Dimensions, ...]
     """The aggregate, where it saves reads; else the GPUs one by one, or an aggregate without any."""
     later: tuple[Dimensions, ...] = ()

@@ -31,8 +31,6 @@ _TOLD_UNTIL_AFTER = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class CountCosts:
-    """Prices what runs, and brings the meter of its month forward."""
-
     prices: PriceBook
     state: StateTable
 
@@ -97,8 +95,6 @@ class Month:
 
 @dataclass(frozen=True, slots=True)
 class SumUpMonth:
-    """The last step of a sweep."""
-
     clock: Clock
     policies: Policies
     state: Ledger
