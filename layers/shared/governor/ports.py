@@ -141,8 +141,7 @@ class MetricReader(Protocol):
 
 
 class InstanceTagger(Protocol):
-    """EC2 tags, in batches; one of value `None` is removed. One failing instance never sinks the others:
-    reasons by instance id."""
+    """EC2 tags, in batches; one of value `None` is removed. Failures by instance id sink no others."""
 
     def set_tags(
         self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str | None], *, dry_run: bool

@@ -164,8 +164,7 @@ class Adapter:
     def _pages(
         self, operation: str, target: Target | None = None, *, following: str = "NextToken", **more: Any
     ) -> Iterator[Any]:
-        """Yield all pages, by the field `following`. botocore's paginators read one more file at a cold
-        start."""
+        """Yield all pages, by the field `following`; botocore's paginators read one more file."""
         while True:
             page = self._call(operation, target, **more)
             yield page

@@ -19,9 +19,8 @@ _RUNNING = ("STARTING", "RUNNING")
 _JOBS = 100
 """One page: more jobs make no difference."""
 _OVER = "No active Lifecycle Action found"
-"""How the message of the error begins when an action was completed or has timed out; its code is any
-validation's. Source: AWS's own answers, in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197.
-"""
+"""How the message begins when an action is over; its code is any validation's. Source: AWS's own answers, in
+spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
 
 
 class AwsBatch(Adapter):

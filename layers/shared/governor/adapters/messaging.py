@@ -111,8 +111,7 @@ class SqsQueue(Adapter):
 
 
 class SqsDeadLetters(SqsQueue):
-    """Keeps what cannot be used as it came, for somebody to look at, with the reason as the attribute
-    `ErrorMessage`."""
+    """Keeps what cannot be used as it came, with the reason as the attribute `ErrorMessage`."""
 
     def keep(self, body: str, reason: str) -> None:
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}

@@ -98,9 +98,8 @@ class PolicyText:
         self._last: tuple[str, str] | None = None
 
     def read(self, *, patient: bool = True) -> str:
-        """Return it as it is now. A version never changes, so a warm function reads it once. Without
-        `patient` the last one that this function has read, where the table does not answer; never the
-        parameter then."""
+        """Return it as it is now; a version, which never changes, is read once. Without `patient` the last
+        one read, where the table does not answer; never the parameter then."""
         try:
             version = StateTable(self._table if patient else self._table.hasty()).version_in_force()
         except (Throttled, Unavailable):

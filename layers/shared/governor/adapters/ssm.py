@@ -39,9 +39,8 @@ class SessionManager(Adapter):
 
 
 class RunCommandHook(Adapter):
-    """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml` and does not look back.
-    Repeated when throttled, as a hook that runs is not begun again; a late answer is of no use within the two
-    minutes."""
+    """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml`, and repeats when throttled:
+    a hook that runs is not begun again. A late answer is of no use within the two minutes."""
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool

@@ -146,8 +146,7 @@ def digest_of(
     digest_id: str,
     now: UtcDatetime | None = None,
 ) -> Message:
-    """Return one message about several questions of the same stage to the same people, or about workflows
-    that failed for one cause."""
+    """Return one message about several questions of a stage, or about workflows that failed for one cause."""
     first, now = alerts[0], now or alerts[0].at
     failed = first.kind is AlertKind.FAILURE
 

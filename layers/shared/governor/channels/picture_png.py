@@ -15,8 +15,7 @@ from governor.domain.episode.episode import Episode
 from governor.domain.evidence import busiest
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 716, 236, 66, 12, 196
-"""In pixels, of which a phone of 390 points shows two a point; the plot begins at the left and ends at the
-right edge."""
+"""In pixels, two a point on a phone of 390 points; the plot begins at the left, ends at the right edge."""
 _GROUND, _EDGE, _IDLE, _BUSY, _GAP, _THRESHOLD, _INK = range(7)
 _PALETTE = (
     (0xFF, 0xFF, 0xFF),

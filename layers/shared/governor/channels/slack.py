@@ -174,9 +174,8 @@ def _place(thread: str) -> tuple[str, str]:
 
 
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
-    """Return the blocks; with `interactive` the answers are buttons of the app, else there is the link alone.
-    An outcome has no answers any more. Where there is no room for all, the answers stay; the page has the
-    rest."""
+    """Return the blocks; with `interactive` the answers are buttons, of which an outcome has none, else there
+    is the link alone. Where there is no room for all, the answers stay; the page has the rest."""
     offered = message.answers if interactive and not message.is_outcome else ()
     answers = list(_answers(message, offered))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))

@@ -56,8 +56,7 @@ class SlackReply:
 
 @dataclass(frozen=True, slots=True)
 class SlackActions:
-    """Takes the requests of Slack's interactivity. `directory` is read only for requests that Slack
-    signed."""
+    """Takes the requests of Slack's interactivity; `directory` is read only for what Slack has signed."""
 
     signing_secret: str
     show: ShowApproval

@@ -60,9 +60,8 @@ def https_url(url: str, channel: str) -> str:
 def failure(
     answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
 ) -> DeliveryError:
-    """Return the error for an answer that took nothing. It may be repeated for 408, 425, 429, 5xx and
-    `later`, after the wait that `Retry-After` asks for; all else is refused, redirects included, with the
-    advice. `code` is what it said."""
+    """Return the error for an answer that took nothing: for 408, 425, 429, 5xx and `later` one to repeat
+    after the wait of `Retry-After`; else a refusal with the advice. `code` is what it said."""
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
     if later or status in _LATER or status >= 500:

@@ -1,5 +1,4 @@
-"""A generic webhook: the message as JSON, signed, to any HTTPS address. Receivers:
-`examples/webhook/verify.py`."""
+"""A generic webhook: the message as signed JSON, to any HTTPS address. See `examples/webhook/verify.py`."""
 
 from __future__ import annotations
 

@@ -56,8 +56,7 @@ class HttpRequest(Event):
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:
-        """Return the cookies by name, without those that come twice with different values: nobody can say
-        whose they are."""
+        """Return the cookies by name, but for those that come twice with different values."""
         found: dict[str, set[str]] = {}
         # API Gateway takes them out of the headers; a proxy in front of it may not.
         for pair in ";".join([*self.cookies, self.headers.get("cookie", "")]).split(";"):

@@ -55,8 +55,7 @@ class PolicyBook:
     """False where only people are from the document, and everything else is a default."""
 
     def __init__(self, document: Document, *, accepted: bool = False) -> None:
-        """Check all of it; of a document that was `accepted` by an earlier release not how it acts. Raises:
-        PolicyError."""
+        """Check all of it; of one `accepted` by an earlier release not how it acts. Raises: PolicyError."""
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
         base, in_base = _checked(Policy, self._settings)
@@ -97,13 +96,11 @@ class PolicyBook:
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """Return the policy of one instance; later overrides win. Raises: PolicyError where they contradict
-        each other."""
+        """Return the policy of one instance; later overrides win. Raises: PolicyError: they contradict."""
         return self.applied(tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance)))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        """Return the policy under some of `overrides`, by their indices. Raises: PolicyError, as
-        `applied_to`."""
+        """Return the policy under some `overrides`, by index. Raises: PolicyError, as `applied_to`."""
         if indices not in self._applied:
             chosen = [self.overrides[index] for index in indices]
             names = tuple(one.name for one in chosen)
@@ -205,8 +202,7 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
 def _override(
     item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
 ) -> tuple[Override | None, Policy | None, list[Mistake]]:
-    """An override and what it makes of the base, or `None`, and its mistakes by paths within it; the base's
-    own are not named again."""
+    """Return the override, what it makes of the base, and its own mistakes, by paths within it."""
     override, mistakes = _checked(Override, item)
     policy: Policy | None = None
     patch = item.get("set") if isinstance(item, dict) else None

@@ -1,6 +1,5 @@
-"""The audit: one document for each change of an episode, its question, journal or deliveries, and of what
-version of the policy counts, who wrote it and who accepted it.
-"""
+"""The audit: one document for each change of an episode, its question, journal or deliveries, and of which
+version of the policy counts, who wrote it and who accepted it."""
 
 from __future__ import annotations
 

@@ -119,8 +119,7 @@ def by_index(label: str) -> tuple[int, str]:
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
     """Return the highest reading of each period; holes are `None` or NaN. One GPU can be published under two
-    dimension sets after a change of configuration. Written for speed: it runs for every reading of every GPU.
-    """
+    dimension sets. Written for speed: it runs for every reading of every GPU."""
     if left is None:
         return tuple(right)
     return tuple(

@@ -123,8 +123,7 @@ class Instance:
 
     @property
     def name(self) -> str:
-        """Return the `Name` tag as one printable line, or the id: whoever may tag can write line breaks, and
-        marks that turn the direction of what is read."""
+        """Return the `Name` tag as one printable line, or the id. Whoever may tag can write anything."""
         return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
     @property

@@ -145,8 +145,7 @@ class Episodes(Store):
 
     def hold(self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None) -> None:
         """Hold the episode in place of `before` alone, and store what the answer says of the instance.
-        Raises: ConflictError when the final step was noted, another holds it by now, or the episode is over.
-        """
+        Raises: ConflictError: the final step was noted, another holds it, or the episode is over."""
         is_same = _unset("brake") if before is None else where("brake.at", "=", before.at)
         holding = update(keys.approval(episode.approval_id), {"brake": brake}, present() & is_same)
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")

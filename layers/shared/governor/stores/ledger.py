@@ -38,8 +38,7 @@ class Ledger(Store):
         return self._table.read(Meter, _meter_key(target, month))
 
     def bring_forward(self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()) -> bool:
-        """Put the meter in the place of the one `seen`, and the days beside it; false when another caller
-        was faster."""
+        """Put the meter in place of the one `seen`, with the days; false when another caller was faster."""
         unchanged = absent() if seen is None else where("counted_until", "=", seen.counted_until)
         until = parse_month(meter.month) + _METERS_KEPT
         forward = put(_meter_key(meter.target, meter.month), meter, unchanged, until=until)

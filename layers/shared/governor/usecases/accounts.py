@@ -48,8 +48,7 @@ class Accounts:
 
 
 def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
-    """Every account of the policy, read with those of its units, in every Region of the policy, in that
-    order, without repeats."""
+    """Return every account of the policy and of its units in every Region of the policy, each once."""
     accounts = dict.fromkeys(policy.targets.accounts or (() if policy.targets.units else (hub.account,)))
     regions = dict.fromkeys(policy.targets.regions or (hub.region,))
     return tuple(Target(account, region) for account in accounts for region in regions)

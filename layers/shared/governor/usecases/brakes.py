@@ -1,5 +1,4 @@
-"""What holds a step back for a while: a freeze, of its target or of everything, the caps of an hour, and
-answers that the API refused."""
+"""What holds a step back for a while: a freeze, the caps of an hour, and answers that the API refused."""
 
 from __future__ import annotations
 
@@ -83,9 +82,8 @@ class RefusedAnswers:
     namespace: str
 
     def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
-        """Return why silence is no answer yet; `None` after as much time as people had without a refusal.
-        What cannot be read is no proof of that. Raises: MetricsLate while the last minutes cannot be known.
-        """
+        """Return why silence is no answer yet; `None` after as much time as people had without a refusal that
+        can be read. Raises: MetricsLate while the last minutes cannot be known."""
         window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),

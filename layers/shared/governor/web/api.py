@@ -63,8 +63,7 @@ class ApprovalApi:
     open_console: OpenConsole
 
     def handle(self, request: ApiRequest) -> ApiResponse:
-        """Answer whatever a client can send; a refusal says what to do. Raises: CloudError for the state
-        table."""
+        """Answer whatever a client can send; a refusal says what to do. Raises: CloudError."""
         try:
             return ApiResponse(200, self._answer(request))
         except NotFound as error:

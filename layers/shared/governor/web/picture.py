@@ -73,8 +73,7 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
 
 
 def strips_svg(episode: Episode) -> Markup:
-    """Draw every GPU as a strip, the darker the busier, with memory and power beneath, and frame the window
-    that was judged."""
+    """Draw every GPU as a strip, darker when busier, then memory and power; the judged window is framed."""
     window, rows = _shown(episode)
     below, history = episode.idle_below_percent, episode.history
     drawn = [(name, series, below) for name, series in rows]

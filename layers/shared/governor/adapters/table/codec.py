@@ -39,8 +39,7 @@ _Pair = tuple[str, str]
 
 
 def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Yield the records of stored items. Raises: CloudError, which names the item and its fields, never their
-    values: some are secrets."""
+    """Yield the records of stored items. Raises: CloudError, which names items and fields, never values."""
     validator, _ = _compiled(kind)
     # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
     shared: dict[_Pair, _Pair] = {}
@@ -155,8 +154,8 @@ class _Form:
     omitted: tuple[str, ...] = ()
     """Fields that are not stored."""
     packed: Callable[[Any], Document] | None = None
-    """The domain's own form of it, kept as compressed JSON: a week of eight GPUs by the minute would not
-    fit an item otherwise."""
+    """The domain's own form, as compressed JSON: a week of eight GPUs by the minute fits no item otherwise.
+    """
 
     def schema(self, kind: Any) -> CoreSchema:
         hints = get_type_hints(kind)

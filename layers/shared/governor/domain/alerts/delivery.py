@@ -37,8 +37,7 @@ class Delivery:
     given_up: bool = False
     """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
     not_before: UtcDatetime | None = None
-    """Left to be tried again, and not earlier: the channel has said so, or somebody is sending it now and may
-    have died."""
+    """When to try again: the channel has said so, or somebody who may have died is sending it now."""
 
     @property
     def key(self) -> tuple[str, str]:

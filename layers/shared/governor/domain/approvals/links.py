@@ -47,8 +47,7 @@ class LinkSigner:
         self._base_url = base_url
 
     def link(self, page_id: str, number: int) -> str:
-        """Return the URL of a page, for the recipient with this number in the table. Raises:
-        ConfigurationError."""
+        """Return the URL of a page, for the recipient with this number. Raises: ConfigurationError."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/q/{self.relative(page_id, number)}"
@@ -121,8 +120,7 @@ class LinkSigner:
         return f"{key_id}.{payload}.{_mac(document, key_id, 'seal', key_id, payload, *purpose)}"
 
     def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
-        """Return the values; `None` unless they were sealed for exactly this purpose and their time is not
-        over."""
+        """Return the values; `None` unless sealed for exactly this purpose, and their time is not over."""
         key_id, _, rest = sealed.partition(".")
         payload, _, seal = rest.partition(".")
         document = self._keys()

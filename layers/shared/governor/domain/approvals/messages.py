@@ -190,8 +190,7 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
 def stage_alert(
     episode: Episode, stage: Stage, at: UtcDatetime, link: str | None, until: UtcDatetime | None = None
 ) -> Alert:
-    """Return the message of a stage. `link` leads to the approval page, `until` is when the question
-    expires."""
+    """Return the message of a stage, with the `link` to its page, as the question expires at `until`."""
     lines, details = stage_lines(episode, stage, at, until)
     words = {"lines": [*lines, *details]}
     return _alert(stage.value, episode, stage, at, {"expires_at": until}, words, link=link)

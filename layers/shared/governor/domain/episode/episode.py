@@ -123,8 +123,7 @@ class Terms:
     known_people: frozenset[str] = frozenset()
     """Addresses that the policy named as persons when the question was opened."""
     tag_owner_may: frozenset[Power] | None = None
-    """What an address may decide that only a tag names. `None` in questions of earlier releases, which asked
-    any person."""
+    """What an address may decide that only a tag names; `None`, of earlier releases: as any person."""
     cli_may: frozenset[Power] | None = None
     """What an identity of AWS may decide that no contact has. `None`: as above."""
 
@@ -185,8 +184,7 @@ class Episode:
     presence: str | None = None
     """What was known of people logged in when the question was made, where there is something to say."""
     became: Outcome | None = None
-    """What this episode made of the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
-    nothing."""
+    """What it made of the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or nothing."""
     outcome_told_at: UtcDatetime | None = None
     """When people were told of the outcome; `None` until a channel has taken the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)

@@ -149,8 +149,7 @@ class Warned:
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
-        """Return whole seconds until EC2 acts, 0 when that is over; two minutes after a rebalance
-        recommendation, as it may warn at once."""
+        """Return whole seconds until EC2 acts, or 0; two minutes after a rebalance recommendation."""
         if not self.response.is_certain:
             return int(_NOTICE.total_seconds())
         return max(0, int((self.ends_at - now).total_seconds()))

@@ -28,8 +28,7 @@ def warning_alert(
     hook: HookAnswer,
 ) -> Alert:
     """Return the warning about one instance. `checkpoint` is `None` where the stack has no hook to send;
-    `hook` says what became of it, where it is sent.
-    """
+    `hook` says what became of one that is sent."""
     is_stated = warned.response.is_taken_back or warned.stated_end
     facts = {
         "cause": warned.cause.value,

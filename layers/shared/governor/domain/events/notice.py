@@ -76,6 +76,5 @@ class BlockChange:
 
     @property
     def terminated_from(self) -> UtcDatetime:
-        """When EC2 begins to terminate, where it is expiring. Source: EC2 user guide, monitoring Capacity
-        Blocks."""
+        """When EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity Blocks."""
         return self.at + _EXPIRY_LEAD

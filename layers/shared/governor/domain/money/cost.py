@@ -231,8 +231,7 @@ class LedgerEntry:
 
 
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
-    """Return USD saved in this time, as long as a saving counts; zero by a false stop, `None` where the price
-    is not known."""
+    """Return USD saved in this time, while it counts: 0 by a false stop, `None`: the price is unknown."""
     if entry.saved_usd_per_hour is None:
         return None
     if entry.false_stop:

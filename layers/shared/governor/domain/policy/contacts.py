@@ -142,8 +142,7 @@ class Ownership(Section):
         return tuple(contact for name in names if (contact := self.contacts[name]) not in before)
 
     def person(self, identity: str) -> str | None:
-        """The address of a known person with this identity (an address, `slack:...`, `oidc:...`,
-        `aws:...`)."""
+        """Return the address of the person with this identity (an address, `slack:`, `oidc:` or `aws:`)."""
         wanted = identity.strip()
         for contact in self.contacts.values():
             if wanted in contact.identities:

@@ -121,8 +121,7 @@ class Decide:
     def _repeat_or_hold(
         self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
     ) -> Decided | None:
-        """Take a repeated request, or one that holds what acts by itself; `None` while the question is open.
-        Raises: DecisionRefused."""
+        """Take a repeated request, or a hold; `None` while the question is open. Raises: DecisionRefused."""
         if _repeats(approval.decision, decision):
             # Delivered again in case the first was lost; that it was taken before is no news.
             self._deliver(approval.approval_id)

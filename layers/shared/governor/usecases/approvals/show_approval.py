@@ -99,8 +99,7 @@ class ShowApproval:
         return [self(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
-        """Return those of some questions (execution names by question ids) that are open or can be held, the
-        most expensive first."""
+        """Return the open ones of these (execution names by question ids), the most expensive first."""
         now = self.clock.now()
         views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
         return by_price(view for view in views if view.can_hold or (view.is_question and view.can_decide))

@@ -38,8 +38,7 @@ _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outc
 @dataclass(frozen=True, slots=True)
 class AnnounceEnd:
     """Sends how an episode ended. Subscribers of the topic get failures of one cause once an hour, or every
-    one where the policy names nobody whom a channel reaches; channels make one message of them by themselves.
-    """
+    one where the policy names nobody whom a channel reaches."""
 
     clock: Clock
     policies: Policies

@@ -47,9 +47,8 @@ _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What the guards found. `instance` is as EC2 describes it now, `caps` the most actions in an hour by
-    what is capped. `unanswered`: nobody has answered or held it, and no step was begun; the policy takes that
-    for a yes."""
+    """What the guards found. `caps` are the most actions in an hour by what is capped. `unanswered`: nobody
+    has answered or held it, and no step was begun; the policy takes that for a yes."""
 
     episode: Episode
     instance: Instance

@@ -79,8 +79,7 @@ class RecheckEpisode:
         return Rechecked(True, None, "everything is as it was asked about")
 
     def _free_for_a_hold(self, cleared: Cleared, now: UtcDatetime) -> None:
-        """Forget a termination that EC2 has not taken, once the recheck it needs is long over: it can be held
-        again."""
+        """Forget a termination that EC2 has not taken, once its recheck is long over: to be held again."""
         episode, valid = cleared.episode, cleared.applied.policy.plan.recheck_valid_minutes
         under_way = timedelta(minutes=valid) + _EC2_SETTLES
         is_over = episode.cleared_at is None or now - episode.cleared_at > under_way
@@ -88,8 +87,7 @@ class RecheckEpisode:
             self.state.forget_step(episode, Step.TERMINATE.value)
 
     def _no_longer_idle(self, cleared: Cleared, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
-        """Judge the running instance again. While the step `waits`, only work ends the episode: in an
-        outage there is no other evidence."""
+        """Judge the running instance again. While the step `waits`, only work ends the episode."""
         instance, episode, policy = cleared.instance, cleared.episode, cleared.applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.kind is VerdictKind.IDLE or (waits and verdict.kind not in WORKING):
@@ -106,8 +104,7 @@ class RecheckEpisode:
         return Rechecked(False, outcome, why)
 
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
-        """Wait for the end of a freeze, the next hour of a cap, or until silence is an answer, as long as the
-        approval lives."""
+        """Wait for a freeze, the next hour of a cap, or silence to be an answer, while the approval lives."""
         episode, caps = cleared.episode, cleared.caps
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared)

@@ -91,9 +91,9 @@ class TakeSnapshot:
         return found
 
     def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
-        """Return the set that EC2 began for an earlier try which got no answer, if any. A tag proves nothing:
-        it must be of all volumes, in the instance's account, and begun after a try had seen it stopped or,
-        running, approved."""
+        """Return the set that EC2 began for an earlier try without an answer, if any: of all volumes, in the
+        instance's account, and begun after a try had seen it stopped or, running, approved. A tag proves
+        nothing."""
         ref, volumes = cleared.episode.ref, cleared.instance.volume_ids
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
         if since is None or cleared.dry_run:

@@ -71,8 +71,7 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class Case(Attempt):
-    """A warning of a governed instance, under its own `policy`. `checkpoint` is `None` in a stack without a
-    document."""
+    """A warning of a governed instance, under its own `policy`; without a document `checkpoint` is `None`."""
 
     instance: Instance
     policy: Policy

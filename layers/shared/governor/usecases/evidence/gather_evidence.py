@@ -273,14 +273,12 @@ class _Batch:
         self._read(self._agentless([work for work in works if work.silent()]))
 
     def _agentless(self, works: list[_Work]) -> Iterator[_Asked]:
-        """EC2's own power metric, where it exists: named for the silent ones, a veto for the others. It never
-        proves idleness."""
+        """EC2's own power metric: named for the silent ones, a veto for others, never proof of idleness."""
         wanted = SeriesFilter("AWS/EC2", "GPUPowerUtilization")
         return self._listed(works, "agentless", wanted, "EC2's own GPU metrics")
 
     def _bound(self, works: list[_Work]) -> Iterator[_Asked]:
-        """What the instance says of itself, as its own role; of several such namespaces the highest reading
-        counts."""
+        """What the instance says of itself, as its own role; the highest of several such namespaces."""
         base, wanted = re.escape(self._names.namespace), SeriesFilter(None, self._names.utilization)
         for one in self._listed(works, "bound", wanted, "the instances' own namespaces"):
             own = rf"{base}/AROA[A-Z0-9]+:{re.escape(one.work.instance_id)}"

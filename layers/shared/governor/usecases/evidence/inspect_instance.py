@@ -130,8 +130,7 @@ class InspectInstance:
         return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
 
     def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
-        """Return the last 24 hours for people to look at; `None`, which holds up no question, where that
-        failed."""
+        """Return the last 24 hours for people to look at; `None`, which holds up nothing, where it failed."""
         seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
         # Where to read and how finely; no other setting has a say in it.
         names = replace(policy.metrics, period_seconds=seconds, work=None)

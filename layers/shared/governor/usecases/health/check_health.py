@@ -30,8 +30,7 @@ _EARLY = timedelta(minutes=1)
 
 @dataclass(slots=True)
 class HealthSummary:
-    """What a look saw and sent. `problems` could not be read or sent; the next sweep tries those once more,
-    then the next look does."""
+    """What a look saw and sent. `problems` were not read or sent; the next sweep tries those once more."""
 
     target: Target
     at: UtcDatetime
