@@ -1,7 +1,5 @@
-"""Takes alerts to every channel they are for, once each, and records what became of them.
-
-This module must not know queues: it says whether something is left to be tried again, and from when on.
-"""
+"""Takes alerts to every channel they are for, once each, and records what became of them. It says whether
+something is left to be tried again, and from when on."""
 
 from __future__ import annotations
 
@@ -107,11 +105,7 @@ class _Item:
 @dataclass(frozen=True, slots=True)
 class Dispatch:
     """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed before it
-    is sent, and what a channel has taken or refused is not sent to it again.
-
-    It is sent again only when its record could not be written after the channel had taken it, by whoever
-    comes after its claim has lapsed.
-    """
+    is sent, and what a channel has taken or refused is not sent again, unless that could not be recorded."""
 
     clock: Clock
     policies: Policies
@@ -125,15 +119,11 @@ class Dispatch:
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
-        """Sends what is left to be sent; several alerts come to a person as one message.
+        """Send what is left to be sent; several alerts come to a person as one message.
 
-        What a channel does not take of an alert that is older than a day counts as refused, and is parked for
-        a person; with `again` somebody wants it tried once more.
-
-        Raises:
-            AlertRefused: nothing vouches for one of them.
-            CloudError: what is known of the alerts could not be read, or not be written that nobody has one;
-                repeat it.
+        What a channel does not take of an alert older than a day counts as refused, and is parked for a
+        person; with `again` somebody wants it tried once more. Raises: AlertRefused; CloudError where
+        something could not be read, or written: repeat it.
         """
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         for route, theirs in self._routes(items):
@@ -367,11 +357,8 @@ class Dispatch:
         return asked
 
     def _earlier(self, item: _Item) -> Recipients:
-        """Return who got an earlier message of the episode.
-
-        Recipients whom the policy no longer names get the end, by a link that proves nobody, and nothing
-        before it: a question that is still open is not theirs any more.
-        """
+        """Return who got an earlier message of the episode. Recipients whom the policy no longer names get
+        the end alone, by a link that proves nobody."""
         if item.alert.kind not in _FOLLOWS:
             return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))

@@ -1,8 +1,5 @@
-"""The breakers: when an unusual share of a fleet turns idle or silent at once, something else is wrong.
-
-Pure: from what changed, in one sweep of a target or by the hour over all of them, to the reason for a freeze,
-or none, and to its end.
-"""
+"""The breakers: when an unusual share of a fleet turns idle or silent at once, something else is wrong. Pure:
+from what changed to the reason for a freeze, or none, and to its end."""
 
 from __future__ import annotations
 
@@ -34,11 +31,8 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One instance between two sweeps.
-
-    `last_known` is the newest verdict before this sweep that was one: neither a read that failed nor a keep
-    may hide what an instance turned from. `was_read`: its metrics were read in this sweep, and it worked.
-    """
+    """One instance between two sweeps. `last_known` is the newest real verdict before: neither a failed read
+    nor a keep may hide what an instance turned from. `was_read`: its metrics were read, and it worked."""
 
     instance_id: str
     before: VerdictKind | None
@@ -58,12 +52,9 @@ class SweepDay:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """One sweep in numbers.
-
-    `idle` of those that `worked` at the sweep before; `silent` of those that had data then and were `heard`
-    in this one: skipped ones tell nothing. `who` are the instances that turned idle or silent, `unused` those
-    that are idle and have not worked since they were started.
-    """
+    """One sweep in numbers: `idle` of those that `worked` at the sweep before; `silent` of those that had
+    data then and were `heard` now. `who` turned idle or silent; `unused` are idle and have not worked since
+    they were started."""
 
     worked: int
     idle: int
@@ -96,9 +87,8 @@ def acts_unasked(policy: Policy) -> bool:
 
 
 def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
-    """Whether so many of those that `turned` have worked since, or were put away, that the rest may be
-    acted on without asking anybody. The share that trips the breaker also keeps it open.
-    """
+    """Return whether so many of those that `turned` have worked since, or were put away, that the rest may be
+    acted on unasked. The share that trips the breaker also keeps it open."""
     return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
 
@@ -109,10 +99,8 @@ def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker,
 
 
 def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
-    """Why plans must freeze, or `None`: so large a share of the fleet, or far more than any sweep has seen.
-
-    `history` are the days before; what they hold is compared only when they are enough to know the fleet by.
-    """
+    """Return why plans must freeze, or `None`: so large a share of the fleet, or far more than any sweep has
+    seen in the days of `history`, if they are enough to know the fleet by."""
     idle, silent, heard = turned.idle, turned.silent, turned.heard
     many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
     many_silent = f"{silent} of {heard} instances that published metrics fell silent in one sweep"

@@ -84,11 +84,8 @@ class Subject:
         return Verdict(memory.verdict, reason, not_before=until, last_busy=worked, advice=memory.advice)
 
     def figures_to_read(self) -> frozenset[str]:
-        """The figures that a sweep reads where utilization alone would call an instance idle.
-
-        None where people know of it, for whatever acts reads everything again. Memory also where a question
-        could start sooner if it is released.
-        """
+        """Return the figures that a sweep reads where utilization alone would call an instance idle: none
+        where people know of it. Memory also where a question could start sooner if it is released."""
         if self.people_know:
             return frozenset()
         sooner, since = sooner_window(self.policy), self.memory.idle_since if self.memory else None
@@ -116,10 +113,8 @@ class Subject:
         return over and late_for < LATE + self.policy.window
 
     def window_to_prove(self, verdict: Verdict) -> timedelta | None:
-        """How far to look back before a question about an idle instance; `None` while none can start.
-
-        An instance of which nothing is known from before its window is looked at in full.
-        """
+        """Return how far to look back before a question; `None` while none can start. An instance of which
+        nothing is known from before its window is looked at in full."""
         evidence, policy = verdict.evidence, self.policy
         is_open = verdict.kind is VerdictKind.IDLE and not self.people_know and not policy.never_asks
         if evidence is None or not is_open:
@@ -131,11 +126,9 @@ class Subject:
         return sooner if sooner and idle_for >= sooner and is_released(evidence, policy) else None
 
     def judge_question(self, evidence: Evidence, window: timedelta) -> Verdict:
-        """Whether idleness is proved well enough to ask, and at a recheck to act: then the kind is `idle`.
-
-        Utilization and vetoes are judged over all of `window`, which is `policy.ask_window`, or
-        `policy.released_window` while memory is released.
-        """
+        """Judge utilization and vetoes over all of `window`: `policy.ask_window`, or `policy.released_window`
+        while memory is released. The kind is `idle` where people may be asked or, at a recheck, anything be
+        done."""
         policy = self.policy
         if policy.never_asks:
             reason = f"readings cannot show that idleness lasts up to now: {policy.never_asks}"
@@ -156,11 +149,8 @@ class Subject:
         return replace(verdict, reason=reason)
 
     def judge_again(self, evidence: Evidence) -> tuple[Verdict, timedelta | None]:
-        """Judge what a question, and whatever follows from it, may rest on: the kind is `idle` where it may.
-
-        `evidence` covers `policy.ask_window`. While memory is released, the shorter window comes with the
-        verdict that `judge_question` judges in its place.
-        """
+        """Judge `evidence` over `policy.ask_window` for a question and what follows: `idle` where it may.
+        While memory is released, the shorter window for `judge_question` comes with it."""
         policy = self.policy
         verdict = self.judge_question(evidence, policy.ask_window)
         if (unknown := judge_parts(evidence, policy)) is not None:

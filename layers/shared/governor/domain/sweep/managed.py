@@ -1,7 +1,5 @@
-"""Instances that another service runs: which environment they belong to, and what its owner can do.
-
-The governor never acts on them; what keeps them running idle is a setting of that service.
-"""
+"""Instances that another service runs: which environment they belong to, and what its owner can do. The
+governor never acts on them; what keeps them running idle is a setting of that service."""
 
 from __future__ import annotations
 
@@ -136,10 +134,8 @@ def managed_alert(
     owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Return one message to the owner of one environment about its idle members, at least one.
-
-    `governed` is how many of its instances the governor sees in all; `advice` is a sentence each.
-    """
+    """Return one message to the owner of one environment about its idle members, of all `governed` there;
+    `advice` is a sentence each."""
     cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
     unknown = sum(member.usd_per_hour is None for member in idle)
     first = idle[0].instance

@@ -77,11 +77,8 @@ def breaker_alert(
     again: int = 0,
     by: str | None = None,
 ) -> Alert:
-    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`.
-
-    `again` counts the reminders; `left` of the instances that turned idle or silent still are so. `by`: who
-    ended the freeze in the console.
-    """
+    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`, by whom in
+    the console. `again` counts the reminders; `left` of the instances that turned still are so."""
     place = "all" if template.startswith("all") else about
     facts = {"why": state.why, "turned": state.turned, "left": left}
     facts |= {"incident": f"breaker-{place}-{iso(state.tripped_at)}"}

@@ -1,7 +1,5 @@
-"""The judgement: from an instance, its evidence, the policy and the time to a verdict with its reason.
-
-Pure and total: every path ends in one of nine verdicts, and only evidence makes an instance idle.
-"""
+"""The judgment: from an instance, its evidence, the policy and the time to one of nine verdicts with its
+reason. Pure and total: only evidence makes an instance idle."""
 
 from __future__ import annotations
 
@@ -154,11 +152,8 @@ EXEMPT_BY_DECISION = "exempted by decision"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an instance is, why, and from when on it could be something else.
-
-    `not_before` is set when the evidence rules out idleness until then, so that nothing needs to be read.
-    `advice` holds hints that never lead to an action by themselves.
-    """
+    """What an instance is, why, and from when on it could be something else (`not_before`: nothing needs to
+    be read). `advice` holds hints that never lead to an action by themselves."""
 
     kind: VerdictKind
     reason: str
@@ -219,11 +214,8 @@ def is_candidate(evidence: Evidence, policy: Policy) -> bool:
 def judge(
     instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime, *, in_full: bool = True
 ) -> Verdict:
-    """The verdict on one instance. Holes of the evidence stay holes; `now` decides grace and snooze only.
-
-    `in_full` is false where idleness was proved and people know of it: then only utilization shows that work
-    has resumed. Whatever acts judges in full again before it does.
-    """
+    """Return the verdict on one instance. Holes stay holes; `now` decides grace and snooze only. `in_full` is
+    false where people know of it: then only utilization shows work. Whatever acts judges in full again."""
     verdict = judge_unread(instance, hold, policy, now)
     if verdict is not None:
         return verdict
@@ -240,10 +232,8 @@ def judge(
 
 
 def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """No data where any GPU, or a required figure, was not measured for too long within the window.
-
-    `not_before` is when the window no longer holds the newest such hole.
-    """
+    """Return no data where any GPU, or a required figure, was not measured for too long, until the window no
+    longer holds the newest such hole."""
     by_gpu = unmeasured_until(evidence.gpus, evidence.window)
     ended = latest(by_gpu, _hidden_gpu_until(evidence, policy))
     if ended is not None:
