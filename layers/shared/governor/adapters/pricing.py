@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from governor.adapters.clients import Adapter, Clients
+from governor.adapters.clients import Adapter, Clients, at_once
 from governor.domain.catalogue import PRICES_AS_OF, list_price
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import SpotPrice
@@ -28,7 +27,6 @@ _LINUX = "Linux/UNIX"
 _SPOT_KEPT = timedelta(hours=1)
 _FAILURE_KEPT = timedelta(minutes=1)
 """What could not be read is not asked for again by every instance of its kind."""
-_AT_ONCE = 8
 _MOST_REGIONS = 10
 """Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
 
@@ -91,8 +89,7 @@ class AwsPrices(Adapter):
             latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
             found.extend(SpotPrice(region, zone, price) for zone, price in latest.items())
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(read, dict.fromkeys(regions)))
+        at_once(read, [*dict.fromkeys(regions)])
         return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
 
     def scores(

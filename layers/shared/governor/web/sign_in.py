@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor.domain.approvals.scope import signed_in_by
+from governor.domain.approvals.scope import SignIn
 from governor.domain.approvals.terms import groups_of, signed_in
 from governor.domain.units import UtcDatetime
 from governor.errors import (
@@ -120,7 +120,8 @@ class SignInSite:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
         at, before = min(now, _proven_at(claims)), self.sessions.read(cookies, now)
-        stored = signed_in_by(who, groups_of(claims, self.groups_claim), at, now + SESSION_LIFE)
+        groups = groups_of(claims, self.groups_claim)
+        stored = SignIn(who.identity, who.by, at, now + SESSION_LIFE, who.email, groups, who.role)
         try:
             if before is not None:
                 self.sign_ins.end_session(before.session_id, now)

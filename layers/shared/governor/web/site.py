@@ -222,7 +222,6 @@ class ApprovalSite:
         status: int = 200,
         *,
         problem: str | None = None,
-        note: str | None = None,
         results: Sequence[tuple[str, str]] = (),
     ) -> Response:
         page_id, csrf = request.approval_id, self.signer.csrf(*_form(request, visitor))
@@ -233,7 +232,7 @@ class ApprovalSite:
             body = pages.digest_page(views, links, form, results)
         else:
             body = pages.approval_page(self.show(page_id), form)
-        return Response(status, "" if request.method == "HEAD" else body, HEADERS, note)
+        return Response(status, "" if request.method == "HEAD" else body, HEADERS)
 
     def _neighbor(self, request: Request, approval_id: str) -> str:
         """Return the link of the same recipient to one of the questions of this page."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from governor.domain.approvals.terms import Role, SignedIn, person_of
+from governor.domain.approvals.terms import Role, person_of
 from governor.domain.policy.contacts import ConsoleScope, Contact, Ownership
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
@@ -87,10 +87,6 @@ class Code:
     arn: str
     ends_at: UtcDatetime
     used_at: UtcDatetime | None = None
-
-
-def signed_in_by(who: SignedIn, groups: tuple[str, ...], at: UtcDatetime, ends_at: UtcDatetime) -> SignIn:
-    return SignIn(who.identity, who.by, at, ends_at, who.email, groups, who.role)
 
 
 def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:

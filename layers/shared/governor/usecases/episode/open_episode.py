@@ -37,12 +37,6 @@ class Opened:
     reason: str
 
 
-def new_approval_id() -> str:
-    """Return 128 random bits as hex digits; the signature of the link gives access. Not base64url: one id in
-    64 would begin with `-`, and a command line would take it for an option."""
-    return secrets.token_hex(16)
-
-
 @dataclass(frozen=True, slots=True)
 class OpenEpisode:
     """Safe to repeat: the episode stored first is the one returned."""
@@ -52,7 +46,8 @@ class OpenEpisode:
     accounts: Accounts
     inspect: InspectInstance
     state: StateTable
-    approval_id: Callable[[], str] = new_approval_id
+    approval_id: Callable[[], str] = lambda: secrets.token_hex(16)
+    """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option."""
 
     def __call__(self, ref: EpisodeRef) -> Opened:
         """Take the lock and open the episode, or say why not.

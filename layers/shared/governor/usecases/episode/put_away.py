@@ -63,7 +63,12 @@ class PutAway:
         try:
             # Noted before the call, so that the event it causes is known to be our own.
             self.state.note_step(ref, step.value, self.clock.now())
-            requests = self._prepare(cleared, step)
+            requests = []
+            # What the plan has right before it; a failure keeps the instance.
+            for companion in companions(cleared.episode.plan.steps, step):
+                if (reason := unmet(companion, instance)) is not None:
+                    raise SafetyError(reason)
+                requests.append(self.controller.prepare(companion, instance, dry_run=cleared.dry_run))
             call = self.controller.stop if step is Step.STOP else self.controller.terminate
             requests.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
         except (Throttled, Unavailable):
@@ -73,15 +78,6 @@ class PutAway:
             raise
         if not cleared.dry_run:
             self.state.journal(ref, "done", self.clock.now(), step=step.value, request_ids=requests)
-
-    def _prepare(self, cleared: Cleared, main: Step) -> list[str | None]:
-        """Carry out what the plan has right before a stop or a termination; a failure keeps the instance."""
-        requests = []
-        for companion in companions(cleared.episode.plan.steps, main):
-            if (reason := unmet(companion, cleared.instance)) is not None:
-                raise SafetyError(reason)
-            requests.append(self.controller.prepare(companion, cleared.instance, dry_run=cleared.dry_run))
-        return requests
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """An instance that was stopped first has written nothing since; one that ran on may have."""

@@ -55,12 +55,15 @@ class RecheckEpisode:
     def _look(self, ref: EpisodeRef, before: Step) -> Rechecked:
         try:
             cleared = self.guards.check(ref, before)
-        except Held as error:
-            return Rechecked(False, Outcome.HELD, str(error))
-        except Interrupted as error:
-            return Rechecked(False, Outcome.INTERRUPTED, str(error))
+        except (Held, Interrupted) as error:
+            outcome = Outcome.HELD if isinstance(error, Held) else Outcome.INTERRUPTED
+            return Rechecked(False, outcome, str(error))
         except SafetyError as error:
-            return Rechecked(False, self._outcome_of(ref), str(error))
+            target = self.accounts.target(ref.account, ref.region)
+            found = self.inspect.describe(target, ref.instance_id)
+            # One that is gone or started anew voids the episode; every other guard refuses.
+            is_gone = found is None or found.launch_time != ref.launch_time
+            return Rechecked(False, Outcome.VOID if is_gone else Outcome.REFUSED, str(error))
         instance, now = cleared.instance, self.clock.now()
         held_back = self._held_back(cleared, before, now)
         stopped_by_us = Step.STOP.value in cleared.episode.steps_done and not cleared.dry_run
@@ -121,13 +124,6 @@ class RecheckEpisode:
             over = f"it waited for {hours} h, as long as an approval lives (approval.wait_at_most_hours)"
             return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
         return Rechecked(False, Outcome.REFUSED, why, wait)
-
-    def _outcome_of(self, ref: EpisodeRef) -> Outcome:
-        """An instance that is gone or started anew voids the episode; every other guard refuses."""
-        target = self.accounts.target(ref.account, ref.region)
-        instance = self.inspect.describe(target, ref.instance_id)
-        gone = instance is None or instance.launch_time != ref.launch_time
-        return Outcome.VOID if gone else Outcome.REFUSED
 
 
 def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
