@@ -44,7 +44,6 @@ _CODES: dict[type[errors.CloudError], str] = {
         ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist NoSuchKey NoSuchVersion
     """,
 }
-"""The codes that AWS answers with, by what they mean here."""
 _BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
 _WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
     (

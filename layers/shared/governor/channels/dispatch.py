@@ -83,10 +83,8 @@ class _Item:
     sent: Alert
     """As it came, with its seal."""
     alert: Alert
-    """As it may be sent."""
     episode: Episode | None
     expires_at: UtcDatetime | None
-    """When its question does."""
     known: Sequence[Delivery]
     """All records of its episode."""
     own: dict[tuple[str, str], Delivery]

@@ -59,7 +59,6 @@ class Message:
     sections: tuple[Section, ...] = ()
     details: tuple[Section, ...] = ()
     button: str = "See the record"
-    """The text of the button to the page."""
     acts: bool = False
     kind: AlertKind
     severity: Severity
@@ -74,7 +73,6 @@ class Message:
     evidence: Table | None = None
     picture_png: bytes | None = field(default=None, repr=False)
     picture_alt: str = ""
-    """What it shows, with its colors."""
     link: str | None = field(default=None, repr=False)
     approval_id: str | None = None
     answers: tuple[Answer, ...] = ()

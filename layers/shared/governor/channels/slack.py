@@ -48,7 +48,6 @@ _NO_THREAD = frozenset({"thread_not_found", "message_not_found", "cannot_reply_t
 LINES = 12
 """Before the buttons, at most."""
 BLOCKS = 50
-"""Blocks of one message."""
 _HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
 _LINE_CHARACTERS = 1000
 _FALLBACK = 3000

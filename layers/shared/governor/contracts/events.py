@@ -93,7 +93,6 @@ WARNINGS: Mapping[str, Cause] = {
     "EC2 Capacity Reservation Instance Interruption Warning": Cause.RESERVATION,
     "EC2 Instance Rebalance Recommendation": Cause.REBALANCE,
 }
-"""By detail type, the warnings that `handle_spot_interruption` reads from its queue."""
 
 
 def _cause_of(detail_type: object) -> Cause:

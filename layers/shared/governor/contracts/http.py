@@ -28,7 +28,6 @@ class HttpRequest(Event):
     method: Annotated[str, AfterValidator(str.upper)] = Field(
         validation_alias=AliasPath("requestContext", "http", "method")
     )
-    """In capitals."""
     user_arn: str | None = Field(
         default=None,
         validation_alias=AliasPath("requestContext", "authorizer", "iam", "userArn"),
@@ -45,7 +44,6 @@ class HttpRequest(Event):
     headers: Annotated[
         Mapping[str, str], AfterValidator(lambda found: {key.lower(): value for key, value in found.items()})
     ] = Field(default_factory=dict)
-    """Names in lower case."""
     cookies: Sequence[str] = ()
     body: str | None = None
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")

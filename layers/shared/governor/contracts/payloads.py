@@ -40,7 +40,6 @@ class AskPayload(EpisodeOnlyPayload):
     stage: Stage
     task_token: str | None = Field(default=None, max_length=2048)
     reason: str = ""
-    """Why the step waits, for stage `wait`."""
 
 
 class ConcludePayload(EpisodeOnlyPayload):

@@ -25,7 +25,6 @@ from governor.domain.settings import Mistake, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
 SCHEMA_VERSION = 1
-"""Value of the document's optional `version` key."""
 ONLY_IN_BASE = (
     *("two_people_for_policy", "selector", "targets", "breaker", "caps", "ownership", "console", "managed"),
     "budget",

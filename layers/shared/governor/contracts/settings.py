@@ -17,7 +17,6 @@ class Settings:
     adapters. A field is what may be missing, and is empty then."""
 
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """All of them."""
     aws_region: str
     hub_account_id: str = ""
     member_role_name: str = ""

@@ -16,7 +16,6 @@ from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, 
 Series = tuple[float | None, ...]
 """One value a period, oldest first; `None` where nothing was published."""
 Dimensions = tuple[tuple[str, str], ...]
-"""Names and values that tell the series of one metric apart."""
 
 
 @dataclass(frozen=True, slots=True)

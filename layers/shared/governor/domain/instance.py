@@ -68,7 +68,6 @@ class LaunchFacts:
     network_interfaces: int | None = None
     """`None` in episodes of earlier releases."""
     efa_interfaces: int = 0
-    """How many of them have EFA."""
 
     @property
     def network(self) -> str | None:

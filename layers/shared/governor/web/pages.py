@@ -67,7 +67,6 @@ class Form:
     csrf: str
     action: str
     problem: str | None = None
-    """The reason why an answer was not taken."""
     environment: str = ""
     in_console: bool = False
 

@@ -55,7 +55,6 @@ class Basics:
     channel_secret = over(SecretDocument, "channel_secret_arn", opens="secretsmanager")
     client_secret = over(SecretDocument, "oidc_client_secret_arn", opens="secretsmanager")
     hub = cached_property(lambda its: Target(its.settings.hub_account_id, its.settings.aws_region))
-    """The account and Region of the stack."""
 
     def __init__(
         self, settings: Settings | None = None, clients: Clients | None = None, **replaced: object

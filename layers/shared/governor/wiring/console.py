@@ -36,7 +36,6 @@ VIEWS: Mapping[str, View] = {
     "/questions": questions.questions,
     "/questions/<approval_id>": questions.question,
 }
-"""Each view by its path."""
 
 
 def console(parts: Parts) -> Console:

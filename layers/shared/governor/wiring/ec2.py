@@ -34,7 +34,6 @@ class Ec2Parts(Parts):
     api_id = cached_property(lambda its: its.settings.need("api_id"))
     """The API whose refusals are looked for."""
     namespace = cached_property(lambda its: its.settings.need("powertools_metrics_namespace"))
-    """The stack's own namespace of metrics."""
 
     @cached_property
     def hook(self) -> ports.CheckpointHook | None:

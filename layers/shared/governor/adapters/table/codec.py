@@ -146,13 +146,11 @@ class _Form:
     flat: tuple[str, ...] = ()
     """Fields whose own fields stand in the document itself."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Attributes that are not called like their field."""
     needed: tuple[str, ...] = ()
     """Fields that have a default and are never guessed."""
     older: Mapping[str, object] = field(default_factory=dict)
     """What a missing attribute means, where that is not the default of the field."""
     omitted: tuple[str, ...] = ()
-    """Fields that are not stored."""
     packed: Callable[[Any], Document] | None = None
     """The domain's own form, as compressed JSON: a week of eight GPUs by the minute fits no item otherwise.
     """

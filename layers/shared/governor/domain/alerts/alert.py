@@ -74,7 +74,6 @@ class AlertKind(StrEnum):
     OUTCOME = "outcome"
     FAILURE = "failure"
     FAILURE_OVER = "failure-over"
-    """No workflow fails any more for a cause for which some did."""
     UNDONE = "undone"
     """A stopped instance was started again by somebody through the record's page."""
     MANAGED_IDLE = "managed-idle"
@@ -87,21 +86,17 @@ class AlertKind(StrEnum):
     SPOT_INTERRUPTION = "spot-interruption"
     """An instance is about to be taken back: Spot, or an interruptible Capacity Reservation."""
     MASS_INTERRUPTION = "mass-interruption"
-    """Many of them in one zone, as one message."""
     REBALANCE_RECOMMENDED = "rebalance-recommended"
     AUTO_SCALING_TERMINATION = "auto-scaling-termination"
-    """Its Auto Scaling group terminates an instance, or puts it into the warm pool."""
     CHECKPOINT_FAILED = "checkpoint-failed"
     INTERRUPTION_ADVICE = "interruption-advice"
     SCHEDULED_CHANGE = "scheduled-change"
     """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
     HEALTH_FINDING = "health-finding"
-    """GPUs that are lost, faulty, hot, slower than their peers, or used badly."""
     BUDGET_REACHED = "budget-reached"
     POLICY_CHANGED = "policy-changed"
     """A version of the policy is in force, waits for people, or was refused."""
     ALARM = "alarm"
-    """An alarm of the stack, as CloudWatch has published it."""
     ALARM_OVER = "alarm-over"
     """It is back to OK: for machines alone, which close what the alarm has opened."""
 
@@ -212,7 +207,6 @@ QUESTIONS = frozenset(
 )
 ENDS = frozenset({AlertKind.OUTCOME, AlertKind.FAILURE})
 ESCALATED = frozenset({AlertKind.APPROVAL_ESCALATION, AlertKind.FAILURE, AlertKind.FAILURE_OVER})
-"""Kinds that escalation contacts get, too."""
 
 
 def named(one: Instance) -> str:

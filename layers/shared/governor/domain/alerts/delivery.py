@@ -12,7 +12,6 @@ NOWHERE = "none"
 
 
 DIGEST_PREFIX = "digest-"
-"""Begins the ids of digests, in links too."""
 
 
 @dataclass(frozen=True, slots=True)

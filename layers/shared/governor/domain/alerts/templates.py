@@ -29,7 +29,6 @@ _FORMS: Mapping[str, Callable[[Any], str]] = {
 }
 _TIMES = {"clock": clock, "day": day_and_time, "deadline": deadline}
 Values = Mapping[str, Any]
-"""What a template may name."""
 
 
 def written(

@@ -29,7 +29,6 @@ STAGE_OF: Mapping[AlertKind, Stage] = {
 }
 PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESCALATE: "Escalation: "}
 STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
-"""Each step as an imperative."""
 _NAMED = 40
 """Instances named in one message; the facts hold all."""
 _FRESH = timedelta(hours=1)

@@ -72,7 +72,6 @@ class Outcome(StrEnum):
     OBSERVED = "observed"
     """Dry run: every call was allowed, none took effect."""
     TOLD = "told"
-    """The plan was to notify only."""
     KEPT = "kept"
     EXEMPTED = "exempted"
     EXPIRED = "expired"
@@ -154,7 +153,6 @@ class Episode:
     """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
     terms: Terms = Terms()
     schedule: Schedule | None = None
-    """When people are asked; `None` where nobody is."""
     time_zone: str = "UTC"
     """Of those who are asked."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
@@ -243,7 +241,6 @@ class InstanceRecord:
     last_outcome: Outcome | None = None
     quiet_until: UtcDatetime | None = None
     failures: int = 0
-    """How many episodes have failed in a row."""
     quiet_launch_time: UtcDatetime | None = None
     """The start of the instance that `quiet_until` is about; another start asks anew."""
     marked_at: UtcDatetime | None = None
@@ -307,9 +304,7 @@ class Observation:
     """When a busy instance known by its aggregate is next looked at GPU by GPU."""
     advice: tuple[str, ...] = ()
     idle_since: UtcDatetime | None = None
-    """From when on it is proved idle without a break."""
     idle_told_at: UtcDatetime | None = None
-    """When subscribers were told of the idle stretch that has lasted since."""
     managed_told_at: UtcDatetime | None = None
     """When the owner of its environment was last told of it."""
     is_late: bool = False
@@ -322,4 +317,3 @@ class Observation:
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     counted_for: str = UNASSIGNED
     usd_per_hour: UsdPerHour | None = None
-    """What an hour of it costs; `None` where the price is not known."""

@@ -26,11 +26,9 @@ _ON = ("hook", "on", "yes", "true", "1", "signal")
 class Cause(StrEnum):
     SPOT = "spot"
     RESERVATION = "capacity-reservation"
-    """The owner of an interruptible Capacity Reservation takes it back."""
     REBALANCE = "rebalance"
     """An interruption has become more likely; it may come at once, later or never."""
     AUTO_SCALING = "auto-scaling"
-    """Its Auto Scaling group terminates it, and waits for a lifecycle hook before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,6 @@ class LifecycleAction:
     hook: str
     token: str
     to_warm_pool: bool = False
-    """The instance is put by for later, not terminated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,6 @@ class ScheduledChange:
 
     notices: Mapping[str, Notice]
     is_over: bool = False
-    """Done or cancelled."""
 
 
 @dataclass(frozen=True, slots=True)

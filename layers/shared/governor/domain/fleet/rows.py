@@ -47,7 +47,6 @@ class FleetRow:
     kept_until: UtcDatetime | None = None
     exempt: bool = False
     episode: str | None = None
-    """The execution name of its open episode."""
     approval_id: str | None = None
     asked_at: UtcDatetime | None = None
     expires_at: UtcDatetime | None = None
@@ -56,7 +55,6 @@ class FleetRow:
     is_reported: bool = False
     """Nobody is asked about it, as far as is known: its idleness is reported, and nothing follows."""
     quiet_until: UtcDatetime | None = None
-    """Until when the same idleness is left alone."""
     hours: Hours = NOT_MEASURED
     advice: tuple[str, ...] = ()
 

@@ -49,7 +49,6 @@ class Bottleneck(StrEnum):
 
 _DEFAULTS = Health()
 HOT_AVERAGES = 2
-"""Over how long a reading is averaged, and how many hot ones in a row make a finding."""
 _CRITICAL = (FindingKind.LOST, FindingKind.MEMORY_ERROR, FindingKind.MEMORY_REPAIR_FAILED)
 _ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
 
@@ -117,7 +116,6 @@ class Finding:
     seen: str
     since: UtcDatetime
     errors: int = field(default=0, kw_only=True)
-    """How many errors were counted, where the driver counts them."""
     bottleneck: Bottleneck | None = field(default=None, kw_only=True)
 
     @property

@@ -25,9 +25,7 @@ class Saved:
     storage_usd: Usd = Decimal(0)
     """What volumes and snapshots of the other instances cost meanwhile."""
     actions: int = 0
-    """Booked in that time."""
     false_stops: int = 0
-    """Ended in that time."""
     unpriced: int = 0
 
     @property

@@ -48,7 +48,6 @@ class Reaction:
     voided: bool = False
     advised: bool = False
     completed: bool = False
-    """The lifecycle hook that an Auto Scaling group waited for was completed."""
     notes: list[str] = field(default_factory=list)
 
 

@@ -36,7 +36,6 @@ _EC2_FIGURES = (
     ("network", "in", "NetworkIn", "Sum"),
     ("network", "out", "NetworkOut", "Sum"),
 )
-"""Figure, name of the series, metric, statistic."""
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
 

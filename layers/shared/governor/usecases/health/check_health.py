@@ -39,7 +39,6 @@ class HealthSummary:
     instances: int = 0
     findings: int = 0
     told: int = 0
-    """Findings that were news."""
     messages: int = 0
     problems: list[str] = field(default_factory=list)
 
