@@ -38,7 +38,7 @@ from governor.domain.units import iso, printable
 from governor.domain.wording import listed, plural, usd
 from governor.errors import AccessDenied, GovernorError
 from governor.stores import StateTable
-from governor.stores.fleet import Fleet
+from governor.stores.fleet import Fleet, Unswept
 from governor.usecases.accounts import swept
 
 _STALE = timedelta(hours=1)
@@ -205,7 +205,7 @@ def _policy(stack: Stack) -> Line:
 
 def _schedule(stack: Stack) -> Line:
     client = stack.session.client("scheduler")
-    name = next(ident for kind, _, ident in stack.resources if kind == "AWS::Scheduler::Schedule")
+    name = next(ident for _, logical, ident in stack.resources if logical == "SweepSchedule")
     found = client.get_schedule(Name=name)
     is_on, rate = found["State"] == "ENABLED", found["ScheduleExpression"]
     document = {"state": found["State"], "expression": rate}
@@ -215,15 +215,28 @@ def _schedule(stack: Stack) -> Line:
 
 def _last_sweep(stack: Stack) -> Line:
     machine = stack.outputs["SweepStateMachineArn"]
-    listed = stack.session.client("stepfunctions").list_executions(stateMachineArn=machine, maxResults=10)
-    ended = next((one for one in listed["executions"] if one["status"] != "RUNNING"), None)
+    client = stack.session.client("stepfunctions")
+    listed = client.list_executions(stateMachineArn=machine, maxResults=20)["executions"]
+    known = (client.describe_execution(executionArn=one["executionArn"]) for one in listed)
+    # A look at GPU health is an execution of the same machine.
+    sweeps = (one for one in known if json.loads(one["input"]).get("check", "sweep") == "sweep")
+    ended = next((one for one in sweeps if one["status"] != "RUNNING"), None)
     if ended is None:
         said = "none has ended yet: wait for the schedule's next one, and look again ten minutes later"
         return Line(said, None, is_wrong=True)
     succeeded = ended["status"] == "SUCCEEDED"
-    said = "succeeded" if succeeded else f"{ended['status'].lower()}; its execution history says why"
+    why = ended.get("cause") or "its execution history says why"
+    said = "succeeded" if succeeded else f"{ended['status'].lower()}; {printable(_message(why))}"
     document = {"status": ended["status"], "ended_at": iso(ended["stopDate"]), "arn": ended["executionArn"]}
     return Line(f"{ago(ended['stopDate'], stack.now)}: {said}", document, is_wrong=not succeeded)
+
+
+def _message(cause: str) -> str:
+    """Return the message of a function's error, as Step Functions writes it; else the cause as it is."""
+    try:
+        return str(json.loads(cause)["errorMessage"])
+    except (ValueError, KeyError, TypeError):
+        return cause
 
 
 def _targets(stack: Stack) -> Line:
@@ -236,7 +249,8 @@ def _targets(stack: Stack) -> Line:
             return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
         book.in_accounts(accounts)
     targets = swept(book.base().policy, stack.hub)
-    why = {str(one): _unread(pages.get(one), stack.now) for one in targets}
+    failed = Fleet(table).unswept()
+    why = {str(one): _unread(pages.get(one), failed.get(one), stack.now) for one in targets}
     unread = {name: text for name, text in why.items() if text}
     said = "; ".join(f"{name}: {printable(text)}" for name, text in list(unread.items())[:_SHOWN])
     more = f"; and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
@@ -244,7 +258,9 @@ def _targets(stack: Stack) -> Line:
     return Line(text, {"targets": len(targets), "unread": unread}, is_wrong=bool(unread))
 
 
-def _unread(page: FleetPage | None, now: datetime) -> str | None:
+def _unread(page: FleetPage | None, failed: Unswept | None, now: datetime) -> str | None:
+    if failed is not None and (page is None or page.swept_at < failed.at):
+        return f"not swept {ago(failed.at, now)}: {failed.error}: {_message(failed.cause)}"
     if page is None:
         return "not swept yet, wait for the next sweep"
     if now - page.swept_at > _STALE:
@@ -407,7 +423,7 @@ _NEEDS: Mapping[str, str] = {
     "mode": _API,
     "policy": _API,
     "schedule": "cloudformation:ListStackResources, and scheduler:GetSchedule on the sweep's schedule",
-    "last_sweep": "states:ListExecutions on the sweep's state machine, and cloudformation:DescribeStacks",
+    "last_sweep": "states:ListExecutions, states:DescribeExecution and cloudformation:DescribeStacks",
     "targets": "dynamodb:Query, dynamodb:GetItem, kms:Decrypt with the table's key, and what policy needs",
     "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, secretsmanager:DescribeSecret on "
     "ChannelSecret, and cloudformation:DescribeStacks",

@@ -68,11 +68,11 @@ class Scene:
             },
         )
 
-    def sweep(self) -> dict[str, Any]:
-        """Runs one sweep through the sweep state machine; returns its output."""
-        done = self.cloud.run(self.outputs["SweepStateMachineArn"], {})
+    def sweep(self, check: str = "sweep") -> dict[str, Any]:
+        """Runs one sweep, or look at health, through the sweep state machine; returns its output."""
+        done = self.cloud.run(self.outputs["SweepStateMachineArn"], {"check": check})
         if done["status"] != "SUCCEEDED":
-            raise RuntimeError(f"the sweep ended {done['status']}: {done.get('cause')}")
+            raise RuntimeError(f"the {check} ended {done['status']}: {done.get('cause')}")
         output: dict[str, Any] = json.loads(done["output"])
         return output
 

@@ -272,8 +272,8 @@ def _fields(page: str) -> dict[str, str]:
 
 
 def _empty(event: dict[str, Any]) -> dict[str, Any]:
-    """The event of a function whose caller sends nothing: the sample has a field that is refused."""
-    return {} if set(event) == {"sample"} else event
+    """The event without the field by which the sample is refused."""
+    return {name: value for name, value in event.items() if name != "sample"}
 
 
 def _plan_sweep(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:

@@ -6,28 +6,37 @@ from __future__ import annotations
 from typing import Any
 
 from governor.contracts.events import must_be_of, policy_writer
-from governor.contracts.parsing import Payload, parse
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import PlanPayload
+from governor.errors import ConfigurationError
 from governor.observability import logger, observed
 from governor.wiring.parts import Parts
 from governor.wiring.sweep import SweepPlan, sweep_plan
 
+_MOST_TARGETS = 3_000
+"""A state holds the list and the outcomes, 80 bytes each of 262,144. Source: Step Functions quotas."""
 PARTS = Parts()
 HUB = PARTS.hub.account
 
 
 @observed(sweep_plan(PARTS))
 def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
-    """`{}` to `{"targets": [{"account", "region"}], "target_count": n}`; one about the policy to `{}`."""
+    """`{}` or `{"check": "health"}` to `{"check", "targets": [{"account", "region"}], "target_count"}`; one
+    about the policy to `{}`."""
     if "detail-type" in event:
         must_be_of(HUB, event)
         plan.review(policy_writer(event))
         plan.places()
         return {}
-    parse(Payload, event)
-    plan.check_schema()
-    try:
-        plan.review()
-    except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does
-        logger.exception("the policy was not reviewed: the version before stays in force")
+    check = parse(PlanPayload, event).check
+    if check == "sweep":
+        plan.check_schema()
+        try:
+            plan.review()
+        except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does
+            logger.exception("the policy was not reviewed: the version before stays in force")
     targets = [{"account": one.account, "region": one.region} for one in plan.places()]
-    return {"targets": targets, "target_count": len(targets)}
+    if len(targets) > _MOST_TARGETS:
+        most = f"one stack sweeps at most {_MOST_TARGETS:,}; deploy a second one for part of them"
+        raise ConfigurationError(f"the policy has {len(targets):,} targets (accounts x Regions): {most}")
+    return {"check": check, "targets": targets, "target_count": len(targets)}

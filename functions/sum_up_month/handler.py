@@ -1,11 +1,13 @@
-"""Publishes what projects cost this month and what was saved; tells who has used up a budget."""
+"""Publishes what projects cost this month and what was saved; tells who has used up a budget. The last step
+of a sweep, so it says when a target was not swept."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from governor.contracts.parsing import Payload, parse
-from governor.errors import Unavailable
+from governor.contracts.parsing import parse
+from governor.contracts.payloads import SweptPayload
+from governor.errors import TargetsNotSwept, Unavailable
 from governor.observability import MetricUnit, count, logger, observed
 from governor.usecases.money.costs import SumUpMonth
 from governor.wiring.basics import Ready
@@ -15,9 +17,20 @@ from governor.wiring.policies import use_case
 
 @observed(use_case(Parts(), SumUpMonth))
 def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
-    """`{}` to the sums. What could not be told is raised after the figures were published."""
-    parse(Payload, event)
-    month = sum_up_month()()
+    """Outcomes to sums. Raises, after the figures were published: TargetsNotSwept, which hides no failure of
+    the sums but is known first; Unavailable, when somebody could not be told."""
+    swept = parse(SweptPayload, event)
+    missing = swept.target_count - swept.outcomes.count("swept")
+    try:
+        return _summed_up(sum_up_month())
+    finally:
+        if missing:
+            why = "governor status names them and says why"
+            raise TargetsNotSwept(f"{missing} of {swept.target_count} targets were not swept: {why}")
+
+
+def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
+    month = sum_up_month()
     # The only floats: metrics know no others. Amounts stay decimal in the table and in messages.
     for cost in month.published:
         count("EstimatedCost", float(cost.usd), MetricUnit.NoUnit, Project=cost.project)

@@ -11,6 +11,8 @@ from local.fleet import series_of
 from local.scene import Scene
 
 MINUTE = timedelta(minutes=1)
+_LOOK = timedelta(minutes=15)
+"""As the template's schedule."""
 _MOST = timedelta(hours=6)
 """Of a gap that is filled: a laptop that has slept for longer starts anew."""
 _PUBLISHING = ("running", "stopping")
@@ -22,7 +24,7 @@ class Pulse:
     def __init__(self, scene: Scene, launched: datetime) -> None:
         self.scene, self.launched = scene, launched
         self._published = _minute(launched)
-        self._swept = launched
+        self._swept = self._looked = launched
         self._seen: object = None
 
     def beat(self, now: datetime) -> None:
@@ -32,6 +34,9 @@ class Pulse:
         if now - self._swept >= MINUTE or executions != self._seen:
             self._swept, self._seen = now, executions
             self.scene.sweep()
+        if now - self._looked >= _LOOK:
+            self._looked = now
+            self.scene.sweep("health")
 
     def publish(self, now: datetime) -> None:
         """What running instances have measured since the last time."""

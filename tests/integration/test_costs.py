@@ -74,4 +74,5 @@ def test_a_month_that_cannot_be_summed_up_is_a_sweep_that_failed(stage: Stage) -
     finally:
         items.delete_item(TableName=table, Key=key)
 
-    assert ("FAILED", "MonthNotSummedUp") == (done["status"], done["error"])
+    assert ("FAILED", "CloudError") == (done["status"], done["error"])
+    assert "damaged" in done["cause"]

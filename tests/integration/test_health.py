@@ -46,8 +46,8 @@ def test_a_hot_gpu_is_told_once_and_again_when_it_is_back(stage: Stage) -> None:
     assert {"ec2:DescribeInstances"} == {name for name in called if name.startswith("ec2:")}
 
 
-def test_a_fault_of_the_hardware_is_critical_and_told_by_the_sweep(stage: Stage) -> None:
-    """Xid 48, as `agent/` publishes it; the sweep machine looks, and its own result stays what it was."""
+def test_a_fault_of_the_hardware_is_critical_and_told_by_the_machine(stage: Stage) -> None:
+    """Xid 48, as `agent/` publishes it; the sweep machine looks, on a schedule of its own."""
     stage.policy("mode: ask\nplan: {action: notify-only}")
     instance_id = stage.launch(**OWNED)
     publish(stage, instance_id, "GPULost", 0, namespace=HARDWARE)
@@ -55,26 +55,21 @@ def test_a_fault_of_the_hardware_is_critical_and_told_by_the_sweep(stage: Stage)
     publish(stage, instance_id, "GPUXidErrors", 1, namespace=HARDWARE, Xid="48")
     forget_turn(stage)
 
-    result = stage.scene.sweep()["results"][0]
-
-    assert ("swept", 1) == (result["outcome"], result["health"]["value"]["told"])
+    assert [{"outcome": "looked"}] == stage.scene.sweep("health")["results"]
     told = stage.await_mail(instance_id, "health-finding")
     assert "critical" == told["severity"]
     assert ["memory-error"] == [finding["kind"] for finding in told["facts"]["findings"]]
 
 
-def test_a_look_that_fails_leaves_the_sweep_alone(stage: Stage) -> None:
-    """The target was swept; the next sweep looks again."""
+def test_a_look_that_fails_is_taken_again(stage: Stage) -> None:
+    """An alarm on the function says so; the next look finds its turn free."""
     stage.policy("mode: ask\nplan: {action: notify-only}")
     stage.launch(**OWNED)
     forget_turn(stage)
     # Of the health's own list: the sweep lists what jobs publish.
     stage.scene.simulation.set_fault("cloudwatch:ListMetrics", "AccessDenied", match={"Namespace": HARDWARE})
 
-    result = stage.scene.sweep()["results"][0]
-
-    assert "swept" == result["outcome"]
-    assert "health_error" in result
+    assert [{"outcome": "failed"}] == stage.scene.sweep("health")["results"]
     assert look(stage)["looked"]
 
 

@@ -96,6 +96,7 @@ def test_a_sweep_that_left_a_target_out_fails_and_the_others_were_swept(stage: S
     done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
 
     assert ("FAILED", "TargetsNotSwept") == (done["status"], done["error"])
+    assert "1 of 2 targets were not swept" in done["cause"]
     assert [0, 1] == sorted(_sweeps_of(stage, region) for region in regions)
 
 
@@ -124,7 +125,11 @@ def test_a_sweep_that_swept_nothing_fails(stage: Stage) -> None:
 
     done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
 
-    assert ("FAILED", "NoTargetSwept") == (done["status"], done["error"])
+    assert ("FAILED", "TargetsNotSwept") == (done["status"], done["error"])
+    failed = stage.state.unswept()[TARGET]
+    assert "AccessDenied" == failed.error
+    assert "UnauthorizedOperation" in failed.cause
+    stage.scene.sweep()
 
 
 def test_the_schedule_starts_the_sweep(stage: Stage) -> None:

@@ -19,6 +19,7 @@ from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
+from governor.stores.fleet import Unswept
 from tests.unit.adapters.fakes import client_error
 
 NOW = datetime.now(tz=UTC)
@@ -68,8 +69,14 @@ class Cloud:
             "/api/freezes": {"freezes": [], "caps": [], "waiting": []},
         }
         self.executions: list[dict[str, Any]] = [
-            {"status": "RUNNING"},
-            {"status": "SUCCEEDED", "stopDate": NOW - timedelta(minutes=4), "executionArn": "a"},
+            {"status": "RUNNING", "executionArn": "b", "input": "{}"},
+            {"status": "SUCCEEDED", "stopDate": NOW, "executionArn": "h", "input": '{"check":"health"}'},
+            {
+                "status": "SUCCEEDED",
+                "stopDate": NOW - timedelta(minutes=4),
+                "executionArn": "a",
+                "input": "{}",
+            },
         ]
         self.pages = [
             FleetPage(ACCOUNT, region, NOW - timedelta(minutes=4), "ask")
@@ -82,6 +89,7 @@ class Cloud:
             {"Protocol": "sqs", "SubscriptionArn": "arn:aws:sns:queue", "Endpoint": "arn:queue"},
             {"Protocol": "email", "SubscriptionArn": "arn:aws:sns:mail", "Endpoint": "Ops@example.com"},
         ]
+        self.unswept: dict[Target, Unswept] = {}
         self.in_alarm: list[dict[str, str]] = []
         self.failing: list[Failing] = []
         self.denied: set[str] = set()
@@ -99,6 +107,7 @@ class Cloud:
             ("AWS::CloudWatch::Alarm", "NoSweepAlarm", "gpu-NoSweep"),
             ("AWS::Lambda::Function", "ServeApiFunction", "f"),
             ("AWS::SecretsManager::Secret", "ChannelSecret", "channels"),
+            ("AWS::Scheduler::Schedule", "HealthSchedule", "gpu-governor-health"),
             ("AWS::Scheduler::Schedule", "SweepSchedule", "gpu-governor-sweep"),
             *(("AWS::SQS::Queue", name, name) for name in (*self.waiting, "DeliveryQueue")),
         ]
@@ -119,6 +128,9 @@ class Cloud:
 
         return SimpleNamespace(
             describe_stacks=lambda **_: self._answer("cloudformation", {"Stacks": self.stacks}),
+            describe_execution=lambda executionArn: next(
+                one for one in self.executions if one["executionArn"] == executionArn
+            ),
             list_executions=lambda **_: self._answer("states", {"executions": self.executions}),
             get_queue_attributes=attributes,
             describe_secret=lambda **_: {"VersionIdsToStages": self.versions},
@@ -141,7 +153,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud()
     monkeypatch.setattr(aws, "session", lambda *_: made)
     monkeypatch.setattr(status, "Api", lambda *_: made)
-    monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
+    fleet = SimpleNamespace(pages=lambda: made.pages, unswept=lambda: made.unswept)
+    monkeypatch.setattr(status, "Fleet", lambda _: fleet)
     monkeypatch.setattr(status, "StateTable", lambda _: SimpleNamespace(failing=lambda: made.failing))
     return made
 
@@ -226,7 +239,7 @@ def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureF
         FleetPage(first.account, first.region, first.swept_at, "ask", "its \x1b[2Jmetrics could not be read"),
         FleetPage(second.account, second.region, NOW - timedelta(hours=3), "ask"),
     ]
-    cloud.executions[1]["status"] = "FAILED"
+    cloud.executions[-1]["status"] = "FAILED"
     cloud.waiting["AlertFailures"] = 2
     cloud.in_alarm = [{"AlarmName": "gpu-NoSweep", "AlarmDescription": "No target has been swept."}]
     since = f"{NOW - timedelta(hours=5):%Y-%m-%dT%H:%M:%SZ}"
@@ -245,6 +258,22 @@ def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureF
     assert lines["freezes"].endswith("): 12 turned idle; 1 step waiting (`governor freezes`)")
     assert "2 in AlertFailures (docs/events.md)" == lines["undelivered"]
     assert "NoSweepAlarm: No target has been swept." == lines["alarms"]
+
+
+def test_why_a_target_was_not_swept_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+    """Until it is swept again; in the words of the function's error."""
+    cause = json.dumps({"errorMessage": "no role\x1b there", "errorType": "AccessDenied", "stackTrace": []})
+    west, east = Target(ACCOUNT, "eu-west-1"), Target(ACCOUNT, "us-east-1")
+    cloud.unswept = {
+        west: Unswept(NOW - timedelta(minutes=2), "AccessDenied", cause),
+        east: Unswept(NOW - timedelta(minutes=9), "States.Timeout", ""),
+    }
+    cloud.executions[-1] |= {"status": "FAILED", "cause": json.dumps({"errorMessage": "1 of 3 targets"})}
+    _, lines = shown(capsys)
+
+    assert f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: not swept 2 min ago (" in lines["targets"]
+    assert lines["targets"].endswith("): AccessDenied: no role there")
+    assert lines["last sweep"].endswith("): failed; 1 of 3 targets")
 
 
 def test_a_schedule_that_is_off_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@
     │   ├── Held                    somebody holds the episode: nothing more of its plan is done
     │   └── MustWait                plans are frozen, or a cap is reached; the same step may be done later
     ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
+    ├── TargetsNotSwept             a sweep left out some targets; the next one tries again
     ├── MetricsLate                 the newest readings are missing, and may still come
     ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
     ├── SnapshotUnderWay            another try may be making the snapshots of the episode now
@@ -146,6 +147,9 @@ class MustWait(SafetyError): ...
 
 
 class Held(SafetyError): ...
+
+
+class TargetsNotSwept(GovernorError): ...
 
 
 class MetricsLate(GovernorError): ...

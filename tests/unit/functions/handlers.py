@@ -33,7 +33,7 @@ _CONTEXT = SimpleNamespace(
 def sample(name: str) -> Any:
     """An event of `events/`, of this account, and without what keeps it from being tried: `put_away/stop`."""
     found = of_this_account(json.loads((EVENTS / f"{name}.json").read_text()))
-    return {} if found == {"sample": found.get("sample")} else found
+    return {key: value for key, value in found.items() if key != "sample"}
 
 
 def call(function: str, event: Any, wired: Any) -> dict[str, Any]:

@@ -18,9 +18,9 @@ import pytest
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Lifecycle
+from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Action
-from governor.errors import InputError, PolicyError, Unavailable
+from governor.errors import ConfigurationError, InputError, PolicyError, TargetsNotSwept, Unavailable
 from governor.observability import logger
 from governor.ports import UndoAnswer
 from governor.stores.sessions import SignIns
@@ -178,7 +178,12 @@ FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", sa
 BY_IAM = {"requestContext": sample("serve_api/list")["requestContext"] | {"http": {"method": "POST"}}}
 PLACE = {"account": "123456789012", "region": "us-east-1"}
 CASES = (
-    Case("plan_sweep/schedule", sweep_plan, {"targets": [PLACE], "target_count": 1}, kind=Parts),
+    Case(
+        "plan_sweep/schedule",
+        sweep_plan,
+        {"check": "sweep", "targets": [PLACE], "target_count": 1},
+        kind=Parts,
+    ),
     Case(
         "sweep_target/own-account",
         lambda parts: by_target(parts, SweepTarget),
@@ -304,10 +309,55 @@ def test_a_sweep_goes_on_where_the_review_of_the_policy_fails(error: Exception) 
     wired, stream = sweep_plan(parts(Parts, World())), io.StringIO()
     wired = wired._replace(review=mock.Mock(side_effect=error))
     with mock.patch.object(logger.registered_handler, "stream", stream):
-        assert {"targets": [PLACE], "target_count": 1} == call(
+        assert {"check": "sweep", "targets": [PLACE], "target_count": 1} == call(
             "plan_sweep", sample("plan_sweep/schedule"), wired
         )
     assert type(error).__name__ in stream.getvalue()
+
+
+def test_a_look_at_health_reviews_nothing() -> None:
+    """The sweep does, and a look comes at the same moment."""
+    review = mock.Mock()
+    listed = call(
+        "plan_sweep", {"check": "health"}, sweep_plan(parts(Parts, World()))._replace(review=review)
+    )
+
+    assert {"check": "health", "targets": [PLACE], "target_count": 1} == listed
+    review.assert_not_called()
+
+
+def test_more_targets_than_one_sweep_can_hold_are_refused() -> None:
+    """Before Step Functions would: with what to do."""
+    places = tuple(Target(f"{account:012d}", "us-east-1") for account in range(3_001))
+    wired = sweep_plan(parts(Parts, World()))._replace(places=lambda: places)
+
+    with pytest.raises(ConfigurationError, match=r"3,001 targets .* deploy a second one"):
+        call("plan_sweep", {}, wired)
+
+
+@pytest.mark.parametrize(("outcomes", "missing"), [(["failed", "swept"], 1), (["swept"], 1), ([], 2)])
+def test_a_sweep_that_left_targets_out_fails_after_the_month_was_summed_up(
+    outcomes: list[str], missing: int
+) -> None:
+    """A child that died has no outcome."""
+    summed_up = mock.Mock(return_value=mock.Mock(published=(), costs=(), told=(), problems=()))
+    summed_up.return_value.configure_mock(
+        month="2026-11", highest_budget_used_percent=0, saved_usd=0, false_stops=0
+    )
+
+    with pytest.raises(TargetsNotSwept, match=f"^{missing} of 2 targets"):
+        call("sum_up_month", {"outcomes": outcomes, "target_count": 2}, lambda: summed_up)
+    summed_up.assert_called_once_with()
+
+
+def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -> None:
+    """Both are in the log."""
+    summed_up = mock.Mock(side_effect=Unavailable("away"))
+
+    with pytest.raises(TargetsNotSwept):
+        call("sum_up_month", {"outcomes": [], "target_count": 1}, lambda: summed_up)
+    with pytest.raises(Unavailable):
+        call("sum_up_month", {"outcomes": ["swept"], "target_count": 1}, lambda: summed_up)
 
 
 def test_a_new_version_looks_its_units_up_at_once() -> None:

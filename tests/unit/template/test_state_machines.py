@@ -213,33 +213,56 @@ def test_a_plan_that_was_cut_short_costs_no_sweep() -> None:
     assert {"Throttled", "Unavailable", "Lambda.TooManyRequestsException"} <= retried
 
 
-def test_few_targets_and_many_are_swept_alike_and_health_never_fails_a_sweep() -> None:
-    """Both maps hold the same states; whatever becomes of the look at health, the sweep's outcome stays."""
-    few, many = (
-        definition("sweep")["States"][name]["ItemProcessor"] for name in ("SweepTargets", "SweepManyTargets")
-    )
-    states = few["States"]
+@pytest.mark.parametrize(
+    ("few", "many"), [("SweepTargets", "SweepManyTargets"), ("CheckHealthOfEach", "CheckHealthOfMany")]
+)
+def test_few_targets_and_many_are_treated_alike(few: str, many: str) -> None:
+    """Both maps hold the same states; of many only the outcomes are kept."""
+    one, other = (definition("sweep")["States"][name]["ItemProcessor"]["States"] for name in (few, many))
+    for states in (one, other):
+        states[next(iter(states))].pop("ResultSelector")
 
-    assert states == many["States"]
-    assert "CheckHealth" == states["SweepTarget"]["Next"]
-    assert ("$.health", True) == (states["CheckHealth"]["ResultPath"], states["CheckHealth"]["End"])
-    assert [(["States.ALL"], "HealthNotChecked")] == [
-        (catch["ErrorEquals"], catch["Next"]) for catch in states["CheckHealth"]["Catch"]
-    ]
-    assert {"Type", "Comment", "End"} == set(states["HealthNotChecked"])
+    assert one == other
 
 
-def test_a_month_that_cannot_be_summed_up_hides_no_target_that_was_not_swept() -> None:
-    """Every map leads to it, its failure is kept, and the targets are looked at first."""
+def test_health_is_apart_and_never_fails() -> None:
+    """An alarm on the function says so; a sweep neither waits for it nor ends by it."""
+    machine = definition("sweep")["States"]
+    swept = {name for name in machine if "Sweep" in name}
+    assert {"PlanSweep", "SweepTargets", "SweepManyTargets"} == swept
+    for name in ("CheckHealthOfEach", "CheckHealthOfMany"):
+        states = machine[name]["ItemProcessor"]["States"]
+        (caught,) = states["CheckHealth"]["Catch"]
+        assert (["States.ALL"], "NotChecked") == (caught["ErrorEquals"], caught["Next"])
+        assert machine[name]["End"]
+
+
+def test_a_child_ends_within_four_minutes_whatever_is_tried_again() -> None:
+    """Step Functions ends an express execution after five, and nobody would know why."""
+    for scope in (
+        definition("sweep")["States"][name]["ItemProcessor"]
+        for name in ("SweepManyTargets", "CheckHealthOfMany")
+    ):
+        task = scope["States"][scope["StartAt"]]
+        rejected, once_more = task["Retry"]
+        # Lambda rejects at once; what else is tried again has run before.
+        waits = [min(2.0**n, rejected["MaxDelaySeconds"]) for n in range(rejected["MaxAttempts"])]
+        runs = (1 + once_more["MaxAttempts"]) * task["TimeoutSeconds"]
+        assert sum(waits) + once_more["IntervalSeconds"] * once_more["MaxAttempts"] + runs <= 240
+        assert "EXPRESS" == scope["ProcessorConfig"]["ExecutionType"]
+
+
+def test_functions_of_a_child_are_not_cut_by_the_machine() -> None:
+    """Each has its own time-out, with its log."""
+    for name in ("SweepTargetFunction", "CheckHealthFunction"):
+        assert 110 == template()["Resources"][name]["Properties"]["Timeout"]
+
+
+def test_every_map_of_a_sweep_leads_to_the_sum_of_the_month() -> None:
+    """Which fails the execution when a target was not swept."""
     sweep = definition("sweep")["States"]
-    maps = [state for state in sweep.values() if state["Type"] == "Map"]
-    (caught,) = sweep["SumUpMonth"]["Catch"]
-
-    assert ["SumUpMonth"] * len(maps) == [state["Next"] for state in maps]
-    assert (["States.ALL"], "MonthFailed") == (caught["ErrorEquals"], caught["Next"])
-    assert "Tally" == sweep["SumUpMonth"]["Next"] == sweep["MonthFailed"]["Next"]
-    follows = [choice["Next"] for choice in sweep["AllSwept?"]["Choices"]]
-    assert ["NoneSwept", "SomeNotSwept", "SomeNotSwept", "NotSummedUp"] == follows
+    assert ["SumUpMonth"] * 2 == [sweep[name]["Next"] for name in ("SweepTargets", "SweepManyTargets")]
+    assert "Catch" not in sweep["SumUpMonth"]
 
 
 def test_what_a_guard_refuses_is_no_failed_execution() -> None:

@@ -21,6 +21,19 @@ class TargetPayload(Payload):
     region: Region
 
 
+class PlanPayload(Payload):
+    """What the targets are listed for."""
+
+    check: Literal["sweep", "health"] = "sweep"
+
+
+class SweptPayload(Payload):
+    """How a sweep of `target_count` targets went; a child that died has no outcome."""
+
+    outcomes: list[Literal["swept", "failed"] | None]
+    target_count: int = Field(ge=1)
+
+
 class EpisodePayload(TargetPayload):
     """Names an episode; the whole input of the remediation machine."""
 

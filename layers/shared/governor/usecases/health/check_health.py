@@ -20,17 +20,17 @@ from governor.stores import EventLog
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
 _LEASE = timedelta(minutes=4, seconds=30)
-"""Longer than the function may take, so that no two look at once; shorter than the time to the next sweep,
+"""Longer than the function may take, so that no two look at once; shorter than the time to the next look,
 which makes up for one that failed, or for the part of it that did."""
 _REPEAT = "again"
 """Kept beside what was sent, and read with it."""
 _EARLY = timedelta(minutes=1)
-"""Sweeps come a moment sooner or later; one that comes sooner is not sent away."""
+"""Looks come a moment sooner or later; one that comes sooner is not sent away."""
 
 
 @dataclass(slots=True)
 class HealthSummary:
-    """What a look saw and sent. `problems` were not read or sent; the next sweep tries those once more."""
+    """What a look saw and sent. `problems` were not read or sent; the next look tries those once more."""
 
     target: Target
     at: UtcDatetime
@@ -78,7 +78,7 @@ class CheckHealth:
                 summary.problems.append(f"{owner.name} was not notified: {type(error).__name__}: {error}")
                 failed |= {one.instance.instance_id for one in looked if one.findings}
         if failed and again is None:
-            # The turn lapses before the next sweep, which looks at these alone.
+            # The turn lapses before the next look, which looks at these alone.
             self.log.keep_told(target, [f"{_REPEAT}#{iso(due)}#{one}" for one in failed], due)
         else:
             self.log.done(turn, now, due - now)
