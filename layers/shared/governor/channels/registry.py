@@ -18,19 +18,11 @@ from governor.https import Https
 from governor.ports import Clock
 
 KEYS = frozenset(
-    {
-        "slack_bot_token",
-        "slack_channel",
-        "slack_signing_secret",
-        "slack_webhook_url",
-        "slack_api_url",
-        "teams_webhook_url",
-        "pagerduty_routing_key",
-        "pagerduty_events_url",
-        "webhook_url",
-        "webhook_secret",
-        "webhook_previous_secret",
-    }
+    (
+        *("slack_bot_token", "slack_channel", "slack_signing_secret", "slack_webhook_url", "slack_api_url"),
+        *("teams_webhook_url", "pagerduty_routing_key", "pagerduty_events_url"),
+        *("webhook_url", "webhook_secret", "webhook_previous_secret"),
+    )
 )
 """The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions."""
 

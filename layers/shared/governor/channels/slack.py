@@ -29,17 +29,10 @@ _CODE = re.compile(r"[a-z0-9_]{1,60}")
 _CHANNEL = re.compile(r"[CDG][A-Z0-9]{2,20}")
 _THREAD = re.compile(r"([CDG][A-Z0-9]{2,20}):([0-9]{1,12}\.[0-9]{1,9})")
 _LATER = frozenset(
-    {
-        "ratelimited",
-        "rate_limited",
-        "message_limit_exceeded",
-        "internal_error",
-        "fatal_error",
-        "service_unavailable",
-        "request_timeout",
-        "team_added_to_org",
-        "accesslimited",
-    }
+    (
+        *("ratelimited", "rate_limited", "message_limit_exceeded", "internal_error", "fatal_error"),
+        *("service_unavailable", "request_timeout", "team_added_to_org", "accesslimited"),
+    )
 )
 _CANNOT_CHANGE = frozenset(
     {"message_not_found", "cant_update_message", "edit_window_closed", "update_failed"}
