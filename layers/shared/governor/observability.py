@@ -1,7 +1,7 @@
 """Logs, metrics and traces of the functions, in one place, over Powertools.
 
-Logs are JSON with the episode's name. Task tokens, links, secrets and addresses are never in them: who said
-what is in the record and the audit. Traces come from active tracing of the functions, which costs no import.
+Logs are JSON with the episode's name, and never hold task tokens, links, secrets or addresses. Traces come
+from active tracing of the functions, which costs no import.
 """
 
 from __future__ import annotations

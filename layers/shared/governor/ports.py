@@ -149,12 +149,10 @@ class InstanceTagger(Protocol):
 
 
 class InstanceController(Protocol):
-    """The only way to stop or terminate. One instance a call. With `dry_run`, EC2 checks and does nothing.
-
+    """The only way to stop or terminate. One instance a call; with `dry_run`, EC2 checks and does nothing.
     `prepare` carries out a step that goes right before. Each returns the id of the request, by which
     CloudTrail finds it; `None` for a dry run. Raises: Protected, Unsupported, WrongState, NotFound,
-    AccessDenied, Throttled, Unavailable.
-    """
+    AccessDenied, Throttled, Unavailable."""
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
@@ -324,19 +322,14 @@ class IdentityProvider(Protocol):
 
     def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
         """Return the claims of the ID token for a code; signature, issuer, audience, times and nonce hold.
-
-        Raises: SignInRefused where the issuer or the token says no; IssuerUnavailable; ConfigurationError
-        where it does not accept this client, or cannot do what is needed; CloudError where the client's
-        secret could not be read.
-        """
+        Raises: SignInRefused; IssuerUnavailable; ConfigurationError where the issuer does not accept this
+        client, or cannot do what is needed; CloudError."""
 
 
 class RotatingSecret(Protocol):
-    """One secret while Secrets Manager rotates it. `stages` are the labels of a version, none when there is
-    none; `pending` is the document of one that waits, if it was written; `promote` puts that in force.
-
-    Raises: CloudError; ConfigurationError for a document that cannot be used.
-    """
+    """One secret while Secrets Manager rotates it. `stages` are the labels of a version; `pending` is the
+    document of one that waits, if it was written; `promote` puts that in force. Raises: CloudError;
+    ConfigurationError for an unusable document."""
 
     def stages(self, version: str) -> frozenset[str]: ...
     def current(self) -> Mapping[str, str]: ...

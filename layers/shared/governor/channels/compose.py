@@ -1,7 +1,4 @@
-"""The content of a message to people: made of the alert that went out, and of the episode as it is stored.
-
-Pure. This module must not know any channel.
-"""
+"""The content of a message to people: made of the alert that went out, and of the episode as it is stored."""
 
 from __future__ import annotations
 
@@ -54,11 +51,8 @@ def message_of(
     now: UtcDatetime | None = None,
     expires_at: UtcDatetime | None = None,
 ) -> Message:
-    """Return the message with this link, as it reads `now`.
-
-    `thread` is what the channel said of the episode's first message. `expires_at` is when the question
-    expires, for alerts of a release that did not say so.
-    """
+    """Return the message with this link, as it reads `now`. `thread` is what the channel said of the
+    episode's first message; `expires_at` is for alerts of a release that did not say so."""
     now = now or alert.at
     asks, waits = alert.kind in QUESTIONS, alert.kind is AlertKind.APPROVED_WAITS
     shown = episode if alert.kind in messages.STAGE_OF else None
@@ -249,11 +243,8 @@ def subject_of(alert: Alert) -> str:
 
 
 def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:
-    """Return what of it may be answered by a button alone.
-
-    Not what asks for the instance id to be typed or a loss to be accepted, nor what needs two people: the
-    page is for that.
-    """
+    """Return what of it may be answered by a button alone: not what asks for the instance id to be typed or a
+    loss to be accepted, nor what needs two people."""
     plan, terms = episode.plan, episode.terms
     by_button = not plan.destroys and not plan.loses_local_disks and terms.people_needed == 1
     somebody = "a person"  # whether this one may is decided when it is pressed

@@ -117,12 +117,9 @@ class Dispatch:
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
-        """Send what is left to be sent; several alerts come to a person as one message.
-
-        What a channel does not take of an alert older than a day counts as refused, and is parked for a
-        person; with `again` somebody wants it tried once more. Raises: AlertRefused; CloudError where
-        something could not be read, or written: repeat it.
-        """
+        """Send what is left to be sent; several alerts come to a person as one message. What a channel does
+        not take of an alert older than a day is parked for a person, and tried once more with `again`.
+        Raises: AlertRefused; CloudError where something could not be read, or written: repeat it."""
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]

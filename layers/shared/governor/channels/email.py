@@ -1,8 +1,5 @@
-"""Email: text and HTML in one document, the picture inside it, one button, sent by a mail service.
-
-The document is made here, so that it carries what groups the mails of an episode and keeps absence notices
-away.
-"""
+"""Email: text and HTML in one document with its picture, made here, so that it carries what groups the mails
+of an episode and keeps absence notices away."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One message to people, as every channel renders it, and the Protocol of a channel with its errors.
 
-Errors say the status, never an address or a token: an address of a webhook is a secret. For that reason the
-foreign error is not chained; its class name is in the message instead. This module must not know any channel.
+Errors say the status, never an address or a token. So the foreign error is not chained; its class name is in
+the message.
 """
 
 from __future__ import annotations
@@ -42,15 +42,13 @@ class Message:
     """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
     text that anybody who can launch an instance chooses.
 
-    Reading order: title, `happens` (what happens by itself and when), `lead`, `sections`, the picture or
-    `chart`, the link and the answers; then whatever may be folded: `details`, `evidence`, and `why` somebody
-    gets it. `acts`: something happens to the instance unless somebody prevents it. `data` are the exact
-    figures.
+    Reading order: title, `happens` (by itself, and when), `lead`, `sections`, the picture or `chart`, the
+    link and the answers; then what may be folded: `details`, `evidence`, and `why` somebody gets it. `acts`:
+    something happens unless somebody prevents it. `data` are the exact figures.
 
-    `link` leads to the approval page or the record; it may be personal, so that a message is made for one
-    recipient of one channel. `approval_id` and `answers` are for channels that take an answer themselves; an
-    answer that must not be given there (a termination asks for the instance id to be typed) is not in
-    `answers`. `thread` is what `Delivered.thread` of the first message said on the same channel.
+    `link`, which may be personal, leads to the approval page or the record. `approval_id` and `answers` are
+    for channels that take an answer themselves, and hold none that must not be given there. `thread` is what
+    `Delivered.thread` of the first message said.
     """
 
     title: str

@@ -51,11 +51,8 @@ Recipients = Mapping[tuple[str, str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Makes routes. `secret` is the channel secret, empty where nothing is stored.
-
-    What makes no sense in it is a route that refuses with the reason, without its value: it is recorded and
-    alarmed, and holds up no other channel.
-    """
+    """Makes routes. `secret` is the channel secret, empty where nothing is stored. What makes no sense in it
+    is a route that refuses with the reason, without its value, and holds up no other channel."""
 
     secret: Mapping[str, str]
     mail: MailService | None

@@ -1,8 +1,7 @@
 """Slack: as an app, whose messages can be answered and changed, or through an incoming webhook; as Block Kit.
 
-Names and tags are text that anybody who can launch an instance chooses: everything is escaped, and nothing is
-turned into links or mentions. Limits: docs.slack.dev, "Blocks" and "Block elements". This module must not
-know what a message is about.
+Names and tags are what anybody chooses: everything is escaped, and nothing is turned into links or mentions.
+Limits: docs.slack.dev, "Blocks" and "Block elements".
 """
 
 from __future__ import annotations
@@ -90,11 +89,11 @@ class SlackApi:
 
 
 class SlackAppChannel(Channel):
-    """Posts as an app, with buttons for the answers. The outcome changes the episode's first message; where
-    that is gone or can no longer be changed, it is sent anew.
+    """Posts as an app, with buttons for the answers. The outcome changes the episode's first message, or is
+    sent anew.
 
-    `channel_id` is the id of a conversation (`C0123456789`), not its name: names change. Without
-    `takes_answers` there is the link alone: nobody could check who has pressed a button.
+    `channel_id` is the id of a conversation (`C0123456789`): names change. Without `takes_answers` there is
+    the link alone: nobody could check who has pressed a button.
     """
 
     name = _NAME

@@ -125,12 +125,9 @@ class SlackActions:
 def verify_slack_request(
     signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
 ) -> None:
-    """Return when Slack has signed this body, as received, within the last five minutes.
-
-    `timestamp` and `signature` are its headers, empty when missing (docs.slack.dev, "Verifying requests from
-    Slack"). Raises: CallbackRefused, which says what does not hold; ConfigurationError: there is no secret,
-    so that anybody could sign.
-    """
+    """Return when Slack has signed this body, as received, within the last five minutes; `timestamp` and
+    `signature` are its headers, or empty (docs.slack.dev, "Verifying requests from Slack"). Raises:
+    CallbackRefused; ConfigurationError: there is no secret, so that anybody could sign."""
     if len(signing_secret) < _SHORTEST_SECRET:
         raise ConfigurationError("the signing secret of Slack is missing or too short: store the app's")
     if _EPOCH.fullmatch(timestamp) is None:

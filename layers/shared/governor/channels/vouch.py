@@ -1,8 +1,7 @@
-"""Lets an alert pass only as far as something else than the message says so too.
+"""Lets an alert pass only as far as something else than the message says so too: anybody may have written it.
 
-Whoever may publish to the topic, or send to the queue, can write anything. So what a message says of an
-episode is read from the record; the rest is believed where it bears the seal of our own functions. What the
-release before has queued is made anew of the record.
+What it says of an episode is read from the record; the rest is believed where it bears the seal of our own
+functions. What the release before has queued is made anew of the record.
 """
 
 from __future__ import annotations
@@ -22,9 +21,7 @@ from governor.ports import Clock
 from governor.stores import StateTable
 
 Alarms = Callable[[str], Alert | None]
-"""An alarm by its name as CloudWatch describes it; `None` unless it publishes to our topic.
-
-Raises: CloudError.
+"""An alarm by its name, as CloudWatch knows it; `None` unless it publishes to our topic. Raises: CloudError.
 """
 _OLDEST = timedelta(days=60)
 """Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so long."""

@@ -48,8 +48,8 @@ class LeaseTaken(GovernorError):
 class Worker:
     """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics.
 
-    Questions go through the outbox: those that come together to the same people leave it as one message.
-    So do failures, by their cause: one message an hour lists all that it has affected.
+    Questions that come together to the same people leave the outbox as one message. So do failures, by their
+    cause, once an hour.
     """
 
     clock: Clock

@@ -1,8 +1,5 @@
-"""The policy document: YAML text to a policy book, with every mistake named by its path and line.
-
-The schema is the domain's own dataclasses. An override is checked as the whole policy it leads to, not by
-itself.
-"""
+"""The policy document: YAML text to a policy book, with every mistake named by its path and line. The schema
+is the domain's own dataclasses. An override is checked as the whole policy it leads to."""
 
 from __future__ import annotations
 
@@ -122,8 +119,7 @@ class PolicyBook:
 
 def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
     """Return the policy book of a YAML document; empty text means all defaults. `accepted` reads what an
-    earlier release has accepted, for what reaches people: nothing may act by it. Raises: PolicyError, with
-    each path and line."""
+    earlier release has accepted, and nothing may act by. Raises: PolicyError, with each path and line."""
     return PolicyBook(read_document(text), accepted=accepted)
 
 

@@ -1,8 +1,8 @@
 """YAML text to plain settings: text keys, no objects, no surprises, and the line of every setting.
 
-Functions must not hang or fall over a document: its length, depth and expanded aliases have limits, and every
-mistake is a `PolicyError`. As in YAML 1.2, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a
-number that 1.1 and 1.2 read differently (`0120`, `6_0`) is refused.
+Its length, depth and expanded aliases have limits, and every mistake is a `PolicyError`. As in YAML 1.2,
+dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number that 1.1 and 1.2 read differently
+(`0120`, `6_0`) is refused.
 """
 
 from __future__ import annotations

@@ -64,11 +64,9 @@ class GpuReadings:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything a verdict rests on. Frozen with the episode, and hashed so that an approval is bound to it.
-
-    Maxima are over the window. `None` means that nothing was published, or that nobody asked; `read` says
-    which figures were asked for. `read_problem` is set when CloudWatch refused or cut an answer short.
-    """
+    """Everything a verdict rests on, frozen with the episode and hashed. Maxima are over the window; `None`:
+    nothing was published, or nobody asked (`read` says which figures were). `read_problem`: CloudWatch
+    refused, or cut an answer short."""
 
     window: Window
     source: MetricSource

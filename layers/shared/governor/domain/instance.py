@@ -157,10 +157,8 @@ class SpotRequestType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What an instance type carries. Source: the shipped catalogue, or DescribeInstanceTypes.
-
-    `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one. `memory_mib_each` and
-    `board_power_watts` are per accelerator.
-    """
+    `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one. Memory and board power are
+    per accelerator."""
 
     instance_type: str
     accelerator: str

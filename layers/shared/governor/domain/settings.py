@@ -1,8 +1,6 @@
-"""Settings that check themselves and name each mistake by the setting it is in.
-
-A range is declared once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`), by the names of
-validators and JSON Schemas (`ge`, `le`). A `Section` refuses values outside it.
-"""
+"""Settings that check themselves and name each mistake by the setting it is in. A range is declared once,
+beside its setting (`window_minutes: int = between(60, 5, 20_160)`), by the names of validators and JSON
+Schemas (`ge`, `le`)."""
 
 from __future__ import annotations
 
@@ -103,12 +101,9 @@ def checked(
 def between(
     default: _Value, low: float, high: float, risk: _Risk = None, *, at_most: str = "", once_from: float = 0
 ) -> _Value:
-    """Declare a number, or a list of them, in a range that includes both ends, and no more than the setting
-    `at_most` of its section.
-
-    `once_from` is where the range began in an earlier release: such a number can be read, and whoever takes
-    new documents refuses it.
-    """
+    """Declare a number, or a list of them, in a range that includes both ends, and no more than `at_most`, a
+    setting of its section. From `once_from` on, where it began in an earlier release, a number can be read;
+    new documents need the range."""
     said = f"it must lie between {low} and {high}"
     if once_from:
         extra = {"minimum": low, "maximum": high}

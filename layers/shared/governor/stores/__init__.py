@@ -1,8 +1,6 @@
-"""What is kept: one class per aggregate, over one table (`governor.stores.table`).
-
-A use case asks only for those it uses. Every change that matters is a conditional write and raises
-`ConflictError` when another one was first. These modules must not know how the table is reached.
-"""
+"""What is kept: one class per aggregate, over one table (`governor.stores.table`). Every change that matters
+is a conditional write and raises `ConflictError` when another one was first. These modules must not know how
+the table is reached."""
 
 from __future__ import annotations
 

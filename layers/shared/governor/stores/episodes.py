@@ -120,12 +120,9 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2; later notes of the same step change nothing.
-
-        The last barrier before EC2 is called. Each of this transaction and that of `hold` checks what the
-        other writes, so one of them comes first. Raises: Held when somebody was faster, ConflictError when
-        the episode is closed.
-        """
+        """Note when a step was first asked of EC2: the last barrier before the call. Each of this transaction
+        and that of `hold` checks what the other writes, so one of them comes first. Raises: Held when
+        somebody was faster, ConflictError when closed."""
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
         noted = update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at))

@@ -1,8 +1,5 @@
-"""The policy: which version is in force, who wrote and who accepts one, and the last text in use. And the
-number of the items' schema, in the same partitions.
-
-`VERSION#` is written by the function alone that reviews versions.
-"""
+"""The policy: which version is in force (`VERSION#`, written by its reviewer alone), who wrote and who
+accepts one, and the last text in use. And the number of the items' schema, in the same partitions."""
 
 from __future__ import annotations
 

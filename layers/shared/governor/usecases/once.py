@@ -94,11 +94,9 @@ def joined(failed: Sequence[Exception]) -> Exception:
 def begin(
     calls: Mapping[Key, Callable[[], Result]], operation: str
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
-    """Begin calls of which none depends on another; what is returned waits for them, so many seconds at most.
-
-    It gives each call's result by its key, or the error, which names `operation`. A call that takes longer
-    fails, and goes on where nobody looks.
-    """
+    """Begin calls of which none depends on another. What is returned waits for them, so many seconds at most,
+    and gives each one's result by its key, or the error, which names `operation`. One that takes longer
+    fails, and goes on unseen."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
 

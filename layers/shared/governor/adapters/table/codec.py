@@ -1,9 +1,8 @@
 """The stored form of domain records: one schema of pydantic's core per record, built on its first use.
 
-A record is stored by its own fields; `_STORED` names every exception. Amounts are decimal text and times ISO
-8601 text in UTC. Reading ignores unknown attributes and converts nothing. A field with a default may be
-missing, unless it is among the `needed`: its default is what a release that did not write it meant. Without
-any other field the item is unreadable.
+A record is stored by its own fields, but for `_STORED`; amounts as decimal text, times as ISO 8601 in UTC.
+Reading ignores unknown attributes and converts nothing. A missing attribute means its field's default, unless
+it is `needed`: then the item is unreadable.
 """
 
 from __future__ import annotations

@@ -16,12 +16,9 @@ DIGEST_PREFIX = "digest-"
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message on one channel to one target. `subject` is the episode's execution name, or the message's
-    own id; `message` is the alert's `dedup_id`.
-
-    Taken: `delivery_id` is what the channel calls it and `thread` what later messages name to be kept
-    together with it. Refused: `refused` says why, and what to do.
-    """
+    """One message (the alert's `dedup_id`) on one channel to one target; `subject` is the episode's execution
+    name, or the message's own id. Taken: `delivery_id` is what the channel calls it, `thread` what later
+    messages name to be kept together with it. Refused: `refused` says why, and what to do."""
 
     subject: str
     message: str

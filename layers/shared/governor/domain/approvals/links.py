@@ -36,11 +36,8 @@ _FORGED = "this link was not made by this governor, or was altered"
 
 
 class LinkSigner:
-    """Makes and checks the signature of approval links; seals values that a browser keeps.
-
-    `keys` gives the key document: `current` names the key that signs; every key in it is accepted. `base_url`
-    is needed to make links.
-    """
+    """Signs and checks approval links; seals values that a browser keeps. In the document of `keys`,
+    `current` names the key that signs; every key is accepted. `base_url` is needed to make links."""
 
     def __init__(self, keys: Callable[[], Mapping[str, str]], base_url: str | None) -> None:
         self._keys = keys

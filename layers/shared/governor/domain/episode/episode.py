@@ -98,11 +98,8 @@ def quiet_until(
     outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
 ) -> UtcDatetime | None:
     """Return until when nobody is notified of the same idleness again; `None` when the outcome says what is
-    next.
-
-    `was_opened` is false where a workflow failed before it told anybody; `failures` is how many episodes of
-    the instance had failed in a row; `None` where somebody aborted the workflow.
-    """
+    next. Without `was_opened` nobody was told; `failures` is how many episodes in a row had failed, `None`
+    for an aborted workflow."""
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:
@@ -229,9 +226,8 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRecord:
-    """What the state table holds of an instance that ever was idle or was decided about. `episodes` counts
-    all, `open_episode` is the lock. `quiet_until` keeps the same idleness from being told again, until work
-    resumes."""
+    """What the state table holds of an instance that ever was idle or decided about. `open_episode` is the
+    lock; `quiet_until` keeps the same idleness from being told again, until work resumes."""
 
     target: Target
     instance_id: str
@@ -282,11 +278,8 @@ class Failing:
 @dataclass(frozen=True, slots=True)
 class Observation:
     """What the last sweep saw; a cache. Losing it costs reads, and a comparison with the sweep before.
-
-    `source` says by which series utilization was last seen (`aggregate`, `per-gpu`, `None`: not known).
-    `dimensions` are the per-GPU sets of `(name, value)` pairs of the utilization metric, `None` when never
-    listed.
-    """
+    `source` says by which series utilization was last seen (`aggregate`, `per-gpu`); `dimensions` are the
+    per-GPU sets of `(name, value)` pairs, `None` when never listed."""
 
     launch_time: UtcDatetime
     verdict: str

@@ -1,5 +1,4 @@
-"""The plan for an idle instance: drawn from facts only, with what it replaces and why, what is lost, what
-stays, and what it saves.
+"""The plan for an idle instance: what it does, replaces, loses, keeps and saves, drawn from facts only.
 
 The one rule above all: nothing that destroys is ever planned without a snapshot before it.
 """

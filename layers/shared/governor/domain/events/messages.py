@@ -60,11 +60,9 @@ def mass_alert(
     owner: Owner,
     unasked: Collection[str] = (),
 ) -> Alert:
-    """Return one message about many warnings, such as this one, in one zone or of one Auto Scaling group.
-
-    `endangered` is what the `owner` has there, `None` where that could not be listed. `unasked` are instances
-    whose hook was refused, or may have been.
-    """
+    """Return one message about many warnings in one zone or Auto Scaling group. `endangered` is what the
+    `owner` has there, `None` where that could not be listed; the hook of `unasked` ones was refused, or may
+    have been."""
     zone, target, group = instance.availability_zone or instance.target.region, instance.target, warned.group
     known, rule = endangered or (), policy.events
     (many,) = said("many", {"kind": warned.response.kind})
@@ -111,10 +109,8 @@ def checkpoint_failed_alert(
 def elsewhere_alert(
     instance: Instance, prices: Sequence[SpotPrice], scores: Mapping[str, int], owner: Owner, now: UtcDatetime
 ) -> Alert | None:
-    """Return the cheapest other zones for the same type; `None` where no price of another zone is known.
-
-    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if asked for.
-    """
+    """Return the cheapest other zones for the same type, if their prices are known. `scores` are EC2's
+    placement scores by Region, 1 to 10, of types with the same GPUs, if asked for."""
     zone, of_type = instance.availability_zone, instance.instance_type
     here = next((one.usd_per_hour for one in prices if one.zone == zone), None)
     others = [one for one in prices if one.zone != zone][:_ADVISED]
@@ -148,10 +144,8 @@ def notice_alert(
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """Return the date, what happens then, and what can be done. `instances` are those of one owner.
-
-    `again`: this is the reminder. `reminded`: one will follow.
-    """
+    """Return the date, what happens then, and what can be done, for the `instances` of one owner. `again`:
+    this is the reminder. `reminded`: one will follow."""
     one, at = only(instances), notice.at
     facts = {
         "what": notice.what,

@@ -19,10 +19,8 @@ _EXPIRY_LEAD = timedelta(minutes=10)
 @dataclass(frozen=True, slots=True)
 class Notice:
     """Something happens at `at` (`None`: AWS names no date) to an instance, or to what runs in a reservation.
-
-    `source_id` is the same in every message about it: the ARN of the Health event, or the reservation's id.
-    Messages come in any order: that of the latest `said_at` counts.
-    """
+    `source_id` is the same in all its messages: the ARN of the Health event, or the reservation's id; the
+    latest `said_at` counts."""
 
     account: str
     region: str

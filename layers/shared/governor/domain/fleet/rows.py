@@ -25,11 +25,9 @@ UNGOVERNED = "ungoverned"
 @dataclass(frozen=True, slots=True)
 class FleetRow:
     """One instance as the last sweep of its target saw it, or as one in the hour before, if `UNGOVERNED`.
-
-    `verdict` is that or the value of a `VerdictKind`, and `reason` its sentence, cut to `REASON_CHARACTERS`.
-    The last of the `hours` is that of the sweep. `approval_id` is there while a question is open; `asked_at`
-    and `expires_at` from the moment it is sent.
-    """
+    `verdict` is that or a `VerdictKind`'s value, `reason` its sentence, cut to `REASON_CHARACTERS`. The last
+    of the `hours` is that of the sweep. `approval_id` is there while a question is open, `asked_at` and
+    `expires_at` once it is sent."""
 
     instance_id: str
     name: str

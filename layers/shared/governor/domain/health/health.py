@@ -83,12 +83,9 @@ KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """The figures of one GPU over the window; every series has one value a period, `None` where none came.
-
-    Utilizations and the throttle series are means in percent (of time), temperature is a mean in degrees
-    Celsius, ECC counts errors since the driver was loaded, the repair and `lost` series are above 0 while
-    it is so.
-    """
+    """The figures of one GPU over the window: one value a period, `None` where none came. Utilizations and
+    the throttle series are means in percent (of time), temperature is a mean in degrees Celsius, ECC counts
+    errors since the driver was loaded; the repair and `lost` series are above 0 while it is so."""
 
     gpu: str
     """The index, as in the metric's dimension `index`; no two of an instance have the same."""

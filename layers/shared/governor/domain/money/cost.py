@@ -1,8 +1,6 @@
-"""What projects cost in a month, and what each action has saved, in Decimal USD.
-
-A sweep brings a meter forward from where the one before has left it: one that is missed is made up for, one
-that comes twice adds nothing.
-"""
+"""What projects cost in a month, and what each action has saved, in Decimal USD. A sweep brings a meter
+forward from where the one before has left it: one that is missed is made up for, one that comes twice adds
+nothing."""
 
 from __future__ import annotations
 
@@ -54,10 +52,7 @@ class Run:
 @dataclass(frozen=True, slots=True)
 class Meter:
     """What the instances of a target have cost in one month (UTC) by project, up to `counted_until`.
-
-    `unpriced_hours` are instance hours whose price is not known: they are in no amount. `usd_per_hour` is
-    what ran at `counted_until`.
-    """
+    `unpriced_hours` of instances are in no amount; `usd_per_hour` is what ran at `counted_until`."""
 
     target: Target
     month: str
@@ -89,9 +84,8 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
 
 
 def marginal_usd_per_hour(instance: Instance, price: Price) -> UsdPerHour | None:
-    """Return what one more hour of this instance adds to the bill; `None`: its price is not known. Zero for
-    what was paid for in advance or by the host; a Capacity Reservation adds nothing to what its instances
-    cost."""
+    """Return what one more hour of this instance adds to the bill; `None`: it is not known. Zero for what
+    was paid for in advance or by the host; a Capacity Reservation changes nothing."""
     if instance.lifecycle in _PREPAID or instance.host_id is not None:
         return Decimal(0)
     return price.usd_per_hour
@@ -103,11 +97,9 @@ def ended(
     counted_until: UtcDatetime,
     now: UtcDatetime,
 ) -> Iterator[Run]:
-    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since.
-
-    It counts half way to the moment at which it is known to have stopped, which is right on average. The
-    sweep that got to `counted_until` has counted observations from before.
-    """
+    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since. It counts
+    half way to the moment at which it is known to have stopped. What was seen before `counted_until` is
+    counted."""
     for instance_id, seen in before.items():
         start = launched.get(instance_id)
         if start == seen.launch_time or seen.at < counted_until or seen.project is None:

@@ -24,11 +24,8 @@ def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
 def budget_alert(
     cost: ProjectCost, budget: Usd, at_percent: float, hub: Target, now: UtcDatetime, owner: str
 ) -> Alert:
-    """Return that a project has used the share `at_percent` (percent) of its monthly `budget` (USD, above 0).
-
-    `hub` is where the governor lives; a project may be in many targets. `owner` is the project's, or that of
-    everything without a project.
-    """
+    """Return that a project, over all targets, has used the share `at_percent` (percent) of its monthly
+    `budget` (USD, above 0). `owner` is the project's, or that of everything without a project."""
     month, percent = month_of(now), used_percent(cost, budget)
     untagged, rate, left = cost.project == UNTAGGED, cost.usd_per_hour, budget - cost.usd
     whole = cost.usd + cost_between(rate, now, month_end(now))

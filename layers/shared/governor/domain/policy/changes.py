@@ -1,7 +1,5 @@
-"""Changes of the policy document: which are risky, who stands behind a version, and which policy is stricter.
-
-A change is risky if with it more may be done, sooner, on less evidence, or by other people.
-"""
+"""Changes of the policy document: which are risky (more may be done, sooner, on less evidence, or by other
+people), who stands behind a version, and which policy is stricter."""
 
 from __future__ import annotations
 

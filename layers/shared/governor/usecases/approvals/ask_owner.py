@@ -39,10 +39,9 @@ class AskOwner:
     def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = "") -> Asked:
         """Send the message of the stage, if it has one, and bind the task that waits.
 
-        Raises: MustWait while plans are frozen; SafetyError when there is no such episode, it is over, or it
-        waited too long for the end of a freeze; InputError when a stage comes with the wrong kind of task
-        token; NobodyListens when nobody would get the message: no clock may run; CloudError when the message
-        was not taken.
+        Raises: MustWait while plans are frozen; SafetyError for no such episode, one that is over, or waited
+        too long for a freeze; InputError for the wrong kind of task token; NobodyListens: no clock may run;
+        CloudError: the message was not taken.
         """
         if (task_token is None) != (stage in (Stage.TELL, Stage.ASK, Stage.WAIT)):
             needs = "needs one" if task_token is None else "takes none"

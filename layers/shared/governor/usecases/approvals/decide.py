@@ -76,12 +76,9 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Take the answer to a question, with who gave it. A keep without a date lasts as `keep_end` says.
-
-        `typed_instance_id` must name the instance when the plan terminates it; `losses_accepted` must be true
-        when the plan wipes local disks. Raises: NotFound; DecisionRefused, whose `status` says where it
-        stands.
-        """
+        """Take the answer to a question. A keep without a date lasts as `keep_end` says. A plan that
+        terminates needs the `typed_instance_id`, one that wipes local disks `losses_accepted`. Raises:
+        NotFound; DecisionRefused, with the `status`."""
         approval = self.state.existing(approval_id)
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)

@@ -1,8 +1,6 @@
-"""Rotates the keys of approval links as Secrets Manager asks for it, step by step.
-
-The document then holds the key that signs, the one before, and the next one, which functions with a document
-a minute old already know. Links of the last days stay good.
-"""
+"""Rotates the keys of approval links as Secrets Manager asks for it. The document then holds the key that
+signs, the one before, for links of the last days, and the next one, for functions whose document is a minute
+old."""
 
 from __future__ import annotations
 

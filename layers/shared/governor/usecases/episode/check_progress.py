@@ -41,11 +41,9 @@ class CheckProgress:
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
         """Return after how many seconds to look again at what the last step leads to; 0 when it is there.
-
-        Raises: SnapshotFailed; StepTimedOut past the policy's limit; NobodyListens when every channel has
-        refused the message, or none has taken it in time; WrongState when the instance went somewhere else;
-        SafetyError when the episode is over, or the step was never asked for.
-        """
+        Raises: SnapshotFailed; StepTimedOut; NobodyListens when every channel has refused the message, or
+        none has taken it in time; WrongState; SafetyError when the episode is over, or the step was never
+        asked for."""
         episode = self.guards.open_episode(ref)
         if until is Until.HEARD:
             return self._heard(episode)

@@ -99,11 +99,8 @@ class RecordOutcome:
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
         """Close the episode and return the outcome that stands: the first one. Of `reason` only the name of
-        an error is believed; the rest is read from the record.
-
-        Raises: SafetyError when there is no such episode; nothing was written or sent. CloudError when the
-        record was not written, or no channel has taken the message.
-        """
+        an error is believed. Raises: SafetyError for no such episode: nothing was written or sent.
+        CloudError: it was not written, or no channel has taken the message."""
         now = self.clock.now()
         episode = self.state.episode(ref)
         record = self.state.record(ref.target, ref.instance_id)

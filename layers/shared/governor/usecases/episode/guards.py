@@ -111,11 +111,9 @@ class Guards:
         return self.refused(unanswered, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Check all that time alone does not open: the step, as long as nothing holds it back.
-
-        Raises: Held; Interrupted; SafetyError, which says which guard does not hold; CloudError when
-        something could not be read.
-        """
+        """Check all that time alone does not open: the step, as long as nothing holds it back. Raises: Held;
+        Interrupted; SafetyError, which says which guard does not hold; CloudError when something could not be
+        read."""
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")

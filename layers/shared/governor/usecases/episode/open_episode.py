@@ -50,11 +50,8 @@ class OpenEpisode:
     """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option."""
 
     def __call__(self, ref: EpisodeRef) -> Opened:
-        """Take the lock and open the episode, or say why not.
-
-        Raises: CloudError when something could not be read, MetricsLate while the newest readings are
-        missing; the lock stays with this episode and a retry goes on.
-        """
+        """Take the lock and open the episode, or say why not. Raises: CloudError; MetricsLate while the
+        newest readings are missing; the lock stays with this episode and a retry goes on."""
         base = self.policies.base().policy
         governed = self.accounts.governs(base, ref.account, ref.region)
         if not (governed and self.state.take_lock(ref)):

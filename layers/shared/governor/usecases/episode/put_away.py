@@ -29,9 +29,8 @@ class PutAway:
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
         """Stop or terminate the instance of the episode; true when it was a dry run.
 
-        Raises: MustWait (frozen, or a cap is reached) and SafetyError before EC2 is called; Protected,
-        Unsupported, WrongState, NotFound, AccessDenied when EC2 said no; Throttled, Unavailable when the same
-        call may succeed later.
+        Raises, before EC2 is called: MustWait (frozen, or a cap is reached), SafetyError. When EC2 said no:
+        Protected, Unsupported, WrongState, NotFound, AccessDenied; to repeat: Throttled, Unavailable.
         """
         with self.guards.journaled(ref, step):
             if step not in (Step.STOP, Step.TERMINATE):

@@ -35,12 +35,9 @@ class TakeSnapshot:
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
-        """Return snapshot ids, and whether it was a dry run (then there are none).
-
-        Raises: SafetyError for a guard or an unexpected state; SnapshotFailed when EC2's set lacks a volume;
-        CloudError when user data was not kept, or EC2 refuses; Throttled, Unavailable, SnapshotUnderWay when
-        the same call may succeed later.
-        """
+        """Return snapshot ids, and whether it was a dry run. Raises: SafetyError; SnapshotFailed when EC2's
+        set lacks a volume; CloudError when user data was not kept, or EC2 refuses; to repeat: Throttled,
+        Unavailable, SnapshotUnderWay."""
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
             after_stop = Step.STOP in cleared.episode.plan.steps

@@ -1,8 +1,5 @@
-"""Notifies owners of dates that AWS announces: scheduled changes, and Capacity Blocks that begin and end.
-
-Once for each date when it is announced, and again before it by the sweep: that needs no schedules, makes up
-for a failed run, and never reminds of an instance that has gone.
-"""
+"""Notifies owners of dates that AWS announces, of scheduled changes and Capacity Blocks: once, and again
+before it by the sweep, which needs no schedules and never reminds of an instance that has gone."""
 
 from __future__ import annotations
 
@@ -54,11 +51,8 @@ class NotifyDates:
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
         """Return the owners whom this call has notified: of what runs in the block, or of one that has begun
-        empty.
-
-        Raises: SafetyError when nothing runs in it, and EC2 knows no such block; nothing was written or sent.
-        CloudError when the instances could not be read, or an owner not be notified.
-        """
+        empty. Raises: SafetyError when nothing runs in it, and EC2 knows no such block; CloudError when
+        something was not read, or an owner not notified."""
         policy, now = self.policies.base().policy, self.clock.now()
         if not self.accounts.governs(policy, change.account, change.region):
             return ()

@@ -1,8 +1,7 @@
 """Responds to warnings that instances are taken back: work is saved, owners are notified, questions void.
 
-`RESPONSES` says which steps follow from which cause. Warnings come in crowds: the hooks of a batch go first,
-in a few calls. Each step is tried whatever became of the others, and a repeated event repeats only what
-failed.
+`RESPONSES` says which steps follow from which cause. The hooks of a batch go first, in a few calls. Each step
+is tried whatever became of the others, and a repeated event repeats only what failed.
 """
 
 from __future__ import annotations

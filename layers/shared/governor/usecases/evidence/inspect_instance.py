@@ -45,12 +45,9 @@ class InspectInstance:
         return self.instances.describe(target, instance_id)
 
     def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence]:
-        """Return the verdict on which a question, and whatever follows, may rest; `idle` where it may.
-
-        All figures over the window of a question, GPU by GPU where the series exist; over the shorter one
-        while memory is released and a person has to say yes. Raises: Throttled, Unavailable where something
-        could not be read: then wait.
-        """
+        """Return the verdict on which a question, and whatever follows, may rest; `idle` where it may: all
+        figures over its window, GPU by GPU, or over the shorter one while memory is released and a person has
+        to say yes. Raises: Throttled, Unavailable: something could not be read, so wait."""
         hold = self.state.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
         request = EvidenceRequest(
