@@ -51,6 +51,7 @@ class Scene:
     states: dict[str, str] = field(default_factory=dict)
     published: list[Points] = field(default_factory=list)
     sweeps: int = 0
+    looks: int = 0
     running: dict[str, Any] = field(default_factory=dict)
     mail: list[dict[str, Any]] = field(default_factory=list)
     receivers: Receivers = field(default_factory=Receivers)
@@ -68,8 +69,9 @@ class Scene:
     def executions(self) -> dict[str, Any]:
         return self.running
 
-    def sweep(self) -> None:
-        self.sweeps += 1
+    def sweep(self, check: str = "sweep") -> None:
+        self.sweeps += check == "sweep"
+        self.looks += check == "health"
 
     def sent_mail(self) -> list[dict[str, Any]]:
         return self.mail
@@ -128,7 +130,7 @@ def test_the_idle_stay_idle_and_the_busy_busy_for_hours(scene: Scene) -> None:
     assert min(used("train-a").values()) >= 20
     assert sum(value > 80 for value in used("finetune-b").values()) > 0.9 * len(minutes)
     assert {} == used("silent")
-    assert hours * 60 + 1 == scene.sweeps
+    assert (hours * 60 + 1, hours * 4) == (scene.sweeps, scene.looks)
 
 
 def test_what_goes_on_continues_what_was_launched() -> None:

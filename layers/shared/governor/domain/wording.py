@@ -98,6 +98,6 @@ def bullets(lines: Sequence[str], most: int) -> list[str]:
     return [*(f"- {line}" for line in lines[:most]), *more]
 
 
-def plural(number: int, one: str) -> str:
+def plural(number: int, one: str, many: str | None = None) -> str:
     """`1 instance`, `3 instances`."""
-    return f"{number} {one}{'' if number == 1 else 's'}"
+    return f"{number} {one if number == 1 else many or one + 's'}"
