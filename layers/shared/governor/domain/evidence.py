@@ -242,11 +242,6 @@ def longest_hole(series: Series, window: Window) -> timedelta:
     return max((length for length, _ in holes(series, window)), default=timedelta(0))
 
 
-def last_not_zero(series: Series) -> int | None:
-    """Index of the latest reading that says anything but nothing."""
-    return max((index for index, value in enumerate(series) if value and value == value), default=None)
-
-
 def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
     """Return each GPU for the table beside the picture: name, highest, average, share measured."""
 

@@ -39,16 +39,12 @@ def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> s
 
 def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:
     capped = ("ORGANIZATION", f"ACCOUNT#{episode.ref.account}", f"OWNER#{episode.owner}")
-    return {what: _most(caps, what) for what in capped}
+    return {what: getattr(caps, _setting(what)) for what in capped}
 
 
 def _setting(what: str) -> str:
     """Return the name of the setting in `caps`, by the words for what is capped."""
     return f"{what.partition('#')[0].lower()}_actions_per_hour"
-
-
-def _most(caps: Caps, what: str) -> int:
-    return int(getattr(caps, _setting(what)))
 
 
 def cap_reached(what: str, most: int) -> str:
@@ -121,7 +117,7 @@ class ShowBrakes:
         rule, used = self.policies.base().policy.caps, self.state.used(self.clock.now())
         used = {"ORGANIZATION": 0, **used}
         return [
-            (what, taken, _most(rule, what))
+            (what, taken, getattr(rule, _setting(what)))
             for what, taken in sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
         ]
 

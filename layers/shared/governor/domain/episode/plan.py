@@ -145,7 +145,9 @@ class PlanFacts:
 def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
     wanted = policy.plan.action
     action, reasons = _possible_action(facts, policy)
-    steps = _steps(facts, action)
+    steps, shape = _steps(facts, action), facts.shape
+    # An unknown type is treated as having local data.
+    has_disks = shape is None or bool(shape.local_nvme) or facts.instance.root_device_type != "ebs"
     return Plan(
         wanted=wanted,
         action=action,
@@ -154,13 +156,8 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
         losses=_losses(facts, steps),
         stays=_stays(facts, steps, policy),
         saving=saving_of(facts.instance, facts.price, steps, policy),
-        loses_local_disks=bool(steps) and _has_local_disks(facts),
+        loses_local_disks=bool(steps) and has_disks,
     )
-
-
-def _has_local_disks(facts: PlanFacts) -> bool:
-    """Treats an unknown type as having local data."""
-    return facts.shape is None or bool(facts.shape.local_nvme) or facts.instance.root_device_type != "ebs"
 
 
 def can_stop(facts: PlanFacts) -> str | None:

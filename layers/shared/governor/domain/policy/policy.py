@@ -62,10 +62,7 @@ class Action(StrEnum):
 # No list of Regions: AWS opens them faster than this is released.
 _REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
 _UNIT = ("(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}", "no unit is named so: write its ID, as ou-abcd-11111111")
-_FAMILY = (
-    "[a-z][a-z0-9-]*",
-    "no family is named so: write what stands before the dot of a type, as p5",
-)
+_FAMILY = ("[a-z][a-z0-9-]*", "no family is named so: write what stands before the dot of a type, as p5")
 
 
 def _is_time(text: str) -> bool:

@@ -374,7 +374,7 @@ class _Batch:
                 last_active[figure] = own.bin_end(evidence.last_at_or_above(highest, top) or 0)
         works = None
         for name, series in work.jobs:
-            last = evidence.last_not_zero(series)
+            last = max((at for at, value in enumerate(series) if value and value == value), default=None)
             if last is not None and window.bin_end(last) > last_active.get(WORK, window.start):
                 last_active[WORK], works = window.bin_end(last), name
         return Evidence(
