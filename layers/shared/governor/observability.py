@@ -83,9 +83,8 @@ def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **di
 
 
 def _dimension(text: str) -> str:
-    """Return a text as CloudWatch takes it for a dimension, or it would drop the metric without a word:
-    printable ASCII, at most 1,024 characters, not empty, no colon first. Source: CloudWatch API, Dimension.
-    """
+    """Return a text as CloudWatch takes it, or it would drop the metric: printable ASCII, at most 1,024
+    characters, not empty, no colon first. Source: CloudWatch API, Dimension."""
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
     return f"_{printable}" if not printable or printable.startswith(":") else printable

@@ -82,8 +82,7 @@ class InstanceReader(Protocol):
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
-        """Return all running ones with the tag, hidden managed ones included; volumes without sizes. `odd`
-        receives what is wrong with those left out, by id."""
+        """Return all running ones, hidden ones too, volumes without sizes; `odd` gets what is wrong."""
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""
@@ -195,8 +194,7 @@ class Snapshot:
 
 
 class Snapshotter(Protocol):
-    """One crash-consistent set of all volumes (without `boot`: of all others), found again by its tags.
-    Raises: as `InstanceController`."""
+    """A crash-consistent set of all volumes (perhaps without `boot`). Raises: as `InstanceController`."""
 
     def create(
         self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
@@ -306,9 +304,8 @@ class Announcer(Protocol):
     def announce(self, alert: Alert) -> None: ...
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """Return whether one of these addresses (lower case) gets every question straight from here; else the
-        delivery to channels says who took it. Raises: NobodyListens when a message would reach nobody at all.
-        """
+        """Return whether one of these addresses (lower case) gets every question straight from here; else
+        deliveries say who has it. Raises: NobodyListens when a message would reach nobody at all."""
 
 
 class IdentityProvider(Protocol):
@@ -317,19 +314,17 @@ class IdentityProvider(Protocol):
     def authorization_url(
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
-        """Return where to send the browser; `fresh`: even who is signed in there must prove who it is.
-        Raises: IssuerUnavailable, ConfigurationError."""
+        """Return where to send the browser, `fresh` to prove who it is. Raises: IssuerUnavailable,
+        ConfigurationError."""
 
     def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
         """Return the claims of the ID token for a code; signature, issuer, audience, times and nonce hold.
-        Raises: SignInRefused; IssuerUnavailable; ConfigurationError where the issuer does not accept this
-        client, or cannot do what is needed; CloudError."""
+        Raises: SignInRefused; IssuerUnavailable; ConfigurationError; CloudError."""
 
 
 class RotatingSecret(Protocol):
-    """One secret while Secrets Manager rotates it. `stages` are the labels of a version; `pending` is the
-    document of one that waits, if it was written; `promote` puts that in force. Raises: CloudError;
-    ConfigurationError for an unusable document."""
+    """One secret while it is rotated: the `stages` of a version, the `pending` document, and `promote` to put
+    that in force. Raises: CloudError; ConfigurationError for an unusable document."""
 
     def stages(self, version: str) -> frozenset[str]: ...
     def current(self) -> Mapping[str, str]: ...

@@ -50,8 +50,7 @@ class Clients:
         self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
     ) -> Any:
         """Return the client of a service, in the target's Region and with its role; else the function's own.
-        Without `repeat` a call is sent once, as it would happen twice; without `patient` it gives up within
-        seconds."""
+        Without `repeat` a call is sent once; without `patient` it gives up within seconds."""
         region = target.region if target else self._region
         role = (target.role_arn, target.session) if target and target.role_arn else _OWN
         key = (service, region, role, repeat, patient)
@@ -81,9 +80,8 @@ class Clients:
         return self._sessions[role]
 
     def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
-        """Return credentials of a role, renewed before they end. The session is named after the episode; its
-        source identity is the person, who stays in CloudTrail whatever role follows. Older member stacks
-        allow none."""
+        """Return credentials of a role, renewed before they end: the session is named after the episode, and
+        the person is its source identity, which CloudTrail keeps. Older member stacks allow none."""
         sts = self._session(_OWN).create_client("sts", config=_config(repeat=True))
 
         def assume(**more: Any) -> Any:
@@ -116,8 +114,7 @@ def _name(text: str) -> str:
 
 
 def moment(value: Any) -> datetime:
-    """Return the time that an answer holds, as botocore does, in UTC and in a tenth of its time: a sweep
-    reads a million of them. Raises: as botocore."""
+    """Return the time of an answer, in UTC and in a tenth of botocore's time. Raises: as botocore."""
     try:
         if not isinstance(value, str):
             return datetime.fromtimestamp(value, UTC)
@@ -137,8 +134,7 @@ def at_once(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[A
 
 
 class Adapter:
-    """A port over these clients. `resource` is the name, ARN or URL of the one resource it works with.
-    Without `patient` all its calls give up within seconds."""
+    """A port over these clients, for the one resource of this name, ARN or URL. `patient`: as `Clients`."""
 
     def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
         self._clients = clients

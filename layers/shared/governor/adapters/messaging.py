@@ -1,5 +1,4 @@
-"""Alerts over SNS, their queues in SQS, and mail through SES. SNS gets readable text for people, JSON for
-machines, and attributes for filter policies."""
+"""Alerts over SNS, their queues in SQS, and mail through SES."""
 
 from __future__ import annotations
 

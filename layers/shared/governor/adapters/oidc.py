@@ -22,8 +22,7 @@ from governor.https import HttpAnswer, HttpError, Https, is_https
 
 _KEPT_SECONDS = 3600.0
 _KEYS = {"RS256": {"kty": "RSA"}, "ES256": {"kty": "EC", "crv": "P-256"}}
-"""The accepted algorithms, with what their keys must say; never one that the token alone chooses. RS256 is
-what every issuer must support."""
+"""The accepted algorithms, with what their keys must say; every issuer must support RS256."""
 _LEEWAY_SECONDS = 60
 _FRESH = {"prompt": "login", "max_age": "900"}
 """To prove anew who it is. `max_age` makes issuers say when that was (Core 1.0, 3.1.2.1)."""

@@ -1,5 +1,4 @@
-"""Email: text and HTML in one document with its picture, made here, so that it carries what groups the mails
-of an episode and keeps absence notices away."""
+"""Email: text and HTML in one document with its picture, and with the headers that group an episode."""
 
 from __future__ import annotations
 

@@ -57,8 +57,7 @@ class PagerDutyChannel(HttpsChannel):
 
 
 def pagerduty_events(message: Message) -> list[dict[str, object]]:
-    """Return what this message resolves (the incident of a question with its outcome, that of a cause when it
-    is gone), and what it triggers."""
+    """Return what this message resolves, of a question with its outcome or of a cause, and triggers."""
     is_over, is_critical = message.kind in _OVER, message.severity is Severity.CRITICAL
     over = _incident(message) if is_over else message.thread if message.is_outcome else None
     events: list[dict[str, object]] = [{"event_action": "resolve", "dedup_key": over}] if over else []

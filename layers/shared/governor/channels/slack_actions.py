@@ -23,8 +23,7 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 
 Confirm = Callable[[str, str, str, str | None], None]
-"""Sends a text to one person of a thread, as an ephemeral message: thread, user id, text, and the approval
-that its button holds, if any. Raises: DeliveryError."""
+"""Sends a person of a thread an ephemeral text, with a button for an approval. Raises: DeliveryError."""
 _ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
@@ -67,8 +66,7 @@ class SlackActions:
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
         """Answer a request (headers by lower-case name), whatever a client can send. Raises:
-        ConfigurationError for a short signing secret; CloudError when the decision could not be stored: Slack
-        shows the person that it failed."""
+        ConfigurationError for a short signing secret; CloudError, so that Slack shows that it failed."""
         now = self.clock.now()
         if not self.signing_secret:
             return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")

@@ -21,8 +21,7 @@ from governor.ports import Clock
 from governor.stores import StateTable
 
 Alarms = Callable[[str], Alert | None]
-"""An alarm by its name, as CloudWatch knows it; `None` unless it publishes to our topic. Raises: CloudError.
-"""
+"""An alarm by its name; `None` unless it publishes to our topic. Raises: CloudError."""
 _OLDEST = timedelta(days=60)
 """Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so long."""
 _COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
@@ -49,8 +48,7 @@ class Vouch:
     alarms: Alarms
 
     def __call__(self, sent: Alert) -> Vouched:
-        """Return what may be sent. Raises: AlertRefused for what is not ours, or not what its record says;
-        CloudError where that could not be found out."""
+        """Return what may be sent. Raises: AlertRefused; CloudError where it could not be found out."""
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
         if self.clock.now() - sent.at > _OLDEST:

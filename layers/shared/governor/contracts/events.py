@@ -33,8 +33,7 @@ def detail(*path: str, **more: Any) -> Any:
 
 
 def moment(text: object) -> UtcDatetime:
-    """The moment in ISO 8601, or in RFC 1123 as Health writes it. Raises: ValueError, also for a year that
-    stands for no date (9999)."""
+    """Return a moment in ISO 8601 or RFC 1123. Raises: ValueError, also for a year like 9999."""
     try:
         found = parse_iso(str(text))
     except ValueError:
@@ -64,8 +63,7 @@ _MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
 
 
 class Envelope(Event):
-    """The account and Region are taken from here: a Spot warning's ARN names no account. `to_domain` returns
-    the event as the domain knows it."""
+    """A Spot warning's ARN names no account, so it is taken from here. `to_domain` returns the event."""
 
     id: str = Field(min_length=1)
     account: AccountId
@@ -159,9 +157,8 @@ class HealthEvent(Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """Return the change. The Region is the event's own, if it names one (not `global`): a copy also goes
-        to a backup Region. An event of which everything is resolved is over, though AWS may close it later.
-        """
+        """Return the change. The Region is the event's own, if it names one: a copy also goes to a backup
+        Region. An event of which everything is resolved is over."""
         entities = self.affected_entities or ()
         pending = [one for one in entities if (one.status or "").upper() != "RESOLVED"]
         is_over = self.status_code.lower() == "closed" or bool(entities and not pending)
@@ -182,8 +179,8 @@ class HealthEvent(Envelope):
 
 
 class CapacityBlockEvent(Envelope):
-    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`, documented with and without the
-    word Reservation after Block."""
+    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`, or `Capacity Block Reservation
+    ...`."""
 
     source: Literal["aws.ec2"]
     detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
@@ -245,8 +242,7 @@ def queued_event(body: str) -> Any:
 
 
 def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The version that a data event of CloudTrail names, and the ARN that wrote it; `None` where it does not
-    say. It may lack anything, as for calls that failed."""
+    """Return the version that a data event of CloudTrail names, and the ARN that wrote it, if it says so."""
     match event.get("detail"):
         case {
             "responseElements": {"x-amz-version-id": str(version)},

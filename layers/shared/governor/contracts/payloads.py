@@ -1,5 +1,4 @@
-"""What the state machines and the functions send each other. Every payload refuses unknown fields, so that
-two that do not fit each other fail in the first test."""
+"""What state machines and functions send each other: unknown fields are refused, so misfits fail early."""
 
 from __future__ import annotations
 

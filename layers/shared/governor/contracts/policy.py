@@ -215,8 +215,7 @@ def _override(
 
 
 def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None) -> list[Mistake]:
-    """What would act without people, or with fewer than it takes, and no override that may say so does; and a
-    window that only earlier releases took."""
+    """Return what would act without people, or with too few, and a window that only earlier releases took."""
     if known is None:
         return []
     found: list[Mistake] = []

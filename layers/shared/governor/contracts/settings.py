@@ -55,8 +55,7 @@ class Settings:
 
 
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings of an environment. Raises: ConfigurationError for no account id or Region, or half
-    a sign-in, which must not leave the page open."""
+    """Return the settings. Raises: ConfigurationError for no account id or Region, or half a sign-in."""
     given = {name.lower(): text.strip() for name, text in variables.items() if text.strip()}
     given.setdefault("aws_region", given.get("aws_default_region", ""))
     given["approval_base_url"] = given.get("approval_base_url", "").rstrip("/")

@@ -42,8 +42,7 @@ _UNSEEN = frozenset({"task_token"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one item: before and after, empty where there was or is none. `sequence` orders the changes
-    of an item, and is the same when one is told twice."""
+    """A change of one item: before and after, or empty. `sequence` orders the changes of an item."""
 
     pk: str
     sk: str

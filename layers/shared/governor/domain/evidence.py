@@ -65,8 +65,7 @@ class GpuReadings:
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Everything a verdict rests on, frozen with the episode and hashed. Maxima are over the window; `None`:
-    nothing was published, or nobody asked (`read` says which figures were). `read_problem`: CloudWatch
-    refused, or cut an answer short."""
+    nothing was published, or nobody asked (`read`). `read_problem`: an answer was cut short."""
 
     window: Window
     source: MetricSource
@@ -85,8 +84,7 @@ class Evidence:
     read: frozenset[str] = frozenset()
     read_problem: str | None = None
     last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the period that held the maximum. For `work`: of
-    the last one that held any."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the maximum's period; for `work` of the last."""
     work: str | None = None
     """The metric by which a job has said that it works: namespace and name."""
     samples: Series = ()

@@ -1,5 +1,4 @@
-"""The day before an episode: coarser than the evidence, for people to look at and never to judge by. Frozen
-beside the evidence and outside of its hash."""
+"""The day before an episode: for people to look at, never to judge by, so outside of the evidence's hash."""
 
 from __future__ import annotations
 

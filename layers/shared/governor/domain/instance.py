@@ -156,9 +156,8 @@ class SpotRequestType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an instance type carries. Source: the shipped catalogue, or DescribeInstanceTypes.
-    `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one. Memory and board power are
-    per accelerator."""
+    """What an instance type carries, each per accelerator. Source: the shipped catalogue, or
+    DescribeInstanceTypes. `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one."""
 
     instance_type: str
     accelerator: str

@@ -101,9 +101,8 @@ def checked(
 def between(
     default: _Value, low: float, high: float, risk: _Risk = None, *, at_most: str = "", once_from: float = 0
 ) -> _Value:
-    """Declare a number, or a list of them, in a range that includes both ends, and no more than `at_most`, a
-    setting of its section. From `once_from` on, where it began in an earlier release, a number can be read;
-    new documents need the range."""
+    """Declare a number, or a list of them, in a range that includes both ends, and up to the setting
+    `at_most` of its section. Earlier releases took it `once_from`: so it can still be read."""
     said = f"it must lie between {low} and {high}"
     if once_from:
         extra = {"minimum": low, "maximum": high}

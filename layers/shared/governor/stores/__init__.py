@@ -1,6 +1,5 @@
 """What is kept: one class per aggregate, over one table (`governor.stores.table`). Every change that matters
-is a conditional write and raises `ConflictError` when another one was first. These modules must not know how
-the table is reached."""
+is a conditional write and raises `ConflictError` when another one was first."""
 
 from __future__ import annotations
 

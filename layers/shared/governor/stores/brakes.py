@@ -97,8 +97,7 @@ class Brakes(Store):
         return self._table.holds(update(_HUB, {}, _is(state), remove=gone, add=add))
 
     def end_freeze(self, target: Target | None, freeze: BreakerState, by: str, at: datetime) -> None:
-        """Have the next sweep end this freeze, of a target or of everything; the audit keeps who asked.
-        Raises: ConflictError when somebody has already."""
+        """Have the next sweep end this freeze, of a target or of everything. Raises: ConflictError."""
         note = {"what": "freeze ended", "by": by, "why": freeze.why}
         self._table.write(update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR))
 

@@ -120,9 +120,9 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2: the last barrier before the call. Each of this transaction
-        and that of `hold` checks what the other writes, so one of them comes first. Raises: Held when
-        somebody was faster, ConflictError when closed."""
+        """Note when a step was first asked of EC2, the last barrier before the call: this transaction and
+        that of `hold` exclude each other. Raises: Held when somebody was faster, ConflictError when closed.
+        """
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
         noted = update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at))
@@ -149,8 +149,7 @@ class Episodes(Store):
         self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
-        """End a keep before its date, once, and note who did. Raises: ConflictError when it was ended
-        already, or another keep stands by now."""
+        """End a keep before its date, once. Raises: ConflictError: it was ended, or another one stands."""
         ref, ended = approval.episode, {"keep_ended_at": at, "keep_ended_by": by}
         is_its = where("snoozed_until", "=", kept.keep_until) | _unset("snoozed_until")
         places = keys.holds(ref.target, ref.instance_id)
@@ -165,8 +164,7 @@ class Episodes(Store):
             self._table.holds(write)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off, and keep for the audit who did it, all or nothing. Raises:
-        ConflictError where another one than was `seen` stands."""
+        """Take a keep and an exemption off. Raises: ConflictError where another one than `seen` stands."""
         stands = [key for key in keys.holds(target, instance_id) if self._table.get(key) is not None]
         same = _unset("exempt_reason") | where("exempt_reason", "=", seen.exempt_reason)
         if seen.snoozed_until is not None:
@@ -215,8 +213,7 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who undid it; true when nobody was noted before. Raises: ConflictError unless it is closed, or
-        EC2 was asked to stop the instance."""
+        """Note who undid it; true when nobody was noted. Raises: ConflictError unless closed or stopped."""
         key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
         was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
         try:
@@ -237,8 +234,7 @@ class Episodes(Store):
         quiet_until: datetime | None,
         ledger: LedgerEntry | None,
     ) -> bool:
-        """Close the episode, also one that was never saved, free the lock and book the ledger entry, all or
-        nothing; true when this call closed it."""
+        """Close the episode, if need be unsaved, free the lock and book the entry; true when it was open."""
         closed = {
             "phase": Phase.CLOSED,
             "phase_since": at,

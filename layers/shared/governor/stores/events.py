@@ -52,8 +52,7 @@ class EventLog(Store):
         self._hasty = table.hasty()
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        """Return whether this caller shall do what `key` names: nobody has, and nobody is at it. A claim
-        without a later `done` lapses after `lease`."""
+        """Return whether this caller shall do what `key` names. It lapses after `lease` unless `done`."""
         return self._hasty.holds(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:

@@ -1,5 +1,4 @@
-"""What the console reads, and nothing is decided by: one page of rows per target, and one item of costs per
-target and day (UTC), written by each sweep."""
+"""What the console reads: a page of rows per target, and costs per target and day (UTC), by each sweep."""
 
 from __future__ import annotations
 

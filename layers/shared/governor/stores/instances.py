@@ -105,8 +105,7 @@ class Instances(Store):
 
 class Failures(Store):
     def failing(self) -> list[Failing]:
-        """Return the newest failure of each instance and cause; one whose step has worked since is over. They
-        are of all targets, so what cannot be read is left out."""
+        """Return the newest failure of each instance and cause, if readable, with those that are over."""
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         found = []

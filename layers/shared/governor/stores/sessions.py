@@ -1,5 +1,5 @@
-"""Sessions of the console, and the codes that open one. Each is found by the hash of its secret alone.
-One that cannot be read opens nothing."""
+"""Sessions of the console, and the codes that open one, by the hash of the secret; unreadable ones open
+nothing."""
 
 from __future__ import annotations
 

@@ -73,9 +73,8 @@ def is_over(now: datetime) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write, or a check, of an item: by itself, or as a part of a transaction. An update sets the
-    attributes of `document`, removes those in `remove`, adds to the numbers in `add`, and sets `first` (map,
-    key, value) where unset."""
+    """One write, or a check, of an item. An update sets `document`, removes the attributes `remove`, adds the
+    numbers `add`, and sets `first` (map, key, value) where unset."""
 
     kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
     key: Key

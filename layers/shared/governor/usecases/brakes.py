@@ -104,8 +104,7 @@ class ShowBrakes:
     clock: Clock
 
     def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return what is frozen (`everything`, or account and Region), why, and since when: `None` where no
-        sweep has said so yet. That of everything comes first."""
+        """Return what is frozen (`everything`, or account and Region), why, and since when, if known."""
         rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
         found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
         found += [(str(one), own, Hub()) for one, own in self.state.breakers(targets).items()]

@@ -18,8 +18,7 @@ Result = TypeVar("Result")
 _AT_ONCE = 16
 
 LEASE = timedelta(seconds=30)
-"""Shorter than the 40 seconds after which a queue, and the minute after which Lambda, repeats an event that
-failed: the repetition finds it free."""
+"""Shorter than what a queue (40 seconds) and Lambda (a minute) wait before they repeat an event."""
 _KEPT = timedelta(days=1)
 """EventBridge repeats an event for a day at most. Source: EventBridge user guide, retry policy."""
 
@@ -94,9 +93,8 @@ def joined(failed: Sequence[Exception]) -> Exception:
 def begin(
     calls: Mapping[Key, Callable[[], Result]], operation: str
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
-    """Begin calls of which none depends on another. What is returned waits for them, so many seconds at most,
-    and gives each one's result by its key, or the error, which names `operation`. One that takes longer
-    fails, and goes on unseen."""
+    """Begin calls of which none depends on another. What is returned waits so many seconds at most, and gives
+    each one's result, or the error, which names `operation`. One that takes longer goes on unseen."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
 

@@ -72,8 +72,7 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One response; the body is HTML, `cookies` are whole values of `Set-Cookie`. `note` is for the log: what
-    an operator should know of it."""
+    """One response; the body is HTML. `cookies` are whole values of `Set-Cookie`; `note` is for the log."""
 
     status: int
     body: str

@@ -26,8 +26,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Writes and reads the cookie. `scope` names what a session rests on (issuer, client, group): when that
-    changes, all of them end."""
+    """Writes and reads the cookie. When the `scope` (issuer, client, group) changes, all sessions end."""
 
     signer: LinkSigner
     scope: tuple[str, ...]

@@ -100,8 +100,7 @@ class ApprovalSite:
             return refusal(404, "Not found", _GONE)
 
     def _opened(self, request: Request) -> Request:
-        """Return the request with the page and the recipient of its link; nothing is read for a forged one.
-        Raises: LinkForged, LinkExpired."""
+        """Return the request with page and recipient of its link. Raises: LinkForged, LinkExpired."""
         now, state = self.show.clock.now(), self.show.state
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)

@@ -67,8 +67,7 @@ class Basics:
         vars(self).update(replaced)
 
     def fill(self, kind: Callable[..., UseCase], policies: object = None, **given: Any) -> UseCase:
-        """Make a use case. A field without default is what is given, the policies, the part of its name, or a
-        use case of its own, made likewise."""
+        """Make a use case: each field without default is given, a part of its name, or made likewise."""
         for field in fields(kind):  # type: ignore[arg-type]
             if field.name in given or field.default is not MISSING:
                 continue

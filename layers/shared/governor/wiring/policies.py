@@ -16,8 +16,7 @@ _log = logging.getLogger(__name__)
 
 
 def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) -> Ready[UseCase]:
-    """Return what makes the use case for each invocation. One is made now, by the default policy: a missing
-    setting ends the cold start, and clients are opened."""
+    """Return what makes the use case for each invocation. One is made now, to miss no setting."""
     make(parse_policy(""))
     return lambda: make(policies())
 
@@ -32,8 +31,7 @@ def use_case(
 def by_target(
     parts: Parts, kind: Callable[..., Callable[[Target], UseCase]]
 ) -> Callable[[str, str], UseCase]:
-    """Return the use case of one target of the policy, made of these parts, as a function of account and
-    Region; it raises SafetyError for what is no target."""
+    """Return what makes the use case of an account and Region, and raises SafetyError for no target."""
     accounts = parts.accounts
     made = ready(present(parts), lambda book: (parts.fill(kind, book), book.base().policy))
 

@@ -151,8 +151,7 @@ class _Form:
     """What a missing attribute means, where that is not the default of the field."""
     omitted: tuple[str, ...] = ()
     packed: Callable[[Any], Document] | None = None
-    """The domain's own form, as compressed JSON: a week of eight GPUs by the minute fits no item otherwise.
-    """
+    """The domain's own form, as compressed JSON: a week of GPUs by the minute fits no item otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
         hints = get_type_hints(kind)

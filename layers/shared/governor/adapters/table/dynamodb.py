@@ -80,8 +80,7 @@ class DynamoTable(Adapter, Table):
         return unpacked(answer.get("Attributes") or {})
 
     def transact(self, *writes: Write) -> None:
-        """Raises also: Throttled, when other transactions held the items for all attempts. botocore gives
-        each call a token, so that its own retries count once."""
+        """Raises also: Throttled, when others held the items. botocore gives each call a token."""
         actions = [{one.kind: _parameters(self._resource, one)} for one in writes]
         attempts = _ATTEMPTS if self._patient else 1
         for attempt in range(attempts):

@@ -53,8 +53,7 @@ def version_alert(
     behind: Collection[str] = (),
     more: Sequence[str] = (),
 ) -> Alert:
-    """Return what became of a version, or who wrote it. `behind` are the people who stand behind it, `more`
-    is its diff or why it was refused."""
+    """Return what became of a version, or who wrote it. `more` is its diff or why it was refused."""
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",

@@ -68,8 +68,7 @@ class Decision:
     keep_until: UtcDatetime | None = None
     reason: str | None = None
     person: str | None = None
-    """The person, where that is proven: an address, or an identity like `aws:<ARN>`. `None`: somebody who had
-    a link that went to a list."""
+    """An address, or an identity like `aws:<ARN>`, if proven; `None` for a link that went to a list."""
 
     @property
     def why(self) -> str:
@@ -127,8 +126,7 @@ class Approval:
 
 
 def first_approval(episode: Episode) -> Approval:
-    """Return the question of a newly opened episode, which nobody can answer before it was asked: it expires
-    at once, until `await_answer` sets the real end."""
+    """Return the question of a new episode. Until `await_answer` sets its end, nobody can answer it."""
     return Approval(
         approval_id=episode.approval_id,
         episode=episode.ref,
@@ -187,9 +185,8 @@ def too_late(episode: Episode, now: datetime) -> str | None:
 
 
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
-    """Let an answer through that holds an episode which acts by itself. Raises: TooLate once the call has
-    begun; DecisionRefused when somebody holds it already, nothing is to be held, or the answer is incomplete.
-    """
+    """Let an answer through that holds an episode. Raises: TooLate once the call has begun; DecisionRefused
+    when somebody holds it, nothing is to be held, or the answer is incomplete."""
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
         why = "there is nothing to hold: nothing happens to it without a yes"

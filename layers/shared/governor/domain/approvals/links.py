@@ -1,5 +1,4 @@
-"""Signs approval links, and seals what a browser keeps for us: HMAC-SHA256 with keys that rotate, a context
-for each use, and one canonical form."""
+"""Signs approval links, and seals what a browser keeps: HMAC-SHA256, a context for each use."""
 
 from __future__ import annotations
 
@@ -108,8 +107,7 @@ class LinkSigner:
             raise LinkForged(_FORGED)
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
-        """Return a text for a cookie, which a browser can read and not change: ASCII letters, digits, `-`,
-        `_`, `.`. Raises: ConfigurationError."""
+        """Return a text for a cookie, of ASCII letters, digits, `-`, `_`, `.`. Raises: ConfigurationError."""
         document = self._keys()
         key_id = document.get("current", "")
         content = json.dumps([int(expires_at.timestamp()), dict(values)], separators=(",", ":"))
@@ -142,8 +140,7 @@ def _short_mac(document: Mapping[str, str], key_id: str, page_id: str, number: s
 
 
 def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) -> str:
-    """Return the signature by a key of the document: base64url without padding. Raises: ConfigurationError
-    for a key that is no key."""
+    """Return the signature, base64url without padding. Raises: ConfigurationError for no key."""
     key = document.get(key_id, "").encode() if _KEY_ID.fullmatch(key_id) else b""
     if len(key) < _SHORTEST_KEY:
         raise ConfigurationError("the secret of the approval links names no current key of 32 bytes or more")

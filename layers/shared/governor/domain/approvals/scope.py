@@ -96,8 +96,7 @@ def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
-    """Return what the policy lets somebody see and do: by their groups or ARN, and as a contact what they, or
-    their projects, own. Nobody is in it by default."""
+    """Return what the policy lets somebody see and do: by groups or ARN, and what they own as a contact."""
     found = [
         Grant(Rank[one.role.upper()], Scope(one.everything, frozenset(one.accounts), frozenset(one.projects)))
         for one in policy.console.scopes.values()

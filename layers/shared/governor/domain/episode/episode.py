@@ -98,8 +98,7 @@ def quiet_until(
     outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
 ) -> UtcDatetime | None:
     """Return until when nobody is notified of the same idleness again; `None` when the outcome says what is
-    next. Without `was_opened` nobody was told; `failures` is how many episodes in a row had failed, `None`
-    for an aborted workflow."""
+    next. `failures` is how many episodes in a row had failed, `None` for an aborted workflow."""
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:

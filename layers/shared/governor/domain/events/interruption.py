@@ -44,8 +44,7 @@ class Response:
     hook_first: bool = True
     """The hook goes before the notification, where seconds count; else after it."""
     is_taken_back: bool = False
-    """EC2 needs the capacity: until it has it, nothing of ours stops or terminates the instance, and data
-    volumes are snapshot where the policy says so."""
+    """EC2 needs the capacity: nothing of ours stops the instance, and data volumes may be snapshot."""
     advises: bool = False
     """Owners get the Spot prices of other zones and Regions."""
 

@@ -60,9 +60,8 @@ def mass_alert(
     owner: Owner,
     unasked: Collection[str] = (),
 ) -> Alert:
-    """Return one message about many warnings in one zone or Auto Scaling group. `endangered` is what the
-    `owner` has there, `None` where that could not be listed; the hook of `unasked` ones was refused, or may
-    have been."""
+    """Return one message about many warnings in one zone or group. `endangered` is what the `owner` has
+    there, `None` where that could not be listed; the hook of `unasked` ones may have been refused."""
     zone, target, group = instance.availability_zone or instance.target.region, instance.target, warned.group
     known, rule = endangered or (), policy.events
     (many,) = said("many", {"kind": warned.response.kind})

@@ -18,9 +18,8 @@ _EXPIRY_LEAD = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something happens at `at` (`None`: AWS names no date) to an instance, or to what runs in a reservation.
-    `source_id` is the same in all its messages: the ARN of the Health event, or the reservation's id; the
-    latest `said_at` counts."""
+    """Something happens `at` a date, if AWS names one, to an instance, or to what runs in a reservation.
+    `source_id` is the same in all its messages (an ARN of Health, or an id); the latest `said_at` counts."""
 
     account: str
     region: str

@@ -30,9 +30,8 @@ def advice_key(owner: Owner) -> str:
 def health_alerts(
     news: Sequence[InstanceFinding], lasting: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime
 ) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
-    """Yield all that is new about the instances of one owner, the most severe first, each message with its
-    findings: several where one would be too long, and no instance in two. `lasting` was sent before and is
-    still so."""
+    """Yield all that is new about one owner's instances, the most severe first, each message with its
+    findings: several where one would be too long. `lasting` was sent before and is still so."""
     in_order = sorted(news, key=lambda one: (_rank(one), one.instance.instance_id))
     # Findings that differ in nothing but the GPU go into one line, with their advice once.
     groups = _grouped(in_order, lambda one: (one.instance.instance_id, one.finding.kind.value))

@@ -1,6 +1,5 @@
 """What projects cost in a month, and what each action has saved, in Decimal USD. A sweep brings a meter
-forward from where the one before has left it: one that is missed is made up for, one that comes twice adds
-nothing."""
+forward from where the one before has left it: one that comes twice adds nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ _PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Whom the hours of an instance are counted for, at what price (`None`: not known), and by the newest
-    verdict as which `part` of a day's `Share`."""
+    """Whom hours are counted for, at what price (`None`: not known), and as which `part` of a `Share`."""
 
     project: str
     usd_per_hour: UsdPerHour | None
@@ -97,9 +95,8 @@ def ended(
     counted_until: UtcDatetime,
     now: UtcDatetime,
 ) -> Iterator[Run]:
-    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since. It counts
-    half way to the moment at which it is known to have stopped. What was seen before `counted_until` is
-    counted."""
+    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since: half way
+    to the moment at which it is known to have stopped. What was seen before `counted_until` is counted."""
     for instance_id, seen in before.items():
         start = launched.get(instance_id)
         if start == seen.launch_time or seen.at < counted_until or seen.project is None:

@@ -70,8 +70,7 @@ _IS_RISKY: Mapping[Risk, Callable[[Any, Any], bool]] = {
 
 
 def risky(before: Parsed, after: Parsed) -> list[str]:
-    """Return the paths of the risky changes. Any change of the overrides is one; and any change at all where
-    it is not known what was before."""
+    """Return the paths of the risky changes: of overrides any, and any at all after an unknown policy."""
     if not before.whole:
         return [_EVERYTHING]
     was = {path: value for path, _, value in settings_of(before.base().policy)}
@@ -112,8 +111,7 @@ _COMPARED: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AskedUnder:
-    """What decides whether an instance is idle and may be acted on, as the policy said when an episode was
-    opened. Earlier releases kept the first four alone."""
+    """What decides whether an instance is idle and may be acted on, as it was when an episode was opened."""
 
     idle: IdleRule
     vetoes: Vetoes

@@ -197,8 +197,7 @@ class ConsoleScope(Section):
     )
     """ARNs of IAM callers. `*` stands for the session name of an assumed role, and for nothing else."""
     role: Literal["viewer", "approver", "admin"] = "viewer"
-    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and
-    exemptions."""
+    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and exemptions."""
     everything: bool = False
     """The whole fleet."""
     accounts: tuple[str, ...] = named(*ACCOUNT)

@@ -76,9 +76,8 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Take the answer to a question. A keep without a date lasts as `keep_end` says. A plan that
-        terminates needs the `typed_instance_id`, one that wipes local disks `losses_accepted`. Raises:
-        NotFound; DecisionRefused, with the `status`."""
+        """Take the answer to a question. A plan that terminates needs the `typed_instance_id`, one that wipes
+        local disks `losses_accepted`. Raises: NotFound; DecisionRefused, with the `status`."""
         approval = self.state.existing(approval_id)
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)

@@ -40,9 +40,8 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
 
 
 def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
-    """Send the answer of an approval; true when the waiting task has taken it. Safe to repeat. False when
-    nothing is decided, or no task waits: the next stage finds the decision in the table. Raises: CloudError;
-    the decision stands."""
+    """Send the answer of an approval; true when the waiting task has taken it, else the next stage finds it
+    in the table. Safe to repeat. Raises: CloudError; the decision stands."""
     if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
         return False
     episode = state.episode(approval.episode)

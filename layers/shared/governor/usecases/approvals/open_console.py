@@ -28,8 +28,7 @@ class OpenConsole:
     base_url: str = ""
 
     def __call__(self, arn: str) -> str:
-        """Return the address to open, for a caller whom AWS has authenticated: the code is its fragment,
-        which no browser sends. Raises: NotAllowed."""
+        """Return the address to open, with the code as a fragment, which none sends. Raises: NotAllowed."""
         if self.issuer:
             raise NotAllowed(f"people sign in at the issuer here: open {self.base_url}/ in a browser")
         secret = secrets.token_urlsafe(_RANDOM_BYTES)

@@ -1,6 +1,5 @@
-"""Rotates the keys of approval links as Secrets Manager asks for it. The document then holds the key that
-signs, the one before, for links of the last days, and the next one, for functions whose document is a minute
-old."""
+"""Rotates the keys of approval links as Secrets Manager asks for it: one signs, the one before is for links
+of the last days, and the next one for functions whose document is a minute old."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ class RotationStep(StrEnum):
 
 
 def rotated(document: Mapping[str, str]) -> dict[str, str]:
-    """Return the document after a rotation: the `next` key, if there is one, signs. Raises:
-    ConfigurationError where it names no key that signs."""
+    """Return the document after a rotation: its `next` key signs. Raises: ConfigurationError for no key."""
     keys = {name: value for name, value in document.items() if _KEY.fullmatch(name)}
     current, following = document.get("current", ""), document.get("next", "")
     if current not in keys:

@@ -111,9 +111,8 @@ class Guards:
         return self.refused(unanswered, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
-        """Check all that time alone does not open: the step, as long as nothing holds it back. Raises: Held;
-        Interrupted; SafetyError, which says which guard does not hold; CloudError when something could not be
-        read."""
+        """Check all that time alone does not open. Raises: Held; Interrupted; SafetyError, which says which
+        guard does not hold; CloudError when something could not be read."""
         episode = self.open_episode(ref)
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
@@ -181,8 +180,7 @@ class Guards:
         ]
 
     def _approval(self, episode: Episode) -> Approval | None:
-        """Observe needs nobody (nothing happens), auto is the policy's explicit choice, ask needs a yes, or
-        an expiry where the question said that silence is one."""
+        """Return the yes that mode `ask` needs, or the expiry that is one; other modes need nobody."""
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.state.approval(episode.approval_id)

@@ -41,9 +41,8 @@ class RecheckEpisode:
     state: StateTable
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
-        """Decide whether `before` may be done now. Safe to repeat. Raises: CloudError: retry. MetricsLate
-        while the newest readings are missing, or silence is too new to know whether answers were refused:
-        tried again in minutes."""
+        """Decide whether `before` may be done now. Safe to repeat. Raises: CloudError: retry. MetricsLate,
+        until the newest readings and refusals of answers are known: tried again in minutes."""
         found = self._look(ref, before)
         if found.outcome is not None and found.wait is None:
             # The end is read from there: what comes with a payload proves nothing.

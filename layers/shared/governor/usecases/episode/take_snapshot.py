@@ -35,9 +35,8 @@ class TakeSnapshot:
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
-        """Return snapshot ids, and whether it was a dry run. Raises: SafetyError; SnapshotFailed when EC2's
-        set lacks a volume; CloudError when user data was not kept, or EC2 refuses; to repeat: Throttled,
-        Unavailable, SnapshotUnderWay."""
+        """Return snapshot ids, and whether it was a dry run. Raises: SafetyError; SnapshotFailed when the set
+        lacks a volume; CloudError; to repeat: Throttled, Unavailable, SnapshotUnderWay."""
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
             after_stop = Step.STOP in cleared.episode.plan.steps
@@ -88,9 +87,8 @@ class TakeSnapshot:
         return found
 
     def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
-        """Return the set that EC2 began for an earlier try without an answer, if any: of all volumes, in the
-        instance's account, and begun after a try had seen it stopped or, running, approved. A tag proves
-        nothing."""
+        """Return the set of all volumes that EC2 began for an earlier try without an answer, if any, after it
+        was seen stopped or, running, approved. A tag proves nothing."""
         ref, volumes = cleared.episode.ref, cleared.instance.volume_ids
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
         if since is None or cleared.dry_run:

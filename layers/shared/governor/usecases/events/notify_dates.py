@@ -50,9 +50,8 @@ class NotifyDates:
         return tuple(chain.from_iterable(run_all(sending)))
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
-        """Return the owners whom this call has notified: of what runs in the block, or of one that has begun
-        empty. Raises: SafetyError when nothing runs in it, and EC2 knows no such block; CloudError when
-        something was not read, or an owner not notified."""
+        """Return the owners whom this call has notified, of a block that begins empty too. Raises:
+        SafetyError when nothing runs in it, and EC2 knows no such block; CloudError."""
         policy, now = self.policies.base().policy, self.clock.now()
         if not self.accounts.governs(policy, change.account, change.region):
             return ()
@@ -103,9 +102,8 @@ class NotifyDates:
     def _send_latest(
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
     ) -> tuple[str, ...]:
-        """Keep it for its reminder and notify, unless AWS has said something newer: events come in any order.
-        Raises: CloudError where an owner was not notified, or that could not be read: then it was sent all
-        the same."""
+        """Keep it for its reminder and notify, unless AWS has said something newer. Raises: CloudError, also
+        where that could not be read, and it was sent all the same."""
         unknown: CloudError | None = None
         try:
             is_latest = self.log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))

@@ -101,9 +101,8 @@ class NotifyWarning:
     announcer: Announcer
 
     def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
-        """Notify the owner, unless this event was notified before. A summary names who is `unasked`; `base`,
-        which has no overrides, decides what a mass is. Raises: CloudError when it was not taken, or not
-        noted: sent again."""
+        """Notify the owner, unless this event was notified before. `base`, which has no overrides, decides
+        what a mass is. Raises: CloudError when it was not taken, or not noted: sent again."""
 
         def notify() -> None:
             burst = self._count(case, base)

@@ -187,9 +187,8 @@ class RespondToWarnings:
             reaction.voided = _wired(self.void)(record.open_episode, reason, Outcome.INTERRUPTED)
 
     def _complete(self, case: Case) -> None:
-        """Complete a hook that the policy names where nothing is saved, so that nobody pays for the wait.
-        Where a checkpoint runs, or may still be sent, that would end the instance under it: the group's
-        time-out ends the wait."""
+        """Complete a hook that the policy names, so that nobody pays for the wait; but not where a checkpoint
+        runs or may come, as that would end the instance under it."""
         action, failed = case.warned.waits, case.hook_error
         may_come = isinstance(failed, Throttled | Unavailable)
         is_refused = failed is not None and failed.operation == SEND and not may_come

@@ -123,8 +123,7 @@ class _Sending:
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
         """Send one command; where it is refused for some, one more to those that Systems Manager knows.
-        Halving until the culprits are found would be four hundred calls for two hundred unmanaged instances.
-        """
+        Halving until the culprits are found would be hundreds of calls."""
         refused = self._send(kind, cases)
         if refused is None or not self.seconds_left():
             return

@@ -1,5 +1,4 @@
-"""One instance at this moment, as EC2 describes it, with all evidence and its plan: read when an episode
-opens and again before anything is done."""
+"""One instance at this moment, with all evidence and its plan: read to open an episode and before acting."""
 
 from __future__ import annotations
 
@@ -74,8 +73,7 @@ class InspectInstance:
     def _unless_logged_in(
         self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> Verdict:
-        """Return `busy` while somebody is at a shell. Where that is not known a question says so and is asked
-        all the same; what would be done unasked waits."""
+        """Return `busy` while somebody is at a shell. If that is unknown, what is done unasked waits."""
         hours = policy.vetoes.session_younger_than_hours
         if hours is None:
             return verdict
