@@ -1,7 +1,5 @@
-"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time.
-
-A part that could not be read is named by its key and never looks like silence.
-"""
+"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time. A part that
+could not be read is named by its key and never looks like silence."""
 
 from __future__ import annotations
 

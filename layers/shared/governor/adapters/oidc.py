@@ -209,6 +209,7 @@ def _token_refusal(status: int, code: str) -> Exception:
 
 
 def _checked(url: object, name: str) -> str:
+    """Raises: ConfigurationError."""
     if not isinstance(url, str) or not is_https(url) or "#" in url:
         raise ConfigurationError(f"{name} must be a whole https:// URL without user name; it is {url!r}")
     return url

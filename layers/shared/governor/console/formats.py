@@ -50,10 +50,7 @@ def as_json(status: int, document: Mapping[str, object]) -> Response:
 
 
 def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
-    """Return one table of a page, the first one without a name. The file's name says what is left out.
-
-    Raises: NotFound.
-    """
+    """Return one table, by default the first; its file's name says what is left out. Raises: NotFound."""
     table = next((one for one in page.tables if name in ("", one.name)), None)
     if table is None:
         raise NotFound(f"this page has no table {name!r}")

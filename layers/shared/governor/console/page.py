@@ -50,7 +50,6 @@ class Reader:
 
     @cached_property
     def pages(self) -> tuple[FleetPage, ...]:
-        """What the last sweeps saw, of every target: one query."""
         return self.state.pages(self.targets)
 
 
@@ -69,7 +68,6 @@ class Caller:
 
     @property
     def scope(self) -> Scope:
-        """What they see, by any of their grants."""
         return reduce(Scope.__or__, (grant.scope for grant in self.grants), Scope())
 
     def rank(self, account: str, project: str, owner: str) -> Rank | None:
@@ -91,9 +89,7 @@ class Caller:
 @dataclass(frozen=True)
 class Asked:
     """What a view is asked: by whom, for what (query or form, and the parameters of the path), and when.
-
-    `wants_csv` asks for tables alone, which are whole, where a page reads no more than it shows.
-    """
+    `wants_csv` asks for tables alone, which are whole."""
 
     reader: Reader
     caller: Caller
@@ -113,10 +109,8 @@ class Asked:
 
     @cached_property
     def seen(self) -> list[Row]:
-        """The governed instances that the caller may see, each with the page of its target.
-
-        Without questions of others: a question stays whose it was when it was asked.
-        """
+        """The governed instances that the caller may see, each with the page of its target, and no questions
+        of others."""
         rows = [one for one in self._rows if one[0].verdict != UNGOVERNED]
         some = {
             str(row.approval_id): str(row.episode)
@@ -139,7 +133,6 @@ class Asked:
 
     @cached_property
     def asked(self) -> list[Row]:
-        """The rows with an open question."""
         rows = [(row, page) for row, page in self.seen if row.approval_id and row.episode]
         return [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
 
@@ -158,7 +151,6 @@ class Asked:
 
     @property
     def counts_for(self) -> timedelta:
-        """For how long a stop saves."""
         return timedelta(days=self.reader.policy.ledger.saving_counts_days)
 
 
@@ -181,10 +173,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a view shows: `values` fill the template, `document` is the same as JSON.
-
-    The first of `tables` is the page's CSV; `?table=` names another one.
-    """
+    """What a view shows: `values` fill the template, `document` is the same as JSON. The first of `tables` is
+    the page's CSV; `?table=` names another one."""
 
     title: str
     template: str

@@ -32,9 +32,7 @@ _COLUMNS = (
 
 def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
     """Return a page of the open questions, the most expensive first, and what became of those just answered.
-
-    `owner` filters, the same `select` ticks all of them. Raises: InputError.
-    """
+    `owner` filters, the same `select` ticks all of them. Raises: InputError."""
     owner, caller = figures.text_of(ask, "owner"), ask.caller
     all_open = figures.questions(ask)
     rows = [one for one in all_open if owner in ("", one[0].owner)]

@@ -24,8 +24,6 @@ _CODE_COOKIE = "__Host-governor-code"
 
 
 class Known(NamedTuple):
-    """A session that holds."""
-
     session_id: str
     who: SignIn
 

@@ -280,6 +280,7 @@ class _ChangeBatch(Event):
 
 
 def changes_of(event: object) -> list[Change]:
+    """Raises: InputError."""
     return [record.to_domain() for record in parse(_ChangeBatch, event).records]
 
 

@@ -1,8 +1,5 @@
-"""Charts as inline SVG: shapes alone, stretched to the width there is. Their labels are HTML beside them, so
-that text keeps its size on a phone.
-
-Only attributes and classes, no styles and no scripts: the Content-Security-Policy allows neither.
-"""
+"""Charts as inline SVG: shapes alone, stretched to the width there is, as the Content-Security-Policy asks
+for. Their labels are HTML beside them, so that text keeps its size on a phone."""
 
 from __future__ import annotations
 
@@ -31,10 +28,8 @@ class Chart:
 
 
 def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) -> Chart:
-    """Draw a bar a day, the first kind at the bottom; the amounts of a day come in the order of `kinds`.
-
-    A share below zero, as storage makes an avoided cost, is not drawn; the table beside it says it.
-    """
+    """Draw a bar a day, of amounts in the order of `kinds`, from the bottom up. What is below zero, as
+    storage makes an avoided cost, is in the table beside it alone."""
     top = _round_up(max((sum((max(one, Decimal(0)) for one in amounts), Decimal(0)) for _, amounts in days)))
     step = _WIDTH / len(days)
     bars: dict[str, list[str]] = {kind: [] for kind in kinds}

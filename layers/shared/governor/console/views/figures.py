@@ -99,7 +99,6 @@ def href(row: FleetRow) -> str:
 
 
 def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
-    """Return the color of a verdict, and its words."""
     words, last = row.verdict.replace("-", " "), row.hours[-1] if row.hours else None
     match family_of(row):
         case Family.WORKING:
@@ -263,10 +262,8 @@ def _midnight(day: date) -> UtcDatetime:
 
 
 def project_href(name: str) -> str:
-    """Escapes by `~`, never by `%`: API Gateway decodes paths, so slashes, `?` and `%` would not come back.
-
-    Dots are escaped too: an address that ends in `.csv` is a table, and browsers take `..` out.
-    """
+    """Escape by `~`, never by `%`, which API Gateway decodes; and dots, as an address that ends in `.csv` is
+    a table and browsers take `..` out."""
     escaped = quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
     return f"/projects/{escaped.replace('%', '~')}"
 
@@ -277,7 +274,6 @@ def name_in(part: str) -> str:
 
 
 def with_query(path: str, query: Mapping[str, object]) -> str:
-    """Return the address with what is set of the query."""
     known = {name: value for name, value in query.items() if value not in ("", None)}
     return f"{path}?{urlencode(known)}" if known else path
 

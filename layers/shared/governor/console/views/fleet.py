@@ -1,7 +1,5 @@
-"""The Fleet: every instance, searched, filtered, sorted and paged by the address alone.
-
-Those that are not governed are a view of their own, and in no other.
-"""
+"""The Fleet: every instance, searched, filtered, sorted and paged by the address alone; ungoverned ones
+apart."""
 
 from __future__ import annotations
 

@@ -38,10 +38,8 @@ def freezes(ask: Asked) -> Page:
 
 
 def end_freeze(state: StateTable, ask: Asked) -> str:
-    """Have the next sweep end the freeze that the page showed; return the page to go on to.
-
-    Raises: InputError, NotFound, NotAllowed, DecisionRefused.
-    """
+    """Have the next sweep end the freeze that the page showed; return where to go on. Raises: InputError,
+    NotFound, NotAllowed, DecisionRefused."""
     where, since = figures.text_of(ask, "where"), figures.text_of(ask, "since")
     known = {str(target or _EVERYTHING): (target, one) for target, one in _standing(ask)}
     if where not in known:

@@ -93,10 +93,8 @@ def instance(ask: Asked) -> Page:
 
 
 def end_hold(decide: Decide, ask: Asked) -> str:
-    """End a keep or an exemption, as only admins may; return the page to go on to.
-
-    Raises: InputError, NotFound, NotAllowed, DecisionRefused.
-    """
+    """End a keep or an exemption, as only admins may; return where to go on. Raises: InputError, NotFound,
+    NotAllowed, DecisionRefused."""
     account, region, instance_id = _PLACE(ask.query)
     found, caller = _found(ask), ask.caller
     if found is None:

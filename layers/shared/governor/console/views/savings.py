@@ -90,7 +90,6 @@ def savings(ask: Asked) -> Page:
 def _in_month(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> list[Booked]:
-    """Return the actions that count in the month, those that saved most first."""
     counting = [
         (one, saved_in(one, start, end, counts_for) if one.ours else Decimal(0))
         for one in entries

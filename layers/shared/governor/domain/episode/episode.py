@@ -50,6 +50,7 @@ _EXECUTION_NAME = re.compile(
 
 
 def episode_from_execution_name(name: str) -> EpisodeRef:
+    """Raises: ValueError."""
     match = _EXECUTION_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is not the name of a remediation execution")

@@ -77,6 +77,7 @@ def must_be_answered(approval: Approval | None) -> Approval:
 
 
 def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:
+    """Raises: SafetyError."""
     episode = state.episode(ref)
     if episode is None:
         raise SafetyError("the episode does not exist")

@@ -47,6 +47,7 @@ class AnnounceEnd:
     state: Failures
 
     def __call__(self, alert: Alert) -> None:
+        """Raises: CloudError."""
         with suppress(errors.CloudError):  # without it an incident stays open for longer
             self._note(alert)
         if alert.kind is not AlertKind.FAILURE:

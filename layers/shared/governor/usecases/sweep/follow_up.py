@@ -126,10 +126,8 @@ class FollowUp:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> tuple[Episode | None, Approval | None]:
-        """Close an episode whose workflow is gone, and deliver a decision that was not taken.
-
-        Return what goes on: the episode, and its approval while it asks.
-        """
+        """Close an episode whose workflow is gone, and deliver a decision that was not taken. Return what
+        goes on: the episode, and its approval while it asks."""
         episode, approval = known.get(ref) or (self.state.episode(ref), None)
         since = None if episode is None else episode.phase_since or episode.opened_at
         if self._is_dead(sweep, ref, since):
@@ -150,7 +148,6 @@ class FollowUp:
 
 
 def _asks(case: Case) -> bool:
-    """Whether a question starts now."""
     record = case.record
     # People learn of an old outcome first: the record holds one. After a warning its work is being saved, and
     # soon there is nothing to ask about.

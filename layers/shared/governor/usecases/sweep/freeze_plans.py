@@ -92,10 +92,8 @@ class FreezePlans:
         return state.why
 
     def _counted(self, sweep: Sweep) -> Hub:
-        """Count whoever turned and is not counted in this stretch, and whoever works again.
-
-        A start begins a new stretch: who was counted before it and has not worked since is counted again.
-        """
+        """Count whoever turned and is not counted in this stretch, and whoever works again. A start begins a
+        new stretch: without work since, it is counted again."""
         known, hub = self.state.turned(sweep.target), self.state.hub()
         turned = breaker.count_turned([case.change for case in sweep.cases])
         new = sorted(turned.unused | turned.who - known.keys())

@@ -89,10 +89,8 @@ def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRo
 
 
 def _idle_since(case: Case, seen: FleetRow | None) -> UtcDatetime | None:
-    """From when on it is idle: as its question says, which looks at a whole day, where a sweep knows less.
-
-    As long as the sweeps know of no break since, that is carried over when the question is over.
-    """
+    """Return from when on it is idle: as its question says, which looks at a whole day. As long as the sweeps
+    know of no break, that is carried over."""
     since, before, episode = case.idle_since, case.before.idle_since, case.episode
     if since is None:
         return None

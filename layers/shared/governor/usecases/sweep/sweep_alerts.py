@@ -93,8 +93,8 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
-        """Notify that a cause of failed workflows is gone: every instance that it affected fails no more, or
-        for another cause, or is governed no more, or its step has worked since in the account and Region."""
+        """Notify that a cause of failed workflows is gone: no instance fails for it any more, or its step has
+        worked since in the account and Region."""
         failing, still = self.state.failing(), {case.id for case in sweep.cases if case.record.failures}
         newest = {(one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))}
         for number, one in enumerate(failing):
@@ -126,11 +126,8 @@ class SweepAlerts:
                 sweep.attempt(f"{label} was not reminded", self.once, key, notify, keep=DATE_KEPT)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-        """Notify the owners of environments that other services manage; nothing new during a freeze.
-
-        One message for each environment and owner, at most once in the policy's time, with the advice that
-        fits; never any action.
-        """
+        """Notify the owners of environments that other services manage: one message for each, once in the
+        policy's time, with the advice that fits, and none during a freeze."""
         if sweep.summary.frozen:
             return
         rule, again_after = sweep.base.ownership, timedelta(hours=sweep.base.managed.tell_again_after_hours)

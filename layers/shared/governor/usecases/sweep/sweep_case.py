@@ -108,7 +108,6 @@ class Case:
 
     @property
     def is_proved(self) -> bool:
-        """Whether the longer window that a question needs proves idleness, too."""
         return self.proof is not None and self.proof.kind is VerdictKind.IDLE
 
     @property
@@ -143,7 +142,6 @@ class Case:
 
     @property
     def idle_since(self) -> UtcDatetime | None:
-        """From when on it is proved idle without a break."""
         return self._remembered.idle_since
 
     @property

@@ -1,8 +1,8 @@
 """One sweep over one target: list, read, judge, and repair whatever differs from the wanted state.
 
-Level-triggered: everything is computed anew from EC2, CloudWatch and the state table, so a sweep that was
-missed or ran twice loses nothing. Effects are tried one by one; what fails is counted, logged by the caller
-and repaired by the next sweep. This module must not act on an instance beyond its tags.
+Level-triggered: everything is computed anew, so a sweep that was missed or ran twice loses nothing. Effects
+are tried one by one; what fails is repaired by the next sweep. This module must not act on an instance beyond
+its tags.
 """
 
 from __future__ import annotations
@@ -203,10 +203,8 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
 
 
 def _has_outdated_marks(case: Case) -> bool:
-    """Whether it was marked before it was last started: another run, about which they say nothing.
-
-    The tag says when, where the note of it was lost; in mode `observe` tags of ours are none of a dry run's.
-    """
+    """Return whether it was marked before it was last started; by the tag, where the note of it was lost,
+    which in mode `observe` is no dry run's."""
     at = case.record.marked_at
     if at is None and case.policy.mode is not Mode.OBSERVE:
         with suppress(ValueError):  # anybody may have written the tag
