@@ -58,6 +58,9 @@ def test_fifty_rows_are_short_on_a_phone(new_visitor: NewVisitor) -> None:
     bar = visitor.page.locator(".several").bounding_box()
     assert bar is not None
     assert 844 >= bar["y"] + bar["height"]
+    losses = visitor.page.locator("p:has(.loss)")
+    assert losses.count()
+    assert losses.evaluate_all("all => all.every((one) => one.scrollWidth <= one.clientWidth)")
 
 
 def test_the_bar_adds_up_what_is_ticked(new_visitor: NewVisitor) -> None:

@@ -174,7 +174,7 @@ def approved(
 
     def call(method: str, _: str, document: object = None) -> dict[str, Any]:
         if method == "POST" and posted is None:
-            raise CommandError("alice has already decided: approved")
+            raise CommandError("already decided by alice: approved")
         found = posted if method == "POST" else stored
         if found is None:
             raise CommandError("AWS refused the call")
@@ -206,9 +206,11 @@ def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFi
 def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:
     """One's own is answered with the record; another's is refused, with both in the refusal."""
     assert "  Approved by alice, 2 h ago (" in approved(capsys, {**APPROVED, "needs_another": False})
-    with pytest.raises(CommandError, match=r"already decided: approved\. Approved by alice, 2 h ago"):
+    with pytest.raises(
+        CommandError, match=r"already decided by alice: approved\. Approved by alice, 2 h ago"
+    ):
         approved(capsys, None, APPROVED)
-    with pytest.raises(CommandError, match=r"already decided: approved$"):
+    with pytest.raises(CommandError, match=r"already decided by alice: approved$"):
         approved(capsys, None, None)
 
 

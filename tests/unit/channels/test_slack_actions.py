@@ -190,7 +190,7 @@ def test_a_second_press_is_told_who_was_first() -> None:
     slack.press("approve", user="U0EVE")
 
     assert ApprovalStatus.KEPT is slack.status
-    assert "U0BOB (Slack) has already decided" in slack.said[1][2]
+    assert "lready decided by U0BOB (Slack)" in slack.said[1][2]
 
 
 @pytest.mark.parametrize(

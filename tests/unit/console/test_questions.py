@@ -207,7 +207,9 @@ def test_a_form_of_another_session_or_page_is_refused(csrf: str) -> None:
     if csrf == "of another session":
         csrf = token(site.ask(cookies=other)["body"], "/questions")
     form = {"csrf": csrf, "answer": "keep", f"pick-{APPROVAL_ID}": "yes"}
-    assert site.ask("/questions", "POST", cookies=cookies, form=form)["statusCode"] == 403
+    refused = site.ask("/questions", "POST", cookies=cookies, form=form)
+    assert refused["statusCode"] == 403
+    assert '<a href="/questions">Back to the page as it is now</a>' in refused["body"]
     assert site.status() is ApprovalStatus.PENDING
 
 

@@ -221,4 +221,6 @@ def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str
 def failed(request: Request, status: int, title: str, text: str, sign_in: str = "") -> Response:
     if request.wants_json or request.wants_csv:
         return formats.as_json(status, {"error": text})
-    return formats.html(status, "refused.html", title=title, text=text, sign_in=sign_in)
+    # A form is sent to the address of its page.
+    back = request.path if request.method == "POST" else None
+    return formats.html(status, "refused.html", title=title, text=text, sign_in=sign_in, back=back)

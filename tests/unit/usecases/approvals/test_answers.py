@@ -194,10 +194,10 @@ def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
         ({"status": ApprovalStatus.EXPIRED}, "the time to decide is over"),
         ({"status": ApprovalStatus.VOID}, r"canceled \(the instance changed\)"),
         ({"status": ApprovalStatus.VOID, "void_reason": "it works"}, r"canceled \(it works\)"),
-        ({"status": ApprovalStatus.KEPT}, "somebody has already decided: kept"),
+        ({"status": ApprovalStatus.KEPT}, "already decided by somebody: kept"),
         (
             {"status": ApprovalStatus.APPROVED, "decision": said(Answer.APPROVE, BOB)},
-            f"{BOB}.* decided: approved",
+            f"already decided by {BOB}.*: approved",
         ),
     ],
 )

@@ -271,7 +271,7 @@ def _why_closed(approval: Approval) -> str:
     if approval.status is ApprovalStatus.EXPIRED:
         return "the time to decide is over"
     who = people(approval.decision.by) if approval.decision else "somebody"
-    return f"{who} has already decided: {approval.status.value.lower()}"
+    return f"already decided by {who}: {approval.status.value.lower()}"
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:

@@ -1,8 +1,9 @@
 // Follows the record while its steps are in progress. Only what has changed is replaced, so that a reader keeps
-// their place. Without JavaScript the record's link does it.
+// their place; where other answers are possible, the page is loaded anew. Without JavaScript the record's link does it.
 "use strict";
 (() => {
   const EVERY_MS = 3000;
+  const forms = (page) => [...page.querySelectorAll("main button")].map((one) => one.value + one.textContent).join();
   const follow = async () => {
     let again = true;
     try {
@@ -15,8 +16,8 @@
           const now = page.querySelector(part);
           if (shown && now && shown.innerHTML !== now.innerHTML) shown.replaceChildren(...now.childNodes);
         }
-        // A hold is offered until EC2 is called.
-        if (!page.querySelector("#answers")) document.querySelectorAll("#answers, nav.answers").forEach((one) => one.remove());
+        // What may be done now has forms of its own, as a hold until EC2 is called and an undo after it.
+        if (forms(page) !== forms(document) && !document.activeElement?.closest("form")) location.reload();
         again = page.querySelector("script") !== null;
       }
     } catch (error) {
