@@ -10,17 +10,10 @@ from benchmarks import cold_start, console, interruptions, judge, parsing, sweep
 
 def main() -> None:
     """Measures and prints everything."""
-    print("First sweep: calls beside the floor")
-    print("  fleet        size  calls  floor  ratio  us/instance  at 50 ms")
-    firsts = sweep.first_sweeps()
-    for one in firsts:
-        reads = round(one.over_floor * one.floor)
-        micros = 1e6 * one.seconds / one.size
-        print(
-            f"  {one.style:<10} {one.size:>6} {reads:>6} {one.floor:>6} {one.over_floor:>6.2f} "
-            f"{micros:>11.0f} {one.seconds_at_50_ms:>8.1f} s"
-        )
-        print(f"  {'':<10} {', '.join(f'{name} {count}' for name, count in sorted(one.calls.items()))}")
+    scales = sweep.print_scales(everything=False)
+    slept = sweep.apart("slept", "per-gpu", 2_000)
+    simulated = sweep.apart("scale", "per-gpu", 2_000)
+    print(f"  The simulated clock over one that is slept by: {simulated.first.wall / slept.first.wall:.2f}")
     judging = judge.measure()
     print(
         f"\nJudging {judge.INSTANCES:,} instances of {judge.GPUS} GPUs, {judge.POINTS} readings each: "
@@ -33,12 +26,10 @@ def main() -> None:
     print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
     steady = {
         "aggregate": sweep.steady_reads_over_unskipped("aggregate", 2_000),
-        "per-gpu": sweep.steady_reads_over_unskipped("per-gpu", 2_000),
+        "per-gpu": sweep.steady_reads_over_unskipped("per-gpu", 500),
     }
     for style, ratio in steady.items():
         print(f"  {style:<10} {ratio:.3f}")
-    peak = sweep.peak_megabytes(10_000)
-    print(f"\nPeak memory of a first sweep of 10,000 instances by GPU: {peak:.0f} MB")
     print("\nWhat it costs to run, USD a month")
     monthly = {}
     for size in (100, 1_000):
@@ -61,25 +52,21 @@ def main() -> None:
         f"\n{burst.warned} Spot warnings at once, on the local cloud: {len(burst.seconds)} hooks, "
         f"median {burst.median:.2f} s, 99th percentile {burst.percentile(0.99):.2f} s"
     )
-    by_style = {
-        style: sum(round(o.over_floor * o.floor) for o in firsts if o.style == style)
-        / sum(o.floor for o in firsts if o.style == style)
-        for style in ("aggregate", "per-gpu")
-    }
-    largest = [one for one in firsts if one.size == max(sweep.SIZES)]
+    largest = [one for one in scales if (one.size, one.targets) == (sweep.SPREAD, 1)]
     figures = json.dumps(
         {
-            "first_sweep_calls_over_floor": round(max(one.over_floor for one in largest), 3),
-            "first_sweep_calls_over_floor_all_sizes": {k: round(v, 3) for k, v in by_style.items()},
-            "first_sweep_calls_over_floor_by_size": {
-                f"{one.style}/{one.size}": round(one.over_floor, 3) for one in firsts
-            },
+            "first_sweep_calls_over_floor": round(max(one.first.over_floor for one in largest), 3),
+            "sweep_cost_spread_from_5000": round(sweep.spread_of_costs(scales), 3),
+            "simulated_over_slept": round(simulated.first.wall / slept.first.wall, 3),
             "us_per_data_point": round(max(one.microseconds for one in readings), 2),
             "steady_metric_reads_over_unskipped": round(max(steady.values()), 3),
             "judge_seconds_10000x8x60": round(judging, 2),
-            "peak_mb_10000": round(peak, 1),
-            "us_per_instance": round(max(1e6 * one.seconds / one.size for one in largest), 1),
-            "seconds_10000_at_50_ms": round(max(one.seconds_at_50_ms for one in largest), 1),
+            "peak_mb_10000": round(max(one.megabytes for one in largest), 1),
+            "us_per_instance": round(max(one.micros(one.first) for one in largest), 1),
+            "us_per_instance_steady": round(max(one.micros(one.steady) for one in largest if one.steady), 1),
+            "seconds_10000_at_50_ms": round(max(one.first.wall for one in largest), 1),
+            "seconds_10000_steady_at_50_ms": round(max(one.steady.wall for one in largest if one.steady), 1),
+            "seconds_10000_on_512_mb": round(max(one.first.wall_on_lambda for one in largest), 1),
             "cold_start_over_same_clients_max": round(over_same, 2),
             "cold_start_over_bare_client_max": round(over_bare, 2),
             "console_page_ms_5000": round(max(one.milliseconds for one in pages)),

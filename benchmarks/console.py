@@ -13,7 +13,7 @@ import os
 import statistics
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
@@ -24,6 +24,7 @@ from unittest.mock import patch
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 
+from benchmarks.wire import Raw
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable, packed
 from governor.console.app import Console
@@ -77,7 +78,7 @@ class Wire:
         answer = self._answers[body]
         headers = HTTPHeaders()
         headers["x-amz-crc32"] = str(zlib.crc32(answer))
-        return AWSResponse(request.url, 200, headers, _Raw(answer))
+        return AWSResponse(request.url, 200, headers, Raw(answer))
 
     def _answer(self, operation: str, asked: dict[str, Any]) -> dict[str, Any]:
         if operation == "GetItem":
@@ -100,17 +101,6 @@ class Wire:
             page.append(_wired(self._items[key]))
             size += len(str(self._items[key]))
         return {"Items": page}
-
-
-@dataclass(frozen=True)
-class _Raw:
-    """A body as it arrives."""
-
-    answer: bytes
-
-    def stream(self) -> Iterator[bytes]:
-        """The whole of it."""
-        yield self.answer
 
 
 def measure(instances: int = INSTANCES, runs: int = 9) -> list[PageView]:

@@ -6,7 +6,7 @@ import random
 import time
 from datetime import UTC, datetime, timedelta
 
-from benchmarks.stub_aws import ACCOUNT, REGION, instance_id
+from benchmarks.fleet import ACCOUNT, REGION, instance_id
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, Window
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import IdleRule, Metrics, Policy

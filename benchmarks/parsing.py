@@ -11,7 +11,7 @@ import os
 import statistics
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,6 +21,7 @@ from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.utils import parse_timestamp
 
+from benchmarks.wire import Raw
 from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.domain.evidence import Window
@@ -106,21 +107,10 @@ def _reader(protocol: str, body: bytes, *, mended: bool) -> CloudWatchMetrics:
     def answer(request: Any, **_: Any) -> AWSResponse:
         headers = HTTPHeaders()
         headers["smithy-protocol"] = "rpc-v2-cbor"
-        return AWSResponse(request.url, 200, headers, _Raw(body))
+        return AWSResponse(request.url, 200, headers, Raw(body))
 
     client.meta.events.register("before-send.cloudwatch.GetMetricData", answer)
     return CloudWatchMetrics(clients)
-
-
-@dataclass(frozen=True)
-class _Raw:
-    """A body as it arrives."""
-
-    answer: bytes
-
-    def stream(self) -> Iterator[bytes]:
-        """The whole of it."""
-        yield self.answer
 
 
 def _seconds(call: Callable[[], object]) -> float:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-from benchmarks.stub_aws import ACCOUNT, REGION, instance_id, number_of
+from benchmarks.fleet import ACCOUNT, REGION, instance_id, number_of
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Instance, Target, Volume

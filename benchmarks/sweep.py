@@ -1,210 +1,339 @@
-"""Calls, time and memory of sweeps over fleets of several sizes, against the counting stub."""
+"""Sweeps over fleets of several sizes: calls, processor time, memory, table units and wall time.
+
+The real parts of the function in front of the stub of the wire: real clients, signing, parsers and table.
+"""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
+import subprocess
+import sys
 import time
-import tracemalloc
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from unittest.mock import patch
 
-from benchmarks.stub_aws import ACCOUNT, REGION, StubFleet, Style
-from governor.adapters.cloudwatch import CloudWatchMetrics
-from governor.adapters.ec2 import Ec2Instances, Ec2Tags
-from governor.adapters.managing import AwsBatch
-from governor.adapters.pricing import AwsPrices
+from benchmarks.fleet import ACCOUNT, REGION, Fleet, Style, reads
+from benchmarks.table import StubTable
+from benchmarks.timeline import SimulatedThreads, Timeline
+from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml
+from governor.contracts.settings import parse_settings
 from governor.domain.episode.episode import episode_from_execution_name
-from governor.domain.instance import Target
 from governor.domain.sweep.verdict import VerdictKind
-from governor.usecases.accounts import Accounts
-from governor.usecases.episode.end_episode import AnnounceEnd, CloseDead, VoidEpisode
-from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.health.check_health import CheckHealth
-from governor.usecases.health.read_health import ReadHealth
-from governor.usecases.money.book_saving import BookSaving
-from governor.usecases.money.costs import CountCosts
-from governor.usecases.once import Once
-from governor.usecases.sweep.follow_up import FollowUp
-from governor.usecases.sweep.freeze_plans import FreezePlans
-from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_target import SweepTarget
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import by_target
 from local.templates import expand_template
-from tests.twins import (
-    FakeClock,
-    MemoryEventLog,
-    MemoryStateTable,
-    MemoryWorkflow,
-    RecordingAnnouncer,
-    StaticPolicies,
-)
+from tests.console_world import make_episode, make_row
+from tests.twins.services import FakeClock
 
-SIZES = (200, 2_000, 10_000)
-_RESOURCES = expand_template(Path(__file__).parents[1] / "template.yaml")["Resources"].values()
-ALARMS = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in _RESOURCES)
-SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES)
+SIZES = (1_000, 5_000, 10_000, 50_000)
+LARGE = 50_000
+"""Its per-GPU fleet takes minutes: only where all sizes are asked for."""
+SPREAD_OVER = (200, 2_000)
+SPREAD = 10_000
+"""So many instances, over so many targets."""
+STYLES: dict[Style, int | None] = {"aggregate": None, "per-gpu": 8}
+"""GPUs of an instance; `None`: every fifth has eight, the others one."""
+LAMBDA_SHARE = 512 / 1769
+"""Of a processor. Lambda gives a whole one to 1,769 MB."""
+_SAMPLED = 20
+"""Targets of a spread fleet that are swept here; all are alike."""
+_REGIONS = ("us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1")
+_RESOURCES = expand_template(Path(__file__).parents[1] / "template.yaml")["Resources"]
+TIMEOUT = int(_RESOURCES["SweepTargetFunction"]["Properties"]["Timeout"])
+ALARMS = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in _RESOURCES.values())
+SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES.values())
 PROJECTS = 5
 """Assumed: each has a metric of its own."""
 OWN_METRICS = 3 + len(VerdictKind) + 3 + PROJECTS
 """Those that every sweep writes: problems of sweeps and of health, episodes started, instances by verdict;
 used budget, savings, false stops, and the cost of each project."""
-TARGET = Target(ACCOUNT, REGION)
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
+EVERY = timedelta(minutes=5)
 SWEEPS_AN_HOUR = 12
-_READS = ("ec2:DescribeInstances", "cloudwatch:GetMetricData", "cloudwatch:ListMetrics")
-
-
-class _StubClients:
-    """As `governor.adapters.clients.Clients`."""
-
-    def __init__(self, fleet: StubFleet) -> None:
-        self._clients = {service: fleet.client(service) for service in ("ec2", "cloudwatch")}
-
-    def client(self, service: str, *_: object, **__: object) -> Any:
-        """The stub of the service."""
-        return self._clients[service]
+_SETTINGS = {
+    "AWS_REGION": REGION,
+    "HUB_ACCOUNT_ID": ACCOUNT,
+    "MEMBER_ROLE_NAME": "governor-member-sweeper",
+    "TABLE_NAME": "state",
+    "POLICY_PARAMETER": "policy",
+    "POLICY_BUCKET": "policies",
+    "ALERT_TOPIC_ARN": f"arn:aws:sns:{REGION}:{ACCOUNT}:alerts",
+    "ALERT_KEY_ARN": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1",
+    "REMEDIATION_STATE_MACHINE_ARN": f"arn:aws:states:{REGION}:{ACCOUNT}:stateMachine:remediation",
+    "POWERTOOLS_METRICS_NAMESPACE": "governor",
+}
 
 
 @dataclass(frozen=True)
-class FirstSweep:
-    """A first sweep. `seconds` is our own time: the stub answers at once, but from this process."""
+class Swept:
+    """One sweep of every sampled target. Wall time is that of the slowest target, at 50 ms a call."""
 
-    style: Style
-    size: int
     calls: dict[str, int]
+    metrics: int
     floor: int
-    seconds: float
+    processor: float
+    wall: float
+    wall_on_lambda: float
+    read_units: int
+    write_units: int
+    started: int
 
     @property
     def over_floor(self) -> float:
         """Reading calls over the least that is possible."""
-        return sum(self.calls.get(name, 0) for name in _READS) / self.floor
-
-    @property
-    def seconds_at_50_ms(self) -> float:
-        """Wall time on AWS, one call after the other, at 50 ms a call: an upper bound."""
-        return self.seconds + 0.05 * sum(self.calls.values())
+        return reads(Counter(self.calls)) / self.floor
 
 
 class Bench:
-    """One fleet with the sweep in front of it."""
+    """A fleet of `size` in each of some targets, with the real sweep in front of it. With `sleeps` its calls
+    and threads are real, and wait for real."""
 
-    def __init__(self, style: Style, size: int, *, remembers: bool = True) -> None:
-        self.fleet = StubFleet(size=size, style=style, now=START)
-        clients: Any = _StubClients(self.fleet)
+    def __init__(
+        self, style: Style, size: int, *, accounts: int = 0, sleeps: bool = False, remembers: bool = True
+    ) -> None:
+        known = [f"{200_000_000_000 + number}" for number in range(accounts)]
+        places = f"targets: {{accounts: {json.dumps(known)}, regions: {json.dumps(_REGIONS)}}}"
+        policy = f"mode: ask\n{places if accounts else ''}"
+        self.fleet = Fleet(size, style, START, gpus_each=STYLES[style])
+        self.table = StubTable()
+        self._started: list[str] = []
+        services: dict[str, Service] = {
+            **self.fleet.services(),
+            "dynamodb": self.table,
+            "states": self._states,
+            "ssm": lambda _: as_json({"Parameter": {"Name": "policy", "Value": policy}}),
+            "kms": lambda _: as_json({"Mac": "AAAA", "KeyId": "1", "MacAlgorithm": "HMAC_SHA_256"}),
+            "sns": lambda asked: as_xml(asked.operation, "<MessageId>1</MessageId>"),
+            "sts": _assumed,
+        }
+        self.wire = Wire(services, sleeps)
         self.clock = FakeClock(START)
-        self.workflow = MemoryWorkflow()
-        self.state = MemoryStateTable() if remembers else _Forgetful()
-        announcer, log = RecordingAnnouncer(), MemoryEventLog()
-        book = BookSaving(StaticPolicies(), Accounts(ACCOUNT, REGION), Ec2Instances(clients))
-        self.sweep = SweepTarget(
-            clock=self.clock,
-            policies=StaticPolicies(),
-            instances=Ec2Instances(clients),
-            gather=GatherEvidence(CloudWatchMetrics(clients)),
-            state=self.state,
-            tagger=Ec2Tags(clients),
-            freeze=FreezePlans(self.state, announcer, TARGET),
-            follow_up=FollowUp(
-                self.state,
-                self.workflow,
-                void=VoidEpisode(self.state, self.workflow),
-                close_dead=CloseDead(
-                    self.clock,
-                    StaticPolicies(),
-                    self.state,
-                    AnnounceEnd(self.clock, StaticPolicies(), announcer, log, self.state),
-                    book,
-                ),
-            ),
-            costs=CountCosts(AwsPrices(clients), self.state),
-            alerts=SweepAlerts(announcer, AwsBatch(clients), Once(self.clock, log), self.state),
-            spread=map,
+        self._remembers = remembers
+        spread = [(account, region) for account in known for region in _REGIONS]
+        self.targets = spread[:_SAMPLED] or [(ACCOUNT, REGION)]
+        with self._wired():
+            self.parts = Ec2Parts(parse_settings(_SETTINGS), clock=self.clock)
+            self._sweep_target = by_target(self.parts, SweepTarget)
+
+    def sweep(self) -> Swept:
+        """One sweep of every target; afterwards the workflows that it started have asked."""
+        self.wire.calls.clear()
+        self.fleet.queries = 0
+        units = self.table.read_units, self.table.write_units
+        processor, walls, slow = 0.0, [], []
+        for place in self.targets:
+            with self._wired() as timeline:
+                began = time.perf_counter()
+                summary = self._sweep_target(*place)
+                slept = time.perf_counter() - began
+            assert not summary.problems, summary.problems[:3]
+            processor += timeline.processor_seconds
+            walls.append(slept if self.wire.sleeps else timeline.wall_seconds())
+            slow.append(timeline.wall_seconds(LAMBDA_SHARE))
+        swept = Swept(
+            dict(self.wire.calls),
+            self.fleet.queries,
+            self.fleet.floor() * len(self.targets),
+            processor,
+            max(walls),
+            max(slow),
+            self.table.read_units - units[0],
+            self.table.write_units - units[1],
+            len(self._started),
         )
-        self.check_health = CheckHealth(
-            clock=self.clock,
-            policies=StaticPolicies(),
-            instances=Ec2Instances(clients),
-            read=ReadHealth(CloudWatchMetrics(clients)),
-            log=log,
-            announcer=announcer,
-        )
+        self._ask()
+        if not self._remembers:
+            self.table.forget("OBSERVATIONS#")
+        self.clock.moment += EVERY
+        return swept
 
-    def run(self) -> float:
-        """One sweep; its seconds. Idle instances get their lock, as their workflow would take it."""
-        started = time.perf_counter()
-        self.sweep(TARGET)
-        seconds = time.perf_counter() - started
-        for name in self.workflow.executions:
-            self.state.take_lock(episode_from_execution_name(name))
-        return seconds
+    def check_health(self) -> None:
+        """One look at the health of the GPUs."""
+        with self._wired():
+            by_target(self.parts, CheckHealth)(*self.targets[0])
+
+    @contextmanager
+    def _wired(self) -> Iterator[Timeline]:
+        pool = ThreadPoolExecutor if self.wire.sleeps else SimulatedThreads
+        with (
+            patch.dict(os.environ, AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench"),  # noqa: S106 - no secret: the wire is replaced
+            patch("governor.adapters.clients.ThreadPoolExecutor", pool),
+            self.wire.carrying() as timeline,
+        ):
+            yield timeline
+
+    def _states(self, asked: Asked) -> Answered:
+        if asked.operation == "DescribeExecution":
+            return as_json({"status": "RUNNING"})
+        assert asked.operation == "StartExecution", asked.operation
+        self._started.append(asked.values["name"])
+        arn = f"arn:aws:states:{REGION}:{ACCOUNT}:execution:remediation:{asked.values['name']}"
+        return as_json({"executionArn": arn, "startDate": START.timestamp()})
+
+    def _ask(self) -> None:
+        """What the workflows of these episodes write until a question is open."""
+        state, now = self.parts.state, self.clock.now()
+        with self._wired(), patch.object(self.wire, "sleeps", new=False):
+            for name in self._started:
+                ref = episode_from_execution_name(name)
+                opened = make_episode(make_row(1), ref=ref, approval_id=name, opened_at=now)
+                state.take_lock(ref)
+                state.save_opened(opened)
+                state.await_answer(name, "token", "ask", now + timedelta(days=1))
+        self._started.clear()
 
 
-class _Forgetful(MemoryStateTable):
-    """A state table without observations: every sweep is a first one, and reads everything."""
-
-    def remember(self, *_: object, **__: object) -> None:
-        """Nothing."""
-
-
-def first_sweeps() -> list[FirstSweep]:
-    """A first sweep of every size and style."""
-    results = []
-    styles: tuple[Style, ...] = ("aggregate", "per-gpu")
-    for style in styles:
-        for size in SIZES:
-            bench = Bench(style, size)
-            seconds = bench.run()
-            results.append(FirstSweep(style, size, dict(bench.fleet.calls), bench.fleet.floor(), seconds))
-    return results
+def _assumed(asked: Asked) -> Answered:
+    until = f"{datetime.now(UTC) + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    # Each account has a key of its own, so that the stub tells them apart.
+    key = asked.values["RoleArn"].split(":")[4]
+    keys = f"<AccessKeyId>{key}</AccessKeyId><SecretAccessKey>bench</SecretAccessKey>"
+    return as_xml(
+        "AssumeRole",
+        f"<Credentials>{keys}<SessionToken>t</SessionToken><Expiration>{until}</Expiration></Credentials>",
+    )
 
 
-def peak_megabytes(size: int) -> float:
-    """Peak of Python memory in a first sweep of the dearer fleet, in MB of 10^6 bytes."""
-    bench = Bench("per-gpu", size)
-    tracemalloc.start()
-    bench.run()
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return peak / 1e6
+@dataclass(frozen=True)
+class Hour:
+    """What twelve sweeps in a row cost, or the looks at health beside them."""
+
+    calls: Counter[str]
+    metrics: int
+    write_units: int
+
+
+def hour(style: Style, size: int, *, remembers: bool = True) -> Hour:
+    """The hour that follows a first sweep."""
+    bench = Bench(style, size, remembers=remembers)
+    bench.sweep()
+    swept = [bench.sweep() for _ in range(SWEEPS_AN_HOUR)]
+    calls = sum((Counter(one.calls) for one in swept), Counter[str]())
+    return Hour(calls, sum(one.metrics for one in swept), sum(one.write_units for one in swept))
+
+
+def hour_of_health(style: Style, size: int) -> Hour:
+    """An hour between two weekly looks for advice."""
+    bench = Bench(style, size)
+    bench.check_health()
+    bench.wire.calls.clear()
+    bench.fleet.queries, before = 0, bench.table.write_units
+    for _ in range(SWEEPS_AN_HOUR):
+        bench.clock.moment += EVERY
+        bench.check_health()
+    return Hour(bench.wire.calls, bench.fleet.queries, bench.table.write_units - before)
 
 
 def steady_reads_over_unskipped(style: Style, size: int) -> float:
     """Metric reads of the hour after a first sweep, over those of sweeps that skip nothing."""
-    remembered = _hour(Bench(style, size))
-    unskipped = _hour(Bench(style, size, remembers=False))
-    return remembered / unskipped
+    return hour(style, size).metrics / hour(style, size, remembers=False).metrics
 
 
-def calls_of_an_hour(style: Style, size: int) -> tuple[dict[str, int], int]:
-    """Calls by API and metrics read in a steady hour; for the running costs."""
-    bench = Bench(style, size)
-    reads = _hour(bench)
-    return dict(bench.fleet.calls), reads
+@dataclass(frozen=True)
+class Scale:
+    """A fleet of one size. `megabytes`: the most that the whole process held at once."""
+
+    style: Style
+    size: int
+    targets: int
+    first: Swept
+    steady: Swept | None
+    megabytes: float
+
+    @property
+    def swept(self) -> int:
+        """Instances that were swept here; of a spread fleet some targets are enough."""
+        return self.size // self.targets * min(self.targets, _SAMPLED)
+
+    def micros(self, swept: Swept) -> float:
+        """Processor time for an instance."""
+        return 1e6 * swept.processor / self.swept
 
 
-def health_of_an_hour(style: Style, size: int) -> tuple[dict[str, int], int]:
-    """Calls by API and metrics read in an hour between two weekly looks for advice."""
-    bench = Bench(style, size)
-    bench.check_health(TARGET)
-    bench.fleet.calls.clear()
-    bench.fleet.queries = 0
-    for _ in range(SWEEPS_AN_HOUR):
-        bench.clock.moment += timedelta(minutes=5)
-        bench.check_health(TARGET)
-    return dict(bench.fleet.calls), bench.fleet.queries
+def scale(style: Style, size: int, targets: int = 1) -> Scale:
+    """A first sweep; up to 10,000 instances also one of the second hour, with a question open about each
+    idle instance."""
+    bench = Bench(style, size // targets, accounts=targets // len(_REGIONS))
+    first, steady = bench.sweep(), None
+    if size <= SPREAD:
+        bench.sweep()
+        bench.clock.moment += timedelta(hours=1)
+        bench.sweep()
+        steady = bench.sweep()
+    # In KB on Linux.
+    return Scale(
+        style, size, targets, first, steady, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    )
 
 
-def _hour(bench: Bench) -> int:
-    """Metrics read in the hour that follows a first sweep."""
-    bench.run()
-    bench.fleet.calls.clear()
-    bench.fleet.queries = 0
-    for _ in range(SWEEPS_AN_HOUR):
-        bench.clock.moment += timedelta(minutes=5)
-        bench.run()
-    return bench.fleet.queries
+def slept(style: Style, size: int) -> Scale:
+    """A first sweep whose threads and waits are real: it checks the simulated clock, and the memory."""
+    first = Bench(style, size, sleeps=True).sweep()
+    return Scale(style, size, 1, first, None, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+
+
+def scales(*, everything: bool = False) -> list[Scale]:
+    """The sizes of both styles, each in a process of its own, two at a time; the longest first."""
+    wanted = [(style, size, 1) for style in STYLES for size in SIZES]
+    if not everything:
+        wanted.remove(("per-gpu", LARGE, 1))
+    wanted += [(style, SPREAD, targets) for style in STYLES for targets in SPREAD_OVER]
+    with ThreadPoolExecutor(2) as pool:
+        found = pool.map(
+            lambda one: apart("scale", *one), sorted(wanted, key=lambda one: (-one[1], one[0] == "aggregate"))
+        )
+        return sorted(found, key=lambda one: (one.style, one.targets, one.size))
+
+
+HEADING = "  fleet        size targets  reads  floor  calls  us each   units r/w  at 50 ms  on 512 MB    MB"
+
+
+def text_of(one: Scale) -> str:
+    """Two lines: the first sweep, and the steady one. Reads, calls and units are those of all targets."""
+    lines = []
+    for swept in filter(None, (one.first, one.steady)):
+        calls, times = Counter(swept.calls), one.size / one.swept
+        units = f"{swept.read_units * times:.0f}/{swept.write_units * times:.0f}"
+        which = f"{one.style:<10} {one.size:>6} {one.targets:>7}" if swept is one.first else f"{'steady':>25}"
+        counts = (reads(calls), swept.floor, calls.total())
+        lines.append(
+            f"  {which} {' '.join(f'{count * times:>6.0f}' for count in counts)} {one.micros(swept):>8.0f} "
+            f"{units:>11} {swept.wall:>7.1f} s {swept.wall_on_lambda:>8.1f} s {one.megabytes:>5.0f}"
+        )
+    return "\n".join(lines)
+
+
+def spread_of_costs(found: Sequence[Scale]) -> float:
+    """The dearest instance over the cheapest in first sweeps of one target from 5,000 on, the worse style."""
+    worst = 0.0
+    for style in STYLES:
+        theirs = [one for one in found if one.style == style and one.size >= 5_000 and one.targets == 1]
+        costs = [one.micros(one.first) for one in theirs]
+        worst = max(worst, max(costs) / min(costs))
+    return worst
+
+
+def apart(what: str, style: Style, size: int, targets: int = 1) -> Scale:
+    """The same in a process of its own, so that memory is its own."""
+    command = [sys.executable, "-m", "benchmarks.sweep", what, style, str(size), str(targets)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    first, steady = (
+        None if one is None else Swept(**one) for one in (found.pop("first"), found.pop("steady"))
+    )
+    assert first is not None
+    return Scale(**found, first=first, steady=steady)
 
 
 def monthly_usd(size: int) -> dict[str, Decimal]:
@@ -214,9 +343,8 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     governor; logs, traces, and what an episode costs, all of which stay within cents.
     """
     hours = Decimal(730)
-    calls, reads = calls_of_an_hour("aggregate", size)
-    health_calls, health_reads = health_of_an_hour("aggregate", size)
-    listed = calls.get("cloudwatch:ListMetrics", 0) + health_calls.get("cloudwatch:ListMetrics", 0)
+    sweeping, health = hour("aggregate", size), hour_of_health("aggregate", size)
+    listed = sweeping.calls["monitoring:ListMetrics"] + health.calls["monitoring:ListMetrics"]
     sweeps = SWEEPS_AN_HOUR * hours
     # A sweep and its sum of the month, the question whether health is due (a fifth of a second), and once an
     # hour the look itself.
@@ -224,18 +352,41 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     lambda_gb_seconds = seconds * Decimal("0.5")
     return {
         "CloudWatch GetMetricData for sweeps (0.01 USD per 1,000 metrics)": (
-            reads * hours / 1000 * Decimal("0.01")
+            sweeping.metrics * hours / 1000 * Decimal("0.01")
         ),
-        "CloudWatch GetMetricData for health": health_reads * hours / 1000 * Decimal("0.01"),
+        "CloudWatch GetMetricData for health": health.metrics * hours / 1000 * Decimal("0.01"),
         "CloudWatch ListMetrics (0.01 USD per 1,000 calls)": listed * hours / 1000 * Decimal("0.01"),
         "Step Functions (0.025 USD per 1,000 transitions, 6 a sweep)": sweeps * 6 / 1000 * Decimal("0.025"),
         "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
         "DynamoDB on demand (0.625 USD per million write units)": (
-            # Observations and the row of the console, in KB; the meter and its day cost twice as much.
-            sweeps * (Decimal(size) * Decimal("0.12") + 6) / 1_000_000 * Decimal("0.625")
+            (sweeping.write_units + health.write_units) * hours / 1_000_000 * Decimal("0.625")
         ),
         "KMS key (1 USD)": Decimal(1),
         f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),
         f"CloudWatch alarms (0.10 USD each, {ALARMS})": ALARMS * Decimal("0.10"),
         f"CloudWatch metrics of its own (0.30 USD each, {OWN_METRICS})": OWN_METRICS * Decimal("0.30"),
     }
+
+
+def print_scales(*, everything: bool) -> list[Scale]:
+    """The table of them."""
+    print("Sweeps: the first one, and one of a steady hour with a question open about each idle instance")
+    print(HEADING)
+    found = scales(everything=everything)
+    for one in found:
+        print(text_of(one))
+    return found
+
+
+def main(what: str = "all", style: Style = "aggregate", size: str = "10000", targets: str = "1") -> None:
+    """All sizes; or one of them, for `apart`, or to look at one by itself."""
+    if what == "all":
+        found = print_scales(everything=True)
+        print(json.dumps({"sweep_cost_spread_from_5000": round(spread_of_costs(found), 3)}))
+        return
+    one = slept(style, int(size)) if what == "slept" else scale(style, int(size), int(targets))
+    print(json.dumps(asdict(one)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])  # type: ignore[arg-type]

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import time
+from unittest.mock import patch
+
 import pytest
 
-from benchmarks import console, judge, parsing
+from benchmarks import console, judge, parsing, sweep
+from benchmarks.fleet import Style
+from benchmarks.table import StubTable
+from benchmarks.timeline import Pool, SimulatedThreads
+from benchmarks.wire import LATENCY, Wire, as_json
+from governor.adapters.clients import Clients, at_once
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.stores.table import absent, check, delete, insert, present, put, update, where
+from tests.twins.table import MemoryTable
 
 
 @pytest.mark.parametrize("idle_share", [0.0, 0.5, 1.0])
@@ -26,3 +38,79 @@ def test_every_protocol_of_cloudwatch_is_read_by_our_own_parser_of_times() -> No
 
     assert {"smithy-rpc-v2-cbor", "json", "query"} == {one.protocol for one in readings}
     assert all(one.unmended > one.microseconds for one in readings), readings
+
+
+def test_calls_made_at_once_wait_at_once_and_compute_one_after_the_other() -> None:
+    """Eight threads, twenty tasks: three rounds of waiting, unless the processor is what is short."""
+    waiting, computing = Pool(8, [[(0.0, 0.05)]] * 20), Pool(8, [[(0.01, 0.05)]] * 20)
+
+    assert waiting.seconds(1.0) == pytest.approx(0.15)
+    assert computing.seconds(0.1) == pytest.approx(20 * 0.01 / 0.1 + 0.05)
+
+
+def test_the_simulated_clock_goes_as_threads_that_wait() -> None:
+    """What is noted in one thread takes as long as the same in eight."""
+
+    def calls() -> None:
+        with wire.carrying():
+            client = Clients("us-east-1").client("ssm")
+            at_once(lambda _: client.get_parameter(Name="policy"), range(20))
+
+    answer = as_json({"Parameter": {"Name": "policy", "Value": ""}})
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    with patch.dict(os.environ, keys):
+        wire = Wire({"ssm": lambda _: answer}, sleeps=True)
+        began = time.perf_counter()
+        calls()
+        slept = time.perf_counter() - began
+        wire.sleeps = False
+        with patch("governor.adapters.clients.ThreadPoolExecutor", SimulatedThreads):
+            calls()
+    simulated = SimulatedThreads.timeline.wall_seconds()
+
+    assert wire.calls == {"ssm:GetParameter": 40}
+    assert simulated > 3 * LATENCY
+    assert simulated < slept + LATENCY
+
+
+@pytest.mark.parametrize("style", sweep.STYLES)
+def test_a_sweep_through_the_wire_asks_once_and_then_reads_less(style: Style) -> None:
+    """The real sweep behind the stub: its questions stay open, and its memory spares it most reads."""
+    bench = sweep.Bench(style, 40)
+
+    first, second = bench.sweep(), bench.sweep()
+
+    assert first.started == sum(map(bench.fleet.is_idle, range(40)))
+    assert second.started == 0
+    assert 0 < second.metrics < first.metrics / 2
+    assert first.calls["states:StartExecution"] == first.started
+    assert 0 < first.wall < first.wall_on_lambda
+
+
+def test_the_tables_stub_keeps_what_a_table_keeps() -> None:
+    """Conditions, updates and transactions, as the memory of the tests has them."""
+    key = ("pk", "a")
+    writes = [
+        insert(key, {"name": "one", "count": 1, "map": {"x": 1}}),
+        insert(key, {"name": "two"}),
+        update(key, {"name": "three"}, where("count", "<=", 1), remove=["gone"], add={"count": 2}),
+        update(key, {"name": "four"}, where("count", "<", 3) | where("name", "=", "one")),
+        update(key, {}, present() & where("name", "<>", "one"), first=("map", "y", "new")),
+        update(key, {}, present("map.x"), first=("map", "x", 5)),
+        put(("pk", "b"), {"bytes": b"12", "list": ["x", None, True]}),
+        check(("pk", "b"), absent("bytes")),
+        delete(("pk", "b"), where("list", "=", [])),
+    ]
+    memory = MemoryTable()
+    keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
+    stub = StubTable()
+    with patch.dict(os.environ, keys), Wire({"dynamodb": stub}).carrying():
+        table = DynamoTable(Clients("us-east-1"), "state")
+        for one in writes:
+            assert table.wins(one) == memory.wins(one), one
+            assert [*table.query("pk")] == [*memory.query("pk")], one
+        assert table.get(key) == memory.get(key)
+        assert [*table.query("pk", "b", after="a")] == [*memory.query("pk", "b", after="a")]
+        assert table.get_all([key, ("pk", "c")]) == memory.get_all([key, ("pk", "c")])
+    assert stub.read_units > 0
+    assert stub.write_units > 0
