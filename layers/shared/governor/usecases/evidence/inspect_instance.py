@@ -50,12 +50,7 @@ class InspectInstance:
         hold = self.state.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
         request = EvidenceRequest(
-            instance=instance,
-            policy=policy,
-            per_gpu=True,
-            figures=frozenset(FIGURES),
-            always=True,
-            length=policy.ask_window,
+            instance, policy, per_gpu=True, figures=frozenset(FIGURES), always=True, length=policy.ask_window
         )
         gathered = self._read(request, now)
         evidence = gathered.evidence
@@ -129,13 +124,9 @@ class InspectInstance:
         seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
         # Where to read and how finely; no other setting has a say in it.
         names = replace(policy.metrics, period_seconds=seconds, work=None)
+        figures = frozenset({"memory", "power"})
         request = EvidenceRequest(
-            instance=instance,
-            policy=Policy(metrics=names),
-            per_gpu=True,
-            figures=frozenset({"memory", "power"}),
-            always=True,
-            length=LENGTH,
+            instance, Policy(metrics=names), per_gpu=True, figures=figures, always=True, length=LENGTH
         )
         try:
             found = self._read(request, now)
