@@ -16,11 +16,7 @@ from governor.domain.approvals.messages import stage_name
 from governor.domain.units import UtcDatetime, printable
 from governor.errors import GovernorError
 
-ANSWER_TEXT = {
-    Answer.APPROVE: "Stop it",
-    Answer.EXEMPT: "Never ask again",
-    Answer.HOLD: "Hold it",
-}
+ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answer.HOLD: "Hold it"}
 """The text of each button, at most 75 characters as Slack allows; that of a keep is its message's own."""
 
 CUT = "There is more on the page."

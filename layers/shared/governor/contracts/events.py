@@ -244,10 +244,7 @@ def queued_event(body: str) -> Any:
 def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
     """Return the version that a data event of CloudTrail names, and the ARN that wrote it, if it says so."""
     match event.get("detail"):
-        case {
-            "responseElements": {"x-amz-version-id": str(version)},
-            "userIdentity": {"arn": str(arn)},
-        }:
+        case {"responseElements": {"x-amz-version-id": str(version)}, "userIdentity": {"arn": str(arn)}}:
             return version, arn
     return None
 

@@ -156,9 +156,7 @@ def _dropped(settings: Any, path: Path) -> bool:
     return True
 
 
-def _split(
-    document: Mapping[str, Any],
-) -> tuple[dict[str, Any], list[Any], list[Path], list[Mistake]]:
+def _split(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], list[Path], list[Mistake]]:
     """Settings and overrides, both without retired settings; the paths of these; mistakes of the frame."""
     settings, retired = _without_retired(document)
     mistakes: list[Mistake] = []

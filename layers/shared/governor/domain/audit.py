@@ -30,11 +30,7 @@ _MEANS = (
 )
 """Attributes that say what happened, most telling first."""
 _INSERTED = {"EPISODE": "opened", "REQUEST": "question made"}
-_PARTITIONS = {
-    "DELIVERIES": "delivery",
-    "ACCEPTED": "policy accepted",
-    "VERSION": "policy in force",
-}
+_PARTITIONS = {"DELIVERIES": "delivery", "ACCEPTED": "policy accepted", "VERSION": "policy in force"}
 _WRITER = "WRITER"
 _UNSEEN = frozenset({"task_token"})
 """Whoever has it may end the wait of a workflow."""

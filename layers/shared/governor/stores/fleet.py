@@ -14,18 +14,7 @@ from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import CloudError
 from governor.stores.keys import place
-from governor.stores.table import (
-    DAMAGED,
-    Document,
-    Key,
-    Store,
-    Write,
-    absent,
-    packed,
-    put,
-    unpacked,
-    where,
-)
+from governor.stores.table import DAMAGED, Document, Key, Store, Write, absent, packed, put, unpacked, where
 
 _FLEET = "FLEET"
 _MOST_SHARES = 100
