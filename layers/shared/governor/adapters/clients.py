@@ -126,7 +126,6 @@ def moment(value: Any) -> datetime:
 
 
 def at_once(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
-    """The port `Spread`, in threads."""
     if len(items) < 2:
         return [function(one) for one in items]
     with ThreadPoolExecutor(min(_CALLS_AT_A_TIME, len(items))) as pool:

@@ -25,8 +25,6 @@ _COMPLETE = "Complete"
 
 
 class CloudWatchMetrics(Adapter):
-    """The port `MetricReader`."""
-
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         answers = at_once(partial(self._read, target, window), [*in_parts(queries, _QUERIES_PER_CALL)])
         return MetricAnswer(

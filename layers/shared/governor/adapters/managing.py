@@ -87,7 +87,6 @@ class OrganizationUnits(Adapter):
     """Answers in the management account, or in one that administers a service for it."""
 
     def accounts(self, units: Collection[str], without: Collection[str]) -> tuple[str, ...]:
-        """Return the active accounts in the units and in all units within them, but for those `without`."""
         found, seen, waiting = set[str](), {*without}, [*units]
         while waiting:
             if (unit := waiting.pop()) in seen:

@@ -42,7 +42,6 @@ class AuditBucket(_WrittenOnce):
     """The audit: each change has one document, which is written once and stays."""
 
     def keep(self, change: Change) -> bool:
-        """Keep the change; false where it is kept already."""
         body = json.dumps(change.document()).encode()
         # Whatever the bucket's default is by now.
         return self._put(change.key, body, ContentType="application/json", ServerSideEncryption="AES256")
@@ -64,8 +63,6 @@ class UserDataBucket(_WrittenOnce):
 
 
 class PolicyBucket(Adapter):
-    """The port `PolicyDocuments`."""
-
     def newest(self) -> StoredPolicy | None:
         try:
             # A sweep waits behind this, and the next one asks again.

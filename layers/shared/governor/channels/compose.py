@@ -120,7 +120,6 @@ def _read(title: str, *lines: str) -> dict[str, Any]:
 
 
 def _why(alerts: Sequence[Alert]) -> str:
-    """Return why somebody gets a message about these."""
     first, many = alerts[0], len({alert.owner for alert in alerts}) > 1
     project = "" if first.project == UNASSIGNED else f" (project {first.project})"
     values = {"many": many, "alert": first, "project": project, "escalated": first.kind in ESCALATED}
@@ -253,7 +252,6 @@ def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tu
 
 
 def _chart(history: History) -> str:
-    """Return the highest utilization of each hour as a bar of text."""
     bins = list(zip(*(gpu.utilization for gpu in history.gpus), strict=True))
     hours = in_parts(bins, max(1, timedelta(hours=1) // history.window.period))
     seen = [[one for gpus in hour for one in gpus if one is not None and is_reading(one)] for hour in hours]

@@ -163,7 +163,6 @@ class Channel(Protocol):
 
 
 def _on_lines(part: Any, limit: int = _LINE) -> Any:
-    """Return a part of a message with each of its texts on one line."""
     match part:
         case str():
             return one_line(part, limit)

@@ -65,7 +65,6 @@ def pagerduty_events(message: Message) -> list[dict[str, object]]:
 
 
 def pagerduty_event(message: Message) -> dict[str, object]:
-    """The event that triggers the incident, without its routing key."""
     facts = message.facts
     event: dict[str, object] = {
         "event_action": "trigger",

@@ -74,7 +74,6 @@ def _height(percent: float) -> int:
 
 
 def _name_gaps(canvas: Sequence[bytearray], series: Sequence[float | None], width: float) -> None:
-    """Name each gap that has room for it."""
     at = 0
     for is_gap, run in groupby(value is None for value in series):
         start, at = at, at + len(list(run))
@@ -85,7 +84,6 @@ def _name_gaps(canvas: Sequence[bytearray], series: Sequence[float | None], widt
 
 
 def _write(canvas: Sequence[bytearray], text: str, end: int, top: int) -> None:
-    """Write a text that ends there."""
     for index, letter in enumerate(reversed(text)):
         left = end - (index + 1) * _ADVANCE
         for column, dots in enumerate(_LETTERS[letter]):

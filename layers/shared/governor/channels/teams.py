@@ -95,7 +95,6 @@ def _sections(sections: Iterable[Section]) -> Iterator[Element]:
 
 
 def _details(message: Message) -> Iterator[Element]:
-    """What is folded."""
     yield from _sections(message.details)
     if message.evidence is not None:
         yield {**_text(_run(message.evidence.caption, 100, weight="Bolder")), "separator": True}

@@ -90,7 +90,6 @@ class Vouch:
             raise AlertRefused(str(error)) from error
 
     def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
-        """Return the alert in the words of the record alone."""
         kind, now = sent.kind, self.clock.now()
         # One failure of a channel would give up what says that it is old. What is open ends when it expires.
         at = now if kind in OPEN else min(max(sent.at, episode.closed_at or episode.opened_at), now)

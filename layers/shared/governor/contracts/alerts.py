@@ -48,7 +48,6 @@ class _AlarmDocument(Event):
     state: Annotated[str, Field(alias="NewStateValue")] = "ALARM"
 
     def alert(self) -> Alert:
-        """The alarm as an alert that says nothing but its name."""
         parts = self.arn.split(":")
         return Alert(
             kind=AlertKind.ALARM_OVER if self.state == "OK" else AlertKind.ALARM,

@@ -55,7 +55,6 @@ def _moment_or_none(text: object) -> UtcDatetime | None:
 
 
 def _action_or_none(said: object) -> str | None:
-    """The name of an action, on one line; `None` where none is given."""
     return (printable(said)[:_ACTION_CHARACTERS] or None) if isinstance(said, str) else None
 
 

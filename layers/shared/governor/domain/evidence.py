@@ -108,7 +108,6 @@ def gpu_label(dimensions: Dimensions) -> str:
 
 
 def by_index(label: str) -> tuple[int, str]:
-    """Order labels as numbers, so that 10 comes after 9."""
     return (int(label), "") if label.isdigit() else (-1, label)
 
 
@@ -140,7 +139,6 @@ def peak(series: Series) -> float | None:
 
 
 def mean(series: Series) -> float | None:
-    """The mean of the readings that exist, `None` where there is none at all."""
     values = readings(series)
     return sum(values) / len(values) if values else None
 
@@ -150,7 +148,6 @@ def coverage_percent(series: Series) -> Percent:
 
 
 def last_at_or_above(series: Series, threshold: float) -> int | None:
-    """Index of the latest reading that is not under the threshold."""
     for index in range(len(series) - 1, -1, -1):
         value = series[index]
         if value is not None and value >= threshold:

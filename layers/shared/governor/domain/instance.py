@@ -71,7 +71,6 @@ class LaunchFacts:
 
     @property
     def network(self) -> str | None:
-        """Its network interfaces in words; `None` where EC2 named none."""
         if not self.network_interfaces:
             return None
         efa = f", {self.efa_interfaces} of them with EFA" if self.efa_interfaces else ""

@@ -24,8 +24,6 @@ _Risk = Risk | None
 
 
 class SettingError(ValueError):
-    """Settings out of range, or that contradict each other. `mistakes` names each."""
-
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
         self.mistakes = mistakes
         super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in mistakes))
@@ -120,7 +118,6 @@ def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
 
 
 def named(pattern: str, said: str, risk: _Risk = None) -> tuple[str, ...]:
-    """A list of names that match a regular expression, empty by default."""
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
     return checked((), said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items)
 
@@ -135,7 +132,6 @@ class Amount:
     """`ge`: 0 is an amount. `gt`: it must be more than 0."""
 
     def setting(self, default: _Value, risk: _Risk = None) -> _Value:
-        """A setting, or a mapping of settings, with this range."""
         said = f"it must be {'above' if self.low == 'gt' else 'at least'} 0 and at most {self.high}"
         return checked(default, said, self._holds, risk)
 

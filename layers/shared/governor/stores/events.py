@@ -71,11 +71,9 @@ class EventLog(Store):
         return frozenset(claimed)
 
     def done(self, key: str, now: datetime, keep: timedelta) -> None:
-        """Note that it is done, and not to be done again within `keep`."""
         self._hasty.write(_taking(key, now + keep))
 
     def done_all(self, keys: Sequence[str], now: datetime, keep: timedelta) -> None:
-        """As `done`, of many different keys in few calls."""
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:

@@ -57,7 +57,6 @@ class Instances(Store):
         return found
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
-        """Return one record; an empty one when there is none yet."""
         hold, record = keys.holds(target, instance_id)
         items = self._table.get_each([record, keys.lock(target, instance_id), hold])
         return self._read(target, instance_id, items)

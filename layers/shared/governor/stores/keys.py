@@ -8,7 +8,6 @@ from governor.stores.table import Key
 
 
 def place(target: Target) -> str:
-    """An account and Region, as a part of a key."""
     return f"{target.account}#{target.region}"
 
 

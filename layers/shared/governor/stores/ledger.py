@@ -45,7 +45,6 @@ class Ledger(Store):
         return self._table.wins(forward, *map(keeping, days))
 
     def meters(self, month: str) -> list[Meter]:
-        """Return those of all targets, by account and Region."""
         return self._table.read_all(Meter, f"COST#{month}")
 
 

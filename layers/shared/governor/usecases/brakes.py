@@ -43,7 +43,6 @@ def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:
 
 
 def _setting(what: str) -> str:
-    """Return the name of the setting in `caps`, by the words for what is capped."""
     return f"{what.partition('#')[0].lower()}_actions_per_hour"
 
 
@@ -112,7 +111,6 @@ class ShowBrakes:
         return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
 
     def caps(self) -> list[tuple[str, int, int]]:
-        """Return what is capped, the actions that began in this hour, and the most there may be."""
         rule, used = self.policies.base().policy.caps, self.state.used(self.clock.now())
         used = {"ORGANIZATION": 0, **used}
         return [

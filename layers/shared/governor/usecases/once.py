@@ -84,7 +84,6 @@ def run_all(steps: Sequence[Callable[[], Result]]) -> list[Result]:
 
 
 def joined(failed: Sequence[Exception]) -> Exception:
-    """The first failure, with the others as its notes."""
     for other in failed[1:]:
         failed[0].add_note(f"also: {other}")
     return failed[0]

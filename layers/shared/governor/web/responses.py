@@ -99,7 +99,6 @@ _OVER = (
 
 
 def bad_link(error: LinkError) -> Response:
-    """Refuse a link that is not good, or not any more."""
     if isinstance(error, LinkExpired):
         return refusal(410, "This link has expired", _OVER)
     text = "It was not made by this governor, or was altered on its way. Use the link of the message."
@@ -107,7 +106,6 @@ def bad_link(error: LinkError) -> Response:
 
 
 def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...] = ()) -> Response:
-    """Send the browser on, by GET, whatever this request was."""
     return Response(303, "", {**HEADERS, "Location": location}, note, cookies)
 
 

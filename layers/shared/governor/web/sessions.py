@@ -43,7 +43,6 @@ class Sessions:
         return set_cookie(SESSION_COOKIE, sealed, life)
 
     def read(self, cookies: Mapping[str, str], now: UtcDatetime) -> Session | None:
-        """Return the session of a request's cookies; `None` when there is none that holds now."""
         sealed = cookies.get(SESSION_COOKIE)
         values = self.signer.unseal(("session", *self.scope), sealed, now) if sealed else None
         if values is None:

@@ -234,7 +234,6 @@ class ApprovalSite:
         return Response(status, "" if request.method == "HEAD" else body, HEADERS)
 
     def _neighbor(self, request: Request, approval_id: str) -> str:
-        """Return the link of the same recipient to one of the questions of this page."""
         recipient = request.query["r"]
         if not request.link:
             ends_at = datetime.fromtimestamp(int(request.query["e"]), tz=UTC)

@@ -109,8 +109,6 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Lines under a heading: what is lost, what is kept."""
-
     heading: str
     lines: tuple[str, ...]
 
@@ -187,7 +185,6 @@ SEAL = "seal"
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
-    """Return the alert as plain JSON data, for machines that subscribe."""
     document = {item.name: getattr(alert, item.name) for item in fields(alert)}
     plain = {"lines": list(alert.lines), "at": iso(alert.at), "facts": dict(alert.facts)}
     return {"version": 1, **document, **plain}

@@ -42,7 +42,6 @@ class Delivery:
 
     @property
     def is_settled(self) -> bool:
-        """Say whether nothing is left to be tried."""
         return self.not_before is None
 
     @property
@@ -75,6 +74,4 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Asks to send what waits in the outbox for the same people."""
-
     group: str

@@ -100,7 +100,6 @@ class _Form(Formatter):
         self._zone, self._now = zone, now
 
     def format_field(self, value: Any, spec: str) -> str:
-        """As `str.format`, with the forms of this module."""
         if spec in _TIMES:
             return _TIMES[spec](value, self._zone, self._now or value)
         return _FORMS[spec](value) if spec in _FORMS else str(format(value, spec))

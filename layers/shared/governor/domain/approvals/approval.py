@@ -110,7 +110,6 @@ class Approval:
 
     @property
     def kept(self) -> Decision | None:
-        """The keep that this record stored, whether or not it still lasts."""
         given = self.brake or self.decision
         return given if given is not None and given.answer is Answer.KEEP else None
 
@@ -222,7 +221,6 @@ def hold_of(decision: Decision, project: str | None = None) -> Hold:
 
 
 def _says_more(decision: Decision, held: Decision) -> bool:
-    """Return whether it holds the instance for longer than the answer by which it is held."""
     stands = hold_of(held)
     return held.answer is not Answer.EXEMPT and stands != stands.stricter(hold_of(decision))
 
@@ -275,7 +273,6 @@ def _why_closed(approval: Approval) -> str:
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:
-    """Return the id of a stage's message; one message a stage."""
     return f"{stage}-{ref.execution_name}"
 
 

@@ -315,7 +315,6 @@ def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetim
 
 
 def _end(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
-    """Return what a message names of an end that is no failure."""
     undone, is_stopped = episode.undone_at is not None, Step.STOP in episode.steps_done
     acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not undone
     per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
@@ -380,7 +379,6 @@ def _failed_step(episode: Episode | None, reason: str) -> str:
 
 
 def step_text(step: object) -> str:
-    """Return the step as an imperative before the name of an instance."""
     return said("failed step", {"step": step})[0]
 
 
@@ -400,7 +398,6 @@ def cause_of(reason: str) -> str:
 
 
 def readable(reason: str) -> str:
-    """Return a recorded reason as a sentence for people."""
     error, cause = _taken_apart(reason or "the cause is not known")
     text, *_ = said("error", {"error": error, "cause": cause})
     return sentence(_ISO.sub(r"\1 \2 UTC", people(text)))

@@ -58,7 +58,6 @@ class Grant:
 
 
 def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) -> Rank | None:
-    """Return the highest rank that covers an instance; `None` where no grant does."""
     ranks = [one.rank for one in grants if one.scope.sees(account, project, owner)]
     return max(ranks, default=None)
 

@@ -68,7 +68,6 @@ def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: s
 
 
 def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...]:
-    """Return the groups of a claim: a list of texts, or one text."""
     found = claims.get(groups_claim)
     held = [found] if isinstance(found, str) else found if isinstance(found, list) else []
     return tuple(one for one in held if isinstance(one, str))[:_MOST_GROUPS]

@@ -56,7 +56,6 @@ def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
 
 
 def unmet(companion: Step, instance: Instance) -> str | None:
-    """Return why a companion cannot be carried out, or `None` when all that it needs is known."""
     if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
         return "its Spot request is not known, so a successor could be launched"
     return None
@@ -123,7 +122,6 @@ def mode_of(policy: Policy, plan: Plan) -> Mode:
 
 
 def acts_on_silence(policy: Policy, plan: Plan) -> bool:
-    """Whether an expiry counts as a yes to this plan."""
     return policy.approval.on_expiry == "act" and _may_lose(policy, plan)
 
 

@@ -116,7 +116,6 @@ _PARTS = {Family.WORKING: "used", Family.IDLE: "idle"}
 
 
 def part_of(kind: VerdictKind | None) -> str:
-    """Return the part of a `Share` that the time of an instance with this verdict belongs to."""
     if kind in KEPT:
         return "kept"
     return UNMEASURED if kind is None else _PARTS.get(kind.family, UNMEASURED)

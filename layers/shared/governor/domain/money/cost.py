@@ -144,7 +144,6 @@ def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict
 
 
 def _days_between(start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
-    """Midnight and the next midnight of each day that a span touches."""
     midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
     while midnight < end:
         yield midnight, midnight + timedelta(days=1)

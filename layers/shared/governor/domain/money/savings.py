@@ -45,7 +45,6 @@ def months(first: datetime, last: datetime) -> list[str]:
 def sum_saved(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
-    """Sum up what entries of ours have saved between two moments."""
     avoided = undone = storage = Decimal(0)
     actions = false_stops = unpriced = 0
     for entry in entries:

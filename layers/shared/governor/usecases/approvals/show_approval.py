@@ -53,7 +53,6 @@ class ApprovalView:
 
     @property
     def is_question(self) -> bool:
-        """Return whether this episode asks at all, or only reports what is done."""
         return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
 
     @property

@@ -142,7 +142,6 @@ class Guards:
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
 
     def open_episode(self, ref: EpisodeRef) -> Episode:
-        """The episode, unless it does not exist or is over."""
         episode = asked_about(self.state, ref)
         if episode.phase is Phase.CLOSED:
             outcome = episode.outcome.value if episode.outcome else "closed"

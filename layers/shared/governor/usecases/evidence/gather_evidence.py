@@ -439,7 +439,6 @@ class _Batch:
 
 
 def _sum(left: Series | None, right: Series | None) -> Series | None:
-    """Per period the sum of both; where only one was published, that one."""
     if left is None or right is None:
         return right if left is None else left
     return tuple(

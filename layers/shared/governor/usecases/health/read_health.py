@@ -148,7 +148,6 @@ class _Work:
         return self.hardware if figure.is_hardware else self.agent
 
     def first_reads(self) -> Iterator[_Read]:
-        """The aggregates, and single GPUs where there is none."""
         for figure in _FIGURES:
             sets = self.sets(figure)
             for dimensions in sets.first:
