@@ -116,13 +116,16 @@ def rendered() -> Iterator[tuple[str, Message]]:
     approved = Approval("a-1", asked.ref, "hash", ApprovalStatus.APPROVED, NOW, DEADLINE, timedelta(days=30))
     why = "the cap of 5 actions an hour in account 123456789012 is reached"
     freeze = BreakerState(NOW, "40 of 60 working instances turned idle within 12 h", turned=40)
-    failing = replace(asked, phase=Phase.ACTING, steps_done={"stop": NOW})
+    failing = replace(lost, phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
     broken = "SnapshotFailed: snap-0123456789abcdef0 ended in error"
     failed = queued(outcome_alert(failing.ref, failing, Outcome.FAILED, broken, NOW, LINK))
     others: dict[str, tuple[Alert, Episode | None]] = {
         "waits": (waiting_alert(asked, approved, why, 24, NOW, LINK), asked),
         "first-yes": (first_yes_alert(lost, APPROVED, DEADLINE), lost),
-        "undone": (undo_alert(asked, "link:alice@example.com", "page", NOW), asked),
+        "undone": (
+            undo_alert(asked, "link:alice@example.com", "page", NOW, NOW + timedelta(hours=24)),
+            asked,
+        ),
         "failed": (failed, failing),
         "frozen": (breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None),
     }

@@ -79,6 +79,20 @@ def test_fifteen_failures_of_one_cause_are_one_message_to_each() -> None:
         assert [one.instance_id in message for one in fleet.refs] == [one is ref for one in fleet.refs]
 
 
+def test_slack_lists_each_failure_once_and_says_once_what_is_the_same() -> None:
+    """Owner and place stand at the end."""
+    alerts = []
+    for number in range(15):
+        ref = EpisodeRef("123456789012", "us-east-1", f"i-{number:017x}", NOW, 1)
+        failed = outcome_alert(ref, None, Outcome.FAILED, "AccessDenied: no", NOW, None)
+        alerts.append(replace(failed, owner="ml-team", project="vision"))
+    message = digest_of(alerts, [], link="https://gpu.example.com/q/x", digest_id="digest-1", now=NOW)
+    shown = json.dumps(slack_blocks(message, interactive=False))
+
+    assert [1] * 15 == [shown.count(f"({one.instance_id})") for one in alerts]
+    assert 1 == shown.count("Owner: ml-team")
+
+
 def test_the_next_message_of_a_cause_comes_an_hour_later_with_all_since() -> None:
     """None is lost meanwhile; another cause waits for nothing."""
     fleet = Failing(4)

@@ -548,7 +548,7 @@ def _first_yes(episode: Episode) -> Alert:
 
 
 def _undone(episode: Episode) -> Alert:
-    return undo_alert(episode, "link:alice@example.com", "page", NOW)
+    return undo_alert(episode, "link:alice@example.com", "page", NOW, NOW + timedelta(hours=24))
 
 
 @pytest.mark.parametrize(
@@ -558,7 +558,15 @@ def _undone(episode: Episode) -> Alert:
             _first_yes,
             ("alice@example.com approved", "One more person", "nothing happens", "Sat 04:02 Berlin (03"),
         ),
-        (_undone, ("was started again", "alice@example.com (mail link)", "$136 a day again")),
+        (
+            _undone,
+            (
+                "started again",
+                "alice@example.com (mail link)",
+                "$136 a day again",
+                "asked about it before Sat",
+            ),
+        ),
     ],
 )
 def test_what_comes_between_says_what_is_next(

@@ -186,7 +186,10 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
     by_price = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
     return {
         **_read(*said("digest", values, zone, now)),
-        "sections": tuple(_section_of(*pair, now) for pair in by_price),
+        "sections": tuple(
+            _section_of(*pair, now, at_once=len(ends) == 1, place=_place(pair[0], alerts))
+            for pair in by_price
+        ),
         "button": "Stop or keep them",
         "acts": acting > 0,
     }
@@ -201,35 +204,46 @@ def _failures(alerts: Sequence[Alert]) -> dict[str, Any]:
         "step": messages.step_text(*steps) if len(steps) == 1 and None not in steps else "",
         "readable": messages.readable(reason),
         "next_step": messages.next_step(reason),
-        "listed": map(_failed, alerts),
+        "listed": [_failed(alert, alerts) for alert in alerts],
     }
     data = {"incident": first.facts.get("incident")}
     return {**_read(*said("failures", values)), "button": "See the records", "data": data}
 
 
-def _failed(alert: Alert) -> str:
-    about, place = alert.about, f"{alert.instance_id} in {Target(alert.account, alert.region)}"
-    price = "" if about.usd_per_day is None else f", {usd(about.usd_per_day)} a day while it runs"
+def _failed(alert: Alert, alerts: Sequence[Alert]) -> str:
+    about, price = alert.about, alert.about.usd_per_day
+    cost = None if price is None else f"{usd(price)} a day while it runs"
+    said = ", ".join(filter(None, (about.instance_type, _place(alert, alerts), cost)))
+    return f"{one_line(alert.subject, 120)} ({said})"
+
+
+def _place(alert: Alert, alerts: Sequence[Alert]) -> str:
+    """Return id, place and owner: what is the same for all of them stands at the end of the message."""
+    place = f"{alert.instance_id} in {Target(alert.account, alert.region)}"
     whose = f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}"
-    kind = f"{about.instance_type}, " if about.instance_type else ""
-    return f"{one_line(alert.subject, 120)} ({kind}{place}, {whose}{price})"
+    is_one_place = len({(one.account, one.region) for one in alerts}) == 1
+    is_one_owner = len({(one.owner, one.project) for one in alerts}) == 1
+    return f"{alert.instance_id if is_one_place else place}{'' if is_one_owner else f', {whose}'}"
 
 
 def reason_of(alert: Alert) -> str:
     return str(alert.facts.get("outcome_reason") or alert.subject)
 
 
-def _section_of(alert: Alert, episode: Episode, now: UtcDatetime) -> Section:
+def _section_of(alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str) -> Section:
     plan = episode.plan
     values = {
         "one": episode.instance,
         "idle": messages.idle_text(episode, now)[0],
         "price": messages.price_text(episode),
+        "at_once": at_once,
+        "acts": episode.acts_on_silence,
         "silence": messages.silence_text(episode, deadline_of(alert), now),
         "people": messages.people_text(episode) if episode.terms.people_needed > 1 else "",
         "plan": plan,
-        "losses": "; ".join(plan.losses),
-        "alert": alert,
+        "lost": plan.loses_local_disks or plan.destroys,
+        "losses": "; ".join(plan.losses[1:]),  # but for what is in memory, as at every stop
+        "place": place,
     }
     heading, *lines = said("one of a digest", values)
     return Section(heading, tuple(lines))

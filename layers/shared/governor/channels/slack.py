@@ -218,7 +218,8 @@ def _in_brief(sections: Sequence[Section], room: int) -> tuple[Sequence[Section]
             return [Section(heading, (*kept, rest))], ()
     named = lines[: max(1, room - 2)]
     more = (f"and {len(lines) - len(named)} more, below",) if len(lines) > len(named) else ()
-    return [Section(heading, (*named, *more))], sections
+    whole = [Section(heading, lines[len(named) :])] if len(sections) == 1 else sections
+    return [Section(heading, (*named, *more))], whole
 
 
 def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:

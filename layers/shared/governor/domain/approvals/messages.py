@@ -267,9 +267,12 @@ def waiting_alert(
     return _alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
 
 
-def undo_alert(episode: Episode, by: str, channel: str, at: UtcDatetime) -> Alert:
+def undo_alert(
+    episode: Episode, by: str, channel: str, at: UtcDatetime, until: UtcDatetime | None = None
+) -> Alert:
+    """`until` is how long the undo keeps it, where that is known."""
     facts = {"undone_by": by, "channel": channel}
-    return _alert("undone", episode, "undone", at, facts, {"price": price_text(episode)})
+    return _alert("undone", episode, "undone", at, facts, {"price": price_text(episode), "until": until})
 
 
 def outcome_alert(

@@ -75,10 +75,10 @@ class UndoEpisode:
         except (AccessDenied, WrongState, Unsupported) as error:
             return f"EC2 refused to start it: {error}"
         self.state.journal(ref, "done", self.clock.now(), step="start", request_ids=[request], by=by)
-        self._note(episode, by, channel)
+        self._note(episode, by, channel, quiet.snoozed_until)
         return None
 
-    def _note(self, episode: Episode, by: str, channel: str) -> None:
+    def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
         """Note it where that can be written: the person must hear that EC2 has been asked in any case."""
         now, is_first = self.clock.now(), True
         try:
@@ -87,7 +87,7 @@ class UndoEpisode:
             _log.exception("an undo could not be recorded")
         try:
             if is_first:
-                self.announcer.announce(undo_alert(episode, by, channel, now))
+                self.announcer.announce(undo_alert(episode, by, channel, now, until))
         except CloudError:
             _log.exception("nobody could be notified of an undo")
 
