@@ -16,8 +16,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
+from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG
 from governor.domain.policy.policy import Prices
-from governor.domain.tags import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG
 from governor.domain.units import in_parts, printable
 from governor.domain.wording import plural
 

@@ -21,7 +21,7 @@ from cli.errors import CommandError
 from cli.output import Output
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable, unpacked
-from governor.domain.approvals.scope import SignIn
+from governor.domain.approvals.terms import SignIn
 from governor.domain.units import UtcDatetime, iso, printable
 from governor.errors import GovernorError
 from governor.stores.table import Key, Table, absent, present, update

@@ -21,7 +21,7 @@ from governor.console.views.instance import instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
 from governor.console.views.savings import savings
-from governor.domain.approvals.scope import Grant, Rank, Scope
+from governor.domain.approvals.terms import Grant, Rank, Scope
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import evidence_hash

@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cli.preflight.world import Finding, NothingToSee, World, confirmed, is_understood, refuted, unknown
-from governor.domain.instance import Lifecycle
-from governor.domain.tags import INSTANCE_TAG
+from governor.domain.instance import INSTANCE_TAG, Lifecycle
 from governor.domain.units import in_parts, printable
 from governor.domain.wording import plural
 from governor.errors import AccessDenied, CloudError

@@ -12,8 +12,7 @@ from datetime import datetime
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode
 from governor.domain.instance import Target
-from governor.domain.money.cost import LedgerEntry
-from governor.domain.money.savings import months
+from governor.domain.money.cost import LedgerEntry, months
 from governor.domain.wording import usd
 from governor.stores import StateTable
 

@@ -12,7 +12,7 @@ import pytest
 
 from governor.console import formats
 from governor.console.page import Caller
-from governor.domain.approvals.scope import Grant, Rank
+from governor.domain.approvals.terms import Grant, Rank
 from governor.domain.sweep.breaker import BreakerState
 from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor

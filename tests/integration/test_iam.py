@@ -23,7 +23,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_document, sealed_text
 from governor.domain.episode.episode import Outcome
-from governor.domain.tags import INSTANCE_TAG
+from governor.domain.instance import INSTANCE_TAG
 from governor.stores import EventLog
 from local.cloud import ROOT
 from local.fleet import T4

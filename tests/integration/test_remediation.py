@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.stores import keys

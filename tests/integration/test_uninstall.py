@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.governor import main
-from governor.domain.tags import INSTANCE_TAG, MARKS
+from governor.domain.instance import INSTANCE_TAG, MARKS
 from local.cloud import LocalCloud
 from local.receivers import Receivers
 from local.scene import STACK, deploy_scene

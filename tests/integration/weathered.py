@@ -19,7 +19,7 @@ from typing import Any
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.approval import Answer, Approval
 from governor.domain.episode.episode import Episode, Outcome, Phase, episode_from_execution_name
-from governor.domain.tags import EPISODE_TAG
+from governor.domain.instance import EPISODE_TAG
 from governor.stores import keys
 from governor.stores.table import present, update
 from governor.usecases.episode.take_snapshot import RESERVED

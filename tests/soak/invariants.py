@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
-from governor.domain.alerts.delivery import DIGEST_PREFIX
+from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Approval, ApprovalStatus, acts_by_itself
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import Step
+from governor.domain.instance import EPISODE_TAG
 from governor.domain.policy.policy import Mode
-from governor.domain.tags import EPISODE_TAG
 from tests.builders import TARGET
 from tests.soak.cloud import Cloud, Deed, Press
 from tests.soak.parts import records_of

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from governor.domain.alerts.delivery import DIGEST_PREFIX
+from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.episode.episode import Outcome
 from tests.soak.cloud import Cloud, Press
 from tests.soak.invariants import after, episodes, watch

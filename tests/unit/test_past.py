@@ -9,8 +9,7 @@ import pytest
 
 from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import UNGOVERNED, Share
-from governor.domain.money.cost import LedgerEntry
-from governor.domain.money.savings import months
+from governor.domain.money.cost import LedgerEntry, months
 from governor.stores import StateTable
 from local.fleet import Member, demo_fleet
 from local.past import WEEKS, part_of, write_past

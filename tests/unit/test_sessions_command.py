@@ -13,7 +13,7 @@ from moto import mock_aws
 from cli import governor, sessions
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.approvals.scope import SignIn
+from governor.domain.approvals.terms import SignIn
 from governor.stores.sessions import SignIns
 
 NOW = datetime.now(tz=UTC).replace(microsecond=0)

@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Answer
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Price, Saving

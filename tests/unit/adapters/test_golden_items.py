@@ -11,7 +11,7 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.table.codec import read_all
 from governor.adapters.table.dynamodb import DynamoTable, unpacked
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
 from governor.domain.evidence import evidence_hash

@@ -21,8 +21,7 @@ from governor.adapters.workflow import StepFunctionsWorkflow
 from governor.channels import compose
 from governor.channels.pagerduty import pagerduty_events
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import Alert, AlertKind, Severity, sealed_text
-from governor.domain.alerts.delivery import Again
+from governor.domain.alerts.alert import Again, Alert, AlertKind, Severity, sealed_text
 from governor.domain.catalogue import list_price, shape_of
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy, Prices

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target, UserData

@@ -19,8 +19,19 @@ from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
 from governor.channels.worker import Worker
 from governor.contracts.alerts import parse_queued
-from governor.domain.alerts.alert import SEAL, Alert, AlertKind, Owner, Severity, alert_document, sealed_text
-from governor.domain.alerts.delivery import NOWHERE, Again, Delivery, Queued
+from governor.domain.alerts.alert import (
+    NOWHERE,
+    SEAL,
+    Again,
+    Alert,
+    AlertKind,
+    Delivery,
+    Owner,
+    Queued,
+    Severity,
+    alert_document,
+    sealed_text,
+)
 from governor.domain.approvals.approval import Answer, Decision, Stage, notice_until
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.messages import (

@@ -15,8 +15,7 @@ from governor.channels.email import email_document
 from governor.channels.message import DeliveryRetryable
 from governor.channels.slack import slack_blocks
 from governor.channels.teams import teams_envelope
-from governor.domain.alerts.alert import Alert, alert_document
-from governor.domain.alerts.delivery import Queued
+from governor.domain.alerts.alert import Alert, Queued, alert_document
 from governor.domain.approvals.messages import cause_of, outcome_alert
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.policy.contacts import Contact, Ownership

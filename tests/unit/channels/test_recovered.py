@@ -9,8 +9,7 @@ from datetime import timedelta
 import pytest
 
 from governor.channels.pagerduty import PagerDutyChannel
-from governor.domain.alerts.alert import alert_document
-from governor.domain.alerts.delivery import Queued
+from governor.domain.alerts.alert import Queued, alert_document
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.policy.policy import Mode
 from governor.errors import Unavailable

@@ -12,8 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 from governor.console.app import Console, Request
 from governor.console.session import Doors
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.scope import SignIn
-from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn, SignIn
 from governor.stores.sessions import SignIns
 from governor.stores.table import Table
 from governor.usecases.approvals.open_console import OpenConsole

@@ -11,7 +11,7 @@ import pytest
 
 from governor.console.app import Console
 from governor.contracts.policy import parse_policy
-from governor.domain.approvals.scope import Code
+from governor.domain.approvals.terms import Code
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import Meter

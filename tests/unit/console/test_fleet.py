@@ -14,7 +14,7 @@ from governor.console.views.figures import Rate
 from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
 from governor.console.views.overview import overview
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.fleet.rows import UNGOVERNED
 from governor.errors import InputError, NotFound
 from tests.builders import NOW

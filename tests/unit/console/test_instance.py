@@ -12,7 +12,7 @@ import pytest
 from governor.console.page import Caller, Page
 from governor.console.views.instance import instance
 from governor.domain.approvals.approval import Answer, Decision, first_approval
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold

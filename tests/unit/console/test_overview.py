@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from governor.console.page import Page
 from governor.console.views.figures import Rate
 from governor.console.views.overview import overview
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetRow, Share
 from governor.domain.sweep.breaker import BreakerState

@@ -10,7 +10,7 @@ import pytest
 
 from governor.console.page import Caller, Page
 from governor.console.views.project import project, projects
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import Meter
 from governor.domain.policy.policy import Budget, Policy

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from governor.console.formats import csv_text
 from governor.console.page import Caller, Page
 from governor.console.views.savings import savings
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import LedgerEntry

@@ -14,8 +14,7 @@ from governor.console.app import Console
 from governor.console.page import Asked, Caller, Page
 from governor.console.session import caller_of
 from governor.contracts.policy import parse_policy
-from governor.domain.approvals.scope import Rank, SignIn
-from governor.domain.approvals.terms import Role
+from governor.domain.approvals.terms import Rank, Role, SignIn
 from governor.errors import NotAllowed, PolicyError
 from governor.usecases.approvals.open_console import OpenConsole
 from tests.unit.console import entrance

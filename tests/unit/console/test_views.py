@@ -14,7 +14,7 @@ from governor.console.app import Console
 from governor.console.formats import as_json, csv_text
 from governor.console.page import Caller
 from governor.contracts.policy import parse_policy
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import Meter

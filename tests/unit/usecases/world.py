@@ -7,8 +7,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
 
-from governor.domain.alerts.alert import owner_of
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery, owner_of
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase, Terms
 from governor.domain.episode.plan import PlanFacts, Price, Step, acts_on_silence, draw_plan

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.alerts.alert import NOWHERE, Delivery
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import BROADCAST

@@ -18,8 +18,7 @@ from governor.channels.message import DeliveryRefused, DeliveryRetryable, Messag
 from governor.channels.picture_png import evidence_png
 from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
-from governor.domain.alerts.alert import ENDS, ESCALATED, Alert, AlertKind
-from governor.domain.alerts.delivery import DIGEST_PREFIX, NOWHERE, Delivery
+from governor.domain.alerts.alert import DIGEST_PREFIX, ENDS, ESCALATED, NOWHERE, Alert, AlertKind, Delivery
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import ApprovalStatus, notice_until
 from governor.domain.approvals.links import EVERYBODY, LinkSigner

@@ -13,8 +13,7 @@ from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.channels.vouch import AlertRefused
-from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Alert, AlertKind
-from governor.domain.alerts.delivery import Again, Flush, Queued
+from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Again, Alert, AlertKind, Flush, Queued
 from governor.domain.units import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock

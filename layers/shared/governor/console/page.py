@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, reduce
 from typing import Any
 
-from governor.domain.approvals.scope import Grant, Rank, Scope, rank_for
+from governor.domain.approvals.terms import Grant, Rank, Scope, rank_for
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy

@@ -9,8 +9,7 @@ from datetime import timedelta
 from governor.console.page import Asked, Caller, Page, Row, Table
 from governor.console.views import figures
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.approvals.scope import Rank
-from governor.domain.approvals.terms import Role, may
+from governor.domain.approvals.terms import Rank, Role, may
 from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.ports import Undoer

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from governor.console import formats
 from governor.console.page import Caller
-from governor.domain.approvals.scope import SignIn, contacts_of, grants_of
-from governor.domain.approvals.terms import Role, SignedIn, person_of
+from governor.domain.approvals.terms import Role, SignedIn, SignIn, contacts_of, grants_of, person_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import LinkForged, NotAllowed

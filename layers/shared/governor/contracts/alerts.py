@@ -10,8 +10,7 @@ from pydantic import Field
 
 from governor.contracts.events import queued_event
 from governor.contracts.parsing import Event, Moment, Payload, parse
-from governor.domain.alerts.alert import Alert, AlertKind, Severity
-from governor.domain.alerts.delivery import Again, Flush
+from governor.domain.alerts.alert import Again, Alert, AlertKind, Flush, Severity
 
 
 class _AlertDocument(Payload):

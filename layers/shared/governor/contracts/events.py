@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasPath, BeforeValidator, Field
 
 from governor.contracts.parsing import REGION, AccountId, Event, InstanceId, Moment, Region, parse
-from governor.domain.alerts.delivery import Queued
+from governor.domain.alerts.alert import Queued
 from governor.domain.audit import Change
 from governor.domain.events.interruption import Cause, LifecycleAction, Warned
 from governor.domain.events.notice import BlockChange, Notice, ScheduledChange

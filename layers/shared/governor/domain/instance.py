@@ -7,8 +7,28 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from governor.domain.tags import AUTO_SCALING_TAG, DELETE_AFTER_TAG, INSTANCE_TAG, NAME_TAG
 from governor.domain.units import UtcDatetime, iso, printable
+
+SELECTOR_TAG = "Purpose"
+"""Marks a governed instance, by default. IAM policies of the stack ask for the same key."""
+EXEMPTION_TAG = "GpuGovernor"
+"""With the value `exempt`: never stopped or terminated, by default."""
+CHECKPOINT_TAG = "GpuGovernorCheckpoint"
+"""`off`, `hook`, or `signal` (the hook, or SIGTERM where there is none). Anything else: the policy."""
+NAME_TAG = "Name"
+AUTO_SCALING_TAG = "aws:autoscaling:groupName"
+"""Set by EC2 Auto Scaling on the instances of a group."""
+LOW_UTILIZATION_TAG = "LowUtilization"
+"""Since when it is known to be idle."""
+REVIEW_TAG = "ReviewForTermination"
+MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
+"""What the sweep writes on an idle instance, and takes off it when it works again."""
+EPISODE_TAG = "GpuGovernor:Episode"
+"""On snapshots, as those after it. The gate before termination counts snapshots by it."""
+INSTANCE_TAG = "GpuGovernor:Instance"
+EVENT_TAG = "GpuGovernor:Event"
+"""The interruption for which it was made."""
+DELETE_AFTER_TAG = "DeleteAfter"
 
 
 @dataclass(frozen=True, slots=True, order=True)

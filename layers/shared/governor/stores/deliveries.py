@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.stores.table import Condition, Key, Store, Write, absent, delete, is_over, put, where
 
 _DELIVERIES_KEPT = timedelta(days=90)

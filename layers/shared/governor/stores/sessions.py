@@ -7,7 +7,7 @@ import hashlib
 from datetime import datetime, timedelta
 from typing import Literal
 
-from governor.domain.approvals.scope import Code, SignIn
+from governor.domain.approvals.terms import Code, SignIn
 from governor.stores.table import Key, Readable, Store, absent, present, update, where
 
 _CODES_KEPT = timedelta(days=1)

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
-from governor.domain.approvals.scope import SignIn
-from governor.domain.approvals.terms import groups_of, signed_in
+from governor.domain.approvals.terms import SignIn, groups_of, signed_in
 from governor.domain.units import UtcDatetime
 from governor.errors import (
     CloudError,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
-from governor.domain.alerts.delivery import DIGEST_PREFIX
+from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_of

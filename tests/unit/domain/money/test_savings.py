@@ -9,8 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.money.cost import LedgerEntry, saved_in
-from governor.domain.money.savings import Saved, months, net_by_day, sum_saved
+from governor.domain.money.cost import LedgerEntry, Saved, months, net_by_day, saved_in, sum_saved
 from tests.builders import NOW, make_entry
 
 COUNTS_FOR = timedelta(days=30)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from governor.channels.compose import message_of
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Answer, Decision, Stage, notice_until
 from governor.domain.approvals.messages import stage_alert
 from governor.domain.episode.episode import Episode, Outcome

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.alerts.alert import NOWHERE, Delivery
 from governor.domain.approvals.approval import Stage
 from governor.domain.episode.episode import Phase
 from governor.domain.episode.plan import Step, Until

@@ -16,12 +16,11 @@ from governor.console.formats import TEMPLATES
 from governor.console.page import Asked, Row, Table
 from governor.console.views import charts
 from governor.domain.approvals.messages import readable, step_text
-from governor.domain.approvals.scope import Scope
+from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
-from governor.domain.money.cost import LedgerEntry, month_start, parse_month
-from governor.domain.money.savings import DAY, months
+from governor.domain.money.cost import DAY, LedgerEntry, month_start, months, parse_month
 from governor.domain.sweep.breaker import why_frozen
 from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, known_kind
 from governor.domain.units import Item, Usd, UtcDatetime, money

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from governor.console.page import Asked, Page, Table
 from governor.console.views import figures
-from governor.domain.approvals.scope import Rank
+from governor.domain.approvals.terms import Rank
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
 from governor.domain.wording import people

@@ -11,8 +11,7 @@ from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Approval
-from governor.domain.approvals.scope import Rank
-from governor.domain.approvals.terms import may_undo
+from governor.domain.approvals.terms import Rank, may_undo
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
 from governor.domain.evidence import gpu_rows
 from governor.domain.fleet.rows import FleetRow

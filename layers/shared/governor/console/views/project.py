@@ -12,8 +12,7 @@ from itertools import accumulate
 from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
 from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import cost_between, month_end, month_of, month_start
-from governor.domain.money.savings import DAY
+from governor.domain.money.cost import DAY, cost_between, month_end, month_of, month_start
 from governor.domain.sweep.verdict import Family
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound

@@ -11,8 +11,17 @@ from itertools import accumulate
 from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
 from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import LedgerEntry, month_end, month_of, month_start, saved_in
-from governor.domain.money.savings import DAY, Saved, net_by_day, sum_saved
+from governor.domain.money.cost import (
+    DAY,
+    LedgerEntry,
+    Saved,
+    month_end,
+    month_of,
+    month_start,
+    net_by_day,
+    saved_in,
+    sum_saved,
+)
 from governor.domain.units import Usd, UtcDatetime
 
 _ROWS, _NAMED, _MOMENT = 100, 10, timedelta(microseconds=1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode

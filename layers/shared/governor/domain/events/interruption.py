@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-from governor.domain.instance import Instance
+from governor.domain.instance import CHECKPOINT_TAG, Instance
 from governor.domain.policy.policy import Events, Mode, Policy
-from governor.domain.tags import CHECKPOINT_TAG
 from governor.domain.units import UsdPerHour, UtcDatetime
 from governor.domain.wording import clock
 

@@ -15,7 +15,7 @@ from math import ceil, inf
 from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
-from governor.domain.instance import Instance
+from governor.domain.instance import EXEMPTION_TAG, SELECTOR_TAG, Instance
 from governor.domain.policy.contacts import ACCOUNT, Console, Ownership
 from governor.domain.settings import (
     A_MONTH,
@@ -30,7 +30,6 @@ from governor.domain.settings import (
     one_of,
     setting,
 )
-from governor.domain.tags import EXEMPTION_TAG, SELECTOR_TAG
 from governor.domain.units import Percent, minutes, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)

@@ -11,8 +11,7 @@ from enum import StrEnum
 
 from governor.domain.alerts.alert import Alert, Owner, ids, named, short_hash
 from governor.domain.alerts.templates import said, written
-from governor.domain.instance import Instance, Manager, Target
-from governor.domain.tags import AUTO_SCALING_TAG
+from governor.domain.instance import AUTO_SCALING_TAG, Instance, Manager, Target
 from governor.domain.units import UsdPerHour, UtcDatetime, iso
 from governor.domain.wording import bullets, clock, span
 

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.approvals.scope import Code, SignIn
+from governor.domain.approvals.terms import Code, SignIn
 from governor.errors import NotAllowed
 from governor.ports import Clock
 from governor.stores.sessions import SignIns

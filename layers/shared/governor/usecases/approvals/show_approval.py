@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.alerts.delivery import Delivery
+from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold
 from governor.domain.approvals.messages import idle_text
 from governor.domain.episode.episode import Episode

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.alerts.delivery import NOWHERE, Delivery
+from governor.domain.alerts.alert import NOWHERE, Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, notice_until, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until

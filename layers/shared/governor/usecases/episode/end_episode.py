@@ -15,9 +15,8 @@ from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Target
+from governor.domain.instance import MARKS, Target
 from governor.domain.policy.policy import Mode
-from governor.domain.tags import MARKS
 from governor.domain.units import UtcDatetime, minutes
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, Workflow, policy_or_base
 from governor.stores import Episodes, EventLog, Failures, StateTable

@@ -17,12 +17,11 @@ from governor.domain.approvals.terms import stricter, terms_of, was_rightly_appr
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import EPISODE_TAG, Instance, Target
 from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
-from governor.domain.tags import EPISODE_TAG
 from governor.domain.units import UtcDatetime, iso, minutes
 from governor.errors import (
     CloudError,

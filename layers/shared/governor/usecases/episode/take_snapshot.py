@@ -10,8 +10,7 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step
-from governor.domain.instance import UserData
-from governor.domain.tags import EPISODE_TAG
+from governor.domain.instance import EPISODE_TAG, UserData
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, SafetyError, SnapshotFailed, SnapshotUnderWay, Unavailable
 from governor.ports import Clock, Snapshotter, Vault

@@ -16,9 +16,8 @@ from typing import TypeVar
 from governor.domain.alerts.alert import owner_of
 from governor.domain.episode.episode import Outcome
 from governor.domain.events.interruption import LifecycleAction, Warned, decide_checkpoint
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import EVENT_TAG, Instance, Target
 from governor.domain.policy.policy import Mode, Policy
-from governor.domain.tags import EVENT_TAG
 from governor.domain.units import UtcDatetime, iso
 from governor.errors import CloudError, ConfigurationError, Throttled, Unavailable
 from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snapshotter

@@ -14,9 +14,8 @@ from governor.domain.episode.episode import Observation
 from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
-from governor.domain.money.cost import Meter, Rate, Run
+from governor.domain.money.cost import Meter, Rate, Run, Saved, months, sum_saved
 from governor.domain.money.cost_messages import budget_alert, used_percent
-from governor.domain.money.savings import Saved, months, sum_saved
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime

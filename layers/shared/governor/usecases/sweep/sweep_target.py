@@ -17,12 +17,11 @@ from functools import partial
 
 from governor.domain.catalogue import shape_of
 from governor.domain.episode.episode import InstanceRecord, Observation
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG, Instance, Target
 from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.judging import wanted_figures
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
-from governor.domain.tags import LOW_UTILIZATION_TAG, MARKS, REVIEW_TAG
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
 from governor.ports import Clock, InstanceReader, InstanceTagger, Policies, Spread
