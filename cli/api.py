@@ -159,5 +159,5 @@ def missing(stack: str, session: boto3.Session) -> str:
     """What to set where a stack is not found."""
     return (
         f"there is no stack {stack!r} in {session.region_name} with these credentials: pass --stack-name, "
-        "--region or --profile, or set AWS_REGION or AWS_PROFILE"
+        "--region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it first (docs/deploy.md)"
     )

@@ -11,9 +11,9 @@ import sys
 import time
 from datetime import datetime
 
-from cli.demo import environment_file, say
+from cli.demo import environment_file, say, visitors_key
 from cli.up import now
-from local.cloud import ROOT, LocalCloud, LocalCloudError
+from local.cloud import ACCOUNT, ROOT, LocalCloud, LocalCloudError
 from local.fleet import A10G, Member, idle
 from local.receivers import Receivers
 from local.scene import STACK, Scene
@@ -21,6 +21,8 @@ from local.site.pulse import Pulse
 
 ENVIRONMENT = ROOT / "build" / "cloud.env"
 INSTANCES = {"forgotten": "i-0123456789abcdef0", "left-alone": "i-0fedcba9876543210"}
+READER = f"arn:aws:iam::{ACCOUNT}:user/ada"
+"""Who walks the page; its policy names them."""
 _BEAT_SECONDS = 2.0
 
 
@@ -36,17 +38,22 @@ class Account:
         ]
         self.scene.launch(fleet, launched)
         self._pulse = Pulse(self.scene, launched)
+        self._key = visitors_key(cloud, READER)
+
+    def exports(self) -> str:
+        """The shell commands by which another terminal reaches the account as the reader."""
+        return self.scene.exports(self._key)
 
     def beat(self, at: datetime) -> bool:
         """Publish what is due, and sweep a stack that is deployed; True when it was not there before."""
-        before, self.scene.outputs = self.scene.outputs, self._deployed()
+        before, self.scene.outputs = self.scene.outputs, self.deployed()
         if self.scene.outputs:
             self._pulse.beat(at)
         else:
             self._pulse.publish(at)
         return bool(self.scene.outputs) and not before
 
-    def _deployed(self) -> dict[str, str]:
+    def deployed(self) -> dict[str, str]:
         """The outputs of the stack; none before it is created, and once it is being deleted."""
         for stack in self.scene.cloud.client("cloudformation").describe_stacks()["Stacks"]:
             status = stack["StackStatus"]
@@ -60,10 +67,11 @@ def go_on(account: Account, path: str) -> None:
     while True:
         try:
             if account.beat(now()):
-                ENVIRONMENT.write_text(account.scene.exports({}) + "\n", encoding="utf-8")
+                ENVIRONMENT.write_text(account.exports() + "\n", encoding="utf-8")
                 say(f"the stack is deployed, and swept every minute: once more, . {path}")
         except (LocalCloudError, RuntimeError) as error:
-            print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
+            if account.deployed():  # a sweep ends when its stack is deleted
+                print(f"  a sweep failed: {error}", file=sys.stderr, flush=True)
         time.sleep(_BEAT_SECONDS)
 
 
@@ -73,7 +81,7 @@ def main() -> int:
     try:
         with LocalCloud() as cloud:
             account = Account(cloud, now())
-            with environment_file(account.scene.exports({}), ENVIRONMENT) as path:
+            with environment_file(account.exports(), ENVIRONMENT) as path:
                 say(
                     f"an empty account, with the instances {' and '.join(INSTANCES.values())}; Ctrl-C ends it"
                 )

@@ -144,7 +144,8 @@ def doctor(arguments: argparse.Namespace) -> int:
         return 1
     unjudged = sum(health_of(one.found) in (Health.SILENT, Health.WRONG) for one in found)
     if lines:
-        _print_checklist({**lines, "telemetry": _telemetry(unjudged, len(found), tags)})
+        lines = {**lines, "telemetry": _telemetry(unjudged, len(found), tags)}
+        _print_checklist(lines)
     _print(found, as_json=arguments.json, tags=tags)
     return int(bool(unjudged) or any(line.is_wrong for line in lines.values()))
 

@@ -119,6 +119,11 @@ def parsed(line: Sequence[str]) -> argparse.Namespace:
     rest += line[end:]
     command = next((word for word in rest if not word.startswith("-")), None)
     top = parser(command)
+    known = top._option_string_actions
+    for one in rest[: rest.index(command)] if command else ():
+        if (option := one.partition("=")[0]) not in known:
+            # Its value would be read as the command.
+            top.error(f"there is no option {option}{nearest(option, [*known]) or ' before the command'}")
     given = top.parse_args(rest, namespace=common)
     if not getattr(given, "regions", False) and len(given.region or ()) > 1:
         top.error(f"governor {given.area} is about one Region: give --region once")

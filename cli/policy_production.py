@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from governor.domain.policy.contacts import addresses
 from governor.domain.policy.policy import Mode, Policy
+from governor.domain.wording import plural
 
 _PEOPLE = 2
 """So that a question has an answer while one is away."""
@@ -38,7 +39,10 @@ def _of_people(policy: Policy) -> Iterator[tuple[str, str]]:
     # Many mail services deliver a+x@ to a@.
     known = {re.sub(r"\+[^@]*@", "@", one) for one in addresses(tuple(ownership.contacts.values()))}
     if len(known) < _PEOPLE:
-        yield "ownership.contacts", f"names {len(known)} people by address; name two or more"
+        yield (
+            "ownership.contacts",
+            f"names {plural(len(known), 'person', 'people')} by address; name two or more",
+        )
     for name in ("default_contacts", "escalation_contacts"):
         people = addresses(tuple(ownership.contacts[one] for one in getattr(ownership, name)))
         if not people:

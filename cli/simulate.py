@@ -292,7 +292,7 @@ def _from_account(
     if silent:
         notes.append(
             f"No readings of GPUs for {silent} of {count} instances in this period: nothing is known of "
-            "them, and nothing would have been asked. `governor doctor` says what their agents lack."
+            "them, and nothing would have been asked. `governor doctor` says whether agents publish now."
         )
     return recordings, notes
 

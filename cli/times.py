@@ -8,6 +8,8 @@ from governor.domain.units import parse_iso
 from governor.domain.wording import left, span
 
 _DAYS_BY_NAME = timedelta(days=6)
+_JUST_SET = timedelta(minutes=1)
+"""Who has said 7 days a moment ago reads 7 days."""
 
 
 def now() -> datetime:
@@ -23,7 +25,7 @@ def ago(moment: datetime, at: datetime) -> str:
 def until(text: str) -> str:
     """`in 23 h (Tue 09:00 CET)`, of a time of the API; `ago` where it is over."""
     moment, at = parse_iso(text), now()
-    return f"in {left(moment - at)} ({_clock(moment, at)})" if moment > at else ago(moment, at)
+    return f"in {left(moment - at + _JUST_SET)} ({_clock(moment, at)})" if moment > at else ago(moment, at)
 
 
 def since(text: str) -> str:

@@ -182,10 +182,15 @@ def _show(
         out.say(f"There is no stack {stack.name} in {stack.session.region_name}. Left of it:", stack=None)
     shown = [_line(out, name, found, unread) for name in _KINDS]
     if not any(shown):
-        out.say("  nothing")
+        out.say(
+            "  nothing. If you expected some: --stack-name, --region and --profile say where it was",
+            usd_a_month="0",
+        )
+        return
     total = sum((one.usd_a_month for one in found.values()), Decimal())
+    at_most = max(total, _CENT) if total else total
     out.say(
-        f"Together at most {usd(total)} a month, by AWS's list prices in us-east-1. "
+        f"Together at most {usd(at_most)} a month, by AWS's list prices in us-east-1. "
         "What to remove, and in which order: docs/lifecycle.md",
         usd_a_month=str(round(total, 4)),
     )

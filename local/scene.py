@@ -167,15 +167,16 @@ class Scene:
         return [line for _, line in sorted(found)[-most:]]
 
     def exports(self, key: Mapping[str, str]) -> str:
-        """The shell command after which `bin/governor` reaches this cloud with a key, in any other terminal.
+        """The shell commands after which `bin/governor` reaches this cloud with a key, in any other terminal,
+        whatever that has set for a real account.
 
         Its API's own address ends in `.localhost`, which browsers resolve and Python does not.
         """
         url = self.outputs.get("ApiUrl")
         api = {"GOVERNOR_API_URL": self.cloud.reachable_url(url)} if url else {}
-        variables = {**self.cloud.environment(), **key, **api}
+        variables = {**self.cloud.environment(), "AWS_REGION": REGION, **key, **api}
         given = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
-        return f"export {given}"
+        return f"unset AWS_PROFILE AWS_SESSION_TOKEN GOVERNOR_API_URL\nexport {given}"
 
     def sent_mail(self) -> list[dict[str, Any]]:
         """All mail that SES has taken so far: `To`, `Subject`, `BodyText`, `BodyHtml`."""

@@ -13,40 +13,46 @@ from pathlib import Path
 
 import pytest
 
+from cli.cloud import INSTANCES, READER
+from cli.demo import visitors_key
 from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.receivers import Receivers
 from local.scene import STACK, Scene
 from scripts.deploy import SAM, Deployment
+from scripts.release import version
 from tests.integration.stage import FORGOTTEN
 
 pytestmark = pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
 PAGE = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
 MEMBER = "210987654321"
-EXAMPLE = "i-0123456789abcdef0"
+EXAMPLE = INSTANCES["forgotten"]
 """The instance of the page."""
 TRIED_ELSEWHERE = ("pipx install", "git pull")
 """By tests/integration/test_package.py; and a clone that nothing is pulled into."""
 SAYS = {
-    "governor --version": "gpu-governor 0",
-    "governor doctor": "",
-    "governor open": "#",
-    "governor simulate": "",
-    "governor policy check": "",
-    "governor policy put": "",
-    "governor policy history": "in force",
-    "governor policy get": "mode: ask",
-    "governor policy diff": "targets",
-    "governor mode ask": "+mode: ask",
-    "governor mode observe": "+mode: observe",
-    "governor approvals list": "left-alone",
-    "governor approvals show": "left-alone",
-    "governor approvals keep": "keep",
-    "governor freezes": "nothing is frozen",
-    "governor status": "mode",
-    "governor restore": "Nothing was written",
-    "governor uninstall": "",
+    "governor --version": rf"^gpu-governor {re.escape(version())}$",
+    "governor doctor": r"^ok    telemetry    1 of 1 can be judged\ndid it work\? yes$",
+    "governor open --print": r"^http://\S+/console#\S+$",
+    "governor simulate --days 2": r"^instances +1$",
+    "governor policy check": r"^policy.yaml: ok, version \w+, mode observe$",
+    "governor policy put": r"^stored as version \S+$",
+    "governor policy history": r"^\S+  \S+  in force ",
+    "governor policy get": "^mode: ask$",
+    "governor policy diff": r"^\+targets: .*210987654321",
+    "governor mode ask": r"^\+mode: ask$",
+    "governor mode observe": r"^\+mode: observe$",
+    "governor approvals list": "left-alone$",
+    "governor approvals show": r"^left-alone \(i-",
+    "governor approvals keep": r"^  Kept by .*; the keep ends in 7 days",
+    "governor approvals approve": r"^  Approved by ",
+    "governor freezes": "^nothing is frozen$",
+    "governor status": r"^targets +(\d) of \1 read$",
+    "governor restore": r"lacks \d+ items? of COPY.*\n(.*\n)*Nothing was written.$",
+    "governor uninstall --remove workflows": "^ended the workflow |^no workflows to remove$",
+    "governor uninstall --remove tags,logs,copies": "^deleted the table COPY$",
+    "governor uninstall": r"^The stack .*: UPDATE_COMPLETE.$|^There is no stack gpu-governor",
 }
-"""What each command of the command line says, at least."""
+"""What each command of the command line says, at least; of two that fit, the first."""
 
 
 def commands() -> list[str]:
@@ -67,14 +73,16 @@ class Reader:
     scene: Scene | None = None
     question: str = ""
     deploys: int = 0
+    launched: dict[str, str] = field(default_factory=lambda: {"example": EXAMPLE})
     typed: list[str] = field(default_factory=list)
+    key: dict[str, str] = field(default_factory=dict)
 
     def type(self, command: str) -> None:
         """Carry one command out, after what the world does meanwhile."""
         self.typed.append(command)
         if command.startswith(TRIED_ELSEWHERE):
             return
-        first, second, *rest = shlex.split(command.replace(" ID", f" {self.question}").partition(" >")[0])
+        first, second, *rest = shlex.split(command.partition(" >")[0])
         {"make": self._make, "aws": self._aws, "governor": self._governor}[first](second, rest)
 
     def _make(self, target: str, rest: list[str]) -> None:
@@ -135,36 +143,58 @@ class Reader:
     def _governor(self, area: str, rest: list[str]) -> None:
         assert self.scene is not None or area == "--version"
         self._meanwhile(area, rest)
-        line = [sys.executable, "-m", "cli.governor", area, *rest]
-        environment = {**os.environ, **self.cloud.environment(), "XDG_CACHE_HOME": str(self.folder)}
-        environment["PYTHONPATH"] = f"{ROOT / 'layers/shared'}:{ROOT}"
-        if self.scene is not None:
-            environment["GOVERNOR_API_URL"] = self.cloud.reachable_url(self.scene.outputs["ApiUrl"])
-        done = subprocess.run(
-            line, cwd=self.folder, env=environment, capture_output=True, text=True, check=False
-        )
+        done = self._run(area, *(self.question if one == "ID" else one for one in rest))
         said = done.stdout + done.stderr
-        (name,) = [one for one in SAYS if " ".join(["governor", area, *rest]).startswith(one)]
-        assert SAYS[name] in said, said[-3000:]
-        # Findings are no failure of the command: an account with one forgotten instance has some.
-        assert done.returncode == 0 or area in ("doctor", "status"), said[-3000:]
+        name = next(one for one in SAYS if " ".join(["governor", area, *rest]).startswith(one))
+        assert re.search(SAYS[name], said, re.MULTILINE), f"{name}: {said[-3000:]}"
+        assert 0 == done.returncode, f"{name}: {said[-3000:]}"
         if (area, *rest) == ("policy", "get"):
             (self.folder / "many.yaml").write_text(done.stdout + blocks("yaml")[1])
         if (area, *rest[:1]) == ("approvals", "list"):
-            self.question = done.stdout.splitlines()[1].split()[0]
+            self.question = self._question("left-alone")
+
+    def _run(self, *line: str) -> subprocess.CompletedProcess[str]:
+        """The command line, as the person whom the page's policy names."""
+        self.key = self.key or visitors_key(self.cloud, READER)
+        environment = {**os.environ, **self.cloud.environment(), **self.key}
+        environment["XDG_CACHE_HOME"] = str(self.folder)
+        environment["PYTHONPATH"] = f"{ROOT / 'layers/shared'}:{ROOT}"
+        if self.scene is not None:
+            environment["GOVERNOR_API_URL"] = self.cloud.reachable_url(self.scene.outputs["ApiUrl"])
+        return subprocess.run(
+            [sys.executable, "-m", "cli.governor", *line],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def _meanwhile(self, area: str, rest: list[str]) -> None:
-        """Sweeps run every five minutes and begin with a review of the policy; another instance goes idle."""
+        """Sweeps run every five minutes and begin with a review of the policy; other instances go idle."""
         if area in ("status", "doctor") or (area, *rest[:1]) == ("policy", "history"):
             self._swept().sweep()
-        if (area, *rest[:1]) == ("approvals", "list"):
-            ids = self._swept().launch([replace(FORGOTTEN, name="left-alone")])
-            self._swept().sweep()
-            # The time to answer has begun: somebody has the question.
-            self.cloud.wait_for(
-                lambda: "AwaitAnswer" in self._entered(ids["left-alone"]) or None,
-                lambda: f"nobody is asked: {self._swept().failure()}",
-            )
+        match area, rest[:1]:
+            case "approvals", ["list"]:
+                self._ask("left-alone")
+            case "approvals", ["approve"]:
+                self._ask("not-needed")
+                self.question = self._question("not-needed")
+
+    def _ask(self, name: str) -> None:
+        """Another instance goes idle, and its owner gets the question."""
+        self.launched |= self._swept().launch([replace(FORGOTTEN, name=name)])
+        self._swept().sweep()
+        # The time to answer has begun: somebody has the question.
+        self.cloud.wait_for(
+            lambda: "AwaitAnswer" in self._entered(self.launched[name]) or None,
+            lambda: f"nobody is asked: {self._swept().failure()}",
+        )
+
+    def _question(self, name: str) -> str:
+        """The id of the open question about an instance."""
+        (line,) = [one for one in self._run("approvals", "list").stdout.splitlines() if one.endswith(name)]
+        return line.split()[0]
 
     def _entered(self, instance_id: str) -> set[str]:
         """The states that its workflow has been in."""
@@ -220,8 +250,9 @@ def test_the_page_leads_from_a_clone_to_production_and_out_again(reader: Reader)
     assert [scene.outputs["StateTableName"]] == cloud.client("dynamodb").list_tables()["TableNames"]
     kept = {scene.outputs["PolicyBucketName"], scene.outputs["AuditBucketName"]}
     assert kept <= {one["Name"] for one in cloud.client("s3").list_buckets()["Buckets"]}
-    found = cloud.client("ec2").describe_instances()["Reservations"]
-    assert {"running"} == {one["State"]["Name"] for each in found for one in each["Instances"]}
+    states = scene.simulation.dump()["instances"]
+    stopped = {"example": "running", "left-alone": "running", "not-needed": "stopped"}
+    assert stopped == {name: states[one] for name, one in reader.launched.items()}
 
 
 def test_what_the_page_says_is_said_by_the_commands() -> None:

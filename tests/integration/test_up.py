@@ -47,10 +47,10 @@ def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
 def test_an_account_is_swept_as_soon_as_the_stack_is_deployed(stage: Stage) -> None:
     """Before that its instances publish alone, and no address of an API is exported."""
     account = Account(stage.scene.cloud, now() - 2 * MINUTE)
-    assert "GOVERNOR_API_URL" not in account.scene.exports({})
+    assert "GOVERNOR_API_URL=" not in account.exports()
 
     assert [True, False] == [account.beat(now()), account.beat(now())]
     assert account.scene.outputs == stage.scene.outputs
-    assert stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]) in account.scene.exports({})
+    assert stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]) in account.exports()
     states = stage.scene.simulation.dump()["instances"]
     assert {"running"} == {states[one] for one in INSTANCES.values()}

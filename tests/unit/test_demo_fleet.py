@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from cli import demo
+from cli.cloud import go_on
 from cli.demo_fleet import WIDTH, Row, short, table
+from local.cloud import LocalCloudError
 
 
 @pytest.mark.parametrize(
@@ -73,3 +78,22 @@ def test_the_last_line_sums_the_story_up() -> None:
     actions = [{"state": "stopped"}, {"state": "stopped"}, {"state": "terminated"}]
     summary = {"actions": actions, "usd_per_hour_saved": "1,024.2174"}
     assert "4 asked, 2 stopped, 1 terminated, $1,024.22 an hour saved" == demo.closing(4, summary)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_sweep_that_ends_with_its_stack_is_no_failure(
+    is_there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Who walks docs/operate.md to its end deletes the stack while it is swept."""
+
+    def beat(_: object) -> bool:
+        raise LocalCloudError("the sweep ended FAILED")
+
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupted)
+    account: Any = SimpleNamespace(beat=beat, deployed=lambda: {"ApiUrl": "x"} if is_there else {})
+    with pytest.raises(KeyboardInterrupt):
+        go_on(account, "build/cloud.env")
+    assert is_there == ("the sweep ended FAILED" in capsys.readouterr().err)

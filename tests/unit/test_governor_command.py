@@ -100,6 +100,60 @@ def test_common_options_stand_anywhere(line: str) -> None:
     assert ("approvals", "show", "x") == (given.area, given.command, given.id)
 
 
+def leaves(parser: argparse.ArgumentParser, line: tuple[str, ...]) -> Iterator[list[list[str]]]:
+    """Each command that can be run below, as parts of a line: an option with its value."""
+    parts = [[one] for one in line]
+    below: dict[str, argparse.ArgumentParser] = {}
+    either = [one._group_actions[0] for one in parser._mutually_exclusive_groups if one.required]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            below = dict(action.choices)
+        elif action.required or action in either:
+            value = str(next(iter(action.choices))) if action.choices else "x"
+            parts.append([*action.option_strings[:1], value])
+    if not below:
+        yield parts
+    for name, one in below.items():
+        yield from leaves(one, (*line, name))
+
+
+def every_line() -> Iterator[Any]:
+    """Of every command and subcommand, by its name."""
+    for name in governor.COMMANDS:
+        top = governor.parser(name)
+        (areas,) = [one for one in top._actions if isinstance(one, argparse._SubParsersAction)]
+        for parts in leaves(areas.choices[name], (name,)):
+            yield pytest.param(parts, id="-".join(word for part in parts for word in part))
+
+
+@pytest.mark.parametrize("parts", [*every_line()])
+@pytest.mark.parametrize(
+    "option",
+    [
+        ["--profile", "p"],
+        ["--profile=p"],
+        ["--region", "eu-west-1"],
+        ["--stack-name", "other"],
+        ["--stack-name=other"],
+        ["--json"],
+    ],
+)
+def test_every_command_takes_each_common_option_at_each_place(
+    parts: list[list[str]], option: list[str]
+) -> None:
+    """Before, between and after its words; and the rest of the line means what it meant."""
+    name, value = option[0].strip("-").partition("=")[0].replace("-", "_"), option[-1].rpartition("=")[2]
+    wanted: object = {"region": [value], "json": True}.get(name, value)
+    without = vars(governor.parsed([word for part in parts for word in part]))
+    without = {key: one for key, one in without.items() if key != "run"}
+
+    for place in range(len(parts) + 1):
+        line = [*parts[:place], option, *parts[place:]]
+        given = vars(governor.parsed([word for part in line for word in part]))
+        found = {key: one for key, one in given.items() if key != "run"}
+        assert {**without, name: wanted} == found
+
+
 def test_what_follows_two_hyphens_is_no_option() -> None:
     given = governor.parsed(["approvals", "show", "--", "--json"])
     assert (False, "--json") == (given.json, given.id)
@@ -152,6 +206,8 @@ def test_a_command_that_does_not_exist_is_guessed(
         ("mode ask --dry-rn=1", "there is no option --dry-rn; did you mean --dry-run?"),
         ("status --jsn", "there is no option --jsn; did you mean --json?"),
         ("--stack=gpu freezes", "there is no option --stack; did you mean --stack-name?"),
+        ("--stack gpu freezes", "there is no option --stack; did you mean --stack-name?"),
+        ("--days 2 simulate", "there is no option --days before the command\n"),
         ("approvals list --whatever-this-is", "there is no option --whatever-this-is\n"),
         ("approvals list much", "unrecognized arguments: much"),
     ],

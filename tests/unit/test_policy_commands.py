@@ -313,7 +313,7 @@ def test_one_mailbox_is_one_person() -> None:
     text = PEOPLE.replace("[alice@example.com, bob@example.com]", emails)
     assert text != PEOPLE
     found = missing(parse_policy(f"mode: ask\n{text}").base().policy)
-    assert any("names 1 people by address" in why for _, why in found)
+    assert any("names 1 person by address" in why for _, why in found)
 
 
 def test_a_policy_for_production_passes_and_says_what_it_cannot_see(

@@ -467,7 +467,7 @@ def test_doctor_where_no_instance_is_selected_needs_a_look(
     book = parse_policy("selector: {tag_key: Team, tag_value: GPUs}")
     monkeypatch.setattr(doctor, "examine", lambda *_: [])
     monkeypatch.setattr(doctor, "over_the_fleet", lambda _, look: look(Target(ACCOUNT, "us-east-1"), book))
-    governor.main(["doctor"])
+    assert 1 == governor.main(["doctor"])
     says = "LOOK  telemetry    no running instance here carries Team=GPUs: tag those to be judged"
     assert says in capsys.readouterr().out
 

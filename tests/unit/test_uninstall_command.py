@@ -74,6 +74,30 @@ def test_what_may_not_be_read_is_said(removed: list[str], capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
+    ("usd_a_month", "last"),
+    [
+        (None, "  nothing. If you expected some: --stack-name, --region and --profile say where it was"),
+        ("0.001", "Together at most $0.01 a month, by AWS's list prices in us-east-1."),
+        ("0", "Together at most $0.00 a month, by AWS's list prices in us-east-1."),
+    ],
+)
+def test_the_sum_agrees_with_its_lines(
+    removed: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    usd_a_month: str | None,
+    last: str,
+) -> None:
+    """Less than a cent is not nothing; and nothing at all may be a wrong name or Region."""
+    assert [] == removed
+    left = usd_a_month and Leftover("one table", ["t"], Decimal(usd_a_month), list)
+    monkeypatch.setattr(uninstall, "_KINDS", {"table": lambda _: left or None})
+    code, said = run(capsys)
+    assert 0 == code
+    assert said.splitlines()[-1].startswith(last)
+
+
+@pytest.mark.parametrize(
     ("given", "why"),
     [
         (["--remove", "tags,table"], "tags cannot be read, so nothing was removed"),

@@ -144,7 +144,7 @@ def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
     slack.press("exempt", user="U0EVE", reason="mine")
     text = (
         "Not recorded: the policy does not know slack:U0EVE, and only people of ownership.contacts may "
-        "exempt it: keep it, or ask one of them."
+        "exempt it: keep it, or ask one of them, or have it map you to one (identities)."
     )
     assert (ApprovalStatus.PENDING, text) == (slack.status, slack.said[0][2])
 

@@ -194,9 +194,10 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
     if person is None and not by.startswith("slack:"):
         why = f"this link went to a list, and the policy lets nobody {doing} by it"
         return f"{why}: use the link of your own mail"
-    is_named = person is not None and is_address(person)
-    who = f"no contact has the address {person}" if is_named else f"the policy does not know {by}"
-    return f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask one of them"
+    who, or_else = f"the policy does not know {by}", ", or have it map you to one (identities)"
+    if person is not None and is_address(person):
+        who, or_else = f"no contact has the address {person}", ""
+    return f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask one of them{or_else}"
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
