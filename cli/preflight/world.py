@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 from cli.errors import CommandError
 from cli.policy import deployed
 from cli.twins import parameters_of
-from governor.adapters.errors import DRY_RUN_OK, translate
+from governor.adapters.clients import DRY_RUN_OK, translate
 from governor.contracts.policy import parse_policy
 from governor.domain.policy.policy import Policy, TagMatch
 from governor.errors import AccessDenied, CloudError, GovernorError, SafetyError

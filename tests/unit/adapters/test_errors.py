@@ -12,7 +12,7 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import aws_errors
 from governor.errors import (
     AccessDenied,
     CloudError,

@@ -1,5 +1,5 @@
 """AWS clients, created on first use: a cold start pays only for what the function uses. They are botocore's:
-loading boto3's resources and transfers would cost a cold start 50 ms for nothing."""
+loading boto3 would cost a cold start 50 ms for nothing. What they raise becomes an error of our tree."""
 
 from __future__ import annotations
 
@@ -8,18 +8,19 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal
 
 import botocore.session
-from botocore import xform_name
+from botocore import exceptions, xform_name
 from botocore.config import Config
 from botocore.credentials import DeferredRefreshableCredentials
+from botocore.parsers import ResponseParserError
 from botocore.utils import parse_timestamp
 
-from governor.adapters.errors import aws_errors
+from governor import errors
 from governor.domain.instance import Target
-from governor.errors import AccessDenied
 from governor.ports import Answer, Item
 
 _log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Clients:
                 episode, person = (_name(one) for one in named)
                 try:
                     answer = assume(RoleSessionName=episode, SourceIdentity=person)["Credentials"]
-                except AccessDenied:
+                except errors.AccessDenied:
                     _log.warning("%s allows no source identity: update stacks/member.yaml there", role_arn)
                     answer = assume(RoleSessionName=episode)["Credentials"]
             return {
@@ -179,3 +180,96 @@ def _config(repeat: bool, patient: bool = True, *, polite: bool = False) -> Conf
         max_pool_connections=16,
         user_agent_extra="gpu-governor",
     )
+
+
+DRY_RUN_OK = "DryRunOperation"
+"""The error code by which EC2 says that a dry run would have succeeded."""
+
+_CODES: dict[type[errors.CloudError], str] = {
+    errors.Throttled: """
+        Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown
+        RequestLimitExceeded RequestThrottled RequestThrottledException PriorRequestNotComplete
+        LimitExceeded LimitExceededException ExecutionLimitExceeded ProvisionedThroughputExceededException
+        TransactionInProgressException TransactionConflictException EC2ThrottledException
+        SnapshotCreationPerVolumeRateExceeded ConcurrentSnapshotLimitExceeded PendingSnapshotLimitExceeded
+        KMSThrottling KMSThrottlingException
+    """,
+    errors.Unavailable: """
+        InternalError InternalFailure InternalServerError InternalServiceError InternalServiceException
+        ServiceUnavailable ServiceUnavailableException Unavailable RequestTimeout RequestTimeoutException
+        ConditionalRequestConflict
+    """,
+    errors.AccessDenied: """
+        UnauthorizedOperation AccessDenied AccessDeniedException AuthorizationError AuthFailure
+        ExpiredToken ExpiredTokenException UnrecognizedClientException InvalidClientTokenId
+        SignatureDoesNotMatch OptInRequired KMSAccessDenied KMSAccessDeniedException
+    """,
+    errors.NoCapacity: """
+        InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity
+        InsufficientCapacityOnHost ReservationCapacityExceeded
+    """,
+    errors.Protected: "OperationNotPermitted OperationNotPermittedException",
+    errors.Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
+    errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
+    errors.NotFound: """
+        ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
+        ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist NoSuchKey NoSuchVersion
+    """,
+}
+_BY_CODE = {code: kind for kind, codes in _CODES.items() for code in codes.split()}
+_WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
+    (
+        exceptions.ConnectionError,
+        exceptions.HTTPClientError,
+        exceptions.IncompleteReadError,
+        ResponseParserError,
+        exceptions.CredentialRetrievalError,
+        exceptions.MetadataRetrievalError,
+    ): errors.Unavailable,
+    (exceptions.NoCredentialsError, exceptions.PartialCredentialsError): errors.AccessDenied,
+}
+"""What it means that botocore got no answer: the network failed, or there are no credentials."""
+
+
+def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:
+    details = error.response.get("Error", {})
+    code, message = str(details.get("Code", "")), details.get("Message", "")
+    text = f"{operation} failed: {code}: {message}"
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    if code == "ConditionalCheckFailedException":
+        return errors.ConflictError(text)
+    if code == "TransactionCanceledException":
+        return _translate_transaction(error, operation, text)
+    found = _BY_CODE.get(code)
+    if found is None and code.startswith("Invalid") and code.endswith((".NotFound", ".Unknown")):
+        found = errors.NotFound
+    if found is None and status >= 500:
+        found = errors.Unavailable
+    if found is None and status == 429:
+        found = errors.Throttled
+    return (found or errors.CloudError)(text, operation=operation, code=code)
+
+
+def _translate_transaction(error: exceptions.ClientError, operation: str, text: str) -> errors.GovernorError:
+    """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a retry."""
+    reasons = error.response.get("CancellationReasons") or []
+    codes = {reason.get("Code") for reason in reasons}
+    if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
+        return errors.ConflictError(text)
+    busy = {"TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
+    kind = errors.Throttled if codes & busy else errors.CloudError
+    return kind(text, operation=operation, code="TransactionCanceledException")
+
+
+@contextmanager
+def aws_errors(operation: str) -> Iterator[None]:
+    """Wrap one AWS call, `service:Operation`. Raises: GovernorError in place of botocore's errors."""
+    try:
+        yield
+    except exceptions.ClientError as error:
+        raise translate(error, operation) from error
+    except (exceptions.BotoCoreError, ResponseParserError) as error:
+        # Wrong parameters are a plain CloudError: repeating never helps.
+        kinds = (one for reasons, one in _WITHOUT_ANSWER.items() if isinstance(error, reasons))
+        kind = next(kinds, errors.CloudError)
+        raise kind(f"{operation} failed: {error}", operation=operation) from error

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
 
-from governor.adapters.clients import Adapter
-from governor.adapters.errors import DRY_RUN_OK
+from governor.adapters.clients import DRY_RUN_OK, Adapter
 from governor.domain.catalogue import families
 from governor.domain.episode.plan import Step
 from governor.domain.instance import (

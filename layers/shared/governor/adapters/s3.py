@@ -6,8 +6,7 @@ import hashlib
 import json
 from typing import Any
 
-from governor.adapters.clients import Adapter, Clients
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Adapter, Clients, aws_errors
 from governor.adapters.ssm import PolicyParameter
 from governor.domain.audit import Change
 from governor.domain.episode.episode import EpisodeRef

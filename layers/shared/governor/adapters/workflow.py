@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from governor.adapters.clients import Adapter
-from governor.adapters.errors import aws_errors
+from governor.adapters.clients import Adapter, aws_errors
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.units import iso
 from governor.errors import CloudError, NotFound, Unavailable
