@@ -53,6 +53,11 @@ def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     return f"{text} ({utc:%H:%M} UTC)" if local.date() == utc.date() else f"{text} ({utc:%a %H:%M} UTC)"
 
 
+def in_utc(moment: UtcDatetime) -> str:
+    """`Sat Dec 5, 04:02 UTC`: for what is written before it is known who reads it."""
+    return f"{moment:%a %b} {moment.day}, {moment:%H:%M} UTC"
+
+
 def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """`Sat 04:02`, or `Sat Dec 5, 04:02`; for subjects, whose body names the zone."""
     local = moment.astimezone(ZoneInfo(zone))

@@ -90,7 +90,7 @@ def test_people_s_word_holds_until_its_last_second() -> None:
     assert judge_unread(INSTANCE, NO_HOLD, POLICY, ripe) is None
     young = judge_unread(INSTANCE, NO_HOLD, POLICY, ripe - SECOND)
     assert young is not None
-    assert young.reason.startswith("started 56 min ago; judged from 2026-11-19T08:57:00Z on (grace 30 min")
+    assert young.reason.startswith("started 56 min ago; judged from Thu Nov 19, 08:57 UTC on (grace 30 min")
     every = replace(POLICY, idle=IdleRule(minimum_coverage_percent=100.0))
     assert INSTANCE.launch_time + 67 * MINUTE == ripe_at(INSTANCE, every)
     long = replace(POLICY, idle=IdleRule(window_minutes=1200))
@@ -114,7 +114,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
             BUSY,
             "reached 90.0 % in the last 60 min",
         ),
-        (make_evidence((*QUIET[:3], 90.0, *QUIET[4:]), WORKED_LAST), BUSY, "last at 2026-11-20T11:50:00Z"),
+        (make_evidence((*QUIET[:3], 90.0, *QUIET[4:]), WORKED_LAST), BUSY, "last at Fri Nov 20, 11:50 UTC"),
         (make_evidence(source=MetricSource.NONE), NO_DATA, "no nvidia_smi_utilization_gpu"),
         (make_evidence(gpus=()), NO_DATA, "no nvidia_smi_utilization_gpu"),
         (over((1.0,) * 6, **SILENT), NO_DATA, "no nvidia_smi_utilization_gpu in GPU/EC2 for 30 min"),
@@ -299,7 +299,7 @@ def test_a_gpu_that_was_measured_just_enough_did_nothing() -> None:
         ({"gpus": (GpuReadings("0", (*QUIET[:3], *MISSING, *QUIET[:6])),)}, None),
         (
             {"gpus": (GpuReadings("0", (*QUIET[:3], *MISSING, None, *QUIET[:5])),)},
-            "GPU readings were missing for more than 15 min, up to 2026-11-20T11:35:00Z",
+            "GPU readings were missing for more than 15 min, up to Fri Nov 20, 11:35 UTC",
         ),
     ],
 )

@@ -125,7 +125,7 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "exempt by decision": (exempt_by_decision, "exempted by decision"),
     "snoozed after the recheck": (
         lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(hours=1))),
-        "snoozed until 2026-11-20T13:02:30Z",
+        "snoozed until Fri Nov 20, 13:02 UTC",
     ),
     "mode to observe": (lambda w: set_mode(w, Mode.OBSERVE), "mode went from ask to observe"),
     "mode to auto": (lambda w: set_mode(w, Mode.AUTO), "mode went from ask to auto"),

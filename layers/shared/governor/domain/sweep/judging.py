@@ -39,8 +39,8 @@ from governor.domain.sweep.verdict import (
     judge_unread,
     limit_of,
 )
-from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import span
+from governor.domain.units import UtcDatetime
+from governor.domain.wording import in_utc, span
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Subject:
         if memory.verdict not in WORKING or not window.start < memory.last_busy <= now:
             return None
         worked, until = memory.last_busy, memory.last_busy + policy.window
-        reason = f"worked until {iso(worked)}, so it cannot be idle before {iso(until)}"
+        reason = f"worked until {in_utc(worked)}, so it cannot be idle before {in_utc(until)}"
         return Verdict(memory.verdict, reason, not_before=until, last_busy=worked, advice=memory.advice)
 
     def figures_to_read(self) -> frozenset[str]:

@@ -36,8 +36,8 @@ from governor.domain.evidence import (
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime, iso, minutes
-from governor.domain.wording import span
+from governor.domain.units import UtcDatetime, minutes
+from governor.domain.wording import in_utc, span
 
 
 class Figure(NamedTuple):
@@ -180,12 +180,12 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
     if hold.exempt_reason is not None:
         return Verdict(VerdictKind.EXEMPT, f"{EXEMPT_BY_DECISION}: {hold.exempt_reason}")
     if hold.snoozed_until is not None and hold.snoozed_until > now:
-        return Verdict(VerdictKind.SNOOZED, f"kept by decision until {iso(hold.snoozed_until)}")
+        return Verdict(VerdictKind.SNOOZED, f"kept by decision until {in_utc(hold.snoozed_until)}")
     ripe = ripe_at(instance, policy)
     if now < ripe:
         return Verdict(
             VerdictKind.TOO_YOUNG,
-            f"started {minutes(now - instance.launch_time)} min ago; judged from {iso(ripe)} on "
+            f"started {minutes(now - instance.launch_time)} min ago; judged from {in_utc(ripe)} on "
             f"(grace {policy.idle.grace_after_launch_minutes} min, and "
             f"{policy.idle.minimum_coverage_percent:g} % of the window must be measured)",
         )
@@ -237,7 +237,7 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     by_gpu = unmeasured_until(evidence.gpus, evidence.window)
     ended = latest(by_gpu, _hidden_gpu_until(evidence, policy))
     if ended is not None:
-        reason = f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, up to {iso(ended)}"
+        reason = f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, up to {in_utc(ended)}"
         return replace(_no_data(evidence, reason), not_before=ended + policy.window)
     for figure in _required(policy):
         longest = evidence.longest_hole_minutes.get(figure, 0.0)
@@ -465,7 +465,7 @@ def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
     if evidence.work is None:
         return None
     ended = evidence.last_active.get(WORK, evidence.window.end)
-    reason = f"a job says that it works: {evidence.work} was not 0, last at {iso(ended)}"
+    reason = f"a job says that it works: {evidence.work} was not 0, last at {in_utc(ended)}"
     return _busy(evidence, policy, ended, reason)
 
 
@@ -512,7 +512,7 @@ def _not_lately(
     silent = until - ended
     if silent <= most:
         return None
-    reason = f"{FIGURES[figure].words} is required by the policy and was last measured at {iso(ended)}"
+    reason = f"{FIGURES[figure].words} is required by the policy and was last measured at {in_utc(ended)}"
     return _no_data(evidence, reason, is_late=silent < LATE and _is_but_for_one_hole(evidence, policy))
 
 
@@ -557,7 +557,7 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
         advice = (_right_size(evidence, busy, idle),)
         return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
     length = minutes(window.length)
-    reason = f"utilization reached {top:.1f} % in the last {length} min, last at {iso(ended)}"
+    reason = f"utilization reached {top:.1f} % in the last {length} min, last at {in_utc(ended)}"
     return _busy(evidence, policy, ended, reason)
 
 

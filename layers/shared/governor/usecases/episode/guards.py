@@ -22,7 +22,8 @@ from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
-from governor.domain.units import UtcDatetime, iso, minutes
+from governor.domain.units import UtcDatetime, minutes
+from governor.domain.wording import in_utc
 from governor.errors import (
     CloudError,
     GovernorError,
@@ -106,7 +107,9 @@ class Guards:
                     "asked"
                 )
             if now < counts - _RETRIES_OF_A_STAGE:
-                return f"nobody answered, but a message was late: there is time to answer until {iso(counts)}"
+                return (
+                    f"nobody answered, but a message was late: there is time to answer until {in_utc(counts)}"
+                )
         return self.refused(unanswered, now)
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
@@ -218,7 +221,7 @@ class Guards:
         if begun:
             return None
         if self.clock.now() < over:
-            raise SafetyError(f"the notice period is not over before {iso(over)}")
+            raise SafetyError(f"the notice period is not over before {in_utc(over)}")
         length = max(episode.notice_length, timedelta(minutes=rule.notice_minutes))
         return Unanswered("nobody held it", length, over)
 
@@ -235,7 +238,7 @@ class Guards:
         if record.hold.exempt_reason is not None:
             raise SafetyError("the instance was exempted by decision")
         if (until := record.hold.snoozed_until) is not None and self.clock.now() < until:
-            raise SafetyError(f"the instance is snoozed until {iso(until)}")
+            raise SafetyError(f"the instance is snoozed until {in_utc(until)}")
         mode = mode_of(applied.policy, episode.plan)
         if mode is not episode.mode:
             raise SafetyError(f"the policy's mode went from {episode.mode.value} to {mode.value} meanwhile")

@@ -13,7 +13,8 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
 from governor.domain.sweep.verdict import Hold
-from governor.domain.units import UtcDatetime, iso
+from governor.domain.units import UtcDatetime
+from governor.domain.wording import in_utc
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
 from governor.ports import UndoAnswer, policy_or_base
 from governor.stores import StateTable
@@ -98,7 +99,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
     if episode.outcome is Outcome.TERMINATED:
         return "a terminated instance cannot be started; the record says what is needed to rebuild it"
     if episode.undone_at is not None:
-        return f"{episode.undone_by} has already had it started, on {iso(episode.undone_at)}"
+        return f"{episode.undone_by} has already had it started, on {in_utc(episode.undone_at)}"
     if episode.phase is not Phase.CLOSED and episode.plan.destroys and Step.STOP in episode.steps_done:
         if approval is not None and approval.brake is not None:
             return "it is on hold, and its record is being closed: try again in five minutes"

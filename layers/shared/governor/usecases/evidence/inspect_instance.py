@@ -16,8 +16,8 @@ from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
-from governor.domain.units import UtcDatetime, iso, printable
-from governor.domain.wording import span
+from governor.domain.units import UtcDatetime, printable
+from governor.domain.wording import in_utc, span
 from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import InstanceReader, PriceBook, SessionReader
 from governor.stores import Instances
@@ -86,7 +86,7 @@ class InspectInstance:
             return verdict
         newest = max(found, key=lambda session: session.since)
         who = printable(newest.owner.rpartition("/")[2])
-        reason = f"{who} has an open Session Manager session since {iso(newest.since)}"
+        reason = f"{who} has an open Session Manager session since {in_utc(newest.since)}"
         return replace(verdict, kind=VerdictKind.BUSY, reason=reason, last_busy=now)
 
     def _read(self, request: EvidenceRequest, now: UtcDatetime) -> Gathered:
