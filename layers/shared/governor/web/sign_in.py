@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qsl, quote, unquote, urlencode
 
+from governor import errors
 from governor.domain.approvals.terms import SignIn, groups_of, signed_in
 from governor.domain.units import UtcDatetime
-from governor.errors import (
-    CloudError,
-    ConfigurationError,
-    GovernorError,
-    IssuerUnavailable,
-    LinkError,
-    SignInRefused,
-)
 from governor.ports import Clock, IdentityProvider
 from governor.stores.sessions import SignIns
 from governor.web.responses import Response, bad_link, redirect, refusal
@@ -70,7 +63,7 @@ class SignInSite:
         try:
             if not is_path:
                 self.sessions.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
-        except LinkError as error:
+        except errors.LinkError as error:
             return bad_link(error)
         if len(link) > _LONGEST_LINK:
             return _refused("The link is too long to come back to after a sign-in.", 400)
@@ -83,7 +76,7 @@ class SignInSite:
                 redirect_uri=self._callback,
                 fresh=query.get("fresh") == "1",
             )
-        except (IssuerUnavailable, ConfigurationError) as error:
+        except (errors.IssuerUnavailable, errors.ConfigurationError) as error:
             return _unavailable(error)
         place = {"path": link} if is_path else {"id": approval_id, "query": fields}
         kept = {"state": state, "nonce": nonce, "verifier": verifier, **place}
@@ -112,10 +105,10 @@ class SignInSite:
                 code=code, nonce=kept["nonce"], verifier=kept["verifier"], redirect_uri=self._callback
             )
             who = signed_in(claims, self.groups_claim, self.approver_group)
-        except SignInRefused as error:
+        except errors.SignInRefused as error:
             text = f"It was not proven who you are: {error}. Open the link of the message to try again."
             return _refused(text, note=f"a sign-in was refused: {error}", cookies=spent)
-        except (IssuerUnavailable, ConfigurationError, CloudError) as error:
+        except (errors.IssuerUnavailable, errors.ConfigurationError, errors.CloudError) as error:
             return _unavailable(error, spent)
         session = Session(secrets.token_urlsafe(_RANDOM_BYTES), who)
         at, before = min(now, _proven_at(claims)), self.sessions.read(cookies, now)
@@ -125,7 +118,7 @@ class SignInSite:
             if before is not None:
                 self.sign_ins.end_session(before.session_id, now)
             self.sign_ins.keep_session(session.session_id, stored)
-        except CloudError as error:
+        except errors.CloudError as error:
             return _unavailable(error, spent)
         return redirect(self._back(kept), cookies=(self.sessions.cookie(session, now), *spent))
 
@@ -149,7 +142,7 @@ def _refused(
     return refusal(status, "Not signed in", text, note=note, cookies=cookies)
 
 
-def _unavailable(error: GovernorError, cookies: tuple[str, ...] = ()) -> Response:
+def _unavailable(error: errors.GovernorError, cookies: tuple[str, ...] = ()) -> Response:
     # The status raises the alarm of the page's errors; the note says what to do.
     text = "The sign-in does not work at this moment. Open the link of the message again in a minute."
     return _refused(text, 503, note=f"a sign-in failed: {error}", cookies=cookies)

@@ -7,21 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from urllib.parse import quote, urlencode
 
+from governor import errors
 from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_of
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
-from governor.errors import (
-    DecisionRefused,
-    InputError,
-    LinkError,
-    LinkExpired,
-    LinkForged,
-    NotAllowed,
-    NotFound,
-)
 from governor.ports import Undoer
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
@@ -88,7 +80,7 @@ class ApprovalSite:
             return refusal(405, "Method not allowed", "This page knows GET, HEAD and POST.")
         try:
             request = self._opened(request)
-        except LinkError as error:
+        except errors.LinkError as error:
             return bad_link(error)
         recipient = request.query["r"]
         visitor = self._visitor(request, recipient)
@@ -96,7 +88,7 @@ class ApprovalSite:
             if request.method == "POST":
                 return self._answer(request, visitor)
             return self._page(request, visitor)
-        except NotFound:
+        except errors.NotFound:
             return refusal(404, "Not found", _GONE)
 
     def _opened(self, request: Request) -> Request:
@@ -110,7 +102,7 @@ class ApprovalSite:
         ids = state.digest(page_id) if page_id.startswith(DIGEST_PREFIX) else (page_id,)
         ends = [one.link_ends for one in map(state.approval, ids) if one is not None]
         if number not in known or (ends and max(ends) <= now):
-            raise LinkExpired("the time of this link is over")
+            raise errors.LinkExpired("the time of this link is over")
         # As an earlier link has it, for what forms are bound to; the record says when this one ends.
         return replace(request, approval_id=page_id, query={"r": known[number], "e": "1"})
 
@@ -118,10 +110,10 @@ class ApprovalSite:
         """Do what the form says, or show the page again with why not."""
         try:
             if visitor.sign_in is not None:
-                raise NotAllowed("sign in first: nothing was decided")
+                raise errors.NotAllowed("sign in first: nothing was decided")
             return self._refused_form(request, visitor) or self._posted(request, visitor)
-        except (InputError, DecisionRefused) as error:
-            if isinstance(error, NotAllowed):
+        except (errors.InputError, errors.DecisionRefused) as error:
+            if isinstance(error, errors.NotAllowed):
                 self._note_refused(request, visitor, str(error))
             return self._page(request, visitor, status_of(error), problem=str(error))
 
@@ -156,12 +148,12 @@ class ApprovalSite:
         try:
             token = request.form.get("csrf", "")
             self.signer.check_csrf(token, *_form(request, visitor))
-        except LinkForged:
+        except errors.LinkForged:
             is_answer = not request.is_digest and request.form.get("answer") in [*Answer]
             view = self.show(request.approval_id) if is_answer else None
             if view is not None and not (view.can_decide or view.can_hold):
                 # Its page has no form any more; it says what became of the instance.
-                raise DecisionRefused("this question is over: your answer came too late") from None
+                raise errors.DecisionRefused("this question is over: your answer came too late") from None
             return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
         return None
 
@@ -176,7 +168,7 @@ class ApprovalSite:
         episode = view.episode
         if button == UNDO:
             if visitor.role is not Role.APPROVER:
-                raise NotAllowed("you are signed in, but not in the group that may start an instance")
+                raise errors.NotAllowed("you are signed in, but not in the group that may start an instance")
             start_again(self.decide, self.undoer, episode, visitor.by, visitor.person, "page")
             return redirect(request.address)
         if button == END_KEEP:
@@ -195,14 +187,14 @@ class ApprovalSite:
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
         picked = self._picked(request)
         if not picked:
-            raise InputError("tick at least one of them")
+            raise errors.InputError("tick at least one of them")
         decision = _decision(request.form, visitor, self.show.clock.now(), picked[0].episode.time_zone)
         accepted = request.form.get("losses") == "accepted"
         results = []
         for view in picked:
             try:
                 decided = self.decide(view.approval.approval_id, decision, losses_accepted=accepted)
-            except DecisionRefused as error:
+            except errors.DecisionRefused as error:
                 text = f"not recorded: {error}"
             else:
                 text = "noted; a second person must approve, too" if decided.needs_another else "recorded"
