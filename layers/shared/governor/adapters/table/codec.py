@@ -76,9 +76,6 @@ def _compiled(kind: type) -> tuple[SchemaValidator, SchemaSerializer]:
     return _compiled_kinds[kind]
 
 
-# fields
-
-
 def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) -> _Pair:
     return info.context.setdefault(pair, pair)
 

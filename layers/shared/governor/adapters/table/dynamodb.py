@@ -97,9 +97,6 @@ class DynamoTable(Adapter, Table):
         return self._call(f"dynamodb:{operation}", repeat=self._patient, **parameters)
 
 
-# expressions
-
-
 class _Expression:
     def __init__(self) -> None:
         self.names: dict[str, str] = {}
@@ -148,9 +145,6 @@ def _parameters(table: str, one: Write) -> dict[str, Any]:
         "ExpressionAttributeValues": packed(expression.values),
     }
     return {name: value for name, value in parameters.items() if value}
-
-
-# values
 
 
 def attributes(one: Write) -> Document:

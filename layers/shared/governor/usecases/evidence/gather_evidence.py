@@ -220,8 +220,6 @@ class _Batch:
             for work in self._work
         }
 
-    # utilization
-
     def _wants_search(self, work: _Work) -> bool:
         """Where it is silent, or GPUs that are wanted, or that its type has, are not among those read."""
         if work.problem is not None or not work.request.search:
@@ -312,8 +310,6 @@ class _Batch:
             for one in found.get(work.instance_id, ()):
                 yield _Asked(work, figure, one.metric, one.dimensions, namespace=one.namespace)
 
-    # the other figures
-
     def _figures(self, work: _Work) -> Iterator[_Asked]:
         figures, names = work.request.figures, self._names
         for figure, metric in (("power", names.power_draw), ("memory", names.memory_used)):
@@ -325,8 +321,6 @@ class _Batch:
         for figure, series, metric, statistic in _EC2_FIGURES:
             if figure in figures:
                 yield _Asked(work, series, metric, work.aggregate, statistic, "AWS/EC2")
-
-    # reading
 
     def _read(self, asked: Iterable[_Asked]) -> None:
         """Add the series to their instances; what could not be read is noted there, too."""
@@ -346,8 +340,6 @@ class _Batch:
                     one.work.problem = one.work.problem or answer.problems.get(query.key)
                 if (series := answer.series.get(query.key)) is not None:
                     one.work.note(one, series)
-
-    # putting together
 
     def _evidence(self, work: _Work) -> Evidence:
         window, source = self._window, work.source
