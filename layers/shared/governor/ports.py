@@ -95,8 +95,7 @@ class InstanceReader(Protocol):
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]: ...
 
 
-@dataclass(frozen=True, slots=True)
-class MetricQuery:
+class MetricQuery(NamedTuple):
     """One series, by its exact dimensions and a statistic of CloudWatch. `key` names its answer."""
 
     key: str
@@ -164,8 +163,7 @@ class InstanceStarter(Protocol):
     def start(self, target: Target, instance_id: str) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True)
-class UndoAnswer:
+class UndoAnswer(NamedTuple):
     """Whether the instance was asked to start, and the answer to the person who asked."""
 
     done: bool
@@ -212,8 +210,7 @@ class PriceBook(Protocol):
     def price(self, instance: Instance, policy: Policy) -> Price: ...
 
 
-@dataclass(frozen=True, slots=True)
-class SpotPrices:
+class SpotPrices(NamedTuple):
     """Cheapest first. `problems` names Regions that could not be read, with the reason."""
 
     prices: tuple[SpotPrice, ...]

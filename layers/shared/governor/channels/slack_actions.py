@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from governor.channels import slack
@@ -32,8 +33,7 @@ _VALUE = re.compile(r"(?P<id>\S{1,200})(?: (?P<until>[1-9][0-9]{9}))?")
 _SHORTEST_SECRET = 16
 
 
-@dataclass(frozen=True, slots=True)
-class SlackAnswer:
+class SlackAnswer(NamedTuple):
     """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does. A
     keep has the date that its button names, and none from messages of earlier releases."""
 
@@ -45,8 +45,7 @@ class SlackAnswer:
     keep_until: UtcDatetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SlackReply:
+class SlackReply(NamedTuple):
     """The HTTP answer; `note` is for the log."""
 
     status: int

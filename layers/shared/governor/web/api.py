@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from governor.domain.approvals.approval import Answer, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
@@ -45,8 +45,7 @@ class ApiRequest:
     document: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
+class ApiResponse(NamedTuple):
     status: int
     document: Mapping[str, Any]
 

@@ -282,13 +282,11 @@ class Queued:
     sent_at: UtcDatetime | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
+class Again(NamedTuple):
     """Asks to try once more where an alert was given up: somebody has put it back into the queue."""
 
     alert: Alert
 
 
-@dataclass(frozen=True, slots=True)
-class Flush:
+class Flush(NamedTuple):
     group: str

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from typing import NamedTuple
 
 from governor.domain.instance import CHECKPOINT_TAG, Instance
 from governor.domain.policy.policy import Events, Mode, Policy
@@ -77,8 +78,7 @@ RESPONSES: Mapping[Cause, Response] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LifecycleAction:
+class LifecycleAction(NamedTuple):
     """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be completed."""
 
     group: str
@@ -150,8 +150,7 @@ class Warned:
         return max(0, int((self.ends_at - now).total_seconds()))
 
 
-@dataclass(frozen=True, slots=True)
-class SpotPrice:
+class SpotPrice(NamedTuple):
     """What a type costs now as Spot in one zone, by the account's own zone names."""
 
     region: str
@@ -159,8 +158,7 @@ class SpotPrice:
     usd_per_hour: UsdPerHour
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """Whether the instance is asked to save its work, whether its GPU processes may get SIGTERM, and why."""
 
     send: bool
@@ -180,8 +178,7 @@ class HookState(StrEnum):
     """No answer has come in time: it may run."""
 
 
-@dataclass(frozen=True, slots=True)
-class HookAnswer:
+class HookAnswer(NamedTuple):
     """What became of a hook that shall be sent. `error` says why, where it is refused or not known."""
 
     state: HookState

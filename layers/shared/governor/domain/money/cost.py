@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
+from typing import NamedTuple
 
 from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.episode.episode import EpisodeRef, Observation, Outcome
@@ -26,8 +27,7 @@ _ROUNDED_TO = Decimal("1E-9")
 _PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """Whom hours are counted for, at what price (`None`: not known), and as which `part` of a `Share`."""
 
     project: str
@@ -40,8 +40,7 @@ class Rate:
         return self.owner, UNASSIGNED if self.project == UNTAGGED else self.project
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     rate: Rate
     start: UtcDatetime
     end: UtcDatetime
@@ -157,8 +156,7 @@ def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
     return replace(meter, usd_per_hour=dict(now))
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectCost:
+class ProjectCost(NamedTuple):
     """What one project has cost this month, over all targets. `by_target`: the most expensive first."""
 
     project: str
