@@ -39,6 +39,7 @@ READER: Any = SimpleNamespace(
     environment="gpu-governor",
     policy=POLICY,
     table=SimpleNamespace(unread=[]),
+    state=SimpleNamespace(answered=lambda _: set()),
 )
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))
 

@@ -98,6 +98,18 @@ def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.Monkey
     assert all(site.status(one) is not ApprovalStatus.PENDING for one in site.episodes)
 
 
+def test_what_was_answered_is_listed_and_counted_no_more() -> None:
+    """At once, and not from the next sweep on: whoever stops one sees that it is gone."""
+    site = Site()
+    cookies = site.cookies()
+    before = site.ask(cookies=cookies)["body"]
+    site.post(cookies, answer="keep", **{f"pick-{APPROVAL_ID}": "yes"})
+    after = site.ask(cookies=cookies)["body"]
+
+    assert ("Questions (2)" in before, "Questions (1)" in after) == (True, True)
+    assert f"/questions/{APPROVAL_ID}" not in after
+
+
 def test_a_form_answers_one_page_of_them() -> None:
     site = Site()
     picked = {f"pick-{number}": "yes" for number in range(51)}

@@ -40,8 +40,14 @@ POLICY = (
     .policy
 )
 TABLE = SimpleNamespace(unread=[])
-TABLE = SimpleNamespace(unread=[])
-MODE: Any = SimpleNamespace(pages=(), targets=(), environment="gpu-governor", policy=POLICY, table=TABLE)
+MODE: Any = SimpleNamespace(
+    pages=(),
+    targets=(),
+    environment="gpu-governor",
+    policy=POLICY,
+    table=TABLE,
+    state=SimpleNamespace(answered=lambda _: set()),
+)
 
 
 def view(ask: Asked) -> Page:

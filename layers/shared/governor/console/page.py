@@ -28,6 +28,8 @@ _INCOMPLETE = (
     "A stored record could not be read, so something is missing here. Ask your platform team: the log of the "
     "console names it."
 )
+_READ_AT_ONCE = 100
+"""Items of one read. Source: DynamoDB API, BatchGetItem."""
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,13 @@ class Asked:
     def asked(self) -> list[Row]:
         rows = [(row, page) for row, page in self.seen if row.approval_id and row.episode]
         return [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
+
+    @cached_property
+    def unanswered(self) -> list[Row]:
+        """Without those answered since the sweep: of the most expensive, as many as one read takes."""
+        rows = sorted(self.asked, key=lambda one: -(one[0].usd_per_hour or 0))
+        over = self.reader.state.answered([str(row.approval_id) for row, _ in rows[:_READ_AT_ONCE]])
+        return [one for one in rows if one[0].approval_id not in over]
 
     @property
     def what_is_missing(self) -> str:

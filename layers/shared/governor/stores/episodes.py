@@ -274,6 +274,11 @@ class Episodes(Store):
         found = self._table.records(Approval, of_questions)
         return [(one, known[one.episode]) for one in found if one.episode in known]
 
+    def answered(self, approval_ids: Sequence[str]) -> set[str]:
+        """Return those of the questions that are open no longer. Read at once."""
+        items = self._table.get_all([keys.approval(one) for one in approval_ids])
+        return {str(one["approval_id"]) for one in items if one.get("status") != ApprovalStatus.PENDING}
+
     def open_questions(self, refs: Sequence[EpisodeRef]) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
         """Return what can be read of these episodes, with the question of each that asks. Read at once."""
         table = Readable(self._table)

@@ -147,7 +147,7 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 
 def questions(ask: Asked) -> list[Row]:
     """Return the rows with an open question, also one that is not sent yet, the most expensive first."""
-    return by_price(ask.asked)
+    return by_price(ask.unanswered)
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:
