@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from cli.governor import main
+from governor.domain.units import iso
 from local.scene import STACK
 from tests.integration.people import decide, request
 from tests.integration.stage import AT_ONCE, TARGET, Stage, guarded_stage
@@ -93,6 +94,7 @@ def test_nothing_wrong_follows_from_an_hour_old_state(
     assert 0 == main(["restore", "--from", COPY, "--confirm", STACK, "--json"])
     said = json.loads(capsys.readouterr().out)
     assert said["frozen"]
+    assert iso(then) == said["source_as_of"]
     assert said["lacking"].keys() >= KINDS
     assert kinds(stage, table) >= KINDS
 
@@ -136,14 +138,22 @@ def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
     put(table, "CAPS#2099010100", "OWNER#a", taken={"N": "2"})
     put(table, "SESSION#x", "SESSION", who={"S": "ada"})
     put(table, "EVENT#x", "SEEN", expires_at_epoch={"N": "1"})
-    restore_copy(own_stage, datetime.now(tz=UTC))
+    before = datetime.now(tz=UTC).replace(microsecond=0)
+    dynamodb.restore_table_to_point_in_time(
+        SourceTableName=table, TargetTableName=COPY, UseLatestRestorableTime=True
+    )
+    summary = dynamodb.describe_table(TableName=COPY)["Table"]["RestoreSummary"]
+    assert before <= summary["RestoreDateTime"]
+    assert table == summary["SourceTableArn"].rpartition("/")[2]
     put(table, "CAPS#2099010100", "ORGANIZATION", taken={"N": "9"})
     for pk, sk in (("SESSION#x", "SESSION"), ("EVENT#x", "SEEN"), ("CAPS#2099010100", "OWNER#a")):
         dynamodb.delete_item(TableName=table, Key={"pk": {"S": pk}, "sk": {"S": sk}})
 
     assert 0 == main(["restore", "--from", COPY, "--confirm", STACK])
 
-    assert "sign-ins" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "sign-ins" in said
+    assert f"item of {COPY}, as it was at {iso(summary['RestoreDateTime'])}: 1 CAPS" in said
     now = {(one["pk"]["S"], one["sk"]["S"]): one for one in items(own_stage, table)}
     assert {"N": "9"} == now["CAPS#2099010100", "ORGANIZATION"]["taken"]
     assert {"N": "2"} == now["CAPS#2099010100", "OWNER#a"]["taken"]

@@ -2,8 +2,8 @@
 
 - AWS: a table has it where the stack says so; only then it can be restored, to a moment of the past and no
   later than now, into a table with neither stream, time to live, protection nor recovery of its own, but
-  encrypted as its source. Engine: forgets what the stack says and the encryption, and copies what the table
-  holds now.
+  encrypted as its source; its description says of what and of when it is a copy. Engine: forgets what the
+  stack says and the encryption, copies what the table holds now, and says nothing of it.
 
 What a table held is found from its stream: so only one with a stream of both images goes back in time.
 """
@@ -25,6 +25,7 @@ def repair() -> None:
 
     own = provisioners._RESOURCE_HANDLERS["AWS::DynamoDB::Table"]
     create, restore = own["create"], dynamodb._restore_table_to_point_in_time
+    describe = dynamodb._table_description
 
     def created(logical_id: str, properties: Any, *given: Any, **more: Any) -> Any:
         name, attributes = create(logical_id, properties, *given, **more)
@@ -56,9 +57,19 @@ def repair() -> None:
                     _undo(table, record["dynamodb"])
             dynamodb._items_replaced(table)
             table.pop("StreamSpecification", None)
+            table["RestoreSummary"] = {
+                "SourceTableArn": dynamodb._tables[source]["TableArn"],
+                "RestoreDateTime": float(moment),
+                "RestoreInProgress": False,
+            }
         return answer
 
+    def described(name: str) -> Any:
+        summary = dynamodb._tables[name].get("RestoreSummary")
+        return describe(name) | ({"RestoreSummary": summary} if summary else {})
+
     own.update(create=created)
+    dynamodb._table_description = described
     dynamodb._restore_table_to_point_in_time = restored
 
 
