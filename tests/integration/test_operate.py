@@ -20,6 +20,7 @@ from local.receivers import Receivers
 from local.scene import STACK, Scene
 from scripts.deploy import SAM, Deployment
 from scripts.release import version
+from tests.integration.aws_cli import call, options
 from tests.integration.stage import FORGOTTEN
 
 pytestmark = pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
@@ -83,7 +84,15 @@ class Reader:
         if command.startswith(TRIED_ELSEWHERE):
             return
         first, second, *rest = shlex.split(command.partition(" >")[0])
-        {"make": self._make, "aws": self._aws, "governor": self._governor}[first](second, rest)
+        match first:
+            case "make":
+                self._make(second, rest)
+            case "aws":
+                self._aws(command)
+            case "governor":
+                self._governor(second, rest)
+            case _:
+                pytest.fail(f"say here how a reader does {command}")
 
     def _make(self, target: str, rest: list[str]) -> None:
         """By SAM CLI, but without the build of the layer: the local cloud has its libraries."""
@@ -112,33 +121,23 @@ class Reader:
             self.scene = Scene(self.cloud, outputs, "", Receivers())
             self.scene.launch([replace(FORGOTTEN, instance_id=EXAMPLE, selected=False)])
 
-    def _aws(self, service: str, rest: list[str]) -> None:
-        """As the AWS CLI would; it is no part of the project."""
-        options = _options(rest[1:])
-        match service, rest[0]:
-            case "ec2", "create-tags":
-                tags = [dict(zip(("Key", "Value"), _pair(one), strict=True)) for one in options["tags"]]
-                self.cloud.client("ec2").create_tags(Resources=options["resources"], Tags=tags)
-            case "cloudformation", "deploy":
-                given = dict(one.split("=", 1) for one in options["parameter-overrides"])
-                account = MEMBER if "HubAccountId" in given else ACCOUNT
-                (name,), (file,) = options["stack-name"], options["template-file"]
-                self.cloud.deploy_plain(ROOT / file, name, given, region=REGION, account=account)
-            case "cloudformation", "delete-stack":
-                (name,) = options["stack-name"]
-                account = MEMBER if name == "gpu-governor-member" else ACCOUNT
-                self.cloud.client("cloudformation", account=account).delete_stack(StackName=name)
-            case "cloudformation", "wait":
-                waiter = self.cloud.client("cloudformation").get_waiter(rest[1].replace("-", "_"))
-                waiter.wait(StackName=options["stack-name"][0], WaiterConfig={"Delay": 1})
-            case "dynamodb", "restore-table-to-point-in-time":
-                self.cloud.client("dynamodb").restore_table_to_point_in_time(
-                    SourceTableName=self._swept().outputs["StateTableName"],
-                    TargetTableName=options["target-table-name"][0],
-                    UseLatestRestorableTime="use-latest-restorable-time" in options,
-                )
-            case unknown:
-                pytest.fail(f"say here how the AWS CLI does {unknown}")
+    def _aws(self, line: str) -> None:
+        """As the AWS CLI would, with what it does in several calls."""
+        service, operation, *words = shlex.split(line)[1:]
+        given = options(words)
+        name = given.get("--stack-name", [""])[0]
+        account = MEMBER if name == "gpu-governor-member" else ACCOUNT
+        match operation:
+            case "deploy":
+                parameters = dict(one.split("=", 1) for one in given["--parameter-overrides"])
+                file = ROOT / given["--template-file"][0]
+                self.cloud.deploy_plain(file, name, parameters, region=REGION, account=account)
+            case "wait":
+                waiter = self.cloud.client(service).get_waiter(words[0].replace("-", "_"))
+                waiter.wait(StackName=name, WaiterConfig={"Delay": 1})
+            case _:
+                table = self._swept().outputs["StateTableName"]
+                call(self.cloud, line.replace(" TABLE ", f" {table} "), account)
 
     def _governor(self, area: str, rest: list[str]) -> None:
         assert self.scene is not None or area == "--version"
@@ -209,22 +208,6 @@ class Reader:
     def _swept(self) -> Scene:
         assert self.scene is not None
         return self.scene
-
-
-def _pair(tag: str) -> list[str]:
-    return [part.partition("=")[2] for part in tag.split(",")]
-
-
-def _options(words: list[str]) -> dict[str, list[str]]:
-    """Each option of an AWS CLI line with its values."""
-    found: dict[str, list[str]] = {}
-    values: list[str] = []
-    for word in words:
-        if word.startswith("--"):
-            found[word[2:]] = values = []
-        else:
-            values.append(word)
-    return found
 
 
 @pytest.fixture

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from local.cloud import ACCOUNT, REGION, ROOT, LocalCloud
 from local.engine.repairs.organization import ORGANIZATION
 from local.fleet import series_of
 from local.scene import STACK
 from local.simulation import InstanceSpec
+from tests.integration.aws_cli import call
 from tests.integration.people import decide
 from tests.integration.stage import FORGOTTEN, Stage
 
@@ -114,6 +117,62 @@ def test_units_that_cannot_be_read_fail_the_sweep_and_change_no_target(
     assert another not in governed.scene.executions()
     assert 303 == decide(link, "approve")[0]
     assert "stopped" == governed.outcome(instance_id)
+
+
+def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(stage: Stage) -> None:
+    """Every command of docs/accounts.md works as it stands: for accounts of the unit and within it that are
+    active; between them an instance there is stopped by the roles that the set has made."""
+    cloud = stage.scene.cloud
+    unit, accounts = _unit_with_a_unit(cloud.client("organizations"))
+    create, fill, show, empty, look, delete = _commands_of_the_stack_set(unit)
+
+    def succeeded() -> list[Any] | None:
+        found = call(cloud, show)["Summaries"]
+        statuses = {one["StackInstanceStatus"]["DetailedStatus"] for one in found}
+        return found if {"SUCCEEDED"} == statuses else None
+
+    call(cloud, create)
+    call(cloud, fill)
+    made = cloud.wait_for(succeeded, "the stacks of the set are not there")
+    assert sorted(accounts) == sorted(one["Account"] for one in made)
+    with pytest.raises(ClientError, match="StackSetNotEmpty"):
+        call(cloud, delete)
+
+    stage.policy(f"mode: ask\ntargets: {{units: [{unit}], regions: [{REGION}]}}")
+    instance_id = _launch(stage, accounts[1])
+    stage.scene.sweep()
+    assert 303 == decide(stage.personal(stage.question(instance_id)), "approve")[0]
+    assert "stopped" == stage.outcome(instance_id)
+
+    call(cloud, empty)
+    cloud.wait_for(lambda: not call(cloud, look)["Summaries"] or None, "stacks of the set are left")
+    call(cloud, delete)
+    assert [] == cloud.client("cloudformation").list_stack_sets()["Summaries"]
+    for account in accounts:
+        assert [] == cloud.client("iam", account=account).list_roles()["Roles"]
+
+
+def _unit_with_a_unit(api: Any) -> tuple[str, list[str]]:
+    """A new unit, and its active accounts: one in it, one in a unit within it. A third is suspended."""
+    root = api.list_roots()["Roots"][0]["Id"]
+    unit = api.create_organizational_unit(ParentId=root, Name="set")["OrganizationalUnit"]["Id"]
+    within = api.create_organizational_unit(ParentId=unit, Name="within")["OrganizationalUnit"]["Id"]
+    accounts = []
+    for name, place in (("first", unit), ("second", within), ("suspended", unit)):
+        made = api.create_account(Email=f"{name}@example.com", AccountName=name)["CreateAccountStatus"]
+        accounts.append(made["AccountId"])
+        api.move_account(AccountId=accounts[-1], SourceParentId=root, DestinationParentId=place)
+    api.close_account(AccountId=accounts.pop())
+    return unit, accounts
+
+
+def _commands_of_the_stack_set(unit: str) -> list[str]:
+    """Of docs/accounts.md, in its order, about this organization."""
+    page = (ROOT / "docs" / "accounts.md").read_text(encoding="utf-8").replace("\\\n", " ")
+    examples = {"111122223333": ACCOUNT, "o-abcdefghij": ORGANIZATION, "ou-abcd-11111111": unit}
+    for example, ours in examples.items():
+        page = page.replace(example, ours)
+    return re.findall(r"^aws cloudformation .*--stack-set-name .*$", page, re.MULTILINE)
 
 
 def _launch(stage: Stage, account: str) -> str:

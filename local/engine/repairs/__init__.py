@@ -26,6 +26,7 @@ from local.engine.repairs import (
     resources,
     rotation,
     secrets,
+    stack_sets,
     table_keys,
 )
 
@@ -50,6 +51,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     alarms.repair()
     names.repair()
     organization.repair()
+    stack_sets.repair()
     mail.repair()
     table_keys.repair()
     request_keys.repair(simulation)
