@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
+import subprocess
+import sys
 
-from cli.cloud import INSTANCES, Account
+from cli.cloud import ENVIRONMENT, INSTANCES, READER, Account
 from cli.demo import VISITORS_POLICY
 from cli.up import now, show
+from local.cloud import ROOT
 from local.site.front import Front, Reply
 from local.site.pulse import MINUTE
 from tests.integration.stage import Stage
@@ -54,3 +59,29 @@ def test_an_account_is_swept_as_soon_as_the_stack_is_deployed(stage: Stage) -> N
     assert stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]) in account.exports()
     states = stage.scene.simulation.dump()["instances"]
     assert {"running"} == {states[one] for one in INSTANCES.values()}
+
+
+def test_make_cloud_gives_the_reader_an_account_until_it_is_ended() -> None:
+    """Another terminal is the user whom docs/operate.md names, whatever it has set for a real account."""
+    line = [sys.executable, "-m", "cli.cloud"]
+    begun = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert begun.stdout is not None
+        said = next(
+            one for one in begun.stdout if "in another terminal in this folder: . build/cloud.env" in one
+        )
+        assert "then docs/operate.md" in said
+        who = "import boto3; print(boto3.client('sts').get_caller_identity()['Arn'])"
+        done = subprocess.run(
+            ["bash", "-c", f'. {ENVIRONMENT}; {sys.executable} -c "{who}"'],
+            env={"PATH": os.environ["PATH"], "AWS_PROFILE": "mine", "AWS_REGION": "eu-west-1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert READER == done.stdout.strip(), done.stderr
+    finally:
+        begun.send_signal(signal.SIGINT)
+        rest, _ = begun.communicate(timeout=60)
+    assert (0, True) == (begun.returncode, rest.endswith("ended\n"))
+    assert not ENVIRONMENT.exists()

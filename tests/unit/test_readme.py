@@ -17,6 +17,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINE, VERSIONS = "integration/test_command_line.py", "integration/test_policy_versions.py"
 RUN_BY = {
     "make up": "integration/test_up.py::test_whoever_opens_the_url_is_in_and_may_answer",
+    "make cloud": "integration/test_up.py::test_make_cloud_gives_the_reader_an_account_until_it_is_ended",
     "make deploy": "unit/test_deploy.py::test_make_hands_every_variable_on",
     "make check": "unit/test_run_tests.py::",
     "make env-project": "unit/test_environment.py::",
