@@ -20,12 +20,12 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up cloud site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release
+.PHONY: help demo up cloud site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-env-project env-cloud env-sam env-browser env-release: env-%:
+env-project env-cloud env-sam env-browser env-release env-custodian: env-%:
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
@@ -108,6 +108,9 @@ invoke: env-project env-cloud env-sam ## FUNCTION=name EVENT=events/name/case.js
 
 bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks of 200 warnings
 	@$(VENV)/python -m benchmarks
+
+bench-peer: env-project env-custodian ## the same fleet under Cloud Custodian, a plain Lambda and us: calls, time, memory, USD, verdicts
+	@$(VENV)/python -m benchmarks.peer
 
 figures: env-project ## lines, seconds and words beside their targets; runs what has not run yet
 	@$(VENV)/python -m scripts.figures

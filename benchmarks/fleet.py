@@ -51,8 +51,12 @@ class Host:
     up_minutes: int = 14 * 24 * 60
     aggregates: bool = True
     """Whether the agent publishes the metrics under `InstanceId` alone, too."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Dimensions of that aggregate beside `InstanceId`."""
     published: Sequence[tuple[str, str]] = ()
     """Metrics beside those of the agent and of EC2: namespace and name."""
+    is_idle: bool = False
+    """What is true of it."""
 
 
 @dataclass
@@ -238,7 +242,8 @@ class Fleet:
         host, now = self.hosts[number], int(self.now.timestamp())
         name = metric["MetricName"]
         own = name in GPU_METRICS and index is None
-        if own and not host.aggregates:
+        asked = {one["Name"] for one in metric["Dimensions"]}
+        if own and (not host.aggregates or asked != {"InstanceId", *host.named}):
             return {}
         # EC2's basic monitoring publishes once in five minutes, the agent once a minute.
         step = 300 if metric["Namespace"] == "AWS/EC2" else 60
@@ -268,16 +273,24 @@ class Fleet:
         if name is None or namespace not in ("GPU/EC2", "AWS/EC2"):
             return as_json({"Metrics": self._published(namespace, name)})
         start = int(asked.get("NextToken") or 0)
-        listed = self.series if asked.get("Dimensions", [{}])[0].get("Value") is None else self._of_one(asked)
+        listed = self.series if namespace == "GPU/EC2" else self._by_gpu
+        only = asked.get("Dimensions", [{}])[0].get("Value")
+        if only is not None:
+            listed = [one for one in listed if one[0] == number_of(only)]
         found = ",".join(
-            _listed(namespace, name, number, index) for number, index in listed[start : start + 500]
+            _listed(namespace, name, number, index, self._named(number))
+            for number, index in listed[start : start + 500]
         )
         more = f',"NextToken":"{start + 500}"' if start + 500 < len(listed) else ""
         return Answered(f'{{"Metrics":[{found}]{more}}}'.encode())
 
-    def _of_one(self, asked: Mapping[str, Any]) -> list[tuple[int, int | None]]:
-        number = number_of(asked["Dimensions"][0]["Value"])
-        return [one for one in self.series if one[0] == number]
+    @cached_property
+    def _by_gpu(self) -> list[tuple[int, int | None]]:
+        """EC2's own metric has no aggregate."""
+        return [one for one in self.series if one[1] is not None]
+
+    def _named(self, number: int) -> Mapping[str, str]:
+        return self.hosts[number].named if number < len(self.hosts) else {}
 
     def _published(self, namespace: str | None, name: str | None) -> list[dict[str, Any]]:
         return [
@@ -317,7 +330,8 @@ _READS = ("ec2:DescribeInstances", "monitoring:GetMetricData", "monitoring:ListM
 
 def _of(dimensions: Sequence[Mapping[str, str]]) -> tuple[int, int | None]:
     named = {one["Name"]: one["Value"] for one in dimensions}
-    return number_of(named["InstanceId"]), int(named["index"]) if "index" in named else None
+    index = named.get("index", named.get("GpuId"))
+    return number_of(named["InstanceId"]), None if index is None else int(index)
 
 
 @cache
@@ -327,14 +341,17 @@ def _constant(value: float, start: int, period: int, bins: int) -> tuple[bytes, 
     return f"[{times}]".encode(), f"[{','.join([str(value)] * bins)}]".encode()
 
 
-def _listed(namespace: str, name: str, number: int, index: int | None) -> str:
-    gpu = "" if index is None else _GPU % index
+def _listed(namespace: str, name: str, number: int, index: int | None, named: Mapping[str, str]) -> str:
+    more = "".join(map(_DIMENSION.__mod__, named.items() if index is None else (("GpuId", index),)))
+    if index is not None and namespace != "AWS/EC2":
+        more = _GPU % index
     return (
         f'{{"Namespace":"{namespace}","MetricName":"{name}","Dimensions":'
-        f'[{{"Name":"InstanceId","Value":"{instance_id(number)}"}}{gpu}]}}'
+        f'[{{"Name":"InstanceId","Value":"{instance_id(number)}"}}{more}]}}'
     )
 
 
+_DIMENSION = ',{"Name":"%s","Value":"%s"}'
 _GPU = (
     ',{"Name":"index","Value":"%s"},{"Name":"name","Value":"NVIDIA A100-SXM4-40GB"}'
     ',{"Name":"arch","Value":"Ampere"}'

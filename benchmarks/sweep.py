@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -24,7 +23,7 @@ from unittest.mock import patch
 from benchmarks.fleet import ACCOUNT, REGION, Fleet, Style, reads
 from benchmarks.table import StubTable
 from benchmarks.timeline import SimulatedThreads, Timeline
-from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml
+from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml, megabytes
 from governor.contracts.settings import parse_settings
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.sweep.verdict import VerdictKind
@@ -100,14 +99,23 @@ class Bench:
     and threads are real, and wait for real."""
 
     def __init__(
-        self, style: Style, size: int, *, accounts: int = 0, sleeps: bool = False, remembers: bool = True
+        self,
+        style: Style,
+        size: int,
+        *,
+        accounts: int = 0,
+        sleeps: bool = False,
+        remembers: bool = True,
+        fleet: Fleet | None = None,
     ) -> None:
         known = [f"{200_000_000_000 + number}" for number in range(accounts)]
         places = f"targets: {{accounts: {json.dumps(known)}, regions: {json.dumps(_REGIONS)}}}"
         policy = f"mode: ask\n{places if accounts else ''}"
-        self.fleet = Fleet(size, style, START, gpus_each=STYLES[style])
+        self.fleet = fleet or Fleet(size, style, START, gpus_each=STYLES[style])
         self.table = StubTable()
         self._started: list[str] = []
+        self.asked: set[str] = set()
+        """Instances about which a question was opened."""
         services: dict[str, Service] = {
             **self.fleet.services(),
             "dynamodb": self.table,
@@ -118,11 +126,11 @@ class Bench:
             "sts": _assumed,
         }
         self.wire = Wire(services, sleeps)
-        self.clock = FakeClock(START)
+        self.clock = FakeClock(self.fleet.now)
         self._remembers = remembers
         spread = [(account, region) for account in known for region in _REGIONS]
         self.targets = spread[:_SAMPLED] or [(ACCOUNT, REGION)]
-        with self._wired():
+        with self.wired():
             self.parts = Ec2Parts(parse_settings(_SETTINGS), clock=self.clock)
             self._sweep_target = by_target(self.parts, SweepTarget)
 
@@ -133,7 +141,7 @@ class Bench:
         units = self.table.read_units, self.table.write_units
         processor, walls, slow = 0.0, [], []
         for place in self.targets:
-            with self._wired() as timeline:
+            with self.wired() as timeline:
                 began = time.perf_counter()
                 summary = self._sweep_target(*place)
                 slept = time.perf_counter() - began
@@ -160,11 +168,11 @@ class Bench:
 
     def check_health(self) -> None:
         """One look at the health of the GPUs."""
-        with self._wired():
+        with self.wired():
             by_target(self.parts, CheckHealth)(*self.targets[0])
 
     @contextmanager
-    def _wired(self) -> Iterator[Timeline]:
+    def wired(self) -> Iterator[Timeline]:
         pool = ThreadPoolExecutor if self.wire.sleeps else SimulatedThreads
         with (
             patch.dict(os.environ, AWS_ACCESS_KEY_ID="bench", AWS_SECRET_ACCESS_KEY="bench"),  # noqa: S106 - no secret: the wire is replaced
@@ -184,9 +192,10 @@ class Bench:
     def _ask(self) -> None:
         """What the workflows of these episodes write until a question is open."""
         state, now = self.parts.state, self.clock.now()
-        with self._wired(), patch.object(self.wire, "sleeps", new=False):
+        with self.wired(), patch.object(self.wire, "sleeps", new=False):
             for name in self._started:
                 ref = episode_from_execution_name(name)
+                self.asked.add(ref.instance_id)
                 opened = make_episode(make_row(1), ref=ref, approval_id=name, opened_at=now)
                 state.take_lock(ref)
                 state.save_opened(opened)
@@ -271,16 +280,13 @@ def scale(style: Style, size: int, targets: int = 1) -> Scale:
         bench.clock.moment += timedelta(hours=1)
         bench.sweep()
         steady = bench.sweep()
-    # In KB on Linux.
-    return Scale(
-        style, size, targets, first, steady, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-    )
+    return Scale(style, size, targets, first, steady, megabytes())
 
 
 def slept(style: Style, size: int) -> Scale:
     """A first sweep whose threads and waits are real: it checks the simulated clock, and the memory."""
     first = Bench(style, size, sleeps=True).sweep()
-    return Scale(style, size, 1, first, None, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3)
+    return Scale(style, size, 1, first, None, megabytes())
 
 
 def scales(*, everything: bool = False) -> list[Scale]:

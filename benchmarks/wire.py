@@ -7,11 +7,13 @@ needs botocore alone, so that other programs than ours are measured before the s
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from urllib.parse import parse_qs, urlsplit
@@ -104,6 +106,13 @@ def _asked(request: Any) -> Asked:
 def _header(request: Any, name: str) -> str:
     value = request.headers.get(name, "")
     return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def megabytes() -> float:
+    """The most that this process has held at once. Not as `getrusage`: there a child begins with what its
+    parent held."""
+    [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+    return int(kilobytes) / 1e3
 
 
 def as_json(document: object) -> Answered:

@@ -26,6 +26,7 @@ ENVIRONMENTS = {
     "sam": (TOOLS / "sam", "requirements/sam.txt"),
     "checkov": (TOOLS / "checkov", "requirements/checkov.txt"),
     "audit": (TOOLS / "audit", "requirements/audit.txt"),
+    "custodian": (TOOLS / "custodian", "requirements/custodian.txt"),
     "browser": (TOOLS / "browser", "requirements/browser.txt"),
     "release": (TOOLS / "release", "requirements/release.txt"),
     "uv": (TOOLS / "uv", "requirements/uv.txt"),

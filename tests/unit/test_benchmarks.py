@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import time
+from datetime import timedelta
+from typing import Any
 from unittest.mock import patch
 
+import boto3
 import pytest
 
-from benchmarks import console, judge, parsing, sweep
-from benchmarks.fleet import Style
+from benchmarks import console, judge, parsing, peer, plain, sweep
+from benchmarks.contest import ACCOUNT_SETTINGS, HARD, Contest, wrong
+from benchmarks.fleet import UTILIZATION, Style, instance_id
 from benchmarks.table import StubTable
 from benchmarks.timeline import Pool, SimulatedThreads
 from benchmarks.wire import LATENCY, Wire, as_json
@@ -114,3 +118,39 @@ def test_the_tables_stub_keeps_what_a_table_keeps() -> None:
         assert table.get_all([key, ("pk", "c")]) == memory.get_all([key, ("pk", "c")])
     assert stub.read_units > 0
     assert stub.write_units > 0
+
+
+def test_the_hard_cases_are_judged_right_and_hard() -> None:
+    """All of them by us; a plain average over three hours is wrong about most."""
+    contest = Contest(HARD)
+    [ours] = peer.ours(HARD)
+    by_average = plain.run(contest)[0]
+
+    assert ([], []) == wrong(contest.fleet, ours.marked)
+    wrongly, missed = wrong(contest.fleet, by_average.marked)
+    assert len(contest.fleet.hosts) == 20
+    assert len(wrongly) > 10
+    assert missed == [host.name for host in contest.fleet.hosts if host.is_idle]
+
+
+def test_both_ways_to_read_a_metric_give_the_same_readings() -> None:
+    """GetMetricStatistics and GetMetricData of the stub, of a host and of one of the others."""
+    contest = Contest(HARD)
+    until = contest.fleet.now
+    since = until - timedelta(hours=1)
+    with patch.dict(os.environ, ACCOUNT_SETTINGS), contest.wire.carrying():
+        client: Any = boto3.client("cloudwatch")
+        for number in (0, HARD - 1):
+            dimensions = [{"Name": "InstanceId", "Value": instance_id(number)}]
+            metric = {"Namespace": "GPU/EC2", "MetricName": UTILIZATION, "Dimensions": dimensions}
+            asked = {"Id": "a", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Maximum"}}
+            [data] = client.get_metric_data(MetricDataQueries=[asked], StartTime=since, EndTime=until)[
+                "MetricDataResults"
+            ]
+            points = client.get_metric_statistics(
+                **metric, StartTime=since, EndTime=until, Period=300, Statistics=["Maximum"]
+            )["Datapoints"]
+
+            assert len(points) == 12
+            assert data["Values"] == [one["Maximum"] for one in points]
+            assert data["Timestamps"] == [one["Timestamp"] for one in points]

@@ -57,7 +57,20 @@ def bare_debian(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize(
     "target",
-    ["demo", "up", "test", "check", "lint", "build", "deploy", "bench", "checkov", "publisher", "lock"],
+    [
+        "demo",
+        "up",
+        "test",
+        "check",
+        "lint",
+        "build",
+        "deploy",
+        "bench",
+        "bench-peer",
+        "checkov",
+        "publisher",
+        "lock",
+    ],
 )
 def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
     clone: Path, bare_debian: dict[str, str], target: str
