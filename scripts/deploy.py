@@ -21,12 +21,14 @@ import boto3
 import yaml
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ProfileNotFound
 
+from cli.nearest import nearest
 from cli.twins import EMPTY, is_ours, parameters_of, twins
 from scripts.deploy_parameters import DeployError, Parameters, for_sam
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
 NAMES = ("REGION", "PROFILE", "STACK", "MODE", "SELECTOR", "ALERT_EMAIL", "POLICY", "PARAMETERS", "YES")
+_TAKEN = (*NAMES, "PYTHON")
 SEEDS = ("Mode", "PolicyYaml")
 """Parameters that are the policy until a version of it is stored."""
 STACK = "gpu-governor"
@@ -137,8 +139,9 @@ class Deployment:
         try:
             self.session = self.session or boto3.Session(profile_name=profile, region_name=region)
         except ProfileNotFound:
-            known = ", ".join(boto3.Session().available_profiles) or "none"
-            raise DeployError(f"there is no profile {profile!r}: set PROFILE= to one of: {known}") from None
+            known = ", ".join(boto3.Session().available_profiles)
+            how = f"set PROFILE= to one of: {known}" if known else "make one by aws configure sso"
+            raise DeployError(f"there is no profile {profile!r}: {how}") from None
         self.region = region or os.environ.get("AWS_REGION") or self.session.region_name or ""
         if self.ask and region is None:
             self.region = self.ask("Region", self.region)
@@ -206,8 +209,8 @@ class Deployment:
             mode, more = parameters.get("Mode"), self._options(stack)
             how = f"bin/governor mode {mode}{more}" if mode else f"bin/governor policy put FILE{more}"
             raise DeployError(
-                f"the policy of {stack} is stored as versions, and {' and '.join(seeds)} no longer count: "
-                f"use {how}, without a deploy"
+                f"the policy of {stack} is stored as versions, and {' and '.join(seeds)} no longer "
+                f"{'counts' if len(seeds) == 1 else 'count'}: use {how}, without a deploy"
             )
         if seeds:
             self._check_edited(stack, found)
@@ -356,11 +359,22 @@ def _outputs(stack: Mapping[str, Any]) -> dict[str, str]:
     return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs", ())}
 
 
+def _check_variables(flags: str) -> None:
+    """Refuse a variable that no deploy reads, by the flags that make hands on."""
+    _, _, line = f" {flags}".partition(" -- ")
+    for one in re.split(r"(?<!\\)\s+", line):
+        name = re.split(r"\W", one)[0]
+        if name and name not in _TAKEN:
+            known = f"{nearest(name, NAMES) or '.'} Known: {', '.join(NAMES)}"
+            raise DeployError(f"there is no variable {name}{known}")
+
+
 def main(environment: Mapping[str, str]) -> int:
     """Exit status 0 when it was deployed or not confirmed, 2 when it was refused or has failed."""
     given = {name: environment[name] for name in NAMES if environment.get(name)}
     at_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     try:
+        _check_variables(environment.get("MAKEFLAGS", ""))
         Deployment(given, ask if at_terminal else None)()
     except DeployError as error:
         print(f"make deploy: {error}", file=sys.stderr)

@@ -258,6 +258,9 @@ def test_what_the_machine_or_the_login_lacks_is_said_with_what_to_set(
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     with pytest.raises(DeployError, match="no profile 'lap': set PROFILE= to one of: lab"):
         Deployment({"PROFILE": "lap", "YES": "1"}, run=account.run)()
+    config.write_text("")
+    with pytest.raises(DeployError, match="no profile 'lap': make one by aws configure sso"):
+        Deployment({"PROFILE": "lap", "YES": "1"}, run=account.run)()
 
 
 @pytest.mark.parametrize(
@@ -337,7 +340,7 @@ def test_a_stored_policy_is_never_changed_by_a_deploy(tmp_path: Path) -> None:
     """`Mode` and `PolicyYaml` are seeds: the command that counts is named."""
     account = Account(a_stack("gpu-governor"), a_stack("lab", SelectorTagValue="B"), stored=True)
     said = refusal(account, MODE="ask")
-    assert "the policy of gpu-governor is stored as versions, and Mode no longer count" in said
+    assert "the policy of gpu-governor is stored as versions, and Mode no longer counts: use" in said
     assert "use bin/governor mode ask, without a deploy" in said
     assert "bin/governor mode auto --stack-name lab" in refusal(account, MODE="auto", STACK="lab")
     assert "bin/governor policy put FILE" in refusal(
@@ -503,7 +506,27 @@ def test_make_hands_every_variable_on(tmp_path: Path) -> None:
         env={"PATH": os.environ["PATH"]},
         cwd=tmp_path,
     )
-    assert {f"{name}={value}" for name, value in given.items()} <= set(done.stdout.splitlines())
+    lines = done.stdout.splitlines()
+    assert {f"{name}={value}" for name, value in given.items()} <= set(lines)
+    (flags,) = [one.partition("=")[2] for one in lines if one.startswith("MAKEFLAGS=")]
+    deploy._check_variables(flags)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (" -- REGOIN=us-east-1 YES=1", "no variable REGOIN; did you mean REGION? Known: REGION, PROFILE"),
+        (r"kw -- YES=1 POLICY=a\ b.yaml ALERT_MAIL=x", "no variable ALERT_MAIL; did you mean ALERT_EMAIL?"),
+        ("-- region=us-east-1", "no variable region. Known: REGION"),
+        ("-j4 -- X=1", "no variable X. Known"),
+    ],
+)
+def test_a_variable_that_no_deploy_reads_is_refused(
+    flags: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Else a stack would be deployed as somebody has not said."""
+    assert 2 == deploy.main({"MAKEFLAGS": flags, "YES": "1"})
+    assert said in capsys.readouterr().err
 
 
 def test_the_command_says_why_it_stops(
