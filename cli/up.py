@@ -24,7 +24,7 @@ from governor.errors import GovernorError
 from governor.stores import StateTable
 from local.cloud import REGION, LocalCloud, LocalCloudError
 from local.fleet import demo_fleet
-from local.past import write_past
+from local.past import past_metrics, write_past
 from local.receivers import Receivers
 from local.scene import Scene, deploy_scene
 from local.site.export import export
@@ -52,6 +52,7 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
     demo, fleet, launched = Demo(scene), demo_fleet(), now()
     ids = scene.launch(fleet, launched)
     stops = write_past(demo.table, TARGET, {ids[one.name]: one for one in fleet}, launched, OWNER)
+    scene.simulation.put_metrics(past_metrics({ids[one.name]: one for one in fleet}, launched))
     say(f"launched {len(fleet)} instances with six weeks of history: what they cost, and {stops} stops")
     demo.warn("train-a", _NOTICE_SECONDS)
     scene.sweep()

@@ -7,7 +7,7 @@ simulator's affair. Each member is there for one behaviour of the governor, name
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal
@@ -254,12 +254,13 @@ def demo_fleet() -> tuple[Member, ...]:
 
 @dataclass(frozen=True)
 class Points:
-    """Values of one series, oldest first, at the given times."""
+    """Values of one series, oldest first, at the given times. `past` is what the simulator calls a `Past`."""
 
     namespace: str
     metric: str
     dimensions: Mapping[str, str]
     points: tuple[tuple[datetime, float], ...]
+    past: Mapping[str, object] | None = None
 
 
 def series_of(
@@ -313,15 +314,35 @@ def _ec2_series(member: Member, instance_id: str, since: datetime, until: dateti
     first = datetime.fromtimestamp(int(since.timestamp()) // 300 * 300, tz=since.tzinfo)
     # A period is named by its start, and there when it is over.
     times = [at for at in _times(first, until, every) if at + every <= until]
-    works = member.load is not idle
-    values = {
-        "CPUUtilization": 45.0 if works else 1.2,
-        "NetworkIn": 9e9 if works else 2.1e6,
-        "NetworkOut": 6e9 if works else 1.4e6,
-    }
-    for metric, value in values.items():
+    for metric, of_work in _EC2_METRICS.items():
+        value = of_work[member.load is not idle]
         points = tuple((time, value * (0.9 + 0.2 * noise(metric, time.minute))) for time in times)
         yield Points("AWS/EC2", metric, {"InstanceId": instance_id}, points)
+
+
+_EC2_METRICS = {"CPUUtilization": (1.2, 45.0), "NetworkIn": (2.1e6, 9e9), "NetworkOut": (1.4e6, 6e9)}
+"""Without work, and with it."""
+
+
+def past_of(
+    member: Member, instance_id: str, launched: datetime, loads: Sequence[float | None], first: datetime
+) -> Iterator[Points]:
+    """The same series before the launch, from the load of each hour since `first`; `None`: it was stopped."""
+    span = {"start": first.timestamp(), "end": (launched - METRIC_LENGTH).timestamp()}
+    for one in series_of(member, instance_id, launched, launched - timedelta(minutes=10), launched):
+        if not one.points:
+            continue
+        index = one.dimensions.get("index")
+        rests = index is not None and member.load(int(index), 1) <= 10 and member.load is one_of_eight
+        if one.namespace == NAMESPACE:
+            made, gpus = _GPU_METRICS[one.metric], member.gpus if index is None else 1
+            hours = [None if load is None else made(member, 1.0 if rests else load) for load in loads]
+            past = {**span, "hours": hours, "per_minute": float(gpus)}
+        else:
+            quiet, works = _EC2_METRICS[one.metric]
+            hours = [None if load is None else works if load > 10 else quiet for load in loads]
+            past = {**span, "hours": hours, "per_minute": 0.2}
+        yield Points(one.namespace, one.metric, one.dimensions, (), past)
 
 
 _GPU_METRICS: dict[str, Callable[[Member, float], float]] = {

@@ -26,7 +26,7 @@ from governor.domain.policy.policy import Action, Mode
 from governor.stores import StateTable
 from governor.stores.ledger import booking
 from governor.stores.table import Table
-from local.fleet import Member, busy, idle, noise, one_of_eight
+from local.fleet import Member, Points, busy, idle, noise, one_of_eight, past_of
 
 WEEKS = timedelta(weeks=6)
 HOUR, MISTAKE = timedelta(hours=1), timedelta(minutes=35)
@@ -71,6 +71,19 @@ def write_past(
     rows = (_row(target, i, one, now) for i, one in members.items())
     state.keep_page(FleetPage(target.account, target.region, now, Mode.ASK.value, None, tuple(rows)))
     return stops
+
+
+def past_metrics(members: Mapping[str, Member], now: datetime) -> Iterator[Points]:
+    """What their agents and EC2 published in those weeks."""
+    first = _hour(now - WEEKS)
+    hours = list(_hours(first, now))
+    for instance_id, member in members.items():
+        parts = [part_of(member, at, now) for at in hours]
+        loads = [
+            None if part in (None, _STOPPED) else _load(member, at, part)
+            for at, part in zip(hours, parts, strict=True)
+        ]
+        yield from past_of(member, instance_id, now, loads, first)
 
 
 def part_of(member: Member, at: datetime, now: datetime) -> str | None:
@@ -258,4 +271,9 @@ def _busiest(member: Member, at: datetime, now: datetime) -> int | None:
     part = part_of(member, at, now)
     if at + HOUR > now or part is None or member.expected in ("exempt", "too-young"):
         return None
-    return round(60 + 38 * noise(member.name, at) if part == "used" else 2 * noise(member.name, at))
+    return round(_load(member, at, part))
+
+
+def _load(member: Member, at: datetime, part: str | None) -> float:
+    """The highest utilization of an hour that ran, in percent."""
+    return 60 + 38 * noise(member.name, at) if part == "used" else 2 * noise(member.name, at)

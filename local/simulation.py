@@ -79,6 +79,7 @@ class Simulation:
                     "metric": one.metric,
                     "dimensions": dict(one.dimensions),
                     "points": [(at.timestamp(), value) for at, value in one.points],
+                    **({"past": one.past} if one.past else {}),
                 }
                 for one in series
             ],

@@ -7,16 +7,42 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from local.engine.faults import AwsError, Faults
 
 Dimensions = tuple[tuple[str, str], ...]
 Key = tuple[str, str, Dimensions]
-Place = dict[Key, list[tuple[float, float]]]
 Rows = list[tuple[float, float]]
+
+
+class Past(NamedTuple):
+    """What a series had before its points, by hour from `start` to `end`: computed when it is read, as weeks
+    of minutes would fill the memory. `None` where nothing was published; `per_minute` counts samples."""
+
+    start: float
+    end: float
+    hours: Sequence[float | None]
+    per_minute: float
+
+    def rows(self, start: float, end: float, period: int) -> Iterator[tuple[int, float]]:
+        """The value of each whole period that lies in both."""
+        first = int(-(-max(start, self.start) // period) * period)
+        for at in range(first, int(min(end, self.end)) - period + 1, period):
+            value = self.hours[int((at - self.start) // 3600)]
+            if value is not None:
+                yield at, value
+
+
+class Series(list[tuple[float, float]]):
+    """Points, and what was before them."""
+
+    past: Past | None = None
+
+
+Place = dict[Key, Series]
 
 _QUERY_LIMIT = 500
 _LIST_PAGE = 500
@@ -60,13 +86,15 @@ class CloudWatchSimulator:
             self.partial.clear()
 
     def put(self, account: str, region: str, series: Sequence[Mapping[str, Any]]) -> None:
-        """Adds points in bulk: `namespace`, `metric`, `dimensions`, `points` as `[epoch, value]`."""
+        """Adds points in bulk: `namespace`, `metric`, `dimensions`, `points` as `[epoch, value]`, and perhaps
+        `past`, the fields of a `Past`."""
         with self._lock:
             for one in series:
                 key = (one["namespace"], one["metric"], tuple(sorted(one["dimensions"].items())))
-                self._place(account, region).setdefault(key, []).extend(
-                    (float(at), float(value)) for at, value in one["points"]
-                )
+                found = self._place(account, region).setdefault(key, Series())
+                found.extend((float(at), float(value)) for at, value in one["points"])
+                if "past" in one:
+                    found.past = Past(**one["past"])
 
     def drop(self, account: str, region: str, instance_id: str) -> None:
         """Forgets all series of an instance."""
@@ -200,19 +228,26 @@ def _rounded(start: float) -> float:
     return start // unit * unit
 
 
-def _rows(place: Mapping[Key, Rows], stat: Mapping[str, Any], start: float, end: float) -> Rows:
+def _rows(place: Mapping[Key, Series], stat: Mapping[str, Any], start: float, end: float) -> Rows:
     """The points of one query, oldest first: the start is included, the end is not."""
     metric, period = stat["Metric"], int(stat["Period"])
     dimensions = tuple(sorted((d["Name"], d["Value"]) for d in metric.get("Dimensions", ())))
+    series = place.get((metric["Namespace"], metric["MetricName"], dimensions), Series())
     bins: dict[int, list[float]] = {}
-    for at, value in _kept(place.get((metric["Namespace"], metric["MetricName"], dimensions), ()), period):
+    for at, value in _kept(series, period):
         if start <= at < end:
             # A period is named by its start.
             bins.setdefault(int(at // period) * period, []).append(value)
-    return [(float(at), _statistic(values, stat["Stat"])) for at, values in sorted(bins.items())]
+    rows = {at: _statistic(values, stat["Stat"]) for at, values in bins.items()}
+    if series.past is not None:
+        samples = series.past.per_minute * period / 60
+        for at, value in _kept(series.past.rows(start, end, period), period):
+            of_all = {"Sum": value * samples, "SampleCount": samples}
+            rows.setdefault(int(at), of_all.get(stat["Stat"], value))
+    return [(float(at), value) for at, value in sorted(rows.items())]
 
 
-def _kept(points: Sequence[tuple[float, float]], period: int) -> Iterator[tuple[float, float]]:
+def _kept(points: Iterable[tuple[float, float]], period: int) -> Iterator[tuple[float, float]]:
     """Points that CloudWatch still has at that period."""
     now = datetime.now(tz=UTC).timestamp()
     oldest = max((younger for younger, unit in _RETENTION if period >= unit), default=_RECENT)

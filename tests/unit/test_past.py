@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections import Counter
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,10 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import UNGOVERNED, Share
 from governor.domain.money.cost import LedgerEntry, months
 from governor.stores import StateTable
-from local.fleet import Member, demo_fleet
-from local.past import WEEKS, part_of, write_past
+from local.engine.cloudwatch import CloudWatchSimulator
+from local.engine.faults import Faults
+from local.fleet import NAMESPACE, Member, Points, demo_fleet
+from local.past import WEEKS, part_of, past_metrics, write_past
 from tests.builders import NOW, TARGET
 from tests.twins.table import MemoryTable
 
@@ -46,6 +50,57 @@ def test_every_month_of_the_past_adds_up(state: StateTable) -> None:
     assert this.counted_until == NOW
     found = sum((one for day in days for one in day.shares.values()), Share())
     assert min(found.used, found.idle, found.kept, found.unmeasured) > 0
+
+
+def test_the_metrics_of_the_past_say_what_its_costs_say() -> None:
+    """Read as CloudWatch would be: at work while used, quiet while idle, nothing while stopped."""
+    simulator = CloudWatchSimulator(Faults())
+    now = datetime.now(tz=UTC).replace(minute=30, second=0, microsecond=0)
+    simulator.put("a", "r", [series(one) for one in past_metrics(fleet(), now)])
+    seen = Counter[str]()
+    for instance_id, member in fleet().items():
+        if member.agent != "aggregate" or member.expected in ("too-young", "exempt"):
+            continue
+        rows = maxima(simulator, instance_id, now)
+        for back in range(24, 24 * 7 * 6):
+            at = now.replace(minute=0) - timedelta(hours=back)
+            part = part_of(member, at, now)
+            value = rows.get(at.timestamp())
+            if part in (None, "stopped"):
+                assert value is None, (member.name, at)
+            else:
+                assert value is not None, (member.name, at)
+                assert (value > 50) is (part == "used"), (member.name, at)
+            seen[str(part)] += 1
+    assert min(seen["used"], seen["idle"], seen["stopped"]) > 100
+
+
+def series(one: Points) -> dict[str, Any]:
+    return {
+        "namespace": one.namespace,
+        "metric": one.metric,
+        "dimensions": dict(one.dimensions),
+        "points": [],
+        "past": one.past,
+    }
+
+
+def maxima(simulator: CloudWatchSimulator, instance_id: str, now: datetime) -> dict[float, float]:
+    """Utilization by hour."""
+    metric = {
+        "Namespace": NAMESPACE,
+        "MetricName": "nvidia_smi_utilization_gpu",
+        "Dimensions": [{"Name": "InstanceId", "Value": instance_id}],
+    }
+    asked = {
+        "MetricDataQueries": [
+            {"Id": "a", "MetricStat": {"Metric": metric, "Period": 3600, "Stat": "Maximum"}}
+        ],
+        "StartTime": (now - WEEKS).timestamp(),
+        "EndTime": now.timestamp(),
+    }
+    [found] = simulator.operation("GetMetricData", "a", "r", asked)["MetricDataResults"]
+    return dict(zip(found["Timestamps"], found["Values"], strict=True))
 
 
 def test_stops_are_over_before_the_fleet_of_the_demo_started(state: StateTable) -> None:

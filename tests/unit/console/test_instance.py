@@ -118,6 +118,9 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     assert Decimal("5.67") * 72 == stop[-1]
     assert "It is not among the instances that you see now" in text(world)
     assert "$408 saved" in text(world)
+    entry = make_entry(1)
+    for fact in (entry.instance_type, entry.owner, entry.project, "a day while it runs"):
+        assert fact in text(world)
 
 
 def test_a_stop_that_was_undone_is_called_false() -> None:

@@ -62,6 +62,7 @@ def instance(ask: Asked) -> Page:
         template="instance.html",
         values={
             "line": line,
+            "last": stops[0][0] if stops else None,
             "target": target,
             "instance_id": instance_id,
             "hold": record.hold,
