@@ -86,6 +86,9 @@ def _refusal(error: HTTPError) -> str:
         return f"{printable(str(text)).rstrip('.')}: {aws.SIGN_IN}"
     if error.code in (401, 403):
         return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
+    if error.code == HTTPStatus.NOT_FOUND:
+        old = "is its stack older than this command, or GOVERNOR_API_URL of a stack that is gone?"
+        return f"the API at {printable(error.url or '')} knows no such call (404): {old}"
     return f"the API answered {error.code} ({printable(str(text)) if text else 'without a reason'})"
 
 

@@ -47,7 +47,7 @@ def now() -> datetime:
 def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, Pulse, Story]:
     """The fleet with its history, swept and asked about, and the front before it."""
     say("deploying template.yaml into the local cloud")
-    more = {"ApprovalBaseUrl": front.url, "SweepRateMinutes": "1"}
+    more = {"ApprovalBaseUrl": front.url, "SweepRateMinutes": "1", "DeletionProtection": "true"}
     scene = deploy_scene(cloud, receivers, mode="ask", policy=VISITORS_POLICY, more=more)
     demo, fleet, launched = Demo(scene), demo_fleet(), now()
     ids = scene.launch(fleet, launched)

@@ -74,6 +74,16 @@ TERMINATE: tuple[_Step, ...] = (
     ("check_progress", {"until": "terminated"}),
     ("record_outcome", {"outcome": "terminated"}),
 )
+ANSWERS: tuple[tuple[_Step, ...], ...] = (
+    (*_ASKED[:2], ("serve_api", {"answer": "keep"}), ("record_outcome", {"outcome": "kept"})),
+    (
+        *_ASKED[:2],
+        ("serve_api", {"answer": "exempt", "reason": "as in the sample"}),
+        ("record_outcome", {"outcome": "exempted"}),
+    ),
+    (*_ASKED[:2], ("conclude_approval", {}), ("record_outcome", {"outcome": "expired"})),
+)
+"""Ends without an act."""
 _SPOT = {"lifecycle": "spot", "spot_request_type": "one-time"}
 """It cannot be stopped, so the plan is to terminate it."""
 _COMES_AFTER = {"open_episode": 0, "handle_execution_end": 1, "undo_episode": len(STOP)}
@@ -309,7 +319,7 @@ def _payload(function: str) -> Callable[[Seeds, dict[str, Any]], dict[str, Any]]
 
 def way_to(function: str, event: Mapping[str, Any]) -> tuple[tuple[_Step, ...], int]:
     """The plan whose step a sample is, and how many steps come before it."""
-    for path in (STOP, TERMINATE):
+    for path in (STOP, TERMINATE, *ANSWERS):
         for before, (name, fields) in enumerate(path):
             if name == function and fields.items() <= event.items():
                 return path, before

@@ -82,6 +82,8 @@ def test_a_request_that_never_left_changed_nothing(
             "is expired: sign in again, or pass another --profile",
         ),
         (403, {"error": "not yours"}, "not yours"),
+        (404, {"message": "Not Found"}, "https://x knows no such call (404): is its stack older than this"),
+        (404, {"error": "there is no such question"}, "there is no such question"),
     ],
 )
 def test_a_refusal_changed_nothing(

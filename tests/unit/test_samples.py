@@ -19,7 +19,7 @@ from governor.contracts.parsing import parse
 from governor.domain.events.notice import ScheduledChange
 from local.fleet import Member
 from local.samples import happening
-from local.seeds import STOP, TERMINATE, way_to
+from local.seeds import ANSWERS, STOP, TERMINATE, way_to
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "events"
@@ -153,8 +153,10 @@ def test_every_sample_can_be_tried(sample: Path) -> None:
         ("handle_execution_end", {}, "stop", 1),
         ("ask_owner", {"stage": "ask"}, "stop", 1),
         ("ask_owner", {"stage": "remind"}, "stop", 2),
-        ("conclude_approval", {}, "stop", 2),
-        ("record_outcome", {"outcome": "kept"}, "stop", 2),
+        ("conclude_approval", {}, "expired", 2),
+        ("record_outcome", {"outcome": "expired"}, "expired", 3),
+        ("record_outcome", {"outcome": "kept"}, "kept", 3),
+        ("record_outcome", {"outcome": "void"}, "stop", 2),
         ("recheck_episode", {"before": "stop"}, "stop", 3),
         ("put_away", {"action": "stop"}, "stop", 4),
         ("take_snapshot", {}, "terminate", 4),
@@ -168,7 +170,9 @@ def test_a_sample_comes_where_the_state_machine_would_send_it(
     function: str, event: dict[str, str], plan: str, before: int
 ) -> None:
     """Every step before it is done by the deployed functions."""
-    assert (STOP if plan == "stop" else TERMINATE, before) == way_to(function, event)
+    kept, _, expired = ANSWERS
+    plans = {"stop": STOP, "terminate": TERMINATE, "kept": kept, "expired": expired}
+    assert (plans[plan], before) == way_to(function, event)
 
 
 @pytest.mark.skipif(not SAM_PYTHON.exists(), reason="SAM is not installed here: make build installs it")
