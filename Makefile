@@ -98,6 +98,7 @@ machines: env-project ## write the state machines (JSON) from their sources in s
 build: export PYTHONPYCACHEPREFIX :=
 
 build: env-sam ## sam build; needs python3.13 on PATH
+	@python3.13 -c "import pip" 2>/dev/null || { echo "make build: python3.13 with pip is missing: the layer is compiled for that Lambda runtime; docs/deploy.md says how to get it" >&2; exit 2; }
 	AWS_DEFAULT_REGION=us-east-1 $(SAM) build
 
 deploy: env-sam ## asks, or takes REGION= PROFILE= STACK= MODE= ALERT_EMAIL= YES=1 and more: docs/deploy.md

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -487,6 +488,25 @@ def test_sam_cli_itself_reads_every_value_whole(tmp_path: Path) -> None:
     python = SAM.with_name("python")
     found = subprocess.run([python, "-c", script, file], capture_output=True, text=True, check=True, env={})
     assert values == json.loads(found.stdout)
+
+
+def test_make_build_says_that_python_is_missing(tmp_path: Path) -> None:
+    """Before SAM CLI, whose own last line is `Error 127`."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (tmp_path / "Makefile").write_text(text.replace("build: env-sam", "build:"), encoding="utf-8")
+    make = shutil.which("make")
+    assert make is not None
+    done = subprocess.run(
+        [make, "build"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path)},
+        cwd=tmp_path,
+    )
+    assert 2 == done.returncode
+    assert "make build: python3.13 with pip is missing" in done.stderr
+    assert "docs/deploy.md" in done.stderr
 
 
 def test_make_hands_every_variable_on(tmp_path: Path) -> None:
