@@ -22,7 +22,7 @@ from cli.demo import OWNER, TARGET, VISITORS_POLICY, Demo, environment_file, say
 from cli.errors import CommandError
 from governor.errors import GovernorError
 from governor.stores import StateTable
-from local.cloud import REGION, LocalCloud, LocalCloudError
+from local.cloud import REGION, ROOT, LocalCloud, LocalCloudError
 from local.fleet import demo_fleet
 from local.past import past_metrics, write_past
 from local.receivers import Receivers
@@ -34,6 +34,7 @@ from local.site.pages import Pages
 from local.site.pulse import Pulse
 from local.site.story import LOOKED, SAVED, Story
 
+ENVIRONMENT = ROOT / "build" / "up.env"
 _BEAT_SECONDS = 2.0
 _NOTICE_SECONDS = 120.0
 """Between EC2's warning and the end of a Spot instance."""
@@ -126,7 +127,7 @@ def main() -> int:
                 if folder is not None:
                     copy(demo, pulse, story, front, folder)
                     return 0
-                with environment_file(demo.scene.exports(visitors_key(cloud))) as path:
+                with environment_file(demo.scene.exports(visitors_key(cloud)), ENVIRONMENT) as path:
                     say(f"open {front.url}/ in a browser; Ctrl-C ends it")
                     print(
                         f"  on the command line, in another terminal: . {path}; bin/governor approvals list"

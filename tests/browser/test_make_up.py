@@ -16,7 +16,7 @@ from tests.browser.conftest import NewVisitor
 from tests.browser.visitor import Visitor
 
 ROOT = Path(__file__).parents[2]
-EXPORTS = ROOT / "build" / "demo.env"
+EXPORTS = ROOT / "build" / "up.env"
 PAGES = ("/", "/fleet?verdict=idle", "/questions", "/savings", *(f"/simulated/{name}" for name in CHANNELS))
 # A shell starts what runs in its background with SIGINT ignored, as what that starts in turn has it.
 STARTED = """

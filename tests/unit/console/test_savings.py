@@ -96,6 +96,15 @@ def test_a_month_counts_what_was_booked_before_it_and_lasts() -> None:
     assert "by 0 stops" in html(savings, world)
 
 
+def test_the_newest_entry_comes_first() -> None:
+    """Whoever has just stopped one finds it, however little it has saved by now."""
+    world = ConsoleWorld()
+    world.book(*(make_entry(n, booked_at=NOW - timedelta(hours=hours)) for n, hours in enumerate((5, 1, 9))))
+
+    booked = [str(row[11]) for row in show(world).tables[0].rows]
+    assert sorted(booked, reverse=True) == booked
+
+
 def test_each_entry_leads_to_its_record() -> None:
     """On the page of its instance."""
     world = ConsoleWorld()

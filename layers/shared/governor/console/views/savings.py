@@ -104,7 +104,7 @@ def _in_month(
         for one in entries
         if one.booked_at < end and min(one.ended_at or end, one.booked_at + counts_for) >= start
     ]
-    return sorted(counting, key=lambda one: (-(one[1] or Decimal(0)), one[0].booked_at))
+    return sorted(counting, key=lambda one: one[0].booked_at, reverse=True)
 
 
 def _grouped(booked: Sequence[Booked], key: Callable[[LedgerEntry], str]) -> list[tuple[str, Usd, int]]:
