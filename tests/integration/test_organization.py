@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -119,21 +120,34 @@ def test_units_that_cannot_be_read_fail_the_sweep_and_change_no_target(
     assert "stopped" == governed.outcome(instance_id)
 
 
-def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(stage: Stage) -> None:
+def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(stage: Stage, tmp_path: Path) -> None:
     """Every command of docs/accounts.md works as it stands: for accounts of the unit and within it that are
     active; between them an instance there is stopped by the roles that the set has made."""
     cloud = stage.scene.cloud
     unit, accounts = _unit_with_a_unit(cloud.client("organizations"))
-    create, fill, show, empty, look, delete = _commands_of_the_stack_set(unit)
+    create, fill, show, update, empty, look, delete = _commands_of_the_stack_set(unit)
+    earlier = tmp_path / "member.yaml"
+    template = (ROOT / "stacks/member.yaml").read_text(encoding="utf-8")
+    earlier.write_text(
+        template.replace("Takes snapshots of governed", "Takes snapshots of"), encoding="utf-8"
+    )
 
     def succeeded() -> list[Any] | None:
         found = call(cloud, show)["Summaries"]
         statuses = {one["StackInstanceStatus"]["DetailedStatus"] for one in found}
         return found if {"SUCCEEDED"} == statuses else None
 
-    call(cloud, create)
+    def snapshotter() -> str:
+        iam = cloud.client("iam", account=accounts[1])
+        return str(iam.get_role(RoleName="gpu-governor-member-snapshotter")["Role"]["Description"])
+
+    call(cloud, create.replace("stacks/member.yaml", str(earlier)))
     call(cloud, fill)
     made = cloud.wait_for(succeeded, "the stacks of the set are not there")
+    assert "Takes snapshots of instances." == snapshotter()
+    call(cloud, update)
+    cloud.wait_for(succeeded, "the stacks of the set are not updated")
+    assert "Takes snapshots of governed instances." == snapshotter()
     assert sorted(accounts) == sorted(one["Account"] for one in made)
     with pytest.raises(ClientError, match="StackSetNotEmpty"):
         call(cloud, delete)

@@ -2,8 +2,7 @@
 
 - AWS: a stack set keeps one stack in each Region of accounts that it names, or of the active accounts of
   units and of the units within them, but never in the management account. It can be deleted once it has none.
-  Engine: knows no stack sets. Here an account that enters a unit later gets no stack by itself, and a set
-  cannot be updated.
+  Engine: knows no stack sets. Here an account that enters a unit later gets no stack by itself.
 """
 
 from __future__ import annotations
@@ -15,6 +14,9 @@ from typing import Any
 
 Params = Mapping[str, Any]
 """Of a request in the query protocol: each name with its values."""
+
+
+_WELL = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,7 @@ def repair() -> None:
         "CreateStackSet": sets.create,
         "DescribeStackSet": sets.describe,
         "ListStackSets": sets.list_all,
+        "UpdateStackSet": sets.update,
         "DeleteStackSet": sets.delete,
         "CreateStackInstances": sets.create_instances,
         "DescribeStackInstance": sets.describe_instance,
@@ -84,8 +87,7 @@ class _StackSets:
             raise _RefusedError("NameAlreadyExistsException", f"StackSet {key[2]} already exists", 409)
         if not _value(params, "TemplateBody"):
             raise _RefusedError("ValidationError", "a stack set here needs a TemplateBody")
-        given = {k: v for k, v in params.items() if k.startswith(("TemplateBody", "Parameters.", "Capab"))}
-        made = _Set(key[2], f"{key[2]}:{uuid.uuid4()}", given)
+        made = _Set(key[2], f"{key[2]}:{uuid.uuid4()}", _given(params))
         self._sets[key] = made
         return _xml(StackSetId=made.set_id)
 
@@ -99,6 +101,20 @@ class _StackSets:
         here = self._key(params)[:2]
         found = [one for key, one in self._sets.items() if key[:2] == here]
         return _members(_xml(StackSetName=one.name, StackSetId=one.set_id, Status="ACTIVE") for one in found)
+
+    def update(self, params: Params) -> str:
+        from ministack.core.responses import request_scope
+        from ministack.services.cloudformation.handlers import _update_stack
+
+        found = self._found(params)
+        found.given = _given(params, found.given)
+        there = _there(found)
+        for one in there:
+            with request_scope(one.account, one.region):
+                status, _, body = _update_stack({**found.given, "StackName": [one.stack]})
+            if status != 200 and b"No updates" not in body:
+                raise _RefusedError("ValidationError", body.decode())
+        return _operation(found, "UPDATE", there)
 
     def delete(self, params: Params) -> str:
         if _there(self._found(params)):
@@ -169,6 +185,22 @@ class _StackSets:
         return get_account_id(), get_region(), _value(params, "StackSetName").partition(":")[0]
 
 
+def _given(params: Params, before: Params | None = None) -> dict[str, Any]:
+    """What each stack of a set is made of, with the values of before where parameters keep them."""
+    parts = ("TemplateBody", "Parameters.", "Capabilities.")
+    given = {name: value for name, value in params.items() if name.startswith(parts)}
+    kept = {
+        value[0]: (before or {})[name.replace("ParameterKey", "ParameterValue")]
+        for name, value in (before or {}).items()
+        if name.endswith("ParameterKey")
+    }
+    for name in [one for one in given if one.endswith("UsePreviousValue")]:
+        if given.pop(name) == ["true"]:
+            key = given[name.replace("UsePreviousValue", "ParameterKey")][0]
+            given[name.replace("UsePreviousValue", "ParameterValue")] = kept[key]
+    return given
+
+
 def _targets(params: Params) -> Iterator[tuple[str, str]]:
     """Accounts and Regions that a request names."""
     accounts = [*_values(params, "Accounts"), *_values(params, "DeploymentTargets.Accounts")]
@@ -233,7 +265,7 @@ def _outcome(about: list[_Instance]) -> str:
     found = {_status(one) for one in about}
     if any(one.endswith("_IN_PROGRESS") for one in found):
         return "RUNNING"
-    return "SUCCEEDED" if found <= {"CREATE_COMPLETE", "DELETE_COMPLETE"} else "FAILED"
+    return "SUCCEEDED" if found <= _WELL else "FAILED"
 
 
 def _values(params: Params, name: str) -> list[str]:
