@@ -134,8 +134,10 @@ def test_a_command_of_the_page_is_one_of_aws(command: str) -> None:
         model = Loader().load_service_model(service, "service-2")
         shape = model["operations"]["".join(one.title() for one in operation.split("-"))]["input"]["shape"]
         known = model["shapes"][shape]
-        assert options <= {xform_name(one, "-") for one in known["members"]}
-        assert {xform_name(one, "-") for one in known.get("required", ())} <= options
+        # The command line writes a parameter that is true or false as --x or --no-x.
+        said = {one.removeprefix("no-") for one in options}
+        assert said <= {xform_name(one, "-") for one in known["members"]}
+        assert {xform_name(one, "-") for one in known.get("required", ())} <= said
     if parameters:
         needed = {name for name, one in MEMBER["Parameters"].items() if "Default" not in one}
         assert needed <= parameters <= MEMBER["Parameters"].keys()
@@ -149,13 +151,18 @@ def _parameter(word: str) -> str | None:
     return name if sign and name in MEMBER["Parameters"] else None
 
 
-def test_the_page_has_the_two_commands_of_a_stack_set() -> None:
-    """And the one of a single account, and of a delegated administrator."""
+def test_the_page_has_every_command_of_a_stack_set() -> None:
+    """From its making to its end, and those of a single account and of a delegated administrator."""
     operations = [one.split()[2] for one in COMMANDS]
 
     assert [
         "create-stack-set",
         "create-stack-instances",
+        "list-stack-instances",
         "deploy",
+        "update-stack-set",
+        "delete-stack-instances",
+        "list-stack-instances",
+        "delete-stack-set",
         "register-delegated-administrator",
     ] == operations
