@@ -10,9 +10,18 @@ from benchmarks import cold_start, console, interruptions, judge, parsing, sweep
 
 def main() -> None:
     """Measures and prints everything."""
-    scales = sweep.print_scales(everything=False)
-    slept = sweep.apart("slept", "per-gpu", 2_000)
-    simulated = sweep.apart("scale", "per-gpu", 2_000)
+    *scales, slept, simulated, aggregate, per_gpu, small, large = sweep.apart(
+        [
+            *sweep.scale_jobs(),
+            (sweep.slept, "per-gpu", 2_000),
+            (sweep.scale, "per-gpu", 2_000),
+            (sweep.steady_reads_over_unskipped, "aggregate", 2_000),
+            (sweep.steady_reads_over_unskipped, "per-gpu", 500),
+            (sweep.monthly_usd, 100),
+            (sweep.monthly_usd, 1_000),
+        ]
+    )
+    sweep.print_scales(scales)
     print(f"  The simulated clock over one that is slept by: {simulated.first.wall / slept.first.wall:.2f}")
     judging = judge.measure()
     print(
@@ -24,16 +33,12 @@ def main() -> None:
     for reading in readings:
         print(parsing.text_of(reading))
     print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
-    steady = {
-        "aggregate": sweep.steady_reads_over_unskipped("aggregate", 2_000),
-        "per-gpu": sweep.steady_reads_over_unskipped("per-gpu", 500),
-    }
+    steady = {"aggregate": aggregate, "per-gpu": per_gpu}
     for style, ratio in steady.items():
         print(f"  {style:<10} {ratio:.3f}")
     print("\nWhat it costs to run, USD a month")
     monthly = {}
-    for size in (100, 1_000):
-        items = sweep.monthly_usd(size)
+    for size, items in ((100, small), (1_000, large)):
         monthly[size] = sum(items.values())
         print(f"  {size} instances: {monthly[size]:.2f}")
         for name, usd in items.items():

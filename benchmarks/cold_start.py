@@ -23,6 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from local.samples import NO_ACCOUNT
 from local.templates import load_template
 
 ROOT = Path(__file__).parent.parent
@@ -187,7 +188,7 @@ def _known(folder: Path, layer: Path, event: Path, scratch: Path) -> Path:
 
 def _variables(function: str) -> dict[str, str]:
     """A value for every variable of the template; those of a sign-in for the function that needs them."""
-    given = {"HUB_ACCOUNT_ID": "123456789012"}
+    given = {"HUB_ACCOUNT_ID": NO_ACCOUNT}
     for name in sorted(_names()):
         if name.startswith("OIDC_") and function != _SIGNING_IN:
             continue

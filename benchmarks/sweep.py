@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from benchmarks.fleet import ACCOUNT, REGION, Fleet, Style, reads
@@ -289,17 +289,24 @@ def slept(style: Style, size: int) -> Scale:
     return Scale(style, size, 1, first, None, megabytes())
 
 
-def scales(*, everything: bool = False) -> list[Scale]:
-    """The sizes of both styles, each in a process of its own, two at a time; the longest first."""
+Job = tuple[Callable[..., Any], *tuple[Any, ...]]
+"""A function and what it is called with."""
+
+
+def apart(jobs: Sequence[Job]) -> list[Any]:
+    """What they return. Each runs in a process of its own, so that its memory is its own; two at a time."""
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+        futures = [pool.submit(function, *given) for function, *given in jobs]
+        return [one.result() for one in futures]
+
+
+def scale_jobs(*, everything: bool = False) -> list[Job]:
+    """The sizes of both styles, the longest first."""
     wanted = [(style, size, 1) for style in STYLES for size in SIZES]
     if not everything:
         wanted.remove(("per-gpu", LARGE, 1))
     wanted += [(style, SPREAD, targets) for style in STYLES for targets in SPREAD_OVER]
-    with ThreadPoolExecutor(2) as pool:
-        found = pool.map(
-            lambda one: apart("scale", *one), sorted(wanted, key=lambda one: (-one[1], one[0] == "aggregate"))
-        )
-        return sorted(found, key=lambda one: (one.style, one.targets, one.size))
+    return [(scale, *one) for one in sorted(wanted, key=lambda one: (-one[1], one[2], one[0] == "aggregate"))]
 
 
 HEADING = "  fleet        size targets  reads  floor  calls  us each   units r/w  at 50 ms  on 512 MB    MB"
@@ -328,18 +335,6 @@ def spread_of_costs(found: Sequence[Scale]) -> float:
         costs = [one.micros(one.first) for one in theirs]
         worst = max(worst, max(costs) / min(costs))
     return worst
-
-
-def apart(what: str, style: Style, size: int, targets: int = 1) -> Scale:
-    """The same in a process of its own, so that memory is its own."""
-    command = [sys.executable, "-m", "benchmarks.sweep", what, style, str(size), str(targets)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout)
-    first, steady = (
-        None if one is None else Swept(**one) for one in (found.pop("first"), found.pop("steady"))
-    )
-    assert first is not None
-    return Scale(**found, first=first, steady=steady)
 
 
 def monthly_usd(size: int) -> dict[str, Decimal]:
@@ -374,25 +369,21 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     }
 
 
-def print_scales(*, everything: bool) -> list[Scale]:
-    """The table of them."""
+def print_scales(found: Sequence[Scale]) -> None:
+    """The table of them, and their calls."""
     print("Sweeps: the first one, and one of a steady hour with a question open about each idle instance")
     print(HEADING)
-    found = scales(everything=everything)
-    for one in found:
+    rows = sorted(found, key=lambda one: (one.style, one.targets, one.size))
+    for one in rows:
         print(text_of(one))
-    return found
-
-
-def main(what: str = "all", style: Style = "aggregate", size: str = "10000", targets: str = "1") -> None:
-    """All sizes; or one of them, for `apart`, or to look at one by itself."""
-    if what == "all":
-        found = print_scales(everything=True)
-        print(json.dumps({"sweep_cost_spread_from_5000": round(spread_of_costs(found), 3)}))
-        return
-    one = slept(style, int(size)) if what == "slept" else scale(style, int(size), int(targets))
-    print(json.dumps(asdict(one)))
+    print("\nCalls of the swept targets, the first sweep and the steady one")
+    for one in rows:
+        for swept in filter(None, (one.first, one.steady)):
+            calls = ", ".join(f"{name} {count}" for name, count in sorted(swept.calls.items()))
+            print(f"  {one.style} {one.size}, {one.targets}: {calls}")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])  # type: ignore[arg-type]
+    of_all_sizes = apart(scale_jobs(everything=True))
+    print_scales(of_all_sizes)
+    print(json.dumps({"sweep_cost_spread_from_5000": round(spread_of_costs(of_all_sizes), 3)}))
