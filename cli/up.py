@@ -107,6 +107,7 @@ def copy(demo: Demo, pulse: Pulse, story: Story, front: Front, folder: Path) -> 
     for _ in go_on(demo, pulse):
         if story.is_told:
             break
+    demo.scene.sweep()  # A copy of one moment: what was stopped is idle no more.
     for page in (LOOKED, SAVED):
         story.visit(page)
     say(f"{export(front, folder)} pages are in {folder}: begin with index.html")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from governor.console.page import Caller, Page
+from governor.console.views.fleet import fleet
 from governor.console.views.instance import instance
-from governor.domain.approvals.approval import Answer, Decision, first_approval
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, first_approval
 from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target
@@ -44,6 +45,19 @@ def test_an_open_question_is_shown_with_its_evidence_and_where_to_answer() -> No
     assert 'href="/questions/approval-notebook-1"' in found
     assert "Idle for 7 h (every GPU under 5%)." in found
     assert "highest 1.0 %" in found
+
+
+def test_an_answer_is_shown_before_the_next_sweep() -> None:
+    """Also in the Fleet: what the last sweep saw of the question is over."""
+    world, episode = ConsoleWorld(), make_episode(ROW)
+    world.keep(ROW)
+    decision = Decision(Answer.APPROVE, "link:bob@example.com", "page", NOW)
+    approved = replace(first_approval(episode), status=ApprovalStatus.APPROVED, decision=decision)
+    world.state.put(episode, approved)
+
+    for found in (text(world), html(fleet, world, None, "/fleet")):
+        assert "answered since the last sweep" in found
+        assert "left" not in found.partition("<main")[2]
 
 
 def test_an_answer_says_by_whom() -> None:

@@ -139,11 +139,10 @@ class Asked:
         return [one for one in rows if one[0].expires_at is None or one[0].expires_at > self.now]
 
     @cached_property
-    def unanswered(self) -> list[Row]:
-        """Without those answered since the sweep: of the most expensive, as many as one read takes."""
+    def answered(self) -> set[str]:
+        """Questions answered since the sweep: of the most expensive, as many as one read takes."""
         rows = sorted(self.asked, key=lambda one: -(one[0].usd_per_hour or 0))
-        over = self.reader.state.answered([str(row.approval_id) for row, _ in rows[:_READ_AT_ONCE]])
-        return [one for one in rows if one[0].approval_id not in over]
+        return self.reader.state.answered([str(row.approval_id) for row, _ in rows[:_READ_AT_ONCE]])
 
     @property
     def what_is_missing(self) -> str:

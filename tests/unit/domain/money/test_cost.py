@@ -25,7 +25,7 @@ from governor.domain.money.cost import (
     costs_of,
     count,
     ended,
-    marginal_usd_per_hour,
+    marginal,
     month_end,
     month_of,
     month_start,
@@ -198,15 +198,15 @@ def test_only_what_an_hour_adds_to_the_bill_is_counted(changes: dict[str, Any], 
     """What was paid for in advance costs nothing more by being used."""
     price = Price(Decimal("1.006"), "list price")
 
-    assert wanted == marginal_usd_per_hour(make_instance(**changes), price)
+    assert wanted == marginal(make_instance(**changes), price).usd_per_hour
 
 
 def test_prepaid_capacity_needs_no_price() -> None:
     """And what needs one and has none is unknown."""
     unknown = Price(None, "no list price")
 
-    assert Decimal(0) == marginal_usd_per_hour(make_instance(lifecycle=Lifecycle.CAPACITY_BLOCK), unknown)
-    assert marginal_usd_per_hour(make_instance(), unknown) is None
+    assert Decimal(0) == marginal(make_instance(lifecycle=Lifecycle.CAPACITY_BLOCK), unknown).usd_per_hour
+    assert marginal(make_instance(), unknown).usd_per_hour is None
 
 
 def test_projects_are_summed_over_targets_the_dearest_first() -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from governor.domain.evidence import Window
-from governor.domain.instance import Target
+from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import IdleRule, Metrics
 from governor.domain.sweep.verdict import Verdict, VerdictKind
 from governor.errors import Unavailable
@@ -222,3 +223,13 @@ def test_a_lag_does_not_make_a_required_figure_new_enough() -> None:
     world.inspect.gather.metrics.publish("CPUUtilization", dict(own(world)), [1.0] * 47 + [None])  # type: ignore[attr-defined]
 
     assert (VerdictKind.NO_DATA, True) == (verdict_of(world).kind, verdict_of(world).is_late)
+
+
+@pytest.mark.parametrize("lifecycle", [Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED])
+def test_what_is_paid_in_advance_costs_in_a_question_what_it_costs_in_the_fleet(lifecycle: Lifecycle) -> None:
+    """One more hour adds nothing to the bill, whatever the list price of the type is."""
+    world = World()
+    _, plan, price = world.inspect.plan(replace(world.instance, lifecycle=lifecycle), world.policies.policy)
+
+    assert (Decimal(0), "its capacity is paid for, used or not") == (price.usd_per_hour, price.source)
+    assert not plan.saving.saved_usd_per_day

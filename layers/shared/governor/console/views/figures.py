@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from datetime import date, timedelta
 from decimal import Decimal
 from operator import attrgetter
@@ -90,6 +90,9 @@ def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
 def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
     color, text = _verdict(row, ask.now)
     address = "" if row.verdict == UNGOVERNED else href(row)
+    if row.approval_id in ask.answered:
+        row = replace(row, approval_id=None, asked_at=None, expires_at=None)
+        return Line(row, color, text, "answered since the last sweep", address)
     return Line(row, color, text, _next(row, page.mode, ask.caller.zone, ask.now), address)
 
 
@@ -147,7 +150,7 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 
 def questions(ask: Asked) -> list[Row]:
     """Return the rows with an open question, also one that is not sent yet, the most expensive first."""
-    return by_price(ask.unanswered)
+    return by_price(one for one in ask.asked if one[0].approval_id not in ask.answered)
 
 
 def by_price(seen: Iterable[Row]) -> list[Row]:

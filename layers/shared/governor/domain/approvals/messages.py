@@ -66,6 +66,8 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
     price, source = episode.price.usd_per_hour, episode.price.source
     if price is None:
         return (f"Its price is not known ({source}).",)
+    if not price:
+        return (f"It adds nothing to the bill: {source}.",)
     return (f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).", saving_text(episode.plan))
 
 
@@ -154,7 +156,7 @@ def stage_lines(
         "prefix": PREFIXES[stage],
         "name": episode.instance.name,
         "idle": idle,
-        "cost": "" if price is None else f", {usd(price * 24)}/day",
+        "cost": f", {usd(price * 24)}/day" if price else "",
         "until": until,
         "ends": until or at + episode.notice_length,
         "happens": silence_text(episode, until, at) if asks else unasked_text(episode, at, until),

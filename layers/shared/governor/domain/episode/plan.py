@@ -63,7 +63,8 @@ def unmet(companion: Step, instance: Instance) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """`usd_per_hour` is `None` when unpriced, never zero. `source` is in words fit for the approval page."""
+    """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already. `source` is
+    in words fit for the approval page."""
 
     usd_per_hour: UsdPerHour | None
     source: str

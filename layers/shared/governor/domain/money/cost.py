@@ -80,12 +80,12 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
     return Meter(Target(target.account, target.region), month_of(at), month_start(at))
 
 
-def marginal_usd_per_hour(instance: Instance, price: Price) -> UsdPerHour | None:
-    """Return what one more hour of this instance adds to the bill; `None`: it is not known. Zero for what
-    was paid for in advance or by the host; a Capacity Reservation changes nothing."""
+def marginal(instance: Instance, price: Price) -> Price:
+    """Return what one more hour of this instance adds to the bill. Zero for what was paid for in advance or
+    by the host; a Capacity Reservation changes nothing."""
     if instance.lifecycle in _PREPAID or instance.host_id is not None:
-        return Decimal(0)
-    return price.usd_per_hour
+        return Price(Decimal(0), "its capacity is paid for, used or not")
+    return price
 
 
 def ended(

@@ -12,6 +12,7 @@ from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
 from governor.domain.evidence import Evidence
 from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
+from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.judging import Subject
@@ -139,7 +140,7 @@ class InspectInstance:
     def plan(self, instance: Instance, policy: Policy) -> tuple[Instance, Plan, Price]:
         """The plan on facts read now, with the instance's volume sizes filled in."""
         sized, protection, spot_request = read_facts(self.instances, instance)
-        price = self.prices.price(instance, policy)
+        price = marginal(instance, self.prices.price(instance, policy))
         shape = shape_of(instance.instance_type)
         facts = PlanFacts(
             instance=sized, protection=protection, spot_request=spot_request, shape=shape, price=price

@@ -37,7 +37,7 @@ class CountCosts:
         """Whom each instance is counted for, at what price, and as what."""
         found = {}
         for instance, policy, kind in running_now:
-            usd = cost.marginal_usd_per_hour(instance, self.prices.price(instance, policy))
+            usd = cost.marginal(instance, self.prices.price(instance, policy)).usd_per_hour
             owner = owner_of(instance, policy.ownership)
             project = cost.UNTAGGED if owner.project == UNASSIGNED else owner.project
             found[instance.instance_id] = Rate(project, usd, owner.name, part_of(kind))
