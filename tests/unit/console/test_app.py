@@ -38,7 +38,7 @@ READER: Any = SimpleNamespace(
     targets=(Target("1", "us-east-1"), Target("1", "eu-west-1")),
     environment="gpu-governor",
     policy=POLICY,
-    table=SimpleNamespace(unread=[]),
+    table=SimpleNamespace(unread=[], read_ahead=lambda _: None),
     state=SimpleNamespace(answered=lambda _: set()),
 )
 TABLE = Table("fleet", ("name", "usd"), (("a", Decimal("-1.5")), ("=HYPERLINK()", None)))

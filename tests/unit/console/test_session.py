@@ -39,7 +39,7 @@ POLICY = (
     .base()
     .policy
 )
-TABLE = SimpleNamespace(unread=[])
+TABLE = SimpleNamespace(unread=[], read_ahead=lambda _: None)
 MODE: Any = SimpleNamespace(
     pages=(),
     targets=(),

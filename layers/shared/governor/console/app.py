@@ -159,6 +159,7 @@ class Console:
             return failed(request, status, _REFUSALS[status], sentence(str(error)), again)
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
+        figures.questions(ask)  # reads ahead what a page asks for one by one
         page = view(ask)
         if request.wants_csv:
             return formats.as_csv(page, request.query.get("table", ""), is_whole=not ask.is_incomplete)

@@ -16,7 +16,8 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import SignInTooOld
 from governor.ports import Clock
-from governor.stores import StateTable
+from governor.stores import StateTable, keys
+from governor.stores.brakes import HUB
 from governor.stores.table import Readable
 from governor.usecases.approvals.show_approval import ShowApproval
 
@@ -142,7 +143,9 @@ class Asked:
     def answered(self) -> set[str]:
         """Questions answered since the sweep: of the most expensive, as many as one read takes."""
         rows = sorted(self.asked, key=lambda one: -(one[0].usd_per_hour or 0))
-        return self.reader.state.answered([str(row.approval_id) for row, _ in rows[:_READ_AT_ONCE]])
+        ids = [str(row.approval_id) for row, _ in rows[: _READ_AT_ONCE - 1]]
+        self.reader.table.read_ahead([HUB, *map(keys.approval, ids)])  # pages ask for the freeze, too
+        return self.reader.state.answered(ids)
 
     @property
     def what_is_missing(self) -> str:

@@ -15,7 +15,7 @@ from governor.errors import CloudError
 from governor.stores.keys import place
 from governor.stores.table import DAMAGED, Condition, Key, Store, Write, absent, present, put, update, where
 
-_HUB: Key = ("BREAKER#hub", "HUB")
+HUB: Key = ("BREAKER#hub", "HUB")
 _TURNED, _BACK, _FIRST, _HOUR = "turned_", "back_", "first", "%Y%m%d%H"
 _RESERVED_FOR = timedelta(days=90)
 """As long as the name of an execution cannot be used again."""
@@ -26,7 +26,7 @@ _ATTEMPTS = 3
 class Brakes(Store):
     def hub(self) -> Hub:
         """Return what is counted over all targets, and the freeze: one item, one consistent read."""
-        item = self._table.get(_HUB) or {}
+        item = self._table.get(HUB) or {}
         tails = {name.rpartition("_")[2] for name in item if name.startswith((_TURNED, _BACK))}
         try:
             hours = {
@@ -37,7 +37,7 @@ class Brakes(Store):
             first = _hour(item[_FIRST]) if _FIRST in item else min(hours, default=None)
         except DAMAGED as error:
             # Nothing acts without it, and nothing is remembered uncounted: a freeze could be lost.
-            raise CloudError(f"{' / '.join(_HUB)} cannot be read: {error}") from None
+            raise CloudError(f"{' / '.join(HUB)} cannot be read: {error}") from None
         stored = [item["freeze"]] if item.get("freeze") else []
         return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
 
@@ -71,18 +71,18 @@ class Brakes(Store):
         add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
         if add:
             first = {_FIRST: f"{hub.first or now:{_HOUR}}"}
-            self._table.write(update(_HUB, first, remove=old, add=add))
+            self._table.write(update(HUB, first, remove=old, add=add))
         kept = {one: hour for one, hour in ids.items() if one not in back and hour >= oldest}
         kept |= dict.fromkeys(new, hour_of(now))
         document = {"ids": {one: f"{hour:{_HOUR}}" for one, hour in kept.items()}}
         self._table.write(put(_turned_key(target), document))
 
     def freeze_hub(self, state: BreakerState) -> bool:
-        return self._table.holds(update(_HUB, {"freeze": state}, absent("freeze")))
+        return self._table.holds(update(HUB, {"freeze": state}, absent("freeze")))
 
     def keep_hub_freeze(self, state: BreakerState) -> None:
         """Change the freeze that stands; one that has ended stays ended."""
-        self._table.holds(update(_HUB, {"freeze": state}, _is(state)))
+        self._table.holds(update(HUB, {"freeze": state}, _is(state)))
 
     def release_hub(
         self,
@@ -94,7 +94,7 @@ class Brakes(Store):
         some hours, and `settle` of others how many count as back at work: no freeze anew for these."""
         add = {_BACK + f"{hour:{_HOUR}}": number for hour, number in (settle or {}).items()}
         gone = ["freeze", *_counts(forget)]
-        return self._table.holds(update(_HUB, {}, _is(state), remove=gone, add=add))
+        return self._table.holds(update(HUB, {}, _is(state), remove=gone, add=add))
 
     def end_freeze(self, target: Target | None, freeze: BreakerState, by: str, at: datetime) -> None:
         """Have the next sweep end this freeze, of a target or of everything. Raises: ConflictError."""

@@ -211,13 +211,21 @@ class Readable(Table):
 
     def __init__(self, table: Table) -> None:
         self._whole = table
+        self._known: dict[Key, Document | None] = {}
         self.unread: list[str] = []
 
+    def read_ahead(self, keys: Sequence[Key]) -> None:
+        """Read items at once that are asked for one by one later."""
+        self._known |= dict.fromkeys(keys)
+        self._known |= {(one["pk"], one["sk"]): one for one in self._whole.get_all(keys)}
+
     def get(self, key: Key) -> Document | None:
-        return self._whole.get(key)
+        return self._known[key] if key in self._known else self._whole.get(key)
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        return self._whole.get_all(keys)
+        left = [key for key in keys if key not in self._known]
+        known = (self._known[key] for key in keys if key in self._known)
+        return [*filter(None, known), *(self._whole.get_all(left) if left else ())]
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
         found = {(one["pk"], one["sk"]): one for one in self.get_all(keys)}
