@@ -20,6 +20,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Plan, Price, Saving, Step
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
 from governor.domain.fleet.rows import HOURS, NOT_MEASURED, UNGOVERNED, DayCosts, FleetPage, FleetRow, Share
+from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import UNTAGGED, LedgerEntry, Meter, cost_between, month_end, month_of
 from governor.domain.policy.policy import Action, Mode
@@ -36,7 +37,7 @@ STORAGE = Decimal("0.011")
 """USD an hour of a stopped instance's volumes."""
 _MONEY = Decimal("1E-9")
 _STOPPED = "stopped"
-_EPISODES_KEPT = 2
+_EPISODES_KEPT = 6
 """Of each instance; of earlier stops the ledger alone tells."""
 
 
@@ -65,7 +66,7 @@ def write_past(
                 shares, whose = spent[at.date()], _whose(member)
                 shares[whose] = shares.get(whose, Share()) + Share(**{part: usd})
         nights = list(_nights(lived, now - timedelta(minutes=member.launched_minutes_ago)))
-        _book(table, state, target, instance_id, member, nights, person)
+        _book(table, state, target, instance_id, member, nights, person, now)
         stops += len(nights)
     _count(state, target, spent, now)
     rows = (_row(target, i, one, now) for i, one in members.items())
@@ -160,6 +161,7 @@ def _book(
     member: Member,
     nights: list[Night],
     person: str,
+    now: datetime,
 ) -> None:
     price = _price(member)
     starts = [night.end for night in nights]
@@ -180,13 +182,15 @@ def _book(
             resource_name=member.name,
         )
         if number > len(nights) - _EPISODES_KEPT:
-            _decide(state, ref, member, entry, person)
+            _decide(state, ref, member, entry, person, now)
         else:
             table.transact(*booking(entry))
         state.settle_entry(entry, night.end, false_stop=night.end - night.start <= MISTAKE)
 
 
-def _decide(state: StateTable, ref: EpisodeRef, member: Member, entry: LedgerEntry, person: str) -> None:
+def _decide(
+    state: StateTable, ref: EpisodeRef, member: Member, entry: LedgerEntry, person: str, now: datetime
+) -> None:
     """The episode of a stop, from its lock to its end."""
     asked_at, stopped_at = _hour(entry.booked_at), entry.booked_at
     window = Window(asked_at - 3 * HOUR, asked_at, timedelta(minutes=5))
@@ -220,6 +224,7 @@ def _decide(state: StateTable, ref: EpisodeRef, member: Member, entry: LedgerEnt
             owner=entry.owner,
             project=entry.project,
             phase_since=asked_at,
+            history=_day_before(member, asked_at, now),
         )
     )
     decision = Decision(Answer.APPROVE, f"link:{person}", "page", stopped_at, person=person)
@@ -228,6 +233,15 @@ def _decide(state: StateTable, ref: EpisodeRef, member: Member, entry: LedgerEnt
     why = f"approved by link:{person}"
     state.close_episode(ref, Outcome.STOPPED, why, stopped_at, quiet_until=None, ledger=entry)
     state.note_told(ref, stopped_at)
+
+
+def _day_before(member: Member, asked_at: datetime, now: datetime) -> History:
+    day = Window(asked_at - 24 * HOUR, asked_at, HOUR)
+    parts = ((at, part_of(member, at, now)) for at in _hours(day.start, day.end))
+    load = tuple(
+        None if part in (None, _STOPPED) else round(_load(member, at, part), 1) for at, part in parts
+    )
+    return History(day, (GpuReadings("all", load),))
 
 
 def _count(

@@ -15,6 +15,8 @@ from governor.console.views.instance import instance
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision, first_approval
 from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import EpisodeRef, InstanceRecord, Outcome, Phase
+from governor.domain.evidence import GpuReadings, Window
+from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
 from governor.errors import InputError, NotFound
@@ -135,6 +137,22 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     entry = make_entry(1)
     for fact in (entry.instance_type, entry.owner, entry.project, "a day while it runs"):
         assert fact in text(world)
+
+
+def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
+    """Work, idle and holes of the day before its question; when it ran, and was stopped."""
+    world, entry = ConsoleWorld(), make_entry(1)
+    world.book(entry)
+    end = entry.booked_at - timedelta(hours=1)
+    window = Window(end - timedelta(hours=24), end, timedelta(hours=1))
+    seen = History(window, (GpuReadings("0", (None,) * 4 + (90.0,) * 14 + (1.0,) * 6),))
+    closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "closed_at": entry.booked_at}
+    world.state.put(
+        make_episode(ROW, ref=entry.episode, opened_at=end, history=seen, owner=entry.owner, **closed)
+    )
+    found = text(world)
+    kinds = ("running", "no-data", "work", "idle", "asked", "stopped")
+    assert [found.count(f'class="{kind}" d=') for kind in kinds] == [1] * 6
 
 
 def test_a_stop_that_was_undone_is_called_false() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from itertools import groupby
 from operator import itemgetter
 
 from governor.console.page import Asked, Page, Row, Table
@@ -13,7 +14,7 @@ from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.terms import Rank, may_undo
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
-from governor.domain.evidence import gpu_rows
+from governor.domain.evidence import busiest, gpu_rows
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
@@ -29,6 +30,8 @@ _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
 _PLACE: Callable[[Mapping[str, str]], tuple[str, str, str]] = itemgetter("account", "region", "instance_id")
 _HOUR = timedelta(hours=1)
+_DRAWN = 42
+"""Stops whose day before is drawn: one a night."""
 _COLUMNS = ("episode", "outcome", "booked_at", "ended_at", "false_stop", "saved_usd_per_hour", "saved_usd")
 
 
@@ -72,7 +75,7 @@ def instance(ask: Asked) -> Page:
             "key": key_of(record.hold),
             "ended": found and not record.hold.stands(now) and _was_held(found[0], now),
             "may_end": found and record.hold.stands(now) and _may_end(ask, found[0], record.hold),
-            "strip": charts.strip(_spans(found, stops, now), now - _WEEKS, now),
+            "strip": charts.strip(_spans(ask, found, stops, episodes), now - _WEEKS, now),
             "kinds": _KINDS,
             "hours": found and charts.hourly(found[0].hours, found[1].swept_at, ask.caller.zone, below),
             "stops": stops,
@@ -171,9 +174,16 @@ def _episodes(ask: Asked, found: Row | None, stops: Sequence[Stop], count: int) 
 
 
 def _spans(
-    found: Row | None, stops: Sequence[Stop], now: UtcDatetime
+    ask: Asked, found: Row | None, stops: Sequence[Stop], episodes: Sequence[Episode]
 ) -> Iterator[tuple[str, datetime, datetime]]:
-    """Return times with what is known of them; later ones are drawn over those before."""
+    """Yield times with what is known of them; later ones are drawn over those before."""
+    now, refs = ask.now, [entry.episode for entry, _ in stops]
+    for entry, _ in stops:
+        yield "running", entry.episode.launch_time, entry.booked_at
+    known = (episode for episode, _ in ask.reader.state.open_questions(refs[:_DRAWN]).values())
+    for episode in {one.ref: one for one in (*episodes, *known)}.values():
+        if ask.scope.sees(episode.ref.account, episode.project, episode.owner):
+            yield from _day_before(episode)
     for entry, _ in stops:
         yield "stopped", entry.booked_at, entry.ended_at or now
     if found is None:
@@ -189,6 +199,22 @@ def _spans(
         yield "idle", row.idle_since, now
     if row.asked_at is not None:
         yield "asked", row.asked_at, now
+
+
+def _day_before(episode: Episode) -> Iterator[tuple[str, datetime, datetime]]:
+    """Yield what was measured on the day before a question, and until when it was open."""
+    yield "asked", episode.opened_at, episode.closed_at or episode.opened_at
+    if episode.history is None:
+        return
+    below, window = episode.idle_below_percent, episode.history.window
+    kinds = (
+        "no data" if one is None else "work" if one >= below else "idle"
+        for one in busiest(episode.history.gpus, window, below)
+    )
+    for kind, run in groupby(enumerate(kinds), key=itemgetter(1)):
+        ends = [window.bin_end(index) for index, _ in run]
+        start = max(ends[0] - window.period, episode.ref.launch_time)
+        yield kind, start, max(start, ends[-1])
 
 
 def _cells(stop: Stop) -> tuple[object, ...]:
