@@ -25,8 +25,16 @@ def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode
     ref = parse(EpisodePayload, event).to_domain()
     logger.append_keys(episode=ref.execution_name)
     opened = open_episode()(ref)
-    logger.info("opened" if opened.episode else "not opened", extra={"reason": opened.reason})
+    logger.info("opened" if opened.episode else "not opened", extra=_facts(opened))
     return _document(opened)
+
+
+def _facts(opened: Opened) -> dict[str, str]:
+    """What the log says of it, and by it the stack's dashboard. Owners may be addresses."""
+    if opened.episode is None:
+        return {"reason": opened.reason}
+    instance, reason = opened.episode.instance, opened.episode.reason
+    return {"instance": instance.name, "instance_type": instance.instance_type, "reason": reason}
 
 
 def _document(opened: Opened) -> dict[str, Any]:

@@ -23,10 +23,12 @@ GIVEN = {
     "AWS::Region": "eu-west-1",
     "AWS::StackName": "gpu-governor",
     "Base": "https://gpu.example.com",
+    "OpenEpisodeLogs": "/aws/lambda/open",
 }
 PROPERTIES = {
     "text": {"markdown", "background"},
     "alarm": {"title", "alarms", "sortBy", "states"},
+    "log": {"title", "region", "view", "query"},
     "metric": {
         *(
             "title",
@@ -130,7 +132,7 @@ def test_every_kind_of_widget_is_there(path: str) -> None:
     """Text that says where to go, numbers, the state of all alarms, and pictures."""
     widgets = body(path)["widgets"]
 
-    assert {"text", "alarm", "metric"} == {widget["type"] for widget in widgets}
+    assert {"text", "alarm", "metric"} == {widget["type"] for widget in widgets} - {"log"}
     assert {"singleValue", "timeSeries"} == {
         widget["properties"]["view"] for widget in widgets if widget["type"] == "metric"
     }
@@ -165,6 +167,19 @@ def test_the_hubs_dashboard_shows_what_the_functions_count() -> None:
 
     figures = {"Instances", "Outcomes", "SweepProblems", "SavedMonthToDate", "EstimatedCost", "FalseStops"}
     assert figures | {"HighestBudgetUsedPercent"} == set(shown)
+
+
+def test_the_hubs_dashboard_names_idle_instances() -> None:
+    """From the log of the function that opens their episodes: a name as a dimension would be billed."""
+    (log,) = (widget for widget in body("template.yaml")["widgets"] if widget["type"] == "log")
+    query = log["properties"]["query"]
+
+    assert query.startswith("SOURCE '/aws/lambda/open' | ")
+    fields = re.search(r"fields @timestamp, ([\w, ]+) \|", query)
+    assert fields
+    source = (ROOT / "functions" / "open_episode" / "handler.py").read_text(encoding="utf-8")
+    assert all(f'"{name}": ' in source for name in fields[1].split(", "))
+    assert '"instance": instance.name' in source
 
 
 def test_the_hubs_dashboard_leads_to_the_console() -> None:
