@@ -132,9 +132,13 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     [stop] = page.tables[0].rows
 
     assert Decimal("5.67") * 72 == stop[-1]
-    assert "It is not among the instances that you see now" in text(world)
+    assert ": that saves $136 a day." in text(world)
+    assert "It is not among the instances that you see now" not in text(world)
     assert "$408 saved" in text(world)
     entry = make_entry(1)
+    ended = ConsoleWorld()
+    ended.book(replace(entry, ended_at=NOW))
+    assert "It is not among the instances that you see now" in text(ended)
     for fact in (entry.instance_type, entry.owner, entry.project, "a day while it runs"):
         assert fact in text(world)
 
