@@ -51,6 +51,7 @@ _REGIONS = ("us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1")
 _RESOURCES = expand_template(Path(__file__).parents[1] / "template.yaml")["Resources"]
 TIMEOUT = int(_RESOURCES["SweepTargetFunction"]["Properties"]["Timeout"])
 ALARMS = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in _RESOURCES.values())
+KEYS = sum(resource["Type"] == "AWS::KMS::Key" for resource in _RESOURCES.values())
 SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES.values())
 PROJECTS = 5
 """Assumed: each has a metric of its own."""
@@ -347,22 +348,23 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     sweeping, health = hour("aggregate", size), hour_of_health("aggregate", size)
     listed = sweeping.calls["monitoring:ListMetrics"] + health.calls["monitoring:ListMetrics"]
     sweeps = SWEEPS_AN_HOUR * hours
-    # A sweep and its sum of the month, the question whether health is due (a fifth of a second), and once an
-    # hour the look itself.
+    # A sweep and its sum of the month, and once an hour a look at health.
     seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + hours * (2 + Decimal(size) / 1000)
     lambda_gb_seconds = seconds * Decimal("0.5")
+    # States of the machine that one target passes: in a sweep, and four times an hour for health.
+    transitions = 5 * sweeps + 4 * 4 * hours
     return {
         "CloudWatch GetMetricData for sweeps (0.01 USD per 1,000 metrics)": (
             sweeping.metrics * hours / 1000 * Decimal("0.01")
         ),
         "CloudWatch GetMetricData for health": health.metrics * hours / 1000 * Decimal("0.01"),
         "CloudWatch ListMetrics (0.01 USD per 1,000 calls)": listed * hours / 1000 * Decimal("0.01"),
-        "Step Functions (0.025 USD per 1,000 transitions, 6 a sweep)": sweeps * 6 / 1000 * Decimal("0.025"),
+        "Step Functions (0.025 USD per 1,000 transitions)": transitions / 1000 * Decimal("0.025"),
         "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
         "DynamoDB on demand (0.625 USD per million write units)": (
             (sweeping.write_units + health.write_units) * hours / 1_000_000 * Decimal("0.625")
         ),
-        "KMS key (1 USD)": Decimal(1),
+        f"KMS keys (1 USD each, {KEYS})": Decimal(KEYS),
         f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),
         f"CloudWatch alarms (0.10 USD each, {ALARMS})": ALARMS * Decimal("0.10"),
         f"CloudWatch metrics of its own (0.30 USD each, {OWN_METRICS})": OWN_METRICS * Decimal("0.30"),
