@@ -23,7 +23,7 @@ from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
 from governor.domain.units import Usd, UtcDatetime
 from governor.domain.wording import people
 from governor.errors import InputError, NotFound
-from governor.stores import EventLog
+from governor.stores import EventLog, keys
 from governor.usecases.approvals.decide import Decide, key_of
 
 _WEEKS = timedelta(weeks=6)
@@ -163,11 +163,14 @@ def _episodes(ask: Asked, found: Row | None, stops: Sequence[Stop], count: int) 
         last = EpisodeRef(row.account, row.region, row.instance_id, row.launched_at, count)
         names.append(last.execution_name if count else "")
     names += [entry.episode.execution_name for entry, _ in stops[:1]]
-    for name in list(dict.fromkeys(filter(None, names)))[:2]:
-        try:
-            ref = episode_from_execution_name(name)
-        except ValueError:
-            raise InputError("episode is not the name of one: follow a link of this page") from None
+    try:
+        refs = [episode_from_execution_name(name) for name in list(dict.fromkeys(filter(None, names)))[:2]]
+    except ValueError:
+        raise InputError("episode is not the name of one: follow a link of this page") from None
+    ask.reader.table.read_ahead(
+        [keys.episode(one) for one in {*refs, *(e.episode for e, _ in stops[:_DRAWN])}]
+    )
+    for ref in refs:
         stored = ask.reader.state.episode(ref) if _is_at(ask, ref) else None
         if stored is not None and ask.scope.sees(ref.account, stored.project, stored.owner):
             yield stored
