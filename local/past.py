@@ -230,6 +230,7 @@ def _decide(
     decision = Decision(Answer.APPROVE, f"link:{person}", "page", stopped_at, person=person)
     state.settle(approval_id, decision)
     state.clear_step(ref, Step.STOP.value, stopped_at)
+    state.note_step(ref, Step.STOP.value, stopped_at)
     why = f"approved by link:{person}"
     state.close_episode(ref, Outcome.STOPPED, why, stopped_at, quiet_until=None, ledger=entry)
     state.note_told(ref, stopped_at)

@@ -50,6 +50,7 @@ def instance(ask: Asked) -> Page:
     record = reader.state.record(target, instance_id) if found else InstanceRecord(target, instance_id)
     episodes = list(_episodes(ask, found, stops, record.episodes))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
+    over = {entry.episode for entry, _ in stops if entry.ended_at}  # it ran again since
     line = figures.line(ask, *found) if found else None
     table = Table("stops", _COLUMNS, tuple(map(_cells, stops)))
     below = reader.policy.idle.utilization_below_percent
@@ -81,7 +82,9 @@ def instance(ask: Asked) -> Page:
             "stops": stops,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
-            "stopped": next((one for one in episodes if _may_start(ask, one, found)), None),
+            "stopped": next(
+                (one for one in episodes if one.ref not in over and _may_start(ask, one, found)), None
+            ),
         },
         document={
             "instance": line and line.row,
