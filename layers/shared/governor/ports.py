@@ -311,8 +311,7 @@ class IdentityProvider(Protocol):
     def authorization_url(
         self, *, state: str, nonce: str, verifier: str, redirect_uri: str, fresh: bool
     ) -> str:
-        """Return where to send the browser, `fresh` to prove who it is. Raises: IssuerUnavailable,
-        ConfigurationError."""
+        """Return where to send the browser. Raises: IssuerUnavailable, ConfigurationError."""
 
     def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
         """Return the claims of the ID token for a code; signature, issuer, audience, times and nonce hold.

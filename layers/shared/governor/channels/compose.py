@@ -256,8 +256,7 @@ def subject_of(alert: Alert) -> str:
 
 
 def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:
-    """Return what of it may be answered by a button alone: not what asks for the instance id to be typed or a
-    loss to be accepted, nor what needs two people."""
+    """Return what of it a button alone may answer: nothing that wants a text, a tick or two people."""
     plan, terms = episode.plan, episode.terms
     by_button = not plan.destroys and not plan.loses_local_disks and terms.people_needed == 1
     somebody = "a person"  # whether this one may is decided when it is pressed

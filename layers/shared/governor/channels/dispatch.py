@@ -1,5 +1,4 @@
-"""Takes alerts to every channel they are for, once each, and records what became of them. It says whether
-something is left to be tried again, and from when on."""
+"""Takes alerts to every channel they are for, once each, and records what is left to be tried again."""
 
 from __future__ import annotations
 
@@ -179,8 +178,7 @@ class Dispatch:
         return _Item(sent, self._priced(alert), episode, expires_at, known, settled)
 
     def _priced(self, alert: Alert) -> Alert:
-        """Return the alert with what its instance cost at the last sweep, where nobody has said it: what
-        reacts to events has no time to ask."""
+        """Return the alert with its instance's cost at the last sweep, where nobody had time to ask."""
         if alert.instance_id is None or alert.facts.get("usd_per_hour") is not None:
             return alert
         try:
@@ -192,8 +190,7 @@ class Dispatch:
         return alert if price is None else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
 
     def _is_open(self, route: Route, item: _Item) -> bool:
-        """Say whether it is to be tried now: not settled, not before the channel wants it, and nobody is at
-        it."""
+        """Say whether it is to be tried now: not settled, wanted by the channel, and nobody is at it."""
         delivery = item.own.get(route.key)
         if delivery is None or delivery.not_before is None:
             return delivery is None
@@ -351,8 +348,7 @@ class Dispatch:
         return asked
 
     def _earlier(self, item: _Item) -> Recipients:
-        """Return who got an earlier message of the episode. Recipients whom the policy no longer names get
-        the end alone, by a link that proves nobody."""
+        """Return who got an earlier message: those no longer named get the end, without their link."""
         if item.alert.kind not in _FOLLOWS:
             return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
@@ -364,8 +360,7 @@ class Dispatch:
         }
 
     def _link(self, route: Route, item: _Item) -> str | None:
-        """A personal link where one person alone gets it. What is about no episode leads to the page of its
-        instance in the console."""
+        """Return a link, personal for one person alone; of no episode, to its instance in the console."""
         episode, alert = item.episode, item.alert
         if episode is None:
             instance = alert.instance_id

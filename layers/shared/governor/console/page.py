@@ -1,5 +1,4 @@
-"""What a view is given, each of it read once a request, and what it returns: `app` answers a page as HTML,
-JSON or CSV."""
+"""What a view is given, each of it read once a request, and the page that it returns."""
 
 from __future__ import annotations
 
@@ -91,8 +90,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a view is asked: by whom, for what (query or form, and the parameters of the path), and when.
-    `wants_csv` asks for tables alone, which are whole."""
+    """What a view is asked, by whom and when; its query holds the path's parameters. CSV tables are whole."""
 
     reader: Reader
     caller: Caller
@@ -112,8 +110,7 @@ class Asked:
 
     @cached_property
     def seen(self) -> list[Row]:
-        """The governed instances that the caller may see, each with the page of its target, and no questions
-        of others."""
+        """The governed instances that the caller may see, with their pages, and no questions of others."""
         rows = [one for one in self._rows if one[0].verdict != UNGOVERNED]
         some = {
             str(row.approval_id): str(row.episode)
@@ -184,8 +181,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a view shows: `values` fill the template, `document` is the same as JSON. The first of `tables` is
-    the page's CSV; `?table=` names another one."""
+    """What a view shows, as HTML and JSON. The first of `tables` is its CSV; `?table=` names another one."""
 
     title: str
     template: str

@@ -178,8 +178,7 @@ class HealthEvent(Envelope):
 
 
 class CapacityBlockEvent(Envelope):
-    """`Capacity Block Delivered` and `Capacity Block Expiration Warning`, or `Capacity Block Reservation
-    ...`."""
+    """`Capacity Block Delivered` and `... Expiration Warning`, with or without the word Reservation."""
 
     source: Literal["aws.ec2"]
     detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)

@@ -249,8 +249,7 @@ _MANAGED_WORDS = _by_key(
 
 
 def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
-    """Return the service that would replace, restart or miss this instance, if any. `more` are tag keys that
-    the policy adds, in any letter case."""
+    """Return the service that would replace, restart or miss it, if any; `more` are the policy's tag keys."""
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
     for key in _BY_TRUST:

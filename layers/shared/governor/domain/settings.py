@@ -1,6 +1,5 @@
 """Settings that check themselves and name each mistake by the setting it is in. A range is declared once,
-beside its setting (`window_minutes: int = between(60, 5, 20_160)`), by the names of validators and JSON
-Schemas (`ge`, `le`)."""
+beside its setting (`window_minutes: int = between(60, 5, 20_160)`), as JSON Schemas name it (`ge`, `le`)."""
 
 from __future__ import annotations
 

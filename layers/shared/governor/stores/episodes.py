@@ -120,9 +120,8 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2, the last barrier before the call: this transaction and
-        that of `hold` exclude each other. Raises: Held when somebody was faster, ConflictError when closed.
-        """
+        """Note when a step was first asked of EC2, the last barrier before the call; this and `hold` exclude
+        each other. Raises: Held when somebody was faster, ConflictError when closed."""
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
         noted = update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at))

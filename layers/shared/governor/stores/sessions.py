@@ -1,5 +1,4 @@
-"""Sessions of the console, and the codes that open one, by the hash of the secret; unreadable ones open
-nothing."""
+"""Sessions of the console, and the codes that open one, by the hash of the secret."""
 
 from __future__ import annotations
 

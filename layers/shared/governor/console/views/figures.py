@@ -264,8 +264,7 @@ def _midnight(day: date) -> UtcDatetime:
 
 
 def project_href(name: str) -> str:
-    """Escape by `~`, never by `%`, which API Gateway decodes; and dots, as an address that ends in `.csv` is
-    a table and browsers take `..` out."""
+    """Escape by `~`, not `%`, which API Gateway decodes; and dots, as browsers take `..` out."""
     escaped = quote(name, safe="").replace("~", "%7E").replace(".", "%2E")
     return f"/projects/{escaped.replace('%', '~')}"
 

@@ -1,5 +1,4 @@
-"""The Fleet: every instance, searched, filtered, sorted and paged by the address alone; ungoverned ones
-apart."""
+"""The Fleet: every instance, searched, filtered, sorted and paged by the address; ungoverned ones apart."""
 
 from __future__ import annotations
 

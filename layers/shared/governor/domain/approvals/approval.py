@@ -58,8 +58,7 @@ class Answer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """An answer with who gave it, and through which channel. `keep_until` belongs to `KEEP`; `reason`, which
-    `EXEMPT` requires, may go with any answer."""
+    """An answer with who gave it. `keep_until` belongs to `KEEP`; `EXEMPT` requires a `reason`."""
 
     answer: Answer
     by: str

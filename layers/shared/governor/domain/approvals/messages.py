@@ -254,8 +254,7 @@ def _alert(
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
-    """Return that the first of two people has approved. It has no link: each channel makes its own, since
-    its owner decides who may answer by it."""
+    """Return that the first of two people has approved; without a link, as each channel makes its own."""
     words = {"by": decision.person or decision.by, "costs": cost_lines(episode)}
     return _alert("first-yes", episode, "first-yes", decision.at, {"expires_at": expires_at}, words)
 
@@ -287,8 +286,7 @@ def outcome_alert(
     approval: Approval | None = None,
     again_at: UtcDatetime | None = None,
 ) -> Alert:
-    """Return how an episode ended. `episode` is `None` when it failed before it was written; until
-    `again_at` the same idleness is left alone."""
+    """Return how an episode ended, or one that was never written; until `again_at` it is left alone."""
     failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
     words: dict[str, object] = {"readable": readable(reason), "next_step": next_step(reason)}

@@ -27,8 +27,7 @@ def warning_alert(
     now: UtcDatetime,
     hook: HookAnswer,
 ) -> Alert:
-    """Return the warning about one instance. `checkpoint` is `None` where the stack has no hook to send;
-    `hook` says what became of one that is sent."""
+    """Return the warning about one instance; `checkpoint` is `None` where the stack has no hook to send."""
     is_stated = warned.response.is_taken_back or warned.stated_end
     facts = {
         "cause": warned.cause.value,
@@ -143,8 +142,7 @@ def notice_alert(
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """Return the date, what happens then, and what can be done, for the `instances` of one owner. `again`:
-    this is the reminder. `reminded`: one will follow."""
+    """Return the date for the `instances` of one owner, `again` as the reminder, else if one will follow."""
     one, at = only(instances), notice.at
     facts = {
         "what": notice.what,

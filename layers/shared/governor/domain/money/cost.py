@@ -246,8 +246,7 @@ DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """The net saving of a time: what was avoided, less what was undone, less storage. `unpriced` counts
-    actions whose price is not known: they are in no amount."""
+    """A net saving: what was avoided, less what was undone, less storage; no `unpriced` actions."""
 
     avoided_usd: Usd = Decimal(0)
     """What the instances would have cost, had they run on."""

@@ -44,8 +44,7 @@ def schedule(
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
-    """Return the moment itself if all of them work then, else when they next do; without such an hour in a
-    week, when the first of them does."""
+    """Return the moment, or when all of them next work; without such an hour in a week, the first of them."""
     candidate = moment
     while candidate - moment < _A_WEEK:
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)

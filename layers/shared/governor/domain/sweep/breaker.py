@@ -52,9 +52,8 @@ class SweepDay:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """One sweep in numbers: `idle` of those that `worked` at the sweep before; `silent` of those that had
-    data then and were `heard` now. `who` turned idle or silent; `unused` are idle and have not worked since
-    they were started."""
+    """One sweep in numbers: `idle` of those that `worked` before; `silent` of those with data before that
+    were `heard` now. `who` turned idle or silent; `unused` are idle and have not worked since their start."""
 
     worked: int
     idle: int

@@ -133,8 +133,7 @@ def managed_alert(
     owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Return one message to the owner of one environment about its idle members, of all `governed` there;
-    `advice` is a sentence each."""
+    """Return one message to the owner of an environment about its idle members, of all `governed` there."""
     cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
     unknown = sum(member.usd_per_hour is None for member in idle)
     first = idle[0].instance

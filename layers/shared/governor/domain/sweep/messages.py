@@ -35,8 +35,7 @@ def silent_alert(
     *,
     outage: bool,
 ) -> Alert:
-    """Return one message about instances without data, at least one: those of one owner, or with `outage`
-    those of all."""
+    """Return one message about instances without data: those of one owner, in an `outage` all."""
     instances = [one for one, _ in silent]
     lines = [f"{named(one)}: {_since(found, owner, now)}{found.reason}" for one, found in silent]
     facts = {"instance_ids": ids(instances), "outage": outage}

@@ -126,8 +126,7 @@ class FollowUp:
             self.close_dead(ref, "nobody was notified of its outcome")
 
     def _repair(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> tuple[Episode | None, Approval | None]:
-        """Close an episode whose workflow is gone, and deliver a decision that was not taken. Return what
-        goes on: the episode, and its approval while it asks."""
+        """Close an episode without a workflow, deliver a decision; return what goes on, and its question."""
         episode, approval = known.get(ref) or (self.state.episode(ref), None)
         since = None if episode is None else episode.phase_since or episode.opened_at
         if self._is_dead(sweep, ref, since):

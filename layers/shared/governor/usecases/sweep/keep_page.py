@@ -89,8 +89,7 @@ def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRo
 
 
 def _idle_since(case: Case, seen: FleetRow | None) -> UtcDatetime | None:
-    """Return from when on it is idle: as its question says, which looks at a whole day. As long as the sweeps
-    know of no break, that is carried over."""
+    """Return from when on it is idle, by its question, which looks at a whole day; later that is kept."""
     since, before, episode = case.idle_since, case.before.idle_since, case.episode
     if since is None:
         return None

@@ -93,8 +93,8 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
-        """Notify that a cause of failed workflows is gone: no instance fails for it any more, or its step has
-        worked since in the account and Region."""
+        """Notify that no instance fails for a cause any more, or that its step has worked since in the
+        target."""
         failing, still = self.state.failing(), {case.id for case in sweep.cases if case.record.failures}
         newest = {(one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))}
         for number, one in enumerate(failing):

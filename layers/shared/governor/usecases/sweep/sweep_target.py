@@ -202,8 +202,7 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
 
 
 def _has_outdated_marks(case: Case) -> bool:
-    """Return whether it was marked before it was last started; by the tag, where the note of it was lost,
-    which in mode `observe` is no dry run's."""
+    """Return whether it was marked before its last start, by the note or, unless in `observe`, by the tag."""
     at = case.record.marked_at
     if at is None and case.policy.mode is not Mode.OBSERVE:
         with suppress(ValueError):  # anybody may have written the tag
