@@ -19,8 +19,7 @@ from cli.api import Api, api_of
 from cli.errors import CommandError
 from cli.times import since, until
 from governor.channels.message import clip
-from governor.domain.units import printable
-from governor.domain.wording import people
+from governor.domain.units import people, printable
 
 _CELL_CHARACTERS = 40
 """Of a table; a tag may have 256, and an id of ours has 32."""

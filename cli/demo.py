@@ -28,8 +28,7 @@ from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
 from governor.domain.instance import Target
-from governor.domain.units import money
-from governor.domain.wording import span
+from governor.domain.units import money, span
 from governor.stores import StateTable
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud, LocalCloudError
 from local.fleet import METRIC_LENGTH, demo_fleet

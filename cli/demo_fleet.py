@@ -15,8 +15,7 @@ from governor.domain.episode.episode import Episode, Observation
 from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind, known_kind
-from governor.domain.units import UsdPerHour, money, parse_iso
-from governor.domain.wording import day_and_time, plural
+from governor.domain.units import UsdPerHour, day_and_time, money, parse_iso, plural
 from local.fleet import SELECTOR
 
 WIDTH = 100

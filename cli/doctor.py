@@ -20,8 +20,7 @@ from governor.adapters.ec2 import Ec2Instances
 from governor.contracts.policy import PolicyBook
 from governor.domain.instance import Instance, Target
 from governor.domain.sweep.verdict import FIGURES
-from governor.domain.units import printable
-from governor.domain.wording import plural
+from governor.domain.units import plural, printable
 from governor.ports import InstanceReader, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.health.read_health import LOST_METRIC

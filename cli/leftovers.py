@@ -18,8 +18,7 @@ from botocore.exceptions import ClientError
 
 from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG
 from governor.domain.policy.policy import Prices
-from governor.domain.units import in_parts, printable
-from governor.domain.wording import plural
+from governor.domain.units import in_parts, plural, printable
 
 TABLE_USD, PITR_USD, S3_USD, LOGS_USD = map(Decimal, ("0.25", "0.20", "0.023", "0.03"))
 """USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived logs."""

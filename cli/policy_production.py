@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from governor.domain.policy.contacts import addresses
 from governor.domain.policy.policy import Mode, Policy
-from governor.domain.wording import plural
+from governor.domain.units import plural
 
 _PEOPLE = 2
 """So that a question has an answer while one is away."""

@@ -22,8 +22,7 @@ from cli.status import Stack, check
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.sweep.breaker import BreakerState
-from governor.domain.units import iso, printable
-from governor.domain.wording import plural
+from governor.domain.units import iso, plural, printable
 from governor.stores import StateTable
 from governor.stores.policy import SCHEMA, SCHEMA_KEY
 from governor.stores.table import update

@@ -34,8 +34,7 @@ from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import addresses, list_addresses
 from governor.domain.policy.policy import Mode
-from governor.domain.units import iso, printable
-from governor.domain.wording import listed, plural, usd
+from governor.domain.units import iso, listed, plural, printable, usd
 from governor.errors import AccessDenied, GovernorError
 from governor.stores import StateTable
 from governor.stores.fleet import Fleet, Unswept

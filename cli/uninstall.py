@@ -21,8 +21,7 @@ from cli.output import Output
 from cli.progress import Progress
 from cli.status import Stack
 from cli.twins import EMPTY, is_ours, parameters_of
-from governor.domain.units import printable
-from governor.domain.wording import plural, usd
+from governor.domain.units import plural, printable, usd
 from governor.errors import GovernorError
 from governor.usecases.accounts import swept
 

@@ -13,8 +13,7 @@ from math import floor, log10
 
 from markupsafe import Markup
 
-from governor.domain.units import printable
-from governor.domain.wording import span
+from governor.domain.units import printable, span
 from governor.ports import Policies
 from simulation.outcome import Replay
 from simulation.recommend import AskAfter

@@ -10,8 +10,7 @@ from datetime import timedelta
 from typing import Any
 
 from cli.preflight.world import Finding, NothingToSee, World, confirmed, refuted, unknown
-from governor.domain.units import in_parts, iso, printable
-from governor.domain.wording import plural
+from governor.domain.units import in_parts, iso, plural, printable
 from governor.errors import CloudError
 
 _NAME_LIMIT = 64

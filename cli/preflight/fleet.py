@@ -9,8 +9,7 @@ from typing import Any
 
 from cli.preflight.world import Finding, NothingToSee, World, confirmed, is_understood, refuted, unknown
 from governor.domain.instance import INSTANCE_TAG, Lifecycle
-from governor.domain.units import in_parts, printable
-from governor.domain.wording import plural
+from governor.domain.units import in_parts, plural, printable
 from governor.errors import AccessDenied, CloudError
 
 _SOME = 20

@@ -8,7 +8,7 @@ from typing import Any
 from governor.console.app import Console, Request, failed
 from governor.contracts.http import HttpRequest
 from governor.contracts.parsing import parse
-from governor.domain.wording import sentence
+from governor.domain.units import sentence
 from governor.errors import InputError
 from governor.observability import count, logger, observed
 from governor.web.responses import to_lambda

@@ -13,7 +13,7 @@ from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, months
-from governor.domain.wording import usd
+from governor.domain.units import usd
 from governor.stores import StateTable
 
 _HOURS_A_DAY = 24

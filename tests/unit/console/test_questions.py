@@ -16,8 +16,7 @@ import pytest
 from governor.console.session import caller_of
 from governor.domain.approvals.approval import Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
-from governor.domain.units import iso
-from governor.domain.wording import usd
+from governor.domain.units import iso, usd
 from tests.builders import NOW
 from tests.twins import table
 from tests.unit.console.asking import OTHER, POLICY, Site, episode_of

@@ -20,8 +20,7 @@ from governor.domain.alerts.alert import (
     sealed_text,
 )
 from governor.domain.catalogue import list_price
-from governor.domain.units import printable
-from governor.domain.wording import usd
+from governor.domain.units import printable, usd
 from governor.errors import NobodyListens
 
 _SUBJECT_LIMIT = 99

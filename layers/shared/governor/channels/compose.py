@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from governor.channels.message import Message, Table, one_line
+from governor.domain import units
 from governor.domain.alerts.alert import (
     ESCALATED,
     QUESTIONS,
@@ -27,7 +28,6 @@ from governor.domain.evidence import gpu_rows, is_reading
 from governor.domain.history import History
 from governor.domain.instance import Target
 from governor.domain.units import UtcDatetime, in_parts, minutes, parse_iso
-from governor.domain.wording import clock, day_and_time, deadline, usd
 
 OPEN = frozenset({*QUESTIONS, AlertKind.APPROVAL_FIRST_YES})
 """Worth a word only while the question is open."""
@@ -172,10 +172,10 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
     values = {
         "prefix": messages.PREFIXES[stage],
         "number": number,
-        "cost": f", {usd(sum(known, Decimal(0)))}/day" if known else "",
+        "cost": f", {units.usd(sum(known, Decimal(0)))}/day" if known else "",
         "plus": "" if len(known) == number else f" and {number - len(known)} of unknown price",
         "until": until,
-        "by": f"by {deadline(until, zone, now)}" if until and len(ends) == 1 else "in time",
+        "by": f"by {units.deadline(until, zone, now)}" if until and len(ends) == 1 else "in time",
         "plan": episodes[0].plan,
         "acting": acting,
         "all": acting == number,
@@ -212,7 +212,7 @@ def _failures(alerts: Sequence[Alert]) -> dict[str, Any]:
 
 def _failed(alert: Alert, alerts: Sequence[Alert]) -> str:
     about, price = alert.about, alert.about.usd_per_day
-    cost = None if price is None else f"{usd(price)} a day while it runs"
+    cost = None if price is None else f"{units.usd(price)} a day while it runs"
     said = ", ".join(filter(None, (about.instance_type, _place(alert, alerts), cost)))
     return f"{one_line(alert.subject, 120)} ({said})"
 
@@ -275,7 +275,7 @@ def _chart(history: History) -> str:
 
 def _picture_alt(episode: Episode, now: UtcDatetime) -> str:
     window, zone = (episode.history or episode.evidence).window, episode.time_zone
-    since, until = day_and_time(window.start, zone, now), clock(window.end, zone, now)
+    since, until = units.day_and_time(window.start, zone, now), units.clock(window.end, zone, now)
     return (
         f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light red: no data; "
         f"dashed: {episode.idle_below_percent:g}%."
@@ -284,7 +284,7 @@ def _picture_alt(episode: Episode, now: UtcDatetime) -> str:
 
 def _evidence(episode: Episode, now: UtcDatetime) -> Table:
     window = episode.evidence.window
-    until = clock(window.end, episode.time_zone, now)
+    until = units.clock(window.end, episode.time_zone, now)
     return Table(
         caption=f"GPU utilization over {minutes(window.length)} min, until {until}",
         columns=("GPU", "highest", "average", "measured"),

@@ -12,8 +12,7 @@ from governor.domain.approvals.terms import Role
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
-from governor.domain.units import UtcDatetime, iso, parse_iso, printable
-from governor.domain.wording import people
+from governor.domain.units import UtcDatetime, iso, parse_iso, people, printable
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole

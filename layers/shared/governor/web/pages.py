@@ -19,8 +19,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
 from governor.domain.policy.policy import Mode
-from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, day_and_time, left, plural, sentence
+from governor.domain.units import UtcDatetime, clock, day_and_time, iso, left, plural, sentence
 from governor.usecases.approvals.show_approval import ApprovalView, by_price
 from governor.web import picture
 from governor.web.responses import SEVERAL, TEMPLATES

@@ -15,8 +15,7 @@ from markupsafe import Markup
 
 from governor.domain.episode.episode import Episode
 from governor.domain.evidence import Series, Window, busiest, busiest_of, is_reading, padded
-from governor.domain.units import UtcDatetime, in_parts
-from governor.domain.wording import span
+from governor.domain.units import UtcDatetime, in_parts, span
 
 _WIDTH, _CHART_LEFT, _STRIP_LEFT = 358.0, 28.0, 58.0
 _TOP, _BOTTOM = 10.0, 90.0

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup
 
 from governor.domain.approvals.messages import STEP_TEXT
-from governor.domain.wording import left, people, span, usd
+from governor.domain.units import left, people, span, usd
 from governor.errors import LinkError, LinkExpired
 
 FOLDER = Path(__file__).parent / "templates"

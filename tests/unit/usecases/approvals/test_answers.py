@@ -29,7 +29,7 @@ from governor.domain.episode.plan import Price
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.verdict import Hold
-from governor.domain.wording import day_and_time
+from governor.domain.units import day_and_time
 from governor.errors import DecisionRefused, NotAllowed
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW

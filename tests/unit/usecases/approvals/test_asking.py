@@ -18,7 +18,7 @@ from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.policy.policy import ApprovalRule, IdleRule, Metrics, Mode, Policy
 from governor.domain.sweep.judging import Memory, Subject
 from governor.domain.sweep.verdict import VerdictKind
-from governor.domain.wording import span
+from governor.domain.units import span
 from governor.errors import MetricsLate
 from tests.builders import NOW, TARGET, make_evidence, make_instance
 from tests.unit.usecases.builders import opener, ref_of, stored_episode

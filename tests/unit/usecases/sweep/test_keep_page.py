@@ -15,7 +15,7 @@ from governor.domain.fleet.rows import NOT_MEASURED, UNGOVERNED, FleetPage, Flee
 from governor.domain.instance import Lifecycle, Protection
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.verdict import Hold
-from governor.domain.wording import span
+from governor.domain.units import span
 from governor.errors import Throttled
 from tests.builders import NOW, TARGET
 from tests.twins import table

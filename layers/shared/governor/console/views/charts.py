@@ -11,8 +11,7 @@ from itertools import groupby
 
 from markupsafe import Markup
 
-from governor.domain.units import Percent, Usd, UtcDatetime
-from governor.domain.wording import day_and_time, usd
+from governor.domain.units import Percent, Usd, UtcDatetime, day_and_time, usd
 
 _WIDTH, _HEIGHT = 1000, 200
 _STEPS = tuple(map(Decimal, ("1", "1.5", "2", "3", "4", "6", "8", "10")))

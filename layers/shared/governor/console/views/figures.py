@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo
 from governor.console.formats import TEMPLATES
 from governor.console.page import Asked, Row, Table
 from governor.console.views import charts
+from governor.domain import units
 from governor.domain.approvals.messages import readable, step_text
 from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Failing
@@ -23,8 +24,7 @@ from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, LedgerEntry, month_start, months, parse_month
 from governor.domain.sweep.breaker import why_frozen
 from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, known_kind
-from governor.domain.units import Item, Usd, UtcDatetime, money
-from governor.domain.wording import clock, full_stop, left, listed, plural, sentence, span, usd
+from governor.domain.units import Item, Usd, UtcDatetime, full_stop, left, listed, plural, sentence
 from governor.errors import InputError
 
 COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name not in ("hours", "advice"))
@@ -106,7 +106,7 @@ def _verdict(row: FleetRow, now: UtcDatetime) -> tuple[str, str]:
         case Family.WORKING:
             return "good", words if last is None else f"{words} {last}%"
         case Family.IDLE:
-            return "bad", f"idle {span(now - row.idle_since)}" if row.idle_since else "idle"
+            return "bad", f"idle {units.span(now - row.idle_since)}" if row.idle_since else "idle"
         case Family.LEFT_ALONE | Family.YOUNG:
             return "soft", words
         case Family.UNKNOWN:
@@ -119,7 +119,7 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     if kind is not None and kind in NOTES:
         return NOTES[kind]
     if group is Family.LEFT_ALONE and row.kept_until is not None:
-        return f"kept until {clock(row.kept_until, zone, now)}"
+        return f"kept until {units.clock(row.kept_until, zone, now)}"
     if group is not Family.IDLE:
         return ""
     if row.managed_by:
@@ -131,7 +131,7 @@ def _follows(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
     if mode == "observe":
         return "only reported (observe)"
     quiet = row.quiet_until if row.quiet_until and row.quiet_until > now else None
-    again = f"checked again {clock(quiet, zone, now)}" if quiet else ""
+    again = f"checked again {units.clock(quiet, zone, now)}" if quiet else ""
     if row.is_reported:
         return f"only reported, {again}" if again else "only reported"
     return again or ("owner is notified next" if mode == "auto" else "question follows")
@@ -196,7 +196,7 @@ def problems(ask: Asked) -> Iterator[Problem]:
     silent = rate([one for one in seen if family_of(one[0]) is Family.UNKNOWN])
     if silent.instances:
         which = plural(silent.instances, "instance")
-        text = f"{which} cannot be judged ({usd(silent.usd_per_hour)} an hour)."
+        text = f"{which} cannot be judged ({units.usd(silent.usd_per_hour)} an hour)."
         yield Problem(text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data")
 
 
@@ -330,9 +330,9 @@ def month_in(ask: Asked) -> UtcDatetime:
 TEMPLATES.filters.update(
     plural=plural,
     percent=percent,
-    cents=money,
+    cents=units.money,
     sentence=sentence,
-    moment=clock,
+    moment=units.clock,
     date=lambda moment, zone: charts.day_text(moment.astimezone(ZoneInfo(zone)).date()),
     day=charts.day_text,
     project=project_href,

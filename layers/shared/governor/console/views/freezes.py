@@ -7,7 +7,7 @@ from governor.console.views import figures
 from governor.domain.approvals.terms import Rank
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
-from governor.domain.wording import people
+from governor.domain.units import people
 from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.stores import StateTable
 

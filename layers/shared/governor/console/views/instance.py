@@ -20,8 +20,7 @@ from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
 from governor.domain.money.cost import LedgerEntry, saved_in
 from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
-from governor.domain.units import Usd, UtcDatetime
-from governor.domain.wording import people
+from governor.domain.units import Usd, UtcDatetime, people
 from governor.errors import InputError, NotFound
 from governor.stores import EventLog, keys
 from governor.usecases.approvals.decide import Decide, key_of

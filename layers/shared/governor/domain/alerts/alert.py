@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from governor.domain.instance import Instance
 from governor.domain.policy.contacts import Ownership
-from governor.domain.units import Usd, UtcDatetime, iso, printable
-from governor.domain.wording import usd
+from governor.domain.units import Usd, UtcDatetime, iso, printable, usd
 
 UNASSIGNED = "unassigned"
 """The project of an instance without a project tag."""

@@ -10,8 +10,7 @@ from typing import Literal
 from governor.domain.alerts.alert import Alert, Severity
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
-from governor.domain.units import UtcDatetime
-from governor.domain.wording import bullets, listed
+from governor.domain.units import UtcDatetime, bullets, listed
 
 _MOST_LINES = 40
 _MOST_CHARACTERS = 160

@@ -11,10 +11,10 @@ from pathlib import Path
 from string import Formatter
 from typing import Any
 
+from governor.domain import units
 from governor.domain.alerts.alert import NOBODY, Alert, AlertKind, Owner, Severity
 from governor.domain.instance import Instance, Target
-from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import clock, day_and_time, deadline, full_stop, people, sentence, usd
+from governor.domain.units import UtcDatetime
 
 _FILE = Path(__file__).parents[2] / "data" / "alerts.txt"
 _CONDITION = re.compile(r"([?!])([\w.]+)(?:=(\S+))? (.*)")
@@ -22,12 +22,12 @@ _SUBJECT = 98
 """Characters that SNS takes as a subject."""
 _FORMS: Mapping[str, Callable[[Any], str]] = {
     "capital": lambda text: f"{text[:1].upper()}{text[1:]}",
-    "people": people,
-    "sentence": sentence,
-    "stop": full_stop,
-    "usd": usd,
+    "people": units.people,
+    "sentence": units.sentence,
+    "stop": units.full_stop,
+    "usd": units.usd,
 }
-_TIMES = {"clock": clock, "day": day_and_time, "deadline": deadline}
+_TIMES = {"clock": units.clock, "day": units.day_and_time, "deadline": units.deadline}
 Values = Mapping[str, Any]
 
 
@@ -69,7 +69,7 @@ def written(
 
 def _plain(value: object) -> object:
     if isinstance(value, datetime):
-        return iso(value)
+        return units.iso(value)
     return str(value) if isinstance(value, Decimal) else value
 
 

@@ -14,8 +14,7 @@ from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Mode
 from governor.domain.policy.schedule import next_morning
 from governor.domain.sweep.verdict import NO_HOLD, Hold
-from governor.domain.units import UtcDatetime, as_utc, minutes
-from governor.domain.wording import clock, day_and_time, people, usd
+from governor.domain.units import UtcDatetime, as_utc, clock, day_and_time, minutes, people, usd
 from governor.errors import DecisionRefused, TooLate
 
 _KEEP_NEEDS_A_DATE = "say until when the instance shall be kept"

@@ -18,8 +18,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcom
 from governor.domain.episode.plan import Plan, Step
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
-from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import day_and_time, deadline, left, people, sentence, span, usd
+from governor.domain.units import UtcDatetime, day_and_time, deadline, iso, left, people, sentence, span, usd
 
 STAGE_OF: Mapping[AlertKind, Stage] = {
     AlertKind.IDLE_FOUND: Stage.TELL,

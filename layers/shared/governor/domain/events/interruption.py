@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from governor.domain.instance import CHECKPOINT_TAG, Instance
 from governor.domain.policy.policy import Events, Mode, Policy
-from governor.domain.units import UsdPerHour, UtcDatetime
-from governor.domain.wording import clock
+from governor.domain.units import UsdPerHour, UtcDatetime, clock
 
 _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""

@@ -10,8 +10,7 @@ from governor.domain.events.interruption import Checkpoint, HookAnswer, SpotPric
 from governor.domain.events.notice import TERMINATED_BEFORE_END, BlockChange, Notice
 from governor.domain.instance import Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import left, listed, plural, usd
+from governor.domain.units import UtcDatetime, iso, left, listed, plural, usd
 
 _NAMED = 20
 """Instances named in the text of a summary; the facts hold all."""

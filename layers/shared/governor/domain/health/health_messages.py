@@ -9,8 +9,7 @@ from governor.domain.alerts.alert import Alert, Owner, named, only, short_hash
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.templates import written
 from governor.domain.health.health import InstanceFinding, Severity
-from governor.domain.units import UtcDatetime, in_parts, iso
-from governor.domain.wording import clock
+from governor.domain.units import UtcDatetime, clock, in_parts, iso
 
 _LINES = 20
 """Lines about findings in one message, one per instance and kind; the others are listed in short."""

@@ -9,8 +9,7 @@ from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner, Severity, sho
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.money.cost import UNTAGGED, ProjectCost, cost_between, month_end, month_of
-from governor.domain.units import Usd, UtcDatetime, money
-from governor.domain.wording import listed, usd
+from governor.domain.units import Usd, UtcDatetime, listed, money, usd
 
 _NAMED = 5
 """Targets named in the text, the most expensive first; the facts hold all."""

@@ -39,8 +39,7 @@ from governor.domain.sweep.verdict import (
     judge_unread,
     limit_of,
 )
-from governor.domain.units import UtcDatetime
-from governor.domain.wording import in_utc, span
+from governor.domain.units import UtcDatetime, in_utc, span
 
 
 @dataclass(frozen=True, slots=True)

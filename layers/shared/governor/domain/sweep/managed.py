@@ -12,8 +12,7 @@ from enum import StrEnum
 from governor.domain.alerts.alert import Alert, Owner, ids, named, short_hash
 from governor.domain.alerts.templates import said, written
 from governor.domain.instance import AUTO_SCALING_TAG, Instance, Manager, Target
-from governor.domain.units import UsdPerHour, UtcDatetime, iso
-from governor.domain.wording import bullets, clock, span
+from governor.domain.units import UsdPerHour, UtcDatetime, bullets, clock, iso, span
 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""

@@ -11,8 +11,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Verdict
-from governor.domain.units import UtcDatetime, iso
-from governor.domain.wording import bullets, clock
+from governor.domain.units import UtcDatetime, bullets, clock, iso
 
 _NAMED = 50
 """Instances named in the text; the facts hold all."""

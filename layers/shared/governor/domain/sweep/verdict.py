@@ -36,8 +36,7 @@ from governor.domain.evidence import (
 )
 from governor.domain.instance import Instance, Manager, managed_by
 from governor.domain.policy.policy import Policy
-from governor.domain.units import UtcDatetime, minutes
-from governor.domain.wording import in_utc, span
+from governor.domain.units import UtcDatetime, in_utc, minutes, span
 
 
 class Figure(NamedTuple):

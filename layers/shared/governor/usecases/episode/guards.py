@@ -22,8 +22,7 @@ from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
-from governor.domain.units import UtcDatetime, minutes
-from governor.domain.wording import in_utc
+from governor.domain.units import UtcDatetime, in_utc, minutes
 from governor.errors import (
     CloudError,
     GovernorError,

@@ -9,8 +9,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.sweep.judging import is_released
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
-from governor.domain.units import UtcDatetime
-from governor.domain.wording import span
+from governor.domain.units import UtcDatetime, span
 from governor.errors import Held, Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import StateTable

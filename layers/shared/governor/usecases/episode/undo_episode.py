@@ -13,8 +13,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
 from governor.domain.sweep.verdict import Hold
-from governor.domain.units import UtcDatetime
-from governor.domain.wording import in_utc
+from governor.domain.units import UtcDatetime, in_utc
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
 from governor.ports import UndoAnswer, policy_or_base
 from governor.stores import StateTable

@@ -17,8 +17,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
-from governor.domain.units import UtcDatetime, printable
-from governor.domain.wording import in_utc, span
+from governor.domain.units import UtcDatetime, in_utc, printable, span
 from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import InstanceReader, PriceBook, SessionReader
 from governor.stores import Instances

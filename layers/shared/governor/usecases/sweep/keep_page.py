@@ -22,8 +22,7 @@ from governor.domain.instance import Instance, managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Action, Policy
 from governor.domain.sweep.breaker import HOUR, hour_of
-from governor.domain.units import UtcDatetime
-from governor.domain.wording import plural
+from governor.domain.units import UtcDatetime, plural
 from governor.stores import Fleet
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
