@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -159,14 +159,16 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
     assert [found.count(f'class="{kind}" d=') for kind in kinds] == [1] * 6
 
 
-def test_an_earlier_stop_is_shown_and_cannot_be_undone_any_more() -> None:
-    """It ran again since: what stopped it now is another episode."""
+@pytest.mark.parametrize(("ended_at", "offers"), [(None, True), (NOW - timedelta(days=1), False)])
+def test_a_stop_after_which_it_ran_again_cannot_be_undone(ended_at: datetime | None, offers: bool) -> None:
+    """What stopped it now is another episode."""
     world, entry = ConsoleWorld(), make_entry(1)
-    world.book(replace(entry, ended_at=NOW - timedelta(days=1)))
-    closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "closed_at": entry.booked_at}
-    world.state.put(make_episode(ROW, ref=entry.episode, owner=entry.owner, **closed))
+    world.book(replace(entry, ended_at=ended_at))
+    closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "became": Outcome.STOPPED}
+    done = {"steps_done": {"stop": entry.booked_at}, "closed_at": entry.booked_at}
+    world.state.put(make_episode(ROW, ref=entry.episode, owner=entry.owner, **closed, **done))
 
-    assert "Start it again" not in text(world, episode=entry.episode.execution_name)
+    assert offers is ("Start it again" in text(world, episode=entry.episode.execution_name))
 
 
 def test_a_stop_that_was_undone_is_called_false() -> None:
