@@ -164,16 +164,16 @@ def test_the_days_of_a_month_are_read_by_one_query(table: StateTable) -> None:
     }
     first = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
     second = DayCosts(date(2026, 11, 21), OTHER.account, OTHER.region)
-    assert second == table.day(OTHER, second.day)
+    assert second == table.days_of(OTHER, [second.day])[0]
 
     for one in (first, second, replace(first, day=date(2026, 12, 1))):
         table._table.transact(keeping(one))
 
     assert (first, second) == table.days("2026-11")
-    assert first == table.day(TARGET, first.day)
+    assert first == table.days_of(TARGET, [first.day])[0]
     assert Decimal("1.100000004") == shares["alice", "vision"].total
     table._table.write(put(("DAYS#2026-11", "111122223333#us-east-1#20"), {"shares": b"x"}))
-    assert ((second,), {}) == (table.days("2026-11"), table.day(TARGET, first.day).shares)
+    assert ((second,), {}) == (table.days("2026-11"), table.days_of(TARGET, [first.day])[0].shares)
 
 
 def test_pages_and_days_expire(table: StateTable) -> None:
@@ -197,14 +197,14 @@ def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
 
     table._table.transact(keeping(whole))
     [item] = table._table.query("DAYS#2026-11")
-    kept = table.day(TARGET, whole.day).shares
+    kept = table.days_of(TARGET, [whole.day])[0].shares
 
     assert len(item["shares"]) < 350_000
     assert Share(used=Decimal(1_499)) == kept[names[-1], "vision"]
     assert sum(shares.values(), Share()) == sum(kept.values(), Share())
-    again = table.day(TARGET, whole.day).plus(shares)
+    again = table.days_of(TARGET, [whole.day])[0].plus(shares)
     table._table.transact(keeping(again))
-    twice = table.day(TARGET, whole.day).shares
+    twice = table.days_of(TARGET, [whole.day])[0].shares
     assert sum(again.shares.values(), Share()) == sum(twice.values(), Share())
     assert twice[OTHERS].total > kept[OTHERS].total > kept[names[-1], "vision"].total
 

@@ -31,6 +31,8 @@ _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
 _CALLS_AT_A_TIME = 8
+SMALL_CALLS_AT_A_TIME = 16
+"""Of those that are about one instance each."""
 _HASTY_ATTEMPTS = 2
 _SERVICES = {"states": "stepfunctions"}
 """Names of botocore, where an operation is known by another one."""
@@ -126,10 +128,12 @@ def moment(value: Any) -> datetime:
     return found if found and found.tzinfo else parse_timestamp(value)
 
 
-def at_once(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+def at_once(
+    function: Callable[[Item], Answer], items: Sequence[Item], most: int = _CALLS_AT_A_TIME
+) -> list[Answer]:
     if len(items) < 2:
         return [function(one) for one in items]
-    with ThreadPoolExecutor(min(_CALLS_AT_A_TIME, len(items))) as pool:
+    with ThreadPoolExecutor(min(most, len(items))) as pool:
         return list(pool.map(function, items))
 
 
@@ -177,7 +181,7 @@ def _config(repeat: bool, patient: bool = True, *, polite: bool = False) -> Conf
         retries={"mode": mode, "total_max_attempts": attempts if repeat else 1},
         connect_timeout=5 if patient else 1,
         read_timeout=20 if patient else 3,
-        max_pool_connections=16,
+        max_pool_connections=SMALL_CALLS_AT_A_TIME,
         user_agent_extra="gpu-governor",
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -74,10 +74,11 @@ class Fleet(Store):
         # Nearly every page is one item, whose write costs half as much outside of a transaction.
         return self._table.holds(*writes) if len(writes) == 1 else self._table.wins(*writes)
 
-    def day(self, target: Target, day: date) -> DayCosts:
-        """Return what the target cost on that day; nothing where nobody counted it, or it is damaged."""
-        item = self._table.get(_day_key(target, day))
-        return (self._day(item) if item else None) or DayCosts(day, target.account, target.region)
+    def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
+        """Return what it cost on these days, read at once; nothing where nobody counted, or it is damaged."""
+        items = self._table.get_all([_day_key(target, day) for day in days])
+        found = {one.day: one for item in items if (one := self._day(item))}
+        return [found.get(day) or DayCosts(day, target.account, target.region) for day in days]
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
         """Return the days of all targets in a month, by account, Region and day: one query."""

@@ -3,10 +3,10 @@ the hub are opened at cold start, those of members when needed."""
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 from governor import ports
-from governor.adapters.clients import at_once
+from governor.adapters.clients import SMALL_CALLS_AT_A_TIME, at_once
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.managing import AutoScalingHooks, AwsBatch
@@ -29,7 +29,7 @@ class Ec2Parts(Parts):
     market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
     sessions: cached_property[ports.SessionReader] = over(SessionManager)
-    spread = staticmethod(at_once)
+    spread = staticmethod(partial(at_once, most=SMALL_CALLS_AT_A_TIME))
     hooks: cached_property[ports.LifecycleHooks] = over(AutoScalingHooks)
     api_id = cached_property(lambda its: its.settings.need("api_id"))
     """The API whose refusals are looked for."""

@@ -230,7 +230,7 @@ def test_a_page_costs_one_read_and_one_write(monkeypatch: pytest.MonkeyPatch) ->
     found = Counter(calls)
 
     assert (1, 1) == (found["dynamodb:Query", "FLEET"], found["dynamodb:PutItem", "FLEET"])
-    assert (1, 1) == (found["dynamodb:GetItem", "DAYS"], found["dynamodb:PutItem", "DAYS"])
+    assert (1, 1) == (found["dynamodb:BatchGetItem", "DAYS"], found["dynamodb:PutItem", "DAYS"])
     assert found["dynamodb:PutItem", "COST"] == found["dynamodb:PutItem", "DAYS"]
     assert 4 == sum(number for (_, kind), number in found.items() if kind in ("FLEET", "DAYS"))
 
@@ -315,10 +315,10 @@ def test_the_day_says_who_used_and_who_wasted() -> None:
     world.add(1, BUSY, tags=TAGS, launch_time=NOW)
     world.add(2, tags=tags, launch_time=NOW - timedelta(hours=3))
     world.sweep()
-    before = world.state.day(TARGET, NOW.date()).shares
+    before = world.state.days_of(TARGET, [NOW.date()])[0].shares
     world.sweep(5)
 
-    after = world.state.day(TARGET, NOW.date()).shares
+    after = world.state.days_of(TARGET, [NOW.date()])[0].shares
     grown = {who[0]: share.total - before.get(who, Share()).total for who, share in after.items()}
 
     assert {"alice@example.com", "bob"} == grown.keys()

@@ -23,7 +23,7 @@ from governor.domain.instance import Instance, Shape, Target
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.sweep.verdict import FIGURES, WORK, is_candidate
 from governor.errors import CloudError
-from governor.ports import MetricQuery, MetricReader, SeriesFilter
+from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 
 _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
@@ -182,6 +182,8 @@ class _Batch:
     ) -> None:
         self._metrics = gather.metrics
         self._target = target
+        self._passes: dict[SeriesFilter, Mapping[str, Sequence[Listed]]] = {}
+        """What a pass over a namespace has found."""
         policy, length = requests[0].policy, requests[0].window
         self._names, of_ec2 = policy.metrics, max(policy.period, _EC2_PERIOD)
         self._window = evidence.window_before(now, length, policy.period, policy.lag)
@@ -297,8 +299,10 @@ class _Batch:
         """A few instances one by one, many by one pass; a listing that failed is no silence."""
         listed = partial(self._metrics.list_series, self._target, wanted)
         try:
-            if len(works) > _LISTED_SINGLY:
-                found = listed()
+            if wanted in self._passes:
+                found = self._passes[wanted]
+            elif len(works) > _LISTED_SINGLY:
+                found = self._passes[wanted] = listed()
             else:
                 found = {key: one for work in works for key, one in listed(work.instance_id).items()}
         except CloudError as error:

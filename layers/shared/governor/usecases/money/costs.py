@@ -71,10 +71,9 @@ class CountCosts:
         if seen is not None and counted.counted_until == seen.counted_until:
             return True
         # Read after the meter: a sweep that writes one of them in between has moved the meter, too.
-        days = [
-            self.state.day(meter.target, day).plus(shares)
-            for day, shares in cost.shares_by_day(meter, runs, until).items()
-        ]
+        shares = cost.shares_by_day(meter, runs, until)
+        before = self.state.days_of(meter.target, list(shares))
+        days = [one.plus(more) for one, more in zip(before, shares.values(), strict=True)]
         return self.state.bring_forward(counted, seen, days)
 
 
