@@ -22,7 +22,8 @@ from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window
 from governor.domain.fleet.rows import HOURS, NOT_MEASURED, UNGOVERNED, DayCosts, FleetPage, FleetRow, Share
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
-from governor.domain.money.cost import UNTAGGED, LedgerEntry, Meter, cost_between, month_end, month_of
+from governor.domain.money.cost import UNTAGGED, Meter, cost_between, month_end, month_of
+from governor.domain.money.ledger import Ending, LedgerEntry
 from governor.domain.policy.policy import Action, Mode
 from governor.stores import StateTable
 from governor.stores.ledger import booking
@@ -185,7 +186,8 @@ def _book(
             _decide(state, ref, member, entry, person, now)
         else:
             table.transact(*booking(entry))
-        state.settle_entry(entry, night.end, false_stop=night.end - night.start <= MISTAKE)
+        why = Ending.UNDONE if night.end - night.start <= MISTAKE else Ending.STARTED
+        state.settle_entry(entry, night.end, why, night.end)
 
 
 def _decide(

@@ -13,7 +13,7 @@ from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import PlanFacts, Price
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
 from governor.domain.instance import Instance, Protection, Shape, Target, Volume
-from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Policy
 
 NOW = datetime(2026, 11, 20, 12, 2, 30, tzinfo=UTC)

@@ -27,7 +27,7 @@ from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import evidence_hash
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
-from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Mode, Policy
 from governor.stores.fleet import keeping
 from governor.stores.ledger import booking

@@ -12,7 +12,8 @@ from datetime import datetime
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode
 from governor.domain.instance import Target
-from governor.domain.money.cost import LedgerEntry, months
+from governor.domain.money.cost import months
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.units import usd
 from governor.stores import StateTable
 

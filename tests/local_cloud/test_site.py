@@ -15,7 +15,7 @@ import pytest
 
 from governor.console.formats import html
 from governor.domain.approvals.approval import Answer, Decision
-from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.ledger import LedgerEntry
 from local.fleet import Points, demo_fleet, series_of
 from local.receivers import Received
 from local.site.banner import SCRIPT, STYLE, dressed, inside

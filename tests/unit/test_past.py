@@ -11,7 +11,8 @@ import pytest
 
 from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import UNGOVERNED, Share
-from governor.domain.money.cost import LedgerEntry, months
+from governor.domain.money.cost import months
+from governor.domain.money.ledger import LedgerEntry
 from governor.stores import StateTable
 from local.engine.cloudwatch import CloudWatchSimulator
 from local.engine.faults import Faults

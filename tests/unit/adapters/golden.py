@@ -23,6 +23,7 @@ from governor.domain.episode.plan import Price, Saving
 from governor.domain.events.notice import Notice
 from governor.domain.instance import Target
 from governor.domain.money.cost import Meter
+from governor.domain.money.ledger import Ending
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
@@ -67,6 +68,8 @@ ADDED = frozenset(
 ADDED |= {"asked_under", "cli_may", "tag_owner_may", "working_days", "working_from", "counted_for"}
 ADDED |= {"keep_ended_at", "keep_ended_by"}
 ADDED |= {"kept_in", "exempt_in", "resource_name"}
+ADDED |= {"cash_low_usd_per_hour", "cash_high_usd_per_hour", "saves_from", "morning", "idle_usd"}
+ADDED |= {"recorded_at", "ended", "settled_at", "replaced_by"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
@@ -153,7 +156,8 @@ def _write_episodes(table: Any) -> None:
     table.close_episode(ref(1, IDS[6]), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over)
     ended = entry(1, LATER, IDS[5])
     table.close_episode(ref(1, IDS[5]), Outcome.STOPPED, "done", LATER, quiet_until=None, ledger=ended)
-    table.settle_entry(ended, LATER + timedelta(minutes=1), false_stop=True)
+    undone = LATER + timedelta(minutes=1)
+    table.settle_entry(ended, undone, Ending.UNDONE, undone)
     table.note_warned(TARGET, {IDS[1]: LATER, INSTANCE_ID: LATER})
     table.stand(TARGET, IDS[2], Hold(snoozed_until=LATER))
 

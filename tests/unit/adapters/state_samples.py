@@ -15,7 +15,7 @@ from governor.domain.episode.plan import Plan, Price, Saving, Step
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Target, Volume
-from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.changes import asked_under
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.stores import StateTable

@@ -15,12 +15,14 @@ from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalSta
 from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target, UserData
 from governor.domain.money.cost import Meter
+from governor.domain.money.ledger import Ending, LedgerEntry
 from governor.domain.policy.policy import Targets
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import parse_iso
 from governor.errors import ConflictError, DecisionRefused, NotFound
 from governor.stores import StateTable, keys
+from governor.stores.ledger import booking
 from governor.stores.table import delete, put, update
 from tests.unit.adapters.state_samples import (
     INSTANCE_ID,
@@ -182,7 +184,7 @@ def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: StateTabl
 
     assert [over] == list(opened.entries("2026-11"))
     assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
-    assert not opened.settle_entry(over, NOW, false_stop=True)
+    assert not opened.settle_entry(over, NOW, Ending.UNDONE, NOW)
 
 
 # the lock
@@ -546,16 +548,42 @@ def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
     assert [] == list(opened.open_entries(TARGET, "i-0123456789abcdef"))
 
     ended = NOW + timedelta(hours=3)
-    assert opened.settle_entry(entry(), ended, false_stop=True) is True
-    assert opened.settle_entry(entry(), ended + timedelta(hours=1), false_stop=False) is False
+    later = ended + timedelta(hours=1)
+    assert opened.settle_entry(entry(), ended, Ending.UNDONE, later) is True
+    assert opened.settle_entry(entry(), later, Ending.STARTED, later) is False
 
     assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
-    assert [replace(entry(), ended_at=ended, false_stop=True)] == list(opened.entries("2026-11"))
+    settled = replace(entry(), ended_at=ended, false_stop=True, ended=Ending.UNDONE, settled_at=later)
+    assert [settled] == list(opened.entries("2026-11"))
+
+
+def test_an_end_changes_no_entry(table: StateTable) -> None:
+    """It is one more item, which the release before reads as what others did, and does not count."""
+    inner = table._table
+    inner.transact(*booking(entry()))
+    (before,) = inner.query("LEDGER#2026-11")
+    assert table.settle_entry(entry(), NOW, Ending.STARTED, NOW)
+
+    first, end = inner.query("LEDGER#2026-11")
+    assert before == first
+    read = list(inner.records(LedgerEntry, [end]))
+    assert [(False, NOW)] == [(one.ours, one.ended_at) for one in read]
+
+
+def test_an_instance_takes_the_place_of_one_other(table: StateTable) -> None:
+    """Also where the sweep that saw it first is repeated, and finds a second one that fits."""
+    others = [replace(entry(), episode=replace(entry().episode, number=number)) for number in (1, 2)]
+    for one in others:
+        table._table.transact(*booking(one))
+
+    ends = [table.settle_entry(one, NOW, Ending.REPLACED, NOW, by="i-new") for one in others]
+    assert [True, False] == ends
+    assert [1] == [len(table.open_of(TARGET))]
 
 
 def test_an_entry_that_was_never_booked_cannot_be_settled(table: StateTable) -> None:
     """Settling makes no entry."""
-    assert table.settle_entry(entry(), NOW, false_stop=False) is False
+    assert table.settle_entry(entry(), NOW, Ending.STARTED, NOW) is False
     assert [] == list(table.entries("2026-11"))
 
 

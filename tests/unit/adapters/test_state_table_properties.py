@@ -21,6 +21,7 @@ from governor.adapters.clients import Clients
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
 from governor.domain.episode.episode import Outcome
 from governor.domain.instance import Target
+from governor.domain.money.ledger import Ending
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import ConflictError, GovernorError
 from governor.stores import StateTable
@@ -145,7 +146,8 @@ class BothTables(RuleBasedStateMachine):
     def settle_entry(self, instance: str, number: int, false_stop: bool) -> None:
         """Ends a saving."""
         booked = entry(number, NOW, instance)
-        self.both(lambda table: table.settle_entry(booked, NOW, false_stop=false_stop))
+        why = Ending.UNDONE if false_stop else Ending.STARTED
+        self.both(lambda table: table.settle_entry(booked, NOW, why, NOW))
 
     @rule(instance=instances, at=st.none() | minutes)
     def set_marked(self, instance: str, at: Any) -> None:

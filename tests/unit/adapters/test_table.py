@@ -14,6 +14,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.approval import Answer
 from governor.domain.episode.episode import Outcome
+from governor.domain.money.ledger import Ending
 from governor.errors import AccessDenied, CloudError, ConflictError, NotFound, Throttled
 from governor.stores import StateTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
@@ -206,7 +207,7 @@ def test_a_busy_item_is_tried_again() -> None:
     pauses: list[float] = []
 
     table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=pauses.append))
-    assert table.settle_entry(entry(), NOW, false_stop=False)
+    assert table.settle_entry(entry(), NOW, Ending.STARTED, NOW)
     assert 3 == len(client.calls)
     assert 2 == len(pauses)
     assert all(0 < pause <= 0.1 for pause in pauses)
@@ -218,7 +219,7 @@ def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
     client = ScriptedClient(transact_write_items=lambda **_: busy)
     table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(Throttled):
-        table.settle_entry(entry(), NOW, false_stop=False)
+        table.settle_entry(entry(), NOW, Ending.STARTED, NOW)
     assert len(client.calls) < 10
 
 

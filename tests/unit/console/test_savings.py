@@ -16,7 +16,7 @@ from governor.console.views.savings import savings
 from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Outcome
 from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.ledger import LedgerEntry
 from governor.errors import InputError
 from tests.builders import NOW, make_entry
 from tests.console_world import ConsoleWorld, caller, html, lively, make_row
@@ -135,7 +135,7 @@ def test_what_others_did_is_listed_and_saves_nothing() -> None:
     page = show(world)
 
     assert Decimal(0) == page.document["net_usd"]
-    assert [Decimal(0)] == [row[-2] for row in page.tables[0].rows]
+    assert [Decimal(0)] == [row["x_NetSavedUsd"] for row in page.tables[0].documents]
     assert "void by others" in html(savings, world)
 
 

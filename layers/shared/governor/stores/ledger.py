@@ -1,19 +1,24 @@
-"""The ledger of savings, and the meters of what projects cost."""
+"""The ledger of savings, whose entries nothing changes, and the meters of what projects cost."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import timedelta
 
 from governor.domain.fleet.rows import DayCosts
 from governor.domain.instance import Target
-from governor.domain.money.cost import LedgerEntry, Meter, month_of, parse_month
-from governor.domain.units import iso
+from governor.domain.money.cost import Meter, month_of, parse_month
+from governor.domain.money.ledger import Ending, LedgerEntry
+from governor.domain.units import UtcDatetime, iso
 from governor.stores.fleet import keeping
 from governor.stores.keys import place, target_pk
-from governor.stores.table import Key, Store, Write, absent, delete, insert, present, put, update, where
+from governor.stores.table import Key, Store, Write, absent, delete, insert, present, put, where
 
 _METERS_KEPT = timedelta(days=400)
+_REPLACED_KEPT = timedelta(days=30)
+_END = "#END"
+"""After the key of an entry: that of its end."""
 
 
 class Ledger(Store):
@@ -23,15 +28,41 @@ class Ledger(Store):
         """Return the entries that are booked and not settled, oldest episode first."""
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
-    def settle_entry(self, entry: LedgerEntry, ended_at: datetime, *, false_stop: bool) -> bool:
-        """End a ledger entry once; true when this call did."""
-        ended = {"ended_at": ended_at, "false_stop": false_stop}
-        return self._table.wins(
-            delete(_open_key(entry), present()), update(_ledger_key(entry), ended, present())
+    def open_of(self, target: Target) -> list[LedgerEntry]:
+        """Return all open entries of a target."""
+        return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
+
+    def settle_entry(
+        self, entry: LedgerEntry, ended_at: UtcDatetime, why: Ending, now: UtcDatetime, *, by: str = ""
+    ) -> bool:
+        """End a ledger entry once, by one more; true when this call did. `by` replaces it, and only it."""
+        end = replace(
+            entry,
+            ended_at=ended_at,
+            ended=why,
+            false_stop=why is Ending.UNDONE,
+            settled_at=now,
+            replaced_by=by,
+            # The release before reads it as one more entry, and must not count it.
+            ours=False,
         )
+        pk, sk = _ledger_key(entry)
+        writes = [delete(_open_key(entry), present()), insert((pk, sk + _END), end)]
+        if by:
+            once = f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN"
+            writes.append(insert(once, {}, until=now + _REPLACED_KEPT))
+        return self._table.wins(*writes)
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        return self._table.read_all(LedgerEntry, f"LEDGER#{month}")
+        """Return what was booked in a month, each with its end."""
+        items = list(self._table.query(f"LEDGER#{month}"))
+        ends = [one for one in items if one["sk"].endswith(_END)]
+        by_episode = {one.episode: one for one in self._table.records(LedgerEntry, ends)}
+        booked = self._table.records(LedgerEntry, (one for one in items if not one["sk"].endswith(_END)))
+        return [
+            replace(by_episode[one.episode], ours=one.ours) if one.episode in by_episode else one
+            for one in booked
+        ]
 
     def meter(self, target: Target, month: str) -> Meter | None:
         """Return what a target has cost in a month; `None` when nothing was counted."""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Saving
-from governor.domain.money.cost import LedgerEntry, is_false_stop, saved_in
+from governor.domain.money.ledger import LedgerEntry, is_false_stop, saved_in
 from governor.domain.units import HOURS_PER_MONTH, as_utc, iso, money, parse_iso
 from tests.builders import NOW, ago, make_instance
 

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.domain.money.cost import LedgerEntry, Saved, months, net_by_day, saved_in, sum_saved
+from governor.domain.money.cost import months
+from governor.domain.money.ledger import LedgerEntry, Saved, net_by_day, saved_in, sum_saved
 from tests.builders import NOW, make_entry
 
 COUNTS_FOR = timedelta(days=30)

@@ -43,7 +43,7 @@ TAGS = {"Purpose": "GPU-Workload", "LowUtilization": "x", "ReviewForTermination"
 def state_change(world: World) -> ReactToStateChange:
     """The use case over the world."""
     void = VoidEpisode(world.state, world.workflow)
-    return ReactToStateChange(lambda: world.policies, world.state, void)
+    return ReactToStateChange(lambda: world.policies, world.clock, world.state, void)
 
 
 def execution_end(world: World) -> Callable[[str, str], bool]:
@@ -88,6 +88,41 @@ def test_a_stop_is_booked_from_the_moment_it_was_asked_for() -> None:
     assert Decimal("1.006") - Decimal(100) * (Decimal("0.05") / 730) == entry.saved_usd_per_hour
     assert world.state.record(TARGET, world.ref.instance_id).open_episode is None
     assert [AlertKind.OUTCOME] == [alert.kind for alert in world.announcer.sent]
+
+
+def test_an_entry_says_what_it_is_in_cash_and_when_people_would_have_done_it() -> None:
+    """A Savings Plan may pay for the instance anyway; then its snapshots cost more than nothing."""
+    world = World()
+    world.stop_and_snapshot()
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+
+    (entry,) = world.state.entries("2026-11")
+    snapshots = Decimal(100) * (Decimal("0.05") / 730)
+    assert entry.cash_low_usd_per_hour is not None
+    assert abs(entry.cash_low_usd_per_hour + snapshots) < Decimal("1e-20")
+    assert entry.cash_high_usd_per_hour == entry.saved_usd_per_hour
+    assert (NOW, NOW) == (entry.saves_from, entry.recorded_at)
+    assert entry.morning is not None
+    assert NOW < entry.morning <= NOW + timedelta(days=1)
+    assert entry.idle_usd is not None
+    assert entry.idle_usd > 0
+
+
+@pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED])
+def test_what_people_let_go_on_is_found_and_not_saved(outcome: Outcome) -> None:
+    """The ledger holds every question: also the idle cost that somebody chose, or that nobody answered."""
+    world = answered(World(decide=False), outcome)
+    recorder(world)(world.ref, outcome, "said so")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (outcome, Decimal(0), NOW, False) == (
+        entry.outcome,
+        entry.saved_usd_per_hour,
+        entry.ended_at,
+        entry.acted,
+    )
+    assert entry.cost_before_usd_per_hour == entry.cost_after_usd_per_hour
+    assert [] == world.state.open_entries(TARGET, world.ref.instance_id)
 
 
 def test_the_first_outcome_stands_and_is_booked_once() -> None:
@@ -283,12 +318,12 @@ def test_an_approved_question_was_not_kept(claimed: Outcome) -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.WOKE_UP, Outcome.VOID])
 def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
-    """And nothing is booked."""
+    """And nothing is booked as saved."""
     world = answered(World(decide=False, changes={"tags": TAGS}), outcome)
     recorder(world)(world.ref, outcome, "said so")
 
     assert {"Purpose": "GPU-Workload"} == world.ec2.instances[world.ref.instance_id].tags
-    assert [] == world.state.entries("2026-11")
+    assert not any(entry.ours for entry in world.state.entries("2026-11"))
 
 
 @pytest.mark.parametrize(
@@ -452,7 +487,8 @@ def test_a_rehearsal_saves_nothing() -> None:
     world.put_away(world.ref, Step.STOP)
     recorder(world)(world.ref, Outcome.OBSERVED, "dry run")
 
-    assert [] == booked(world)
+    (entry,) = world.state.entries("2026-11")
+    assert (Outcome.OBSERVED, Decimal(0), False) == (entry.outcome, entry.saved_usd_per_hour, entry.acted)
 
 
 def test_a_workflow_that_dies_after_its_stop_still_saves() -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
-from governor.domain.money.cost import LedgerEntry
+from governor.domain.money.ledger import Ending, LedgerEntry
 from governor.errors import Throttled
-from tests.builders import NOW
+from governor.stores.ledger import booking
+from tests.builders import NOW, make_instance
 from tests.unit.usecases.builders import asked, recorder, start_acting, stored_episode
 from tests.unit.usecases.fleet_world import FleetWorld
+
+TAGS = make_instance().tags
 
 
 def stopped_by_us() -> tuple[FleetWorld, str, EpisodeRef]:
@@ -81,6 +86,49 @@ def test_a_restart_whose_event_was_lost_ends_the_saving() -> None:
     world.sweep(5)
     assert at == first.ended_at
     assert first == only_entry(world)
+
+
+@pytest.mark.parametrize(
+    ("changes", "minutes", "is_replaced"),
+    [
+        ({}, 200, True),
+        ({}, -200, False),
+        ({"instance_type": "g5.48xlarge"}, 200, False),
+        ({"tags": {**TAGS, "Owner": "somebody-else"}}, 200, False),
+        ({"tags": {**TAGS, "Project": "another"}}, 200, False),
+    ],
+    ids=["the same", "ran before", "another type", "of another owner", "for another project"],
+)
+def test_the_like_of_it_that_is_started_takes_its_place(
+    changes: dict[str, Any], minutes: float, is_replaced: bool
+) -> None:
+    """By the same owner, for the same project: from then on nothing is saved, as the next sweep finds too."""
+    world, _, ref = stopped_by_us()
+    book(world, ref)
+    at = NOW + timedelta(minutes=minutes)
+    world.add(2, [90.0] * 48, launch_time=at, **changes)
+    world.sweep(300)
+    world.sweep(5)
+
+    entry = only_entry(world)
+    assert (Ending.REPLACED if is_replaced else None) is entry.ended
+    assert (at if is_replaced else None) == entry.ended_at
+    assert entry.replaced_by == ("i-00000000000000002" if is_replaced else "")
+
+
+def test_one_start_takes_the_place_of_one_stop() -> None:
+    """Of two that were stopped the first one, also in another Region; the second goes on saving."""
+    world, _, ref = stopped_by_us()
+    book(world, ref)
+    there = replace(only_entry(world), episode=replace(ref, region="eu-west-1", number=7))
+    world.state._table.transact(*booking(replace(there, booked_at=NOW - timedelta(hours=1))))
+    targets = replace(world.policies.policy.targets, regions=("us-east-1", "eu-west-1"))
+    world.policies.policy = replace(world.policies.policy, targets=targets)
+    world.add(2, [90.0] * 48, launch_time=NOW + timedelta(minutes=200))
+    world.sweep(300)
+
+    found = {one.episode.region: one.ended for one in world.state.entries("2026-11")}
+    assert {"eu-west-1": Ending.REPLACED, "us-east-1": None} == found
 
 
 def test_an_instance_that_is_seen_running_as_it_was_settles_nothing() -> None:

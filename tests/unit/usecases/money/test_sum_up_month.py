@@ -12,7 +12,8 @@ import pytest
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.instance import Target
-from governor.domain.money.cost import UNTAGGED, LedgerEntry, new_meter
+from governor.domain.money.cost import UNTAGGED, new_meter
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Budget, Ledger, Policy
 from governor.errors import Throttled

@@ -29,7 +29,8 @@ from governor.domain.episode.plan import Plan
 from governor.domain.evidence import Evidence, Window, evidence_document
 from governor.domain.history import History, history_document
 from governor.domain.instance import Instance, Target
-from governor.domain.money.cost import LedgerEntry, Meter
+from governor.domain.money.cost import Meter
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.units import as_utc, parse_iso
 from governor.errors import CloudError
 from governor.stores.table import Document, Record

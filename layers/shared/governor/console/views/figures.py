@@ -21,7 +21,8 @@ from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
-from governor.domain.money.cost import DAY, LedgerEntry, month_start, months, parse_month
+from governor.domain.money.cost import DAY, month_start, months, parse_month
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.sweep.breaker import why_frozen
 from governor.domain.sweep.verdict import HELD_BACK, NOTES, Family, known_kind
 from governor.domain.units import Item, Usd, UtcDatetime, full_stop, left, listed, plural, sentence

@@ -18,7 +18,7 @@ from governor.domain.evidence import busiest, gpu_rows
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
-from governor.domain.money.cost import LedgerEntry, saved_in
+from governor.domain.money.ledger import LedgerEntry, saved_in
 from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
 from governor.domain.units import Usd, UtcDatetime, people
 from governor.errors import InputError, NotFound

@@ -9,7 +9,8 @@ from datetime import date
 from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
 from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import DAY, LedgerEntry, month_start, net_by_day, sum_saved
+from governor.domain.money.cost import DAY, month_start
+from governor.domain.money.ledger import LedgerEntry, net_by_day, sum_saved
 from governor.domain.sweep.verdict import Family
 from governor.domain.units import Usd
 

@@ -1,17 +1,17 @@
-"""What projects cost in a month, and what each action has saved, in Decimal USD, and their sums. A sweep
-brings a meter forward from where the one before has left it: one that comes twice adds nothing."""
+"""What projects cost in a month (UTC), in Decimal USD. A sweep brings a meter forward from where the one
+before has left it: one that comes twice adds nothing."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
 from governor.domain.alerts.alert import UNASSIGNED
-from governor.domain.episode.episode import EpisodeRef, Observation, Outcome
+from governor.domain.episode.episode import Observation
 from governor.domain.episode.plan import Price
 from governor.domain.fleet.rows import UNMEASURED, Share, part_of
 from governor.domain.instance import Instance, Lifecycle, Target
@@ -24,7 +24,7 @@ UNTAGGED = "untagged"
 Shares = dict[tuple[str, str], Share]
 _ROUNDED_TO = Decimal("1E-9")
 """USD in the shares of a day: less than a cent in a century of sweeps, and short enough to store."""
-_PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
+PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
 
 
 class Rate(NamedTuple):
@@ -83,7 +83,7 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
 def marginal(instance: Instance, price: Price) -> Price:
     """Return what one more hour of this instance adds to the bill. Zero for what was paid for in advance or
     by the host; a Capacity Reservation changes nothing."""
-    if instance.lifecycle in _PREPAID or instance.host_id is not None:
+    if instance.lifecycle in PREPAID or instance.host_id is not None:
         return Price(Decimal(0), "its capacity is paid for, used or not")
     return price
 
@@ -186,44 +186,10 @@ def _cost_of(project: str, meters: tuple[Meter, ...]) -> ProjectCost:
     )
 
 
-# what each action really saved: booked when it happened, settled when it ended
-
+DAY = timedelta(days=1)
 # Whole numbers: seconds as a float would carry binary dust into the money.
 _MICROSECOND = timedelta(microseconds=1)
 _MICROSECONDS_PER_HOUR = 3_600_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """One booked action. Open (`ended_at` is `None`) as long as the instance stays away. `saved_usd_per_hour`
-    is `None` for unpriced types: unknown is never booked as zero."""
-
-    episode: EpisodeRef
-    outcome: Outcome
-    instance_type: str
-    owner: str
-    project: str
-    price_source: str
-    booked_at: UtcDatetime
-    cost_before_usd_per_hour: UsdPerHour | None
-    cost_after_usd_per_hour: UsdPerHour | None
-    saved_usd_per_hour: UsdPerHour | None
-    ended_at: UtcDatetime | None = None
-    false_stop: bool = False
-    ours: bool = True
-    """False where others, or EC2, put the instance away while its owner was asked: not our saving."""
-    resource_name: str = ""
-    """The instance's; empty where an earlier release booked it."""
-
-
-def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
-    """Return USD saved in this time, while it counts: 0 by a false stop, `None`: the price is unknown."""
-    if entry.saved_usd_per_hour is None:
-        return None
-    if entry.false_stop:
-        return Decimal(0)
-    over = min(end, entry.ended_at or end, entry.booked_at + counts_for)
-    return cost_between(entry.saved_usd_per_hour, max(start, entry.booked_at), over)
 
 
 def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Usd:
@@ -232,83 +198,10 @@ def cost_between(usd_per_hour: UsdPerHour, start: datetime, end: datetime) -> Us
     return usd_per_hour * (passed // _MICROSECOND) / _MICROSECONDS_PER_HOUR
 
 
-def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
-    return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
-
-
-def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
-    """The stops among them that were booked by then: what happens to the instance then ends their savings."""
-    return [one for one in entries if one.booked_at <= at and one.outcome is Outcome.STOPPED]
-
-
-DAY = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """A net saving: what was avoided, less what was undone, less storage; no `unpriced` actions."""
-
-    avoided_usd: Usd = Decimal(0)
-    """What the instances would have cost, had they run on."""
-    undone_usd: Usd = Decimal(0)
-    """That part of it which false stops avoided: nobody wanted it."""
-    storage_usd: Usd = Decimal(0)
-    """What volumes and snapshots of the other instances cost meanwhile."""
-    actions: int = 0
-    false_stops: int = 0
-    unpriced: int = 0
-
-    @property
-    def net_usd(self) -> Usd:
-        return self.avoided_usd - self.undone_usd - self.storage_usd
-
-
 def months(first: datetime, last: datetime) -> list[str]:
     """The months from one moment to another, as `yyyy-mm`."""
     found, at = [], month_start(first)
     while at <= last:
         found.append(month_of(at))
         at = month_end(at)
-    return found
-
-
-def sum_saved(
-    entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
-) -> Saved:
-    avoided = undone = storage = Decimal(0)
-    actions = false_stops = unpriced = 0
-    for entry in entries:
-        if not entry.ours:
-            continue
-        actions += start <= entry.booked_at < end
-        false_stops += entry.false_stop and entry.ended_at is not None and start <= entry.ended_at < end
-        before = entry.cost_before_usd_per_hour
-        saved = saved_in(entry, start, end, counts_for)
-        if before is None or saved is None:
-            unpriced += start <= entry.booked_at < end
-            continue
-        over = min(end, entry.ended_at or end, entry.booked_at + counts_for)
-        whole = cost_between(before, max(start, entry.booked_at), over)
-        avoided += whole
-        if entry.false_stop:
-            undone += whole
-        else:
-            storage += whole - saved
-    return Saved(avoided, undone, storage, actions, false_stops, unpriced)
-
-
-def net_by_day(
-    entries: Iterable[LedgerEntry], days: Sequence[date], now: UtcDatetime, counts_for: timedelta
-) -> list[Usd]:
-    """The net saving of each of these days (UTC, one after another), up to now."""
-    found = [Decimal(0)] * len(days)
-    first = datetime.combine(days[0], time(), tzinfo=UTC)
-    for entry in entries:
-        if not entry.ours or entry.saved_usd_per_hour is None:
-            continue
-        start = max(first, entry.booked_at)
-        end = min(now, entry.ended_at or now, entry.booked_at + counts_for, first + DAY * len(days))
-        for number in range(max(0, (start - first) // DAY), min(len(days), (end - first) // DAY + 1)):
-            begin = first + DAY * number
-            found[number] += saved_in(entry, begin, min(now, begin + DAY), counts_for) or Decimal(0)
     return found

@@ -9,9 +9,9 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import InstanceRecord, Outcome
 from governor.domain.instance import Target
-from governor.domain.money.cost import ended_by
+from governor.domain.money.ledger import Ending, ended_by
 from governor.domain.units import UtcDatetime
-from governor.ports import Policies
+from governor.ports import Clock, Policies
 from governor.stores import StateTable
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.money.book_saving import settle_restart
@@ -26,6 +26,7 @@ class ReactToStateChange:
     is not known costs one read. `policies` is asked only where a saving ends."""
 
     policies: Callable[[], Policies]
+    clock: Clock
     state: StateTable
     void: VoidEpisode
 
@@ -52,9 +53,9 @@ class ReactToStateChange:
             return []
         if ec2_state == "running":
             within = timedelta(minutes=self.policies().base().policy.ledger.false_stop_within_minutes)
-            return settle_restart(self.state, ended, at, within)
+            return settle_restart(self.state, ended, at, within, self.clock.now())
         return [
             "saving settled: terminated by others"
             for entry in ended
-            if self.state.settle_entry(entry, at, false_stop=False)
+            if self.state.settle_entry(entry, at, Ending.TERMINATED, self.clock.now())
         ]

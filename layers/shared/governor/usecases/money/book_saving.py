@@ -1,17 +1,28 @@
 """Books an ended episode in the ledger, by what EC2 shows: a flow that fails after its stop has still stopped
-the instance. Ends its saving when the instance runs again."""
+the instance. Ends its saving when the instance runs again, or another one in its place."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 
+from governor.domain.alerts.alert import Owner
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import Saving, Step, main_of, saving_of
-from governor.domain.instance import Instance
-from governor.domain.money.cost import LedgerEntry, ended_by, is_false_stop
+from governor.domain.instance import Instance, Target
+from governor.domain.money.cost import cost_between
+from governor.domain.money.ledger import (
+    ENDED_WITHOUT_ACTION,
+    Ending,
+    LedgerEntry,
+    billed_until,
+    cash_of,
+    ended_by,
+    is_false_stop,
+    working_morning,
+)
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import SafetyError
@@ -32,7 +43,10 @@ class BookSaving:
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """The entry, not ours where others put it away while its owner was asked; `None` where it was not."""
+        """The entry, not ours where nothing was done, or others put it away while its owner was asked; `None`
+        where neither people nor the mode have decided."""
+        if outcome in ENDED_WITHOUT_ACTION:
+            return self._nothing_saved(episode, outcome, (), now)
         if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _put_away(episode):
             return self._not_ours(episode, outcome, now)
         became = self._became(episode, outcome)
@@ -41,7 +55,7 @@ class BookSaving:
         saving = _saving(episode, became, policy_or_base(self.policies, episode.instance))
         # From the moment EC2 stopped charging as asked: the first step, not its bookkeeping.
         first = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
-        return _entry(episode, became, episode.steps_done.get(first.value, now), saving)
+        return _entry(episode, became, episode.steps_done.get(first.value, now), saving, now)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
         """What others or EC2 did is on the bill, but it is no saving of ours: zero, and ended at once."""
@@ -49,11 +63,23 @@ class BookSaving:
         gone = instance is None or instance.state in _GONE
         if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):
             return None  # void for another reason; the instance runs on
-        step = Step.TERMINATE if gone else Step.STOP
+        return self._nothing_saved(episode, outcome, (Step.TERMINATE if gone else Step.STOP,), now)
+
+    def _nothing_saved(
+        self, episode: Episode, outcome: Outcome, done: tuple[Step, ...], now: UtcDatetime
+    ) -> LedgerEntry:
         policy = policy_or_base(self.policies, episode.instance)
-        bill = saving_of(episode.instance, episode.price, (step,), policy)
-        entry = _entry(episode, outcome, now, bill)
-        return replace(entry, saved_usd_per_hour=Decimal(0), ended_at=now, ours=False)
+        bill = saving_of(episode.instance, episode.price, done, policy)
+        zero = Decimal(0)
+        return replace(
+            _entry(episode, outcome, now, bill, now),
+            saved_usd_per_hour=zero,
+            cash_low_usd_per_hour=zero,
+            cash_high_usd_per_hour=zero,
+            ended_at=now,
+            settled_at=now,
+            ours=False,
+        )
 
     def _became(self, episode: Episode, outcome: Outcome) -> Outcome | None:
         done = episode.steps_done
@@ -77,19 +103,37 @@ class BookSaving:
         return self.instances.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
 
 
-def _entry(episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving) -> LedgerEntry:
+def _entry(
+    episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving, now: UtcDatetime
+) -> LedgerEntry:
+    instance, price, saved = episode.instance, episode.price, saving.saved_usd_per_hour
+    cash = cash_of(instance, price, is_committed=True)
+    # What the storage costs is the same in cash as at list prices.
+    low, high = (
+        (None, None)
+        if saved is None or cash is None or price.usd_per_hour is None
+        else (saved - price.usd_per_hour + cash.low, saved - price.usd_per_hour + cash.high)
+    )
+    idle, hourly = episode.idle, price.usd_per_hour
+    since = idle.since if idle else episode.evidence.window.start
     return LedgerEntry(
         episode=episode.ref,
         outcome=outcome,
-        instance_type=episode.instance.instance_type,
+        instance_type=instance.instance_type,
         owner=episode.owner,
         project=episode.project,
-        price_source=episode.price.source,
+        price_source=price.source,
         booked_at=booked_at,
         cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
         cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
-        saved_usd_per_hour=saving.saved_usd_per_hour,
-        resource_name=episode.instance.name,
+        saved_usd_per_hour=saved,
+        resource_name=instance.name,
+        cash_low_usd_per_hour=low,
+        cash_high_usd_per_hour=high,
+        saves_from=billed_until(instance, booked_at),
+        morning=working_morning(episode, booked_at),
+        idle_usd=None if hourly is None else cost_between(hourly, since, booked_at),
+        recorded_at=now,
     )
 
 
@@ -113,12 +157,31 @@ def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
 
 
 def settle_restart(
-    state: Ledger, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta
+    state: Ledger, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta, now: UtcDatetime
 ) -> list[str]:
     """Ends the savings of an instance that runs again, booked before it did; says what was done."""
     done = []
     for entry in ended_by(entries, at):
-        false_stop = is_false_stop(entry, at, false_within)
-        if state.settle_entry(entry, at, false_stop=false_stop):
-            done.append("false stop booked" if false_stop else "saving settled")
+        why = Ending.UNDONE if is_false_stop(entry, at, false_within) else Ending.STARTED
+        if state.settle_entry(entry, at, why, now):
+            done.append("false stop booked" if why is Ending.UNDONE else "saving settled")
     return done
+
+
+def settle_replaced(
+    state: Ledger, targets: Iterable[Target], started: Iterable[tuple[Instance, Owner]], now: UtcDatetime
+) -> None:
+    """End a saving for each instance that was `started` for the first time, with whose it is, in the same
+    account: the oldest of the same owner, project and type that was put away before. Safe to repeat."""
+    entries = [one for target in targets for one in state.open_of(target) if one.acted]
+    left = sorted(entries, key=lambda one: one.booked_at)
+    for instance, owner in started:
+        wanted = instance.instance_type, owner.name, owner.project
+        for entry in left:
+            its = entry.instance_type, entry.owner, entry.project
+            is_before = entry.booked_at < instance.launch_time
+            if its == wanted and is_before and entry.episode.instance_id != instance.instance_id:
+                left.remove(entry)
+                at, by = instance.launch_time, instance.instance_id
+                state.settle_entry(entry, at, Ending.REPLACED, now, by=by)
+                break

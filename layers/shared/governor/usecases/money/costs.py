@@ -14,8 +14,9 @@ from governor.domain.episode.episode import Observation
 from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
-from governor.domain.money.cost import Meter, Rate, Run, Saved, months, sum_saved
+from governor.domain.money.cost import Meter, Rate, Run, months
 from governor.domain.money.cost_messages import budget_alert, used_percent
+from governor.domain.money.ledger import Saved, sum_saved
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import assert_never
 
+from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.sweep.breaker import count_turned
@@ -17,7 +18,7 @@ from governor.ports import Workflow
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
-from governor.usecases.money.book_saving import settle_restart
+from governor.usecases.money.book_saving import settle_replaced, settle_restart
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
 _REPAIR_AFTER = timedelta(hours=1)
@@ -48,6 +49,7 @@ class FollowUp:
         # Whatever is missing here is read by itself.
         sweep.attempt("open episodes", lambda: known.update(self.state.open_questions(open_ones)))
         sweep.attempt_each(self._steps(sweep, known))
+        sweep.attempt("savings that others replace", self._replaced, sweep)
         starts = [
             (case.id, partial(self._start_episode, case, sweep.now)) for case in sweep.cases if _asks(case)
         ]
@@ -81,7 +83,20 @@ class FollowUp:
         instance = case.instance
         within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
         entries = self.state.open_entries(instance.target, instance.instance_id)
-        settle_restart(self.state, entries, instance.launch_time, within)
+        settle_restart(self.state, entries, instance.launch_time, within, sweep.now)
+
+    def _replaced(self, sweep: Sweep) -> None:
+        """What was started for the first time may take the place of what was put away."""
+        started = [
+            (case.instance, owner_of(case.instance, case.policy.ownership))
+            for case in sweep.cases
+            if not case.before.verdict and case.record.last_outcome is None
+            if sweep.now - case.instance.launch_time < _SETTLE_WITHIN
+        ]
+        if started:
+            regions = dict.fromkeys((sweep.target.region, *sweep.base.targets.regions))
+            targets = [replace(sweep.target, region=region) for region in regions]
+            settle_replaced(self.state, targets, started, sweep.now)
 
     def _start_episode(self, case: Case, now: UtcDatetime) -> None:
         instance, number = case.instance, case.record.episodes + 1
