@@ -480,6 +480,7 @@ _METHOD = "requestContext http method"
 _MAKERS: Mapping[str, tuple[str, Callable[[Seeds, dict[str, Any]], dict[str, Any]]]] = {
     "plan_sweep": ("", _plan_sweep),
     "sum_up_month": ("", _sum_up_month),
+    "report_savings": ("", _sum_up_month),
     "open_episode": ("launch_time", _payload("open_episode")),
     **{name: ("episode launch_time", _payload(name)) for name in _EPISODES},
     "handle_execution_end": ("detail name", _execution_end),

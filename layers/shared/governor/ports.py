@@ -210,6 +210,12 @@ class PriceBook(Protocol):
     def price(self, instance: Instance, policy: Policy) -> Price: ...
 
 
+class ReportStore(Protocol):
+    """Copies of reports for other tools; the newest of a name counts. Raises: CloudError."""
+
+    def keep(self, name: str, text: str) -> None: ...
+
+
 class SpotPrices(NamedTuple):
     """Cheapest first. `problems` names Regions that could not be read, with the reason."""
 

@@ -18,7 +18,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from governor.console.app import Console
-from governor.console.formats import csv_text
 from governor.console.page import Asked, Page, Table
 from governor.console.views.figures import name_in, project_href
 from governor.contracts.http import HttpRequest
@@ -96,7 +95,7 @@ def test_every_table_is_csv_too(path: str) -> None:
 @pytest.mark.parametrize("start", ["=", "+", "-", "@", "\t", "\r"])
 def test_no_cell_is_a_formula(start: str) -> None:
     table = replace(TABLE, rows=((f"{start}1", 1), (f"{start}cmd", -1)))
-    first, second = csv_text(table).split("\r\n", 1)[1].removesuffix("\r\n").rsplit("\r\n", 1)
+    first, second = table.csv.split("\r\n", 1)[1].removesuffix("\r\n").rsplit("\r\n", 1)
     assert first.lstrip('"').startswith("'")
     assert second.lstrip('"').startswith("'")
     assert second.endswith(",-1")
@@ -122,7 +121,7 @@ def test_no_cell_is_a_formula(start: str) -> None:
 def test_no_part_of_a_cell_is_a_formula(text: str, cell: str) -> None:
     """However a spreadsheet separates, trims and reads it. What begins no formula stays as it is."""
     table = replace(TABLE, columns=("name",), rows=((text,),))
-    assert [["name"], [cell]] == list(csv.reader(io.StringIO(csv_text(table), newline="")))
+    assert [["name"], [cell]] == list(csv.reader(io.StringIO(table.csv, newline="")))
 
 
 def test_head_is_the_page_without_its_body() -> None:

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from governor.console.formats import csv_text
 from governor.console.page import Caller, Page
 from governor.console.views.savings import savings
 from governor.domain.approvals.terms import Scope
@@ -74,7 +73,7 @@ def test_the_csv_names_what_focus_knows_as_focus_does() -> None:
     """Everything else begins with x_; times are ISO 8601, amounts exact."""
     world = ConsoleWorld()
     world.book(make_entry(1))
-    head, line, *_ = csv_text(show(world).tables[0]).splitlines()
+    head, line, *_ = show(world).tables[0].csv.splitlines()
     row = dict(zip(head.split(","), line.split(","), strict=True))
 
     own = [name for name in row if not name.startswith("x_")]

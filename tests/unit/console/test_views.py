@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from governor.console.app import Console
-from governor.console.formats import as_json, csv_text
+from governor.console.formats import as_json
 from governor.console.page import Caller
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.terms import Scope
@@ -72,7 +72,7 @@ def forms(address: str, world: ConsoleWorld, who: Caller) -> list[str]:
     return [
         html(view, world, who, address, **named),
         as_json(200, page.document).body,
-        *(csv_text(table) for table in page.tables),
+        *(table.csv for table in page.tables),
     ]
 
 

@@ -39,6 +39,7 @@ from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.costs import SumUpMonth
+from governor.usecases.money.report_savings import ReportSavings
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring import answers, console, delivery, events, page, sign_in
 from governor.wiring.ec2 import Ec2Parts
@@ -93,6 +94,7 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "market": StaticSpotMarket(),
         "dead_letters": SimpleNamespace(keep=lambda *_: None),
         "archive": SimpleNamespace(keep=lambda *_: True),
+        "reports": SimpleNamespace(keep=lambda *_: None),
         "undoer": SimpleNamespace(undo=lambda *_: UndoAnswer(False, "")),
         "queue": SimpleNamespace(later=lambda *_: None),
         "failures": SimpleNamespace(park=lambda *_: None, keep=lambda *_: None),
@@ -196,6 +198,7 @@ CASES = (
         {"looked": True, "problems": 0},
         fleet,
     ),
+    Case("report_savings/nightly", by(ReportSavings), {"months": ["2026-11"], "reports": 0}, fleet, Parts),
     Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(
         "open_episode/first-episode",

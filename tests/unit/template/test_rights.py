@@ -48,8 +48,8 @@ WRITERS = {
     "FLEET": {"SweepTarget"},
     "DAYS": {"SweepTarget"},
     "EVENT": {
-        "PlanSweep", "SweepTarget", "SumUpMonth", "CheckHealth", "HandleRebalanceRecommendation",
-        "HandleNotice", *WARNED, *ENDS,
+        "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth",
+        "HandleRebalanceRecommendation", "HandleNotice", *WARNED, *ENDS,
     },
     "FAILING": {"SweepTarget", *ENDS},
     "DELIVERIES": {"DeliverAlert"},
@@ -66,6 +66,7 @@ WRITERS = {
     "SESSION": {"ServeConsole", "SignIn"},
     "CODE": {"ServeConsole", "ServeApi"},
     "ENDED": {"ServeConsole"},
+    "STATEMENT": {"ReportSavings"},
     "UNSWEPT": set(),  # by the sweep machine itself
 }  # fmt: skip
 """Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""

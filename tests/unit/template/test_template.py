@@ -434,7 +434,7 @@ def test_everything_that_a_rolled_back_create_must_delete_can_be_deleted() -> No
     """What is kept is kept only from a later removal; a replacement keeps the old one."""
     kept = {name: one for name, one in RESOURCES.items() if "DeletionPolicy" in one}
 
-    assert {"StateTable", "Key", "PolicyBucket", "AuditBucket"} == kept.keys()
+    assert {"StateTable", "Key", "PolicyBucket", "AuditBucket", "ReportBucket"} == kept.keys()
     assert {"RetainExceptOnCreate"} == {one["DeletionPolicy"] for one in kept.values()}
     assert {"Retain"} == {one["UpdateReplacePolicy"] for one in kept.values()}
 

@@ -26,6 +26,7 @@ VARIABLES = {
     "DELIVERY_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/deliveries",
     "DELIVERY_FAILURES_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/failures",
     "AUDIT_BUCKET": "audit",
+    "REPORT_BUCKET": "reports",
     "USER_DATA_KEY_ARN": "arn:aws:kms:us-east-1:123456789012:key/data",
     "EMAIL_SENDER": "governor@example.com",
 }

@@ -1,4 +1,5 @@
-"""S3: the audit and user data, written once, and the versions of the policy, which only people write."""
+"""S3: the audit and user data, written once; copies of reports; and the versions of the policy, which only
+people write."""
 
 from __future__ import annotations
 
@@ -59,6 +60,14 @@ class UserDataBucket(_WrittenOnce):
         key = f"user-data/{ref.account}/{ref.instance_id}/{ref.execution_name}/{digest}"
         self._put(key, data, **self._encrypted)
         return UserData(len(data), digest, f"s3://{self._resource}/{key}")
+
+
+class ReportBucket(Adapter):
+    """The port `ReportStore`."""
+
+    def keep(self, name: str, text: str) -> None:
+        body = text.encode()
+        self._call("s3:PutObject", Bucket=self._resource, Key=name, Body=body, ContentType="text/csv")
 
 
 class PolicyBucket(Adapter):

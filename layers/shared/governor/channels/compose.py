@@ -66,10 +66,10 @@ def message_of(
         at=alert.at,
         why=_why([alert]),
         data=alert.facts,
-        chart=_chart(shown.history) if shown and shown.history else "",
+        chart=_chart(shown.history) if shown and shown.history else _days_chart(alert),
         evidence=_evidence(shown, now) if shown else None,
-        picture_png=picture_png if shown else None,
-        picture_alt=_picture_alt(shown, now) if shown else "",
+        picture_png=picture_png if shown or alert.kind is AlertKind.SAVINGS_REPORT else None,
+        picture_alt=_picture_alt(shown, now) if shown else _days_chart(alert),
         link=link,
         approval_id=open_one.approval_id if open_one else None,
         answers=answers_of(open_one, STATUS_AFTER if asks else _BRAKES) if open_one else (),
@@ -271,6 +271,20 @@ def _chart(history: History) -> str:
     tops = [max(hour, default=None) for hour in seen]
     bars = "".join("·" if top is None else _BARS[min(7, int(top / 12.5))] for top in tops)
     return f"Busiest GPU by hour, last {len(tops)} h: {bars}{' (· no data)' if '·' in bars else ''}"
+
+
+def saved_by_day(alert: Alert) -> list[Decimal]:
+    found = alert.facts.get("saved_by_day")
+    return [Decimal(str(one)) for one in found] if isinstance(found, list) else []
+
+
+def _days_chart(alert: Alert) -> str:
+    days = saved_by_day(alert)
+    highest = max(days, default=Decimal(0))
+    if highest <= 0:
+        return ""
+    bars = "".join(_BARS[min(7, int(max(Decimal(0), 8 * one / highest)))] for one in days)
+    return f"Saved by day, up to {units.usd(highest)}: {bars}"
 
 
 def _picture_alt(episode: Episode, now: UtcDatetime) -> str:

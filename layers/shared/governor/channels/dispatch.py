@@ -14,7 +14,7 @@ from typing import Any
 
 from governor.channels import compose
 from governor.channels.message import DeliveryRefused, DeliveryRetryable, Message
-from governor.channels.picture_png import evidence_png
+from governor.channels.picture_png import days_png, evidence_png
 from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
 from governor.domain.alerts.alert import DIGEST_PREFIX, ENDS, ESCALATED, NOWHERE, Alert, AlertKind, Delivery
@@ -26,7 +26,7 @@ from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import ApprovalRule
-from governor.domain.units import UtcDatetime, in_parts
+from governor.domain.units import UtcDatetime, in_parts, parse_iso
 from governor.errors import CloudError
 from governor.ports import Clock, Policies
 from governor.stores import StateTable
@@ -231,7 +231,7 @@ class Dispatch:
             item.episode,
             link=self._link(route, item),
             thread=_thread(route, item.known),
-            picture_png=_picture(item.episode) if is_mail and item.episode is not None else None,
+            picture_png=_picture(item) if is_mail else None,
             now=self.clock.now(),
             expires_at=_until(item),
         )
@@ -380,11 +380,14 @@ def _until(item: _Item) -> UtcDatetime | None:
     return notice_until(item.episode, [*item.known, *item.news])
 
 
-def _picture(episode: Episode) -> bytes | None:
+def _picture(item: _Item) -> bytes | None:
     try:
-        return evidence_png(episode)
+        if item.episode is not None:
+            return evidence_png(item.episode)
+        days = compose.saved_by_day(item.alert)
+        return days_png(days, parse_iso(str(item.alert.facts["period_start"])).date()) if days else None
     except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it
-        _log.exception("the picture of %s could not be drawn", episode.ref.execution_name)
+        _log.exception("the picture of %s could not be drawn", item.alert.dedup_id)
         return None
 
 

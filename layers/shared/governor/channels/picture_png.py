@@ -1,4 +1,5 @@
-"""The busiest GPU as a small PNG for mail: 0, 50 and 100 percent, times with their day, gaps as gaps.
+"""Small PNGs for mail: the busiest GPU, with 0, 50 and 100 percent, times with their day, gaps as gaps; and
+amounts by day.
 
 Mail programs show no SVG. It has a ground of its own, so that its labels are read in light and dark.
 """
@@ -8,6 +9,8 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
+from datetime import date, timedelta
+from decimal import Decimal
 from itertools import groupby
 from zoneinfo import ZoneInfo
 
@@ -66,6 +69,24 @@ def evidence_png(episode: Episode) -> bytes:
         (window.end, _WIDTH),
     ):
         _write(canvas, f"{moment.astimezone(zone):%a %H:%M}", end, _BOTTOM + 15)
+    return _encoded(canvas)
+
+
+def days_png(amounts: Sequence[Decimal], first: date) -> bytes:
+    """Draw USD by day, from the `first` on; what is below zero is left out."""
+    canvas = [bytearray([_GROUND]) * _WIDTH for _ in range(_HEIGHT)]
+    highest = max(1, *(int(one) + 1 for one in amounts))
+    width = (_WIDTH - _LEFT) / max(1, len(amounts))
+    for percent in (100, 50, 0):
+        y = _height(percent)
+        _fill(canvas, _EDGE, _LEFT, _WIDTH, y, y + 2)
+        _write(canvas, str(round(highest * percent / 100)), _LEFT - 8, y - _TALL // 2)
+    for index, amount in enumerate(amounts):
+        left, right = (_LEFT + round(width * (index + edge)) for edge in (0.1, 0.9))
+        _fill(canvas, _BUSY, left, right, _height(max(0.0, 100 * float(amount) / highest)), _BOTTOM)
+    letters = len("Mon 16") * _ADVANCE
+    for day, end in ((first, _LEFT + letters), (first + timedelta(days=len(amounts) - 1), _WIDTH)):
+        _write(canvas, f"{day:%a} {day.day}", end, _BOTTOM + 15)
     return _encoded(canvas)
 
 

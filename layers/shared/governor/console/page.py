@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 from typing import Any
 
 from governor.domain.approvals.terms import Grant, Rank, Scope, rank_for
+from governor.domain.documents import csv_text
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
@@ -173,6 +174,10 @@ class Table:
     name: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+
+    @property
+    def csv(self) -> str:
+        return csv_text(self.columns, self.rows)
 
     @property
     def documents(self) -> list[dict[str, Cell]]:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from governor.domain.fleet.rows import DayCosts
 from governor.domain.instance import Target
 from governor.domain.money.cost import Meter, month_of, parse_month
-from governor.domain.money.ledger import Ending, LedgerEntry
+from governor.domain.money.ledger import Ending, LedgerEntry, Statement
 from governor.domain.units import UtcDatetime, iso
 from governor.stores.fleet import keeping
 from governor.stores.keys import place, target_pk
@@ -63,6 +63,14 @@ class Ledger(Store):
             replace(by_episode[one.episode], ours=one.ours) if one.episode in by_episode else one
             for one in booked
         ]
+
+    def last_statement(self, month: str) -> Statement | None:
+        found = self._table.read_all(Statement, f"STATEMENT#{month}")
+        return found[-1] if found else None
+
+    def keep_statement(self, one: Statement) -> None:
+        """Keep what the ledger says now, beside what it said before."""
+        self._table.holds(insert((f"STATEMENT#{one.month}", iso(one.as_of)), one))
 
     def meter(self, target: Target, month: str) -> Meter | None:
         """Return what a target has cost in a month; `None` when nothing was counted."""

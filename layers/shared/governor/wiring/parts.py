@@ -6,13 +6,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
-from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText
+from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText, ReportBucket
 from governor.adapters.secrets import AlertSeal
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
-from governor.ports import Announcer, Undoer, Workflow
+from governor.ports import Announcer, ReportStore, Undoer, Workflow
 from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
@@ -34,6 +34,7 @@ class Parts(Basics):
     """Opens its client at its first message: the page sends few, and would start later for it."""
     undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
     archive = over(AuditBucket, "audit_bucket", opens="s3")
+    reports: cached_property[ReportStore] = over(ReportBucket, "report_bucket", opens="s3")
     queue = over(SqsQueue, "delivery_queue_url", opens="sqs")
     failures = over(SqsDeadLetters, "delivery_failures_url")
     dead_letters = over(SqsDeadLetters, "dead_letter_queue_url")

@@ -22,9 +22,7 @@ def savings(ask: Asked) -> Page:
     days = figures.days_between(start.date(), (month_end(start) - DAY).date())
     costs = figures.total([share for *_, share in figures.shares(ask, days[0], days[-1])])
     found = report(entries, [costs], start, end, now, counts_for)
-    rows = tuple(found.cells(one, counts_for) for one in found.lines)
-    table = Table("savings", COLUMNS, rows)
-    groups = {name: found.by(name) for name in GROUPS}
+    table = Table("savings", COLUMNS, found.rows)
     this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
     shown, pages = figures.paged(ask, "/savings", this, found.lines, _ROWS)
     so_far = net_by_day(entries, figures.days_between(days[0], (end - _MOMENT).date()), end, counts_for)
@@ -44,7 +42,7 @@ def savings(ask: Asked) -> Page:
             "final_at": month_end(start) + DAY * 14 if found.provisional else None,
             "steps": [(*one, charts.bar(one.kind, one.start, one.end, scale)) for one in found.steps],
             "chart": charts.lines(days, sums),
-            "groups": {name: group[:_NAMED] for name, group in groups.items()},
+            "groups": {name: found.by(name)[:_NAMED] for name in GROUPS},
             "booked": shown,
             "pages": pages,
             "count": len(found.lines),
@@ -53,17 +51,6 @@ def savings(ask: Asked) -> Page:
             "later": f"{end:%Y-%m}" if end < now else "",
             "csv": figures.with_query("/savings.csv", this),
         },
-        document={
-            "month": f"{start:%Y-%m}",
-            "is_provisional": found.provisional,
-            "net_usd": found.saved.net_usd,
-            "saved": found.saved,
-            "steps": [{"step": one.text, "usd": one.usd} for one in found.steps],
-            **{
-                f"by_{name}": [{name: who, "net_usd": amount} for who, amount, _ in group]
-                for name, group in groups.items()
-            },
-            "entries": table.documents,
-        },
+        document={"month": f"{start:%Y-%m}", **found.document},
         tables=(table,),
     )

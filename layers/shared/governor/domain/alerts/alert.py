@@ -93,6 +93,7 @@ class AlertKind(StrEnum):
     """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
     HEALTH_FINDING = "health-finding"
     BUDGET_REACHED = "budget-reached"
+    SAVINGS_REPORT = "savings-report"
     POLICY_CHANGED = "policy-changed"
     """A version of the policy is in force, waits for people, or was refused."""
     ALARM = "alarm"

@@ -1,18 +1,22 @@
-"""Messages about budgets."""
+"""Messages about budgets, and reports of costs and savings."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
 from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
-from governor.domain.money.cost import UNTAGGED, ProjectCost, cost_between, month_end, month_of
-from governor.domain.units import Usd, UtcDatetime, listed, money, usd
+from governor.domain.money.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
+from governor.domain.money.ledger import PROVISIONAL, net_by_day
+from governor.domain.money.report import Report
+from governor.domain.units import Usd, UtcDatetime, listed, money, plural, usd
 
 _NAMED = 5
 """Targets named in the text, the most expensive first; the facts hold all."""
+_LISTED = 10
 
 
 def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
@@ -53,3 +57,53 @@ def budget_alert(
     dedup_id = f"budget-{month}-{short_hash(cost.project, str(budget), str(at_percent))}"
     severity = Severity.CRITICAL if percent >= 100 else None
     return written("budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity)
+
+
+def report_alert(
+    found: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
+) -> Alert:
+    """Return the report of a week or a month, `name`: of an owner, a project, or everything."""
+    saved, costs, last = found.saved, found.costs, found.end - DAY
+    is_month = found.start.day == 1 and month_end(found.start) == found.end
+    days = [found.start.date() + DAY * number for number in range((found.end - found.start) // DAY)]
+    by_day = net_by_day([one.entry for one in found.lines], days, min(now, found.end), found.counts_for)
+    facts = {
+        "period_start": found.start,
+        "period_end": found.end,
+        "total_usd": costs.total,
+        "idle_usd": costs.idle,
+        "kept_usd": costs.kept,
+        "net_usd": saved.net_usd,
+        "cash_low_usd": saved.cash_low_usd,
+        "cash_high_usd": saved.cash_high_usd,
+        "by_morning_usd": saved.by_morning_usd,
+        "saved_by_day": [str(one) for one in by_day],
+    }
+    groups = ("project", "owner", "account") if is_everything else ("project",)
+    final = month_end(found.start) + PROVISIONAL
+    words = {
+        "whose": "All governed instances" if is_everything else f"Instances of {_named(whose)}",
+        "period": f"{found.start:%B %Y}" if is_month else f"{_day(found.start)} to {_day(last)}",
+        "actions": plural(saved.actions, "stop or termination", "stops and terminations"),
+        "false_stops": saved.false_stops,
+        "unpriced": plural(saved.unpriced, "action is", "actions are") if saved.unpriced else None,
+        "final_at": _day(final) if is_month and found.provisional else None,
+        **dict.fromkeys(("by_project", "by_owner", "by_account"), ()),
+        **{f"by_{group}": _listed(found.by(group)) for group in groups},
+    }
+    dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
+    return written("report", hub, dedup_id, now, facts, words, owner=whose)
+
+
+def _named(whose: Owner) -> str:
+    return whose.name if whose.project == UNASSIGNED else f"project {whose.project}"
+
+
+def _day(at: UtcDatetime) -> str:
+    return f"{at:%B} {at.day}"
+
+
+def _listed(sums: Sequence[tuple[str, Usd, int]]) -> list[str]:
+    lines = [f"- {name}: {usd(amount)}, {plural(count, 'action')}" for name, amount, count in sums]
+    rest = len(lines) - _LISTED
+    return lines if rest < 2 else [*lines[:_LISTED], f"- and {rest} more"]

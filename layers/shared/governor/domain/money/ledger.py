@@ -5,7 +5,7 @@ conservatively, as if people had done the same on their next working morning."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
@@ -24,7 +24,7 @@ ENDED_WITHOUT_ACTION = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED, Outcome
 _LEAST_BILLED = timedelta(seconds=60)
 _BY_THE_HOUR = "SUSE Linux"
 """Its every begun hour is billed. Source: AWS knowledge center, How am I charged for my EC2 instances."""
-_PROVISIONAL = timedelta(days=14)
+PROVISIONAL = timedelta(days=14)
 """Bills change until about the middle of the next month."""
 
 
@@ -126,7 +126,7 @@ def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
 
 def is_provisional(month: str, now: UtcDatetime) -> bool:
     """Whether the bill of this month may still change: until the 15th of the next one."""
-    return now < month_end(parse_month(month)) + _PROVISIONAL
+    return now < month_end(parse_month(month)) + PROVISIONAL
 
 
 def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
@@ -169,6 +169,34 @@ class Saved:
     @property
     def net_usd(self) -> Usd:
         return self.avoided_usd - self.undone_usd - self.storage_usd
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the ledger said of a month at `as_of`, of what was written by then, while savings counted for so
+    many days: the same whenever it is computed again."""
+
+    month: str
+    as_of: UtcDatetime
+    counts_days: int
+    net_usd: Usd
+    entries: int
+
+
+def stated(
+    entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
+) -> Statement:
+    known = [_known_at(one, as_of) for one in entries if (one.recorded_at or one.booked_at) <= as_of]
+    start = parse_month(month)
+    net = sum_saved(known, start, min(as_of, month_end(start)), counts_for).net_usd
+    return Statement(month, as_of, counts_for // DAY, net, len(known))
+
+
+def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
+    written = entry.settled_at or entry.ended_at
+    if written is None or written <= at:
+        return entry
+    return replace(entry, ended_at=None, false_stop=False, ended=None)
 
 
 def sum_saved(

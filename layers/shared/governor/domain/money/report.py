@@ -75,6 +75,7 @@ class Step(NamedTuple):
 class Report:
     start: UtcDatetime
     end: UtcDatetime
+    counts_for: timedelta
     saved: Saved
     lines: tuple[Line, ...]
     """Newest first."""
@@ -109,10 +110,29 @@ class Report:
         found = ((one, sum(amounts, Decimal(0)), len(amounts)) for one, amounts in sums.items())
         return sorted(found, key=lambda one: (-one[1], one[0]))
 
-    def cells(self, line: Line, counts_for: timedelta) -> tuple[object, ...]:
-        """Return one row of `COLUMNS`."""
+    @property
+    def rows(self) -> tuple[tuple[object, ...], ...]:
+        """Each question as a row of `COLUMNS`."""
+        return tuple(map(self._row, self.lines))
+
+    @property
+    def document(self) -> dict[str, object]:
+        """The same for machines, as the console's page and the command line give it."""
+        return {
+            "is_provisional": self.provisional,
+            "net_usd": self.saved.net_usd,
+            "saved": self.saved,
+            "steps": [{"step": one.text, "usd": one.usd} for one in self.steps],
+            **{
+                f"by_{name}": [{name: who, "net_usd": usd} for who, usd, _ in self.by(name)]
+                for name in GROUPS
+            },
+            "entries": [dict(zip(COLUMNS, row, strict=True)) for row in self.rows],
+        }
+
+    def _row(self, line: Line) -> tuple[object, ...]:
         entry, saved = line
-        ref, (first, until) = entry.episode, entry.counted(self.start, self.end, counts_for)
+        ref, (first, until) = entry.episode, entry.counted(self.start, self.end, self.counts_for)
         return (
             *(ref.account, ref.region, ref.instance_id, first, max(first, until), entry.resource_name),
             *(entry.outcome.value, entry.instance_type, entry.owner, entry.project, entry.price_source),
@@ -142,6 +162,7 @@ def report(
     return Report(
         start,
         end,
+        counts_for,
         sum_saved(entries, start, end, counts_for),
         tuple(Line(one, sum_saved([one], start, end, counts_for)) for one in counting),
         sum(shares, Share()),

@@ -393,6 +393,10 @@ class Ledger(Section):
     """A stop counts as wrong if the instance is started again within these minutes."""
     saving_counts_days: int = between(30, 1, 366)
     """Days for which an action counts as saving. No forgotten instance would have run forever."""
+    weekly_report: bool = True
+    """Report costs and savings of the week before to owners on Mondays."""
+    monthly_report: bool = True
+    """Report those of the month before on the 1st, and again on the 15th, when its bill is final."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,24 @@
+"""Each night: copies the ledger, reports weeks and months, and fails when the ledger no longer sums up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor.contracts.parsing import Payload, parse
+from governor.errors import Unavailable
+from governor.observability import logger, observed
+from governor.usecases.money.report_savings import ReportSavings
+from governor.wiring.basics import Ready
+from governor.wiring.parts import Parts
+from governor.wiring.policies import use_case
+
+
+@observed(use_case(Parts(), ReportSavings))
+def handler(event: dict[str, Any], context: Any, report_savings: Ready[ReportSavings]) -> dict[str, Any]:
+    """The months copied, and the number of reports. Raises, when all was tried: Unavailable."""
+    parse(Payload, event)
+    night = report_savings()()
+    logger.info("reported", extra={"months": night.copied, "reports": night.reported})
+    if night.problems:
+        raise Unavailable("; ".join(night.problems), operation="reports")
+    return {"months": night.copied, "reports": len(night.reported)}
