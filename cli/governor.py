@@ -27,6 +27,7 @@ COMMANDS = {
     "mode": ("cli.mode", "the mode in force; or change it to observe, ask or auto"),
     "doctor": ("cli.doctor", "whether the deploy worked, and the telemetry of every instance is right"),
     "health": ("cli.health", "what is wrong with GPUs, or could be better"),
+    "advice": ("cli.advice", "what could cost less, by the last weeks; it never acts"),
     "preflight": ("cli.preflight", "whether AWS behaves here as the product needs it; reads only"),
     "env-vars": ("cli.env_vars", "the environment of the deployed functions, for sam local invoke"),
     "restore": ("cli.restore", "put back into the state table what it lacks of a copy of it"),
@@ -102,8 +103,8 @@ def _everywhere() -> argparse.ArgumentParser:
     group.add_argument(
         "--region",
         action="append",
-        help="else AWS_REGION, else the profile's. For doctor, health and simulate: of the instances, may be "
-        "given several times",
+        help="else AWS_REGION, else the profile's. For advice, doctor, health and simulate: of the "
+        "instances, may be given several times",
     )
     group.add_argument(
         "--stack-name", default="gpu-governor", help="the deployed stack (default: %(default)s)"

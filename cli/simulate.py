@@ -71,7 +71,7 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )
     made.add_argument(
         "--limit-usd",
-        type=_usd,
+        type=usd_from,
         default=Decimal(1),
         metavar="USD",
         help="what CloudWatch may charge without being agreed to (default: 1)",
@@ -117,7 +117,7 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             clients = Clients()
             with closing(
-                SeriesStore(arguments.cache or _default_cache(), partial(_endpoint_of, clients))
+                SeriesStore(arguments.cache or default_cache(), partial(endpoint_of, clients))
             ) as store:
                 recordings, notes = _from_account(arguments, books, clients, store)
         if arguments.recommend:
@@ -297,7 +297,7 @@ def _from_account(
     return recordings, notes
 
 
-def _endpoint_of(clients: Clients, target: Target) -> str:
+def endpoint_of(clients: Clients, target: Target) -> str:
     return str(clients.client("cloudwatch", target).meta.endpoint_url)
 
 
@@ -319,7 +319,7 @@ def _write(path: Path, text: str) -> None:
     print(f"written to {path}", file=sys.stderr)
 
 
-def _default_cache() -> Path:
+def default_cache() -> Path:
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "gpu-governor" / "series.sqlite"
 
@@ -338,7 +338,7 @@ def _days(text: str) -> int:
     return int(text)
 
 
-def _usd(text: str) -> Decimal:
+def usd_from(text: str) -> Decimal:
     """An amount of 0 or more.
 
     Raises:

@@ -151,6 +151,22 @@ class Fetch:
         )
         return [self._recording(survey, one, wanted[one.instance.instance_id]) for one in survey.subjects]
 
+    def hours(
+        self, target: Target, queries: Sequence[MetricQuery], hours: Window
+    ) -> Mapping[MetricQuery, array[float]]:
+        """Reads these series by the hour, unless they are on disk.
+
+        Raises:
+            CloudError: CloudWatch refused.
+            FetchError: a part of the readings could not be had. What could is kept.
+        """
+        self._read(f"{target}: hours", target, [(self.unread(target, queries, hours), hours)])
+        return {
+            query: values
+            for part in in_parts(queries, _QUERIES_PER_CALL)
+            for query, values in zip(part, self.store.get(target, part, hours), strict=True)
+        }
+
     # what to ask for
 
     def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
@@ -191,7 +207,7 @@ class Fetch:
         return queries
 
     def _gpu_query(self, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
-        return _query(self.wish.metrics.namespace, metric, dimensions, statistic)
+        return query_of(self.wish.metrics.namespace, metric, dimensions, statistic)
 
     def _parts(
         self, subjects: Sequence[Subject], wanted: Mapping[str, frozenset[int]], days: Sequence[Window]
@@ -205,8 +221,10 @@ class Fetch:
         return parts
 
     def _missing_hours(self, target: Target, subjects: Sequence[Subject], hours: Window) -> list[MetricQuery]:
-        """An instance that was silent is asked again: its readings may have come late."""
-        queries = [query for one in subjects for query in self._hourly_queries(one)]
+        return self.unread(target, [query for one in subjects for query in self._hourly_queries(one)], hours)
+
+    def unread(self, target: Target, queries: Sequence[MetricQuery], hours: Window) -> list[MetricQuery]:
+        """Those not on disk yet, by the hour; also what was silent: its readings may have come late."""
         return self.store.missing(target, queries, hours, believes_silence=lambda _: False)
 
     def _missing_fine(
@@ -340,13 +358,13 @@ def _batches(queries: Sequence[MetricQuery], window: Window) -> list[Sequence[Me
     return list(in_parts(queries, size))
 
 
-def _query(namespace: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
+def query_of(namespace: str, metric: str, dimensions: Dimensions, statistic: str) -> MetricQuery:
     key = "|".join((metric, statistic, *(f"{name}={value}" for name, value in dimensions)))
     return MetricQuery(key, namespace, metric, dimensions, statistic)
 
 
 def _ec2_query(metric: str, one: Subject, statistic: str) -> MetricQuery:
-    return _query(_EC2, metric, (("InstanceId", one.instance.instance_id),), statistic)
+    return query_of(_EC2, metric, (("InstanceId", one.instance.instance_id),), statistic)
 
 
 def _key(query: MetricQuery) -> SeriesKey:

@@ -68,6 +68,7 @@ WRITERS = {
     "ENDED": {"ServeConsole"},
     "STATEMENT": {"ReportSavings"},
     "UNSWEPT": set(),  # by the sweep machine itself
+    "ADVICE": set(),  # by `governor advice`, with its caller's rights
 }  # fmt: skip
 """Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
 READS_THE_LAST_POLICY = {

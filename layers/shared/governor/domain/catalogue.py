@@ -43,6 +43,10 @@ def families() -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.partition(".")[0] for name in _rows()))
 
 
+def accelerated_types() -> tuple[str, ...]:
+    return tuple(_rows())
+
+
 def list_price(instance_type: str) -> Decimal | None:
     """USD per hour on demand in us-east-1, or `None` where no list price is published."""
     row = _rows().get(instance_type)

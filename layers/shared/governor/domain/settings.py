@@ -116,9 +116,9 @@ def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
     return checked(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
-def named(pattern: str, said: str, risk: _Risk = None) -> tuple[str, ...]:
+def named(pattern: str, said: str, risk: _Risk = None, *, default: tuple[str, ...] = ()) -> tuple[str, ...]:
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
-    return checked((), said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items)
+    return checked(default, said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items)
 
 
 @dataclass(frozen=True, slots=True)

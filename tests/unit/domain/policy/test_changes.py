@@ -15,6 +15,13 @@ from governor.domain.settings import Risk, Section
 AUTO = "mode: auto\nmetrics: {publishers_are_trusted: true}"
 RISKS = {path: risk for path, risk, _ in settings_of(Policy())}
 HARMLESS = """
+    advice.weeks advice.minimum_weeks advice.minimum_measured_percent advice.minimum_usd_per_month
+    advice.dismissed_for_days advice.unused_below_percent advice.target_percent
+    advice.full_memory_above_percent advice.cpu_works_from_percent advice.cpu_family
+    advice.cpu_usd_per_vcpu_hour advice.office_day_at_most_hours advice.schedule_tag_key
+    advice.schedule_name advice.inference_below_percent advice.old_families advice.newer_families
+    advice.steady_from_percent advice.port_pays_within_months advice.burst_at_most_hours
+    advice.scale_in_below_percent
     approval.delivery_limit_minutes
     approval.digest_after_seconds approval.digest_from approval.retry_unopened_after_minutes
     budget.monthly_usd budget.projects budget.publish_at_most_projects budget.tell_at_percent

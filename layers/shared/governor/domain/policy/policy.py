@@ -6,11 +6,13 @@ JSON Schema and `docs/policy-*.md` are written from them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from enum import StrEnum
+from functools import partial
 from math import ceil, inf
 from typing import Any, Literal
 
@@ -496,6 +498,56 @@ class Health(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class Advice(Section):
+    """What `governor advice` proposes to save money. Nothing is ever done about it."""
+
+    risk = "none"
+    weeks: int = between(6, 1, 12)
+    """Weeks of utilization that are read, by the hour."""
+    minimum_weeks: int = between(4, 1, 12, at_most="weeks")
+    """Weeks between the first and the last reading, below which nothing is advised."""
+    minimum_measured_percent: Percent = between(80.0, 0, 100)
+    """Percentage of an instance's running hours that must be measured on every GPU."""
+    minimum_usd_per_month: UsdPerUnit = PER_UNIT.setting(Decimal(50))
+    """USD a month. Advice known to save less is left out."""
+    dismissed_for_days: int = between(90, 1, 366)
+    """Days for which dismissed advice is left out."""
+    unused_below_percent: Percent = between(5.0, 0.1, 50)
+    """A GPU is unused in an hour whose maximum utilization is under this percentage."""
+    target_percent: Percent = between(85.0, 10, 100)
+    """The most that a smaller type may be filled by the measured peak of GPU memory and vCPUs; also the
+    utilization that GPUs at work are measured against."""
+    full_memory_above_percent: Percent = between(90.0, 10, 100)
+    """GPU memory is short above this percentage."""
+    cpu_works_from_percent: Percent = between(20.0, 1, 100)
+    """CPU utilization from which an instance without GPU work still works."""
+    cpu_family: str = checked("m7i", _FAMILY[1], partial(re.fullmatch, _FAMILY[0]))
+    """Family of the CPU types that are proposed."""
+    cpu_usd_per_vcpu_hour: UsdPerUnit = PER_UNIT.setting(Decimal("0.0504"))
+    """USD per vCPU and hour of that family."""
+    office_day_at_most_hours: int = between(12, 1, 20)
+    """Longest working day, on weekdays, for which a schedule is proposed."""
+    schedule_tag_key: str = "Schedule"
+    """Tag key that Instance Scheduler on AWS looks for."""
+    schedule_name: str = "office-hours"
+    """Name of the schedule there."""
+    inference_below_percent: Percent = between(30.0, 1, 100)
+    """Mean utilization at work under which a P type may serve inference that a smaller type could serve."""
+    old_families: tuple[str, ...] = named(*_FAMILY, default=("p2", "p3", "g3", "g3s", "g4dn"))
+    """Families for which newer ones are proposed."""
+    newer_families: tuple[str, ...] = named(*_FAMILY, default=("g5", "g6", "gr6", "g6e", "g7e"))
+    """Families that are proposed in their place."""
+    steady_from_percent: Percent = between(60.0, 1, 100)
+    """Percentage of an instance's hours with GPU work from which the work is steady."""
+    port_pays_within_months: int = between(12, 1, 60)
+    """Months in which a port to Trainium or Inferentia must pay for itself."""
+    burst_at_most_hours: int = between(24, 1, 168)
+    """Longest stretch of GPU work that Spot is proposed for."""
+    scale_in_below_percent: Percent = between(20.0, 1, 100)
+    """Mean utilization of a group, over an hour, under which it needs fewer instances."""
+
+
+@dataclass(frozen=True, slots=True)
 class Policy(Section):
     """All settings, as they apply to one instance after overrides."""
 
@@ -525,6 +577,7 @@ class Policy(Section):
     budget: Budget = field(default_factory=Budget)
     events: Events = Events()
     health: Health = Health()
+    advice: Advice = Advice()
 
     def contradictions(self) -> Iterator[Mistake]:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)

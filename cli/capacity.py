@@ -1,0 +1,196 @@
+"""What `governor advice` reads beside metrics, with the caller's credentials: Capacity Reservations, minimum
+sizes and Spot offers. What may not be read is said, and counts as unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from governor.adapters.clients import Adapter, Clients
+from governor.adapters.managing import AwsBatch
+from governor.domain.catalogue import alike, shape_of
+from governor.domain.evidence import Window
+from governor.domain.instance import AUTO_SCALING_TAG, NAME_TAG, Instance, Target, managed_by
+from governor.domain.policy.policy import Policy
+from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, home_of
+from governor.domain.units import as_utc, printable
+from governor.errors import CloudError, GovernorError
+from governor.ports import SpotMarket
+from simulation.capacity_advice import Group, Reservation
+from simulation.fetch import Fetch, query_of
+from simulation.past import HOURS_A_WEEK, Past
+from simulation.patterns import SpotOffer, asks_for_spot, vcpus_of
+
+_CHARGED = ("active", "cancelling")
+"""States in which a reservation is charged: one that is being canceled, too, until it is."""
+_LEAST_TYPES = 3
+"""With fewer, EC2's placement score is falsely low. Source: EC2 user guide, Spot placement score."""
+
+
+class Capacity(Adapter):
+    """Capacity Reservations and Auto Scaling groups, as AWS describes them. Raises: CloudError."""
+
+    def reservations(self, target: Target) -> list[Mapping[str, Any]]:
+        pages = self._pages("ec2:DescribeCapacityReservations", target)
+        return [one for page in pages for one in page["CapacityReservations"]]
+
+    def minimum(self, target: Target, group: str) -> int | None:
+        """`None`: there is no such group."""
+        asked: Any = {"AutoScalingGroupNames": [group]}
+        found = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)["AutoScalingGroups"]
+        return int(found[0]["MinSize"]) if found else None
+
+
+@dataclass(slots=True)
+class Reader:
+    """Reads one account. `unread` gets a line for each kind of thing that could not be."""
+
+    clients: Clients
+    fetch: Fetch
+    market: SpotMarket
+    unread: dict[str, None] = field(default_factory=dict)
+
+    def reservations(self, target: Target, hours: Window, policy: Policy) -> list[Reservation]:
+        """Those of accelerated types that the account pays for.
+
+        Raises:
+            FetchError: their readings could not all be had.
+        """
+        try:
+            listed = Capacity(self.clients).reservations(target)
+        except CloudError as error:
+            self.unread[f"Capacity Reservations in {target}: {error}"] = None
+            return []
+        paid = [
+            one
+            for one in listed
+            if one["State"] in _CHARGED
+            and shape_of(one["InstanceType"]) is not None
+            and one.get("UnusedReservationBillingOwnerId", one["OwnerId"]) == target.account
+        ]
+        queries = {
+            one["CapacityReservationId"]: query_of(
+                "AWS/EC2CapacityReservations",
+                "UsedInstanceCount",
+                (("CapacityReservationId", one["CapacityReservationId"]),),
+                "Maximum",
+            )
+            for one in paid
+        }
+        read = self.fetch.hours(target, [*queries.values()], hours)
+        return [
+            self._reservation(target, one, hours, read[queries[one["CapacityReservationId"]]], policy)
+            for one in paid
+        ]
+
+    def _reservation(
+        self, target: Target, found: Mapping[str, Any], hours: Window, used: Sequence[float], policy: Policy
+    ) -> Reservation:
+        began = as_utc(found.get("StartDate") or found["CreateDate"])
+        instance = Instance(
+            target,
+            found["CapacityReservationId"],
+            found["InstanceType"],
+            "",
+            began,
+            platform=found.get("InstancePlatform", "Linux/UNIX"),
+        )
+        measured = [hour for hour, one in enumerate(used) if one >= 0]
+        since = max(0, (began - hours.start) // hours.period)
+        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", ())}
+        name = printable(tags.get(NAME_TAG, ""))
+        return Reservation(
+            reservation_id=instance.instance_id,
+            account=target.account,
+            region=target.region,
+            instance_type=instance.instance_type,
+            total=found["TotalInstanceCount"],
+            available=found["AvailableInstanceCount"],
+            is_block=found.get("ReservationType") == "capacity-block",
+            holder=f"{name} of account {found['OwnerId']}" if name else f"account {found['OwnerId']}",
+            ends=_end(found.get("EndDate")),
+            usd_per_hour=self.fetch.prices.price(instance, policy).usd_per_hour,
+            used_at_most=int(max(used[hour] for hour in measured)) if measured else None,
+            weeks=(measured[-1] + 1 - measured[0]) // HOURS_A_WEEK if measured else 0,
+            percent_measured=min(100, 100 * len(measured) // max(1, hours.bins - since)),
+        )
+
+    def groups(self, pasts: Sequence[Past]) -> Iterator[Group]:
+        """The environments of other services, with their minimum sizes where those may be read."""
+        found: dict[tuple[Target, Home], list[Past]] = {}
+        for one in pasts:
+            manager = managed_by(one.instance, one.policy.managed.tag_keys)
+            if manager is not None:
+                found.setdefault((one.instance.target, home_of(one.instance, manager)), []).append(one)
+        for (target, home), members in found.items():
+            if not home.name:
+                continue
+            batch = self._batch(target, home) if home.kind is Kind.BATCH else None
+            minimum = (
+                self._minimum(target, members[0].instance) if batch is None else _instances(batch, members)
+            )
+            yield Group(home, tuple(members), minimum, batch)
+
+    def _batch(self, target: Target, home: Home) -> BatchEnvironment | None:
+        try:
+            return AwsBatch(self.clients).environment(target, home.name)
+        except CloudError as error:
+            self.unread[f"Batch compute environments in {target}: {error}"] = None
+            return None
+
+    def _minimum(self, target: Target, member: Instance) -> int | None:
+        name = member.tags.get(AUTO_SCALING_TAG)
+        if name is None:
+            return None
+        try:
+            return Capacity(self.clients).minimum(target, name)
+        except CloudError as error:
+            self.unread[f"Auto Scaling groups in {target}: {error}"] = None
+            return None
+
+    def offer(self, past: Past) -> SpotOffer | None:
+        """The cheapest zone of its Region now, for an instance that Spot could be proposed for."""
+        if not asks_for_spot(past):
+            return None
+        instance = past.instance
+        target, name = instance.target, instance.instance_type
+        found = self.market.prices(target, [target.region], name, instance.platform)
+        for problem in found.problems.values():
+            self.unread[f"Spot prices in {target}: {problem}"] = None
+        if not found.prices:
+            return None
+        types = alike(name)
+        return SpotOffer(
+            found.prices[0].usd_per_hour,
+            found.prices[0].zone,
+            types,
+            scores(self.market, target, [target.region], types, self.unread).get(target.region),
+        )
+
+
+def scores(
+    market: SpotMarket,
+    target: Target,
+    regions: Sequence[str],
+    types: Sequence[str],
+    unread: dict[str, None],
+) -> Mapping[str, int]:
+    """Placement scores by Region; none of fewer types than make sense, nor where they may not be read."""
+    if len(types) < _LEAST_TYPES:
+        return {}
+    try:
+        return market.scores(target, regions, types)
+    except GovernorError as error:
+        unread[f"Spot placement scores: {error}"] = None
+        return {}
+
+
+def _instances(batch: BatchEnvironment, members: Sequence[Past]) -> int | None:
+    each = vcpus_of(members[0].instance.instance_type)
+    return None if each is None else batch.minimum_vcpus // each
+
+
+def _end(at: datetime | None) -> str:
+    return "without an end date" if at is None else f"until {as_utc(at):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,160 @@
+"""Advice about capacity that is held whether it works or not: groups of other services with a minimum size,
+and reservations. Pure, as `simulation.patterns`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import ceil
+from shlex import join
+from statistics import fmean
+
+from governor.domain.instance import AUTO_SCALING_TAG
+from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, advice_for
+from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
+from simulation.past import Past
+from simulation.patterns import Advice, advice_of, is_known, worthwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """An environment that another service runs, with its members that run now. `minimum` is the size that it
+    keeps whether it is used or not, in instances; `None` where it was not read."""
+
+    home: Home
+    members: tuple[Past, ...]
+    minimum: int | None = None
+    batch: BatchEnvironment | None = None
+
+
+def of_group(group: Group) -> list[Advice]:
+    """What a group could do without. Only where all its members were measured for long enough."""
+    if not all(map(is_known, group.members)):
+        return []
+    return worthwhile(group.members[0].policy.advice, (scale_in(group), minimum_size(group)))
+
+
+def scale_in(group: Group) -> Advice | None:
+    """Fewer instances in the hours in which the mean of all GPUs was low."""
+    rule, size, together = group.members[0].policy.advice, len(group.members), _together(group)
+    means = {hour: fmean(one.mean_at(hour) for one in group.members) for hour in together}
+    quiet = [mean for mean in means.values() if mean < rule.scale_in_below_percent]
+    spare = sum(size - ceil(size * mean / rule.target_percent) for mean in quiet)
+    if not spare:
+        return None
+    minimum = "unknown" if group.minimum is None else str(group.minimum)
+    text = (
+        f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on average in "
+        f"{100 * len(quiet) // len(together)}% of its hours: scale in then. Its minimum size is {minimum}; "
+        f"now it has {plural(size, 'instance')}"
+    )
+    return _of_group(group, "scale-in", spare, text)
+
+
+def minimum_size(group: Group) -> Advice | None:
+    """A minimum that holds instances none of whose GPUs works."""
+    minimum, worked = group.minimum, [set(one.worked) for one in group.members]
+    if not minimum:
+        return None
+    held = sum(min(minimum, sum(hour not in hours for hours in worked)) for hour in _together(group))
+    if not held:
+        return None
+    advised = " ".join(advice_for(group.home, group.batch))
+    text = f"The minimum size of {group.home.title} is {minimum}, and holds idle GPUs. {advised}"
+    return _of_group(group, "minimum-size", held, text.removesuffix("."), _command(group))
+
+
+def _command(group: Group) -> str:
+    """The command that lowers the minimum to 0; names come from tags, which anybody may have written."""
+    first, home = group.members[0].instance, group.home
+    named = ("--region", first.target.region)
+    if home.kind is Kind.BATCH:
+        changed = ("--compute-environment", home.name, "--compute-resources", "minvCpus=0")
+        return join(("aws", "batch", "update-compute-environment", *named, *changed))
+    if home.kind is Kind.NODE_GROUP:
+        pool = ("--cluster-name", home.cluster, "--nodegroup-name", home.name)
+        return join(("aws", "eks", "update-nodegroup-config", *named, *pool, "--scaling-config", "minSize=0"))
+    if (of_group := first.tags.get(AUTO_SCALING_TAG)) is None:
+        return ""
+    changed = ("--auto-scaling-group-name", of_group, "--min-size", "0")
+    return join(("aws", "autoscaling", "update-auto-scaling-group", *named, *changed))
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An On-Demand Capacity Reservation or a Capacity Block as EC2 describes it now. `used_at_most`: the most
+    instances that ran in it in `weeks` of measured hours; `None` where CloudWatch has no readings of it."""
+
+    reservation_id: str
+    account: str
+    region: str
+    instance_type: str
+    total: int
+    available: int
+    is_block: bool
+    holder: str
+    ends: str
+    usd_per_hour: UsdPerHour | None
+    used_at_most: int | None = None
+    weeks: int = 0
+    percent_measured: int = 0
+
+
+def reservation(one: Reservation) -> Advice | None:
+    """Capacity that is paid for and stands empty, now and as long as was measured. The governor never
+    cancels it: EC2 may not have it again."""
+    unused = one.available if one.used_at_most is None else min(one.available, one.total - one.used_at_most)
+    if unused <= 0:
+        return None
+    hourly = None if one.usd_per_hour is None else one.usd_per_hour * unused
+    measured = (
+        "for how long is not measured"
+        if one.used_at_most is None
+        else f"at most {one.used_at_most} were used in {plural(one.weeks, 'week')}"
+    )
+    cost = "its price is not known" if hourly is None else f"{money(hourly)} USD an hour at list price"
+    advised = (
+        "it is paid in advance and cannot be canceled: use it, or share it, before it ends"
+        if one.is_block
+        else "reduce it or cancel it, if nobody needs the guarantee"
+    )
+    empty = f"{unused} of {one.total} stand empty, {measured}: {cost}"
+    left = one.total - unused
+    verb = "modify" if left else "cancel"
+    command: tuple[str, ...] = ("aws", "ec2", f"{verb}-capacity-reservation", "--region", one.region)
+    command = (*command, "--capacity-reservation-id", one.reservation_id)
+    command = (*command, "--instance-count", str(left)) if left else command
+    return Advice(
+        kind="empty-block" if one.is_block else "empty-reservation",
+        subject=one.reservation_id,
+        account=one.account,
+        region=one.region,
+        instance_type=one.instance_type,
+        usd_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
+        weeks=one.weeks,
+        percent_measured=one.percent_measured,
+        text=f"{empty}. Held by {one.holder}, {one.ends}; {advised}.",
+        command="" if one.is_block else join(command),
+        owner=one.holder,
+    )
+
+
+def _of_group(group: Group, kind: str, spare: int, text: str, command: str = "") -> Advice:
+    """`spare`: hours of instances in the hours that were measured together."""
+    home, together = group.home, _together(group)
+    prices = [one.price.usd_per_hour for one in group.members]
+    known = [one for one in prices if one is not None]
+    saved: Usd | None = None
+    if len(known) == len(prices):
+        mean = sum(known, Decimal(0)) / len(known)
+        saved = mean * HOURS_PER_MONTH * spare / (group.members[0].hours.bins - together[0])
+    first = advice_of(group.members[0], kind, saved, text, command)
+    subject = "/".join(one for one in (first.account, first.region, home.cluster, home.name) if one)
+    weeks = min(one.weeks for one in group.members)
+    percent = min(one.measured_percent for one in group.members)
+    return replace(first, subject=subject, name=home.title, weeks=weeks, percent_measured=percent)
+
+
+def _together(group: Group) -> list[int]:
+    """The hours in which all members were measured."""
+    return sorted(set.intersection(*(set(one.measured) for one in group.members)))

