@@ -32,7 +32,7 @@ HARMLESS = """
     health.memory_bound_compute_below_percent health.memory_bound_memory_above_percent
     health.minimum_coverage_percent health.straggler_above_points
     health.throttled_above_percent health.under_used_below_percent health.window_minutes
-    ledger.false_stop_within_minutes ledger.saving_counts_days
+    ledger.false_stop_within_minutes ledger.monthly_report ledger.saving_counts_days ledger.weekly_report
     managed.idle_for_minutes managed.tell_again_after_hours
     prices.ebs_usd_per_gib_month prices.snapshot_usd_per_gib_month
 """
