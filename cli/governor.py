@@ -32,6 +32,7 @@ COMMANDS = {
     "env-vars": ("cli.env_vars", "the environment of the deployed functions, for sam local invoke"),
     "restore": ("cli.restore", "put back into the state table what it lacks of a copy of it"),
     "uninstall": ("cli.uninstall", "what the stack leaves behind, with what it costs; or remove some of it"),
+    "report": ("cli.report", "costs and savings of a month, as the mail and the console say them"),
     "simulate": ("cli.simulate", "what policies would have done in the past days"),
 }
 """The module of each command, whose `add(areas)` adds it, and its help. To add a command, add its line.

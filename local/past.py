@@ -24,7 +24,9 @@ from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import UNTAGGED, Meter, cost_between, month_end, month_of
 from governor.domain.money.ledger import Ending, LedgerEntry
+from governor.domain.policy.contacts import Weekday
 from governor.domain.policy.policy import Action, Mode
+from governor.domain.policy.schedule import next_morning
 from governor.stores import StateTable
 from governor.stores.ledger import booking
 from governor.stores.table import Table
@@ -181,6 +183,12 @@ def _book(
             cost_after_usd_per_hour=STORAGE,
             saved_usd_per_hour=price,
             resource_name=member.name,
+            # A Savings Plan may pay for what is no Spot instance.
+            cash_low_usd_per_hour=price if member.lifecycle == "spot" else Decimal(0),
+            cash_high_usd_per_hour=price,
+            saves_from=night.start,
+            morning=next_morning(night.start, "UTC", tuple(Weekday)[:5], "09:00"),
+            recorded_at=night.start,
         )
         if number > len(nights) - _EPISODES_KEPT:
             _decide(state, ref, member, entry, person, now)

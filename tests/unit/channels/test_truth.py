@@ -54,10 +54,12 @@ from governor.domain.events.messages import (
 )
 from governor.domain.events.notice import BlockChange, Notice
 from governor.domain.evidence import GpuReadings, window_before
+from governor.domain.fleet.rows import Share
 from governor.domain.history import History
 from governor.domain.instance import Instance
 from governor.domain.money.cost import ProjectCost
-from governor.domain.money.cost_messages import budget_alert
+from governor.domain.money.cost_messages import budget_alert, report_alert
+from governor.domain.money.report import report
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.breaker import BreakerState
@@ -69,7 +71,7 @@ from governor.domain.sweep.messages import (
 )
 from governor.domain.sweep.verdict import Verdict, VerdictKind
 from local.receiver_checks import webhook_problems
-from tests.builders import NOW, TARGET, make_evidence
+from tests.builders import NOW, TARGET, make_entry, make_evidence
 from tests.unit.usecases.world import World
 
 LINK = "https://governor.example/approvals/a1?k=k1&r=ann&e=1795178550&s=c2lnbmF0dXJl"
@@ -680,6 +682,7 @@ def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: 
         assert " s left" not in text, channel
 
 
+MONTH = NOW.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 FROZEN = BreakerState(NOW, "half the fleet turned idle", turned=6)
 SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "mass": (
@@ -709,6 +712,23 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     "budget": (
         budget_alert(COST, Decimal(10_000), 80, TARGET, NOW, "ml-team"),
         ("Project vision: 80% of the GPU budget of 2026-11 is used", "$8,000", "runs out at Sat 08:02 UTC"),
+    ),
+    "report": (
+        report_alert(
+            report([make_entry()], [Share(idle=Decimal("30.4"))], MONTH, NOW, NOW, timedelta(days=30)),
+            "month-2026-11",
+            TARGET,
+            NOW,
+            BERLIN,
+            is_everything=False,
+        ),
+        (
+            "GPU costs of November 2026 so far: $408 saved, $30 idle",
+            "at list prices",
+            "In cash that is between $0.00 and $408",
+            "Provisional until December 15",
+            "Saved by project: vision $408",
+        ),
     ),
     "freeze": (
         breaker_alert("frozen", TARGET, FROZEN, NOW),

@@ -69,7 +69,7 @@ def message_of(
         chart=_chart(shown.history) if shown and shown.history else _days_chart(alert),
         evidence=_evidence(shown, now) if shown else None,
         picture_png=picture_png if shown or alert.kind is AlertKind.SAVINGS_REPORT else None,
-        picture_alt=_picture_alt(shown, now) if shown else _days_chart(alert),
+        picture_alt=_picture_alt(shown, now) if shown else _days_chart(alert).partition(":")[0],
         link=link,
         approval_id=open_one.approval_id if open_one else None,
         answers=answers_of(open_one, STATUS_AFTER if asks else _BRAKES) if open_one else (),
@@ -284,7 +284,7 @@ def _days_chart(alert: Alert) -> str:
     if highest <= 0:
         return ""
     bars = "".join(_BARS[min(7, int(max(Decimal(0), 8 * one / highest)))] for one in days)
-    return f"Saved by day, up to {units.usd(highest)}: {bars}"
+    return f"Saved by day (UTC), up to {units.usd(highest)}: {bars}"
 
 
 def _picture_alt(episode: Episode, now: UtcDatetime) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from base64 import b64encode
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -86,6 +87,12 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
             picture, "image", "png", cid=f"<{_CID}>", filename="utilization.png", disposition="inline"
         )
     return mail
+
+
+def email_page(message: Message) -> str:
+    """Return the HTML of a mail as a page by itself, its picture within it."""
+    picture = f"data:image/png;base64,{b64encode(message.picture_png or b'').decode()}"
+    return _fitting(message)[1].replace(f"cid:{_CID}", picture)
 
 
 def _fitting(message: Message) -> tuple[str, str]:

@@ -172,7 +172,7 @@ def test_a_report_says_what_the_page_says() -> None:
     assert "All governed instances cost $137 in November 16 to November 22. $612 were saved net" in text
     assert "In cash that is between $0.00 and $612; $0.00 if people had done the same" in text
     assert "Kept by choice: $7.00" in text
-    assert "- vision: $612, 1 action" in text
+    assert "Saved by project: vision $612." in text
     assert "Data transfer, licences and tax are in no figure." in text
     by_day = [Decimal(one) for one in everything.facts["saved_by_day"]]  # type: ignore[attr-defined]
     assert (7, Decimal("5.67") * 12) == (len(by_day), by_day[2])

@@ -11,12 +11,11 @@ from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.domain.money.ledger import PROVISIONAL, net_by_day
-from governor.domain.money.report import Report
+from governor.domain.money.report import GROUPS, Report
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural, usd
 
 _NAMED = 5
-"""Targets named in the text, the most expensive first; the facts hold all."""
-_LISTED = 10
+"""Targets, or groups, named in the text, those with the most USD first."""
 
 
 def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
@@ -62,10 +61,11 @@ def budget_alert(
 def report_alert(
     found: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
 ) -> Alert:
-    """Return the report of a week or a month, `name`: of an owner, a project, or everything."""
+    """Return the report of a week or a month, as its `name` begins: of an owner, a project, or everything."""
     saved, costs, last = found.saved, found.costs, found.end - DAY
-    is_month = found.start.day == 1 and month_end(found.start) == found.end
-    days = [found.start.date() + DAY * number for number in range((found.end - found.start) // DAY)]
+    is_month = not name.startswith("week")
+    month = f"{found.start:%B %Y}{' so far' if found.end < month_end(found.start) else ''}"
+    days = [found.start.date() + DAY * number for number in range(-((found.start - found.end) // DAY))]
     by_day = net_by_day([one.entry for one in found.lines], days, min(now, found.end), found.counts_for)
     facts = {
         "period_start": found.start,
@@ -83,13 +83,12 @@ def report_alert(
     final = month_end(found.start) + PROVISIONAL
     words = {
         "whose": "All governed instances" if is_everything else f"Instances of {_named(whose)}",
-        "period": f"{found.start:%B %Y}" if is_month else f"{_day(found.start)} to {_day(last)}",
+        "period": month if is_month else f"{_day(found.start)} to {_day(last)}",
         "actions": plural(saved.actions, "stop or termination", "stops and terminations"),
         "false_stops": saved.false_stops,
         "unpriced": plural(saved.unpriced, "action is", "actions are") if saved.unpriced else None,
         "final_at": _day(final) if is_month and found.provisional else None,
-        **dict.fromkeys(("by_project", "by_owner", "by_account"), ()),
-        **{f"by_{group}": _listed(found.by(group)) for group in groups},
+        **{f"by_{name}": _listed(found.by(name)) if name in groups else "" for name in GROUPS},
     }
     dedup_id = f"report-{name}-{short_hash(whose.name, whose.project, str(is_everything))}"
     return written("report", hub, dedup_id, now, facts, words, owner=whose)
@@ -103,7 +102,5 @@ def _day(at: UtcDatetime) -> str:
     return f"{at:%B} {at.day}"
 
 
-def _listed(sums: Sequence[tuple[str, Usd, int]]) -> list[str]:
-    lines = [f"- {name}: {usd(amount)}, {plural(count, 'action')}" for name, amount, count in sums]
-    rest = len(lines) - _LISTED
-    return lines if rest < 2 else [*lines[:_LISTED], f"- and {rest} more"]
+def _listed(sums: Sequence[tuple[str, Usd, int]]) -> str:
+    return listed([f"{name} {usd(amount)}" for name, amount, _ in sums], _NAMED)

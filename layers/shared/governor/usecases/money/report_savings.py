@@ -43,18 +43,20 @@ class Period(NamedTuple):
 
 
 class Whose(NamedTuple):
+    account: str
     owner: str
     project: str
 
 
 class Reader(NamedTuple):
-    """Who gets a report: of an owner's instances, of a project's, or, where it names neither, of all."""
+    """Whom a report is about: what it names counts; where it names nothing, all do."""
 
+    account: str = ""
     owner: str = ""
     project: str = ""
 
     def sees(self, whose: Whose) -> bool:
-        return self.owner in ("", whose.owner) and self.project in ("", whose.project)
+        return all(wanted in ("", its) for wanted, its in zip(self, whose, strict=True))
 
 
 @dataclass(slots=True)
@@ -85,7 +87,7 @@ class ReportSavings:
     def __call__(self) -> Night:
         now, night = self.clock.now(), Night()
         policy = self.policies.base().policy
-        books = _Books(self.state, timedelta(days=policy.ledger.saving_counts_days))
+        books = Books(self.state, timedelta(days=policy.ledger.saving_counts_days))
         for month in months(month_start(month_start(now) - DAY), now):
             if is_provisional(month, now):
                 night.attempt(f"the books of {month}", partial(self._close, books, month, now, night))
@@ -93,7 +95,7 @@ class ReportSavings:
             night.attempt(f"reports of {period.name}", partial(self._tell, books, period, policy, now, night))
         return night
 
-    def _close(self, books: _Books, month: str, now: UtcDatetime, night: Night) -> None:
+    def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
         start, before = parse_month(month), self.state.last_statement(month)
         entries = books.entries(start, now)
         if before is not None:
@@ -109,7 +111,7 @@ class ReportSavings:
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, found.rows))
         night.copied.append(month)
 
-    def _tell(self, books: _Books, period: Period, policy: Policy, now: UtcDatetime, night: Night) -> None:
+    def _tell(self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night) -> None:
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):
             found = books.report(period.start, period.end, now, reader)
@@ -123,7 +125,7 @@ class ReportSavings:
 
 
 @dataclass(slots=True)
-class _Books:
+class Books:
     """The ledger and the days, each month of them read once."""
 
     state: StateTable
@@ -141,14 +143,15 @@ class _Books:
         return found
 
     def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
-        """Yield what whose instances cost on the days (UTC) from one midnight to another."""
+        """Yield what whose instances cost on the days (UTC) that begin from `start` to before `end`."""
+        last = (end - timedelta(microseconds=1)).date()
         for month in months(start, end):
             if month not in self._days:
                 self._days[month] = self.state.days(month)
             for costs in self._days[month]:
-                if start.date() <= costs.day < end.date():
+                if start.date() <= costs.day <= last:
                     for (owner, project), share in costs.shares.items():
-                        yield Whose(owner, project), share
+                        yield Whose(costs.account, owner, project), share
 
     def report(self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader) -> Report:
         entries = [one for one in self.entries(start, end) if reader.sees(_whose(one))]
@@ -157,10 +160,10 @@ class _Books:
 
 
 def _whose(entry: LedgerEntry) -> Whose:
-    return Whose(entry.owner, entry.project)
+    return Whose(entry.episode.account, entry.owner, entry.project)
 
 
-def _readers(books: _Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
+def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
     """Yield who answers for everything, and each owner and owner of a project that the policy names."""
     yield Reader()
     found = {_whose(one) for one in books.entries(period.start, period.end)}

@@ -1,0 +1,127 @@
+"""`governor report`: costs and savings of a month, as the mail and the console say them. Reads only."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import timedelta
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from cli import aws, times
+from cli.errors import CommandError
+from cli.policy import deployed
+from cli.progress import Progress
+from cli.status import Stack
+from governor.adapters.clients import Clients
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.channels.compose import message_of, saved_by_day
+from governor.channels.email import email_page
+from governor.channels.picture_png import days_png
+from governor.contracts.policy import parse_policy
+from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner
+from governor.domain.documents import csv_text, plain
+from governor.domain.instance import Target
+from governor.domain.money.cost import month_end, month_of, parse_month
+from governor.domain.money.cost_messages import report_alert
+from governor.domain.money.report import COLUMNS, Report
+from governor.domain.units import UtcDatetime, money, printable
+from governor.errors import GovernorError, PolicyError
+from governor.stores import StateTable
+from governor.usecases.money.report_savings import Books, Reader
+
+_FORMATS = ("table", "html", "csv", "json")
+_WIDTHS = (24, 16, 16, 16, 17, 12)
+"""Of the columns of the table."""
+
+
+def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """The command."""
+    command = areas.add_parser("report")
+    command.add_argument("--month", help="as 2026-11 (default: this one, UTC)")
+    command.add_argument("--format", choices=_FORMATS, default="table", help="(default: %(default)s)")
+    for name in ("owner", "project", "account"):
+        command.add_argument(f"--{name}", default="", help=f"of this {name} alone")
+    command.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> None:
+    now = times.now()
+    start = _month(arguments.month or month_of(now), now)
+    stack = Stack(arguments.stack_name, aws.session())
+    with Progress("reading the ledger"):
+        policy = _policy(arguments.stack_name, stack)
+        try:
+            state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
+            books = Books(state, timedelta(days=policy.ledger.saving_counts_days))
+            reader = Reader(arguments.account, arguments.owner, arguments.project)
+            found = books.report(start, min(now, month_end(start)), now, reader)
+        except (ClientError, BotoCoreError, GovernorError) as error:
+            raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None
+    chosen = "json" if arguments.json else arguments.format
+    print(shown(found, chosen, alert_of(found, stack.hub, reader, now)), end="")
+
+
+def _month(text: str, now: UtcDatetime) -> UtcDatetime:
+    try:
+        start = parse_month(text)
+    except ValueError:
+        raise CommandError(f"--month is {text!r}: write it as {month_of(now)}") from None
+    if start > now:
+        raise CommandError(f"--month {text} has not begun")
+    return start
+
+
+def _policy(name: str, stack: Stack) -> Any:
+    try:
+        return parse_policy(deployed(name, stack.session)).base().policy
+    except PolicyError as error:
+        raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
+
+
+def alert_of(found: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Alert:
+    """The message that a reader of this report would get."""
+    whose = Owner(reader.owner or reader.account or UNASSIGNED, reader.project or UNASSIGNED)
+    return report_alert(
+        found, f"month-{month_of(found.start)}", hub, now, whose, is_everything=not any(reader)
+    )
+
+
+def shown(found: Report, chosen: str, alert: Alert) -> str:
+    """The report in a format: `table`, `html`, `csv` or `json`."""
+    match chosen:
+        case "csv":
+            return csv_text(COLUMNS, found.rows)
+        case "json":
+            document = {"month": month_of(found.start), **found.document}
+            return f"{json.dumps(document, indent=2, default=plain)}\n"
+        case "html":
+            picture = days_png(saved_by_day(alert), found.start.date())
+            return email_page(message_of(alert, None, link=None, picture_png=picture))
+        case _:
+            return _table(found, alert)
+
+
+def _table(found: Report, alert: Alert) -> str:
+    lines = [*map(printable, (alert.subject, *alert.lines))]
+    if found.lines:
+        lines += ["", _row("instance", "how it ended", "owner", "project", "when (UTC)", "saved, USD")]
+    for line in found.lines:
+        entry, net = line.entry, line.net_usd
+        what = f"{line.what}, undone" if entry.false_stop else line.what
+        name = entry.resource_name or entry.episode.instance_id
+        amount = "unknown" if net is None else money(net)
+        lines.append(
+            _row(name, what, entry.owner, entry.project, f"{entry.booked_at:%Y-%m-%d %H:%M}", amount)
+        )
+    return "\n".join([*lines, ""])
+
+
+def _row(*cells: str) -> str:
+    *texts, amount = (
+        cell if len(cell) <= width else f"{cell[: width - 1]}…"
+        for cell, width in zip(map(printable, cells), _WIDTHS, strict=True)
+    )
+    shown = " ".join(f"{text:<{width}}" for text, width in zip(texts, _WIDTHS, strict=False))
+    return f"{shown} {amount:>{_WIDTHS[-1]}}"
