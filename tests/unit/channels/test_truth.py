@@ -59,6 +59,7 @@ from governor.domain.history import History
 from governor.domain.instance import Instance
 from governor.domain.money.cost import ProjectCost
 from governor.domain.money.cost_messages import budget_alert, report_alert
+from governor.domain.money.forecast import Forecast
 from governor.domain.money.report import report
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.policy.schedule import Schedule
@@ -710,8 +711,16 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
     ),
     "budget": (
-        budget_alert(COST, Decimal(10_000), 80, TARGET, NOW, "ml-team"),
-        ("Project vision: 80% of the GPU budget of 2026-11 is used", "$8,000", "runs out at Sat 08:02 UTC"),
+        budget_alert(
+            COST, Decimal(10_000), 80, TARGET, NOW, "ml-team", Forecast(Decimal(11_000), Decimal("6.4"))
+        ),
+        (
+            "Project vision: 80% of the GPU budget of 2026-11 is used",
+            "$8,000",
+            "runs out at Sat 08:02 UTC",
+            "as in past weeks, the month costs $11,000",
+            "off by 6% (median)",
+        ),
     ),
     "report": (
         report_alert(

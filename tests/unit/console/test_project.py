@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ from governor.console.page import Caller, Page
 from governor.console.views.project import project, projects
 from governor.domain.approvals.terms import Scope
 from governor.domain.fleet.rows import Share
-from governor.domain.money.cost import Meter
+from governor.domain.money.cost import DAY, Meter, month_end
 from governor.domain.policy.policy import Budget, Policy
 from governor.errors import NotFound
 from tests.builders import NOW
@@ -48,6 +49,26 @@ def world_with(spent: int, usd_per_hour: str = "10", budget: int | None = 1000) 
 def test_the_budget_says_when_it_runs_out(world: ConsoleWorld, said: str) -> None:
     """At the rate of this moment, in the reader's zone."""
     assert said in html(project, world, name="vision")
+
+
+def test_the_month_is_forecast_by_past_weeks_beside_the_flat_rate() -> None:
+    """With its median error; a month's sum stays that of the month."""
+    world = world_with(500)
+    assert "Forecast: not known before two weeks of costs" in html(project, world, name="vision")
+    assert show(world).document["forecast_usd"] is None
+
+    for back in range(1, 43):
+        world.spend(NOW.date() - DAY * back, {("ml-team", "vision"): Share(Decimal(24))})
+    document: Any = show(world).document
+    shown = html(project, world, name="vision")
+
+    days, left = NOW.day - 1, (month_end(NOW) - NOW) / timedelta(hours=1)
+    spent = 500 + 24 * days
+    assert (spent, 0) == (document["spent_usd"], document["forecast_error_percent"])
+    assert round(spent + left) == round(document["forecast_usd"])
+    assert round(spent + 10 * left) == round(document["flat_forecast_usd"])
+    assert "as in past weeks (median error 0%)" in shown
+    assert Decimal(spent) == projects(world.asked()).tables[0].rows[0][3]
 
 
 def test_what_is_metered_before_days_were_stored_counts() -> None:

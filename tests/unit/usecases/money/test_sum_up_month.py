@@ -11,8 +11,9 @@ import pytest
 
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.episode.episode import EpisodeRef, Outcome
+from governor.domain.fleet.rows import DayCosts, Share
 from governor.domain.instance import Target
-from governor.domain.money.cost import UNTAGGED, new_meter
+from governor.domain.money.cost import UNTAGGED, Meter, cost_between, month_end, new_meter
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Budget, Ledger, Policy
@@ -117,6 +118,37 @@ def test_a_budget_is_told_once_for_each_share_and_month() -> None:
     assert () == world.sum_up().costs
     world.cost("llm", "8500")
     assert ("llm",) == world.sum_up().told
+
+
+def test_a_budget_message_says_what_past_weeks_and_what_runs_now_point_to() -> None:
+    """Days are read for a message alone, of the project alone, over all targets."""
+    world = MonthWorld()
+    world.cost("llm", "9000", usd_per_hour={"llm": Decimal(10)})
+    for day in sorted(NOW.date() - timedelta(days=n) for n in range(1, 43)):
+        costs = DayCosts(day, TARGET.account, TARGET.region, {("ada", "llm"): Share(Decimal(100))})
+        before = world.state.meter(TARGET, f"{day:%Y-%m}")
+        meter = before or Meter(TARGET, f"{day:%Y-%m}", NOW)
+        at = meter.counted_until + timedelta(seconds=1)
+        world.state.bring_forward(replace(meter, counted_until=at), before, [costs])
+    world.sum_up()
+
+    (alert,) = world.told()
+    left = cost_between(Decimal(100) / 24, NOW, month_end(NOW))
+    assert str(9000 + left) == str(Decimal(str(alert.facts["forecast_usd"])))
+    assert Decimal(str(alert.facts["forecast_error_percent"])) == 0
+    assert str(9000 + cost_between(Decimal(10), NOW, month_end(NOW))) == alert.facts["flat_forecast_usd"]
+    assert "as in past weeks" in " ".join(alert.lines)
+
+
+def test_without_two_weeks_of_days_a_budget_message_says_so() -> None:
+    """Nothing is guessed."""
+    world = MonthWorld()
+    world.cost("llm", "9000")
+    world.sum_up()
+
+    (alert,) = world.told()
+    assert alert.facts["forecast_usd"] is None
+    assert "two weeks of costs" in " ".join(alert.lines)
 
 
 def test_what_leaps_over_two_shares_is_one_message() -> None:

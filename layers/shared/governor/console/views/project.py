@@ -13,6 +13,7 @@ from governor.console.page import Asked, Page, Row, Table
 from governor.console.views import charts, figures
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import DAY, cost_between, month_end, month_of, month_start
+from governor.domain.money.forecast import PAST, forecast
 from governor.domain.sweep.verdict import Family
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import NotFound
@@ -31,6 +32,8 @@ class Spending:
     budget: Usd | None
     before_days: Usd
     """Spent in days of the month of which only the sum is stored."""
+    past: Mapping[date, Usd]
+    """What its days have cost, for a forecast."""
 
     @property
     def share(self) -> Share:
@@ -44,17 +47,20 @@ class Spending:
     def rate(self) -> figures.Rate:
         return figures.rate(self.rows)
 
+    def if_it_runs_on(self, now: UtcDatetime) -> Usd:
+        """Return what the month will have cost if what runs now runs on."""
+        return self.spent + cost_between(self.rate.usd_per_hour, now, month_end(now))
+
     def runs_out_at(self, now: UtcDatetime) -> UtcDatetime | None:
         """Return when the budget is used up, if what runs now runs on; `None` if not in this month."""
-        rate, end = self.rate.usd_per_hour, month_end(now)
-        if self.budget is None or self.spent + cost_between(rate, now, end) <= self.budget:
+        if self.budget is None or self.if_it_runs_on(now) <= self.budget:
             return None
         left = max(Decimal(0), self.budget - self.spent)
-        return now + timedelta(seconds=int(left * 3600 / rate)) if left else now
+        return now + timedelta(seconds=int(left * 3600 / self.rate.usd_per_hour)) if left else now
 
 
 def projects(ask: Asked) -> Page:
-    found = sorted(_spending(ask), key=lambda one: (-one.spent, one.name))
+    found = sorted(_spending(ask, timedelta(0)), key=lambda one: (-one.spent, one.name))
     table = Table("projects", _COLUMNS, tuple(map(_cells, found)))
     return Page(
         title="Projects",
@@ -72,7 +78,7 @@ def _cells(one: Spending) -> tuple[object, ...]:
 def project(ask: Asked) -> Page:
     """Raises: NotFound for a project of which the caller sees nothing."""
     now, name = ask.now, ask.query["name"]
-    found = next((one for one in _spending(ask) if one.name == name), None)
+    found = next((one for one in _spending(ask, PAST) if one.name == name), None)
     if found is None:
         raise NotFound("there is no such project")
     rows = figures.by_price(found.rows)
@@ -80,7 +86,7 @@ def project(ask: Asked) -> Page:
     days = figures.days_between(month_start(now).date(), (month_end(now) - DAY).date())
     spent = [found.days.get(day, Share()).total for day in days if day <= now.date()]
     sums = list(accumulate(spent, initial=found.before_days))[1:]
-    runs_out = found.runs_out_at(now)
+    runs_out, by_past = found.runs_out_at(now), forecast(found.spent, found.past, now)
     return Page(
         title=found.name,
         template="project.html",
@@ -88,6 +94,7 @@ def project(ask: Asked) -> Page:
             "project": found,
             "idle": figures.rate(idle),
             "runs_out": runs_out,
+            "by_past": by_past,
             "chart": charts.lines(days, [("this-month", sums)], found.budget),
             "lines": figures.lines(ask, rows[:_LISTED]),
             "questions": [one for one in figures.questions(ask) if one[0].project == name],
@@ -99,6 +106,9 @@ def project(ask: Asked) -> Page:
             "idle_usd": found.share.idle,
             "budget_usd": found.budget,
             "runs_out_at": runs_out,
+            "flat_forecast_usd": found.if_it_runs_on(now),
+            "forecast_usd": by_past and by_past.usd,
+            "forecast_error_percent": by_past and by_past.error_percent,
             "fleet": found.rate,
             "idle": figures.rate(idle),
             "days": [{"day": day, "spent_usd": amount} for day, amount in zip(days, spent, strict=False)],
@@ -107,14 +117,15 @@ def project(ask: Asked) -> Page:
     )
 
 
-def _spending(ask: Asked) -> list[Spending]:
-    """Return all projects of which the caller sees an instance, or a cost of this month."""
+def _spending(ask: Asked, past: timedelta) -> list[Spending]:
+    """Return all projects of which the caller sees an instance, or a cost of this month or of that time."""
     scope, now = ask.scope, ask.now
+    first = month_start(now).date()
     rows: dict[str, list[Row]] = defaultdict(list)
     days: dict[str, dict[date, list[Share]]] = defaultdict(lambda: defaultdict(list))
     for one in ask.seen:
         rows[one[0].project].append(one)
-    for day, name, share in figures.shares(ask, month_start(now).date(), now.date()):
+    for day, name, share in figures.shares(ask, min(first, (now - past).date()), now.date()):
         days[name][day].append(share)
     metered: dict[str, Usd] = defaultdict(Decimal)
     for meter in ask.reader.state.meters(month_of(now)):
@@ -123,10 +134,12 @@ def _spending(ask: Asked) -> list[Spending]:
     found = []
     for name in rows.keys() | days.keys():
         is_whole = scope.everything or name in scope.projects
-        by_day = {day: figures.total(parts) for day, parts in days[name].items()}
+        every = {day: figures.total(parts) for day, parts in days[name].items()}
+        by_day = {day: share for day, share in every.items() if day >= first}
         counted = figures.total(list(by_day.values())).total
         # A month's meter is older than its days where these began to be stored within the month.
         before = max(Decimal(0), metered[name] - counted) if is_whole else Decimal(0)
         budget = ask.reader.policy.budget.of(name) if is_whole else None
-        found.append(Spending(name, rows[name], by_day, budget, before))
+        totals = {day: share.total for day, share in every.items()}
+        found.append(Spending(name, rows[name], by_day, budget, before, totals))
     return found

@@ -10,6 +10,7 @@ from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner, Severity, sho
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
+from governor.domain.money.forecast import Forecast
 from governor.domain.money.ledger import PROVISIONAL, net_by_day
 from governor.domain.money.report import GROUPS, Report
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural, usd
@@ -23,22 +24,35 @@ def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
     return 100 * cost.usd / budget
 
 
+def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime) -> str:
+    return f"budget-{month_of(now)}-{short_hash(cost.project, str(budget), str(at_percent))}"
+
+
 def budget_alert(
-    cost: ProjectCost, budget: Usd, at_percent: float, hub: Target, now: UtcDatetime, owner: str
+    cost: ProjectCost,
+    budget: Usd,
+    at_percent: float,
+    hub: Target,
+    now: UtcDatetime,
+    owner: str,
+    by_past: Forecast | None,
 ) -> Alert:
     """Return that a project, over all targets, has used the share `at_percent` (percent) of its monthly
     `budget` (USD, above 0). `owner` is the project's, or that of everything without a project."""
-    month, percent = month_of(now), used_percent(cost, budget)
+    percent = used_percent(cost, budget)
     untagged, rate, left = cost.project == UNTAGGED, cost.usd_per_hour, budget - cost.usd
     whole = cost.usd + cost_between(rate, now, month_end(now))
     is_over = left > 0 and whole > budget
     places = [f"{target} {usd(amount)}" for target, amount in cost.by_target]
     facts = {
-        "month": month,
+        "month": month_of(now),
         "usd": cost.usd,
         "budget_usd": budget,
         "reached_percent": at_percent,
         "usd_per_hour": rate,
+        "flat_forecast_usd": whole,
+        "forecast_usd": by_past and by_past.usd,
+        "forecast_error_percent": by_past and by_past.error_percent,
         "unpriced_instance_hours": cost.unpriced_hours,
         "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},
     }
@@ -47,13 +61,13 @@ def budget_alert(
         "used": money(percent, 0),
         # At the rate of this moment; instances come and go, so it is no promise.
         "outlook": "nothing" if not rate else "over" if is_over else "within",
-        "whole": whole,
+        "error": by_past and money(by_past.error_percent, 0),
         "runs_out": now + timedelta(seconds=int(left * 3600 / rate)) if rate and is_over else None,
         "places": listed(places, _NAMED) if len(places) > 1 else None,
         "hours": money(cost.unpriced_hours, 1) if cost.unpriced_hours else None,
     }
     whose = Owner(owner, UNASSIGNED if untagged else cost.project)
-    dedup_id = f"budget-{month}-{short_hash(cost.project, str(budget), str(at_percent))}"
+    dedup_id = budget_id(cost, budget, at_percent, now)
     severity = Severity.CRITICAL if percent >= 100 else None
     return written("budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity)
 

@@ -15,14 +15,15 @@ from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
 from governor.domain.money.cost import Meter, Rate, Run, months
-from governor.domain.money.cost_messages import budget_alert, used_percent
+from governor.domain.money.cost_messages import budget_alert, budget_id, used_percent
+from governor.domain.money.forecast import PAST, by_day, forecast
 from governor.domain.money.ledger import Saved, sum_saved
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, Policies, PriceBook
-from governor.stores import Ledger, StateTable
+from governor.stores import StateTable
 from governor.usecases.once import Once
 
 _TOLD_UNTIL_AFTER = timedelta(days=1)
@@ -96,7 +97,7 @@ class Month:
 class SumUpMonth:
     clock: Clock
     policies: Policies
-    state: Ledger
+    state: StateTable
     once: Once
     announcer: Announcer
     hub: Target
@@ -141,11 +142,21 @@ class SumUpMonth:
             # The default owner may be a contact; a project that has an owner of its own is his or hers.
             owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
             tell_at = max(reached)
-            alert = budget_alert(spent, budget, tell_at, self.hub, now, owner)
+            act = partial(self._announce, spent, budget, tell_at, now, owner)
             keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
             try:
-                if self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=keep):
+                if self.once(budget_id(spent, budget, tell_at, now), act, keep=keep):
                     told.append(spent.project)
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
         return tuple(told), tuple(problems)
+
+    def _announce(
+        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime, owner: str
+    ) -> None:
+        since = (now - PAST).date()
+        days = by_day(
+            (one for month in months(now - PAST, now) for one in self.state.days(month, since)), spent.project
+        )
+        by_past = forecast(spent.usd, days, now)
+        self.announcer.announce(budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past))
