@@ -145,6 +145,7 @@ def _look(
     advised += [advice for one in reader.groups(found) for advice in of_group(one)]
     offered = ((one, offer) for one in found if (offer := reader.offer(one)) is not None)
     advised += [advice for one, offer in offered if (advice := spot(one, offer)) is not None]
+    advised += reader.ungoverned(target, base)
     held = reader.reservations(target, hours, base)
     return [*advised, *(advice for one in held if (advice := reservation(one)) is not None)]
 
@@ -170,6 +171,7 @@ def _print(
     for one in found:
         amount = "unknown" if one.usd_per_month is None else f"{usd(one.usd_per_month)} a month"
         measured = f"{plural(one.weeks, 'week')}, {one.percent_measured}% measured"
+        measured = measured if one.weeks else "not measured"
         until = dismissed.get(one.advice_id)
         ended = f"; dismissed until {until:%Y-%m-%d}" if until else ""
         print(f"{amount:<16}  {one.advice_id}  {one.instance_type}; {measured}{ended}")

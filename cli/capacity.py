@@ -3,6 +3,7 @@ sizes and Spot offers. What may not be read is said, and counts as unknown."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -10,9 +11,11 @@ from typing import Any
 
 from governor.adapters.clients import Adapter, Clients
 from governor.adapters.managing import AwsBatch
+from governor.domain.alerts.alert import owner_of
 from governor.domain.catalogue import alike, shape_of
 from governor.domain.evidence import Window
 from governor.domain.instance import AUTO_SCALING_TAG, NAME_TAG, Instance, Target, managed_by
+from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, home_of
 from governor.domain.units import as_utc, printable
@@ -21,10 +24,12 @@ from governor.ports import SpotMarket
 from simulation.capacity_advice import Group, Reservation
 from simulation.fetch import Fetch, query_of
 from simulation.past import HOURS_A_WEEK, Past
-from simulation.patterns import SpotOffer, asks_for_spot, vcpus_of
+from simulation.patterns import Advice, SpotOffer, asks_for_spot, ungoverned, vcpus_of
 
 _CHARGED = ("active", "cancelling")
 """States in which a reservation is charged: one that is being canceled, too, until it is."""
+_CREATORS = 20
+"""CloudTrail answers two questions a second."""
 _LEAST_TYPES = 3
 """With fewer, EC2's placement score is falsely low. Source: EC2 user guide, Spot placement score."""
 
@@ -41,6 +46,17 @@ class Capacity(Adapter):
         asked: Any = {"AutoScalingGroupNames": [group]}
         found = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)["AutoScalingGroups"]
         return int(found[0]["MinSize"]) if found else None
+
+    def creator(self, target: Target, instance_id: str) -> str | None:
+        """The ARN that launched it, by CloudTrail's last 90 days; `None`: it is not in them."""
+        asked: Any = {"LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]}
+        for page in self._pages("cloudtrail:LookupEvents", target, following="NextToken", **asked):
+            for event in page["Events"]:
+                if event.get("EventName") == "RunInstances":
+                    who = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
+                    found = who.get("arn") or who.get("invokedBy") or event.get("Username")
+                    return str(found) if found else None
+        return None
 
 
 @dataclass(slots=True)
@@ -116,6 +132,29 @@ class Reader:
             weeks=(measured[-1] + 1 - measured[0]) // HOURS_A_WEEK if measured else 0,
             percent_measured=min(100, 100 * len(measured) // max(1, hours.bins - since)),
         )
+
+    def ungoverned(self, target: Target, policy: Policy) -> Iterator[Advice]:
+        """Accelerated instances without the selector, up to 500; creators of the most expensive ones."""
+        priced = [
+            (one, marginal(one, self.fetch.prices.price(one, policy)))
+            for one in self.fetch.instances.list_ungoverned(target, policy.selector)
+        ]
+        priced.sort(key=lambda pair: pair[1].usd_per_hour or 0, reverse=True)
+        for number, (one, price) in enumerate(priced):
+            creator = self._creator(target, one) if number < _CREATORS else None
+            yield ungoverned(one, owner_of(one, policy.ownership), policy.selector, price, creator)
+        if len(priced) > _CREATORS:
+            self.unread[f"creators in {target}: of the {_CREATORS} most expensive alone"] = None
+
+    def _creator(self, target: Target, instance: Instance) -> str | None:
+        problem = f"creators of instances in {target}"
+        if any(one.startswith(f"{problem}:") for one in self.unread):
+            return None
+        try:
+            return Capacity(self.clients).creator(target, instance.instance_id)
+        except CloudError as error:
+            self.unread[f"{problem}: {error}"] = None
+            return None
 
     def groups(self, pasts: Sequence[Past]) -> Iterator[Group]:
         """The environments of other services, with their minimum sizes where those may be read."""

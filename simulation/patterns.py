@@ -7,15 +7,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
-from shlex import join
 from statistics import fmean
 from zoneinfo import ZoneInfo
 
+from governor.domain.alerts.alert import Owner
 from governor.domain.alerts.templates import said
 from governor.domain.catalogue import accelerated_types, shape_of
+from governor.domain.episode.plan import Price
 from governor.domain.health.health import Bottleneck, classify_bottleneck
-from governor.domain.instance import CHECKPOINT_TAG, Instance, Lifecycle, Shape, managed_by
+from governor.domain.instance import CHECKPOINT_TAG, Instance, Lifecycle, Shape, managed_by, tag_command
 from governor.domain.policy.policy import Advice as Rule
+from governor.domain.policy.policy import TagMatch
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, listed, money, plural, usd
 from simulation.past import Past
 
@@ -185,7 +187,9 @@ def schedule(past: Past) -> Advice | None:
     )
     if wiped:
         text += "; each stop wipes local disks"
-    command = tag_command(instance, rule.schedule_tag_key, rule.schedule_name)
+    command = tag_command(
+        instance.instance_id, instance.target.region, rule.schedule_tag_key, rule.schedule_name
+    )
     return advice_of(past, "schedule", saved, text, command)
 
 
@@ -265,9 +269,29 @@ def spot(past: Past, offer: SpotOffer) -> Advice | None:
     return advice_of(past, "spot", _saving(past, offer.usd_per_hour), text)
 
 
-def tag_command(instance: Instance, key: str, value: str) -> str:
-    where = ("--region", instance.target.region, "--resources", instance.instance_id)
-    return join(("aws", "ec2", "create-tags", *where, "--tags", f"Key={key},Value={value}"))
+def ungoverned(
+    instance: Instance, owner: Owner, selector: TagMatch, price: Price, creator: str | None
+) -> Advice:
+    """An accelerated instance that nobody watches, with what it costs a month and the tag to set."""
+    hourly, target = price.usd_per_hour, instance.target
+    text = (
+        f"It has accelerators and not the tag {selector}, so it is not governed. "
+        f"Created by {creator or 'somebody who is not known'}."
+    )
+    return Advice(
+        kind="ungoverned",
+        subject=instance.instance_id,
+        account=target.account,
+        region=target.region,
+        instance_type=instance.instance_type,
+        usd_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
+        weeks=0,
+        percent_measured=0,
+        text=text,
+        command=tag_command(instance.instance_id, target.region, selector.tag_key, selector.tag_value),
+        name=instance.name,
+        owner=owner.name,
+    )
 
 
 def vcpus_of(name: str) -> int | None:

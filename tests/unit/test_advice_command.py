@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import boto3
 import pytest
@@ -15,8 +16,12 @@ from moto import mock_aws
 from cli import advice
 from cli.capacity import Capacity
 from cli.governor import main
+from governor.adapters.ec2 import Ec2Instances
+from governor.domain.instance import Target
 from governor.domain.units import parse_iso
+from governor.errors import AccessDenied
 from simulation.fetch import last_days
+from tests.unit.adapters.fakes import FakeClients
 
 REGION = "us-east-1"
 GPUS = 4
@@ -34,6 +39,7 @@ RESERVATION: Any = {
     "EndDateType": "limited",
     "Tags": [{"Key": "Name", "Value": "training"}],
 }
+LOOSE: list[str] = []
 SHARED: Any = {"CapacityReservationId": "cr-1", "OwnerId": "999999999999"}
 """Another account's, shared with this one, which does not pay for it."""
 
@@ -63,6 +69,15 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
             AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
             BillingMode="PAY_PER_REQUEST",
         )
+        loose = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g5.xlarge")
+        LOOSE.append(loose["Instances"][0]["InstanceId"])
+        # moto knows no wildcards in its filters.
+        monkeypatch.setattr(
+            Ec2Instances,
+            "list_ungoverned",
+            lambda its, target, _: list(its.describe_all(target, [LOOSE[-1]]).values()),
+        )
+        monkeypatch.setattr(Capacity, "creator", lambda *_: "arn:aws:iam::123456789012:user/bob")
         monkeypatch.setattr(Capacity, "reservations", lambda *_: [RESERVATION, {**RESERVATION, **SHARED}])
         _publish(made, last_days(datetime.now(tz=UTC), 7).start)
         yield made
@@ -112,6 +127,9 @@ def test_the_weeks_of_an_account_become_advice(
     assert "Held by training of account 123456789012, until 2026-12-31 18:00 UTC" in out
     assert "cr-1" not in out
     assert f"$3,406 a month    smaller-type:{account}  g5.12xlarge; 1 week, 100% measured" in out
+    assert f"$734 a month      ungoverned:{LOOSE[-1]}  g5.xlarge; not measured" in out
+    assert "Created by arn:aws:iam::123456789012:user/bob." in out
+    assert f"--resources {LOOSE[-1]} --tags Key=Purpose,Value=GPU-Workload" in out
     assert "1 of 4 GPUs ever worked" in out
     assert "does not add up" in err
     document = json.loads(run(capsys, tmp_path, "--json")[1])
@@ -173,3 +191,36 @@ def test_what_may_not_be_read_is_said(
     assert 0 == code
     assert account in out
     assert "not known: which advice was dismissed" in err
+
+
+def test_a_creator_is_who_ran_the_instance_by_cloudtrail() -> None:
+    """Other calls name the instance, too. What CloudTrail has forgotten is not known."""
+    started = {"EventName": "StartInstances", "CloudTrailEvent": json.dumps({"userIdentity": {"arn": "x"}})}
+    ran = {"EventName": "RunInstances", "CloudTrailEvent": json.dumps({"userIdentity": {"arn": "arn:bob"}})}
+    service = {"EventName": "RunInstances", "CloudTrailEvent": "{}", "Username": "autoscaling"}
+
+    def creator(*pages: dict[str, Any]) -> str | None:
+        client = Mock()
+        client.lookup_events.side_effect = pages
+        return Capacity(FakeClients(client)).creator(Target("123456789012", REGION), "i-1")
+
+    assert "arn:bob" == creator({"Events": [started], "NextToken": "more"}, {"Events": [ran]})
+    assert "autoscaling" == creator({"Events": [service]})
+    assert creator({"Events": [started]}) is None
+
+
+def test_what_may_not_be_looked_up_is_asked_for_once(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance is listed all the same, and the missing right is named."""
+
+    def denied(*_: Any) -> str:
+        raise AccessDenied("not authorized", operation="cloudtrail:LookupEvents")
+
+    monkeypatch.setattr(Capacity, "creator", denied)
+    _, out, err = run(capsys, tmp_path)
+
+    assert account
+    assert f"ungoverned:{LOOSE[-1]}" in out
+    assert "Created by somebody who is not known." in out
+    assert "not known: creators of instances in 123456789012/us-east-1: " in err

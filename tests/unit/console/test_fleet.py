@@ -111,7 +111,13 @@ def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None
     assert ["loose-2"] == names(show(world, verdict="ungoverned", q="loose-2"))
     assert "the tag Purpose=GPU-Workload: nobody is asked" in text
     assert "/instances/" not in text
-    assert "2 more instances</a> with accelerators, $5.00 an hour, are not governed" in html(fleet, world)
+    assert "3.00 ($2,190 a month)" in text
+    command = f"--resources {loose[1].instance_id} --tags Key=Purpose,Value=GPU-Workload</code>"
+    assert f"<code>aws ec2 create-tags --region {loose[1].region} {command}" in text
+    assert (
+        "2 more instances</a> with accelerators, $5.00 an hour or $3,650 a month, are not governed"
+        in html(fleet, world)
+    )
     mine = caller(Scope(owners=frozenset({"ml-team"})))
     assert ["loose-2"] == names(show(world, mine, verdict="ungoverned"))
     assert "research" not in html(fleet, world, mine, verdict="ungoverned")

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from governor.domain.alerts.alert import NOBODY
 from governor.domain.catalogue import accelerated_types, list_price, shape_of
 from governor.domain.episode.plan import Price
-from governor.domain.instance import CHECKPOINT_TAG, Lifecycle
+from governor.domain.instance import CHECKPOINT_TAG, Lifecycle, tag_command
 from governor.domain.policy.policy import Advice as Rule
 from governor.domain.policy.policy import Policy
 from simulation.past import Past
-from simulation.patterns import Advice, SpotOffer, asks_for_spot, of_instance, spot, tag_command, vcpus_of
+from simulation.patterns import Advice, SpotOffer, asks_for_spot, of_instance, spot, ungoverned, vcpus_of
 from tests.builders import make_instance
 from tests.unit.simulation.pasts import HOURS, make_past
 
@@ -274,8 +275,26 @@ def test_work_that_an_interruption_loses_stays_on_demand(high: object, changes: 
     assert spot(past, OFFER) is None
 
 
+def test_what_is_not_governed_shows_its_cost_its_creator_and_the_tag_to_set() -> None:
+    """A creator that nobody knows is said so."""
+    selector = Policy().selector
+    found = ungoverned(
+        make_instance(), NOBODY, selector, Price(Decimal("1.006"), ""), "arn:aws:iam::1:user/a"
+    )
+    unknown = ungoverned(make_instance(), NOBODY, selector, Price(None, ""), None)
+
+    assert Decimal("1.006") * 730 == found.usd_per_month
+    assert (
+        "not the tag Purpose=GPU-Workload, so it is not governed. Created by arn:aws:iam::1:user/a."
+        in found.text
+    )
+    assert found.command.endswith("--tags Key=Purpose,Value=GPU-Workload")
+    assert unknown.usd_per_month is None
+    assert "Created by somebody who is not known." in unknown.text
+
+
 def test_a_command_to_copy_quotes_what_anybody_may_have_written() -> None:
-    command = tag_command(make_instance(), "Purpose", "x; rm -rf $HOME")
+    command = tag_command("i-0123456789abcdef0", "us-east-1", "Purpose", "x; rm -rf $HOME")
 
     assert shlex.split(command)[-1] == "Key=Purpose,Value=x; rm -rf $HOME"
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from shlex import join
 
 from governor.domain.units import UtcDatetime, iso, printable
 
@@ -286,6 +287,12 @@ class Session:
 
     owner: str
     since: UtcDatetime
+
+
+def tag_command(instance_id: str, region: str, key: str, value: str) -> str:
+    """The command that sets a tag, for people to copy: quoted, whatever the tag holds."""
+    where = ("--region", region, "--resources", instance_id)
+    return join(("aws", "ec2", "create-tags", *where, "--tags", f"Key={key},Value={value}"))
 
 
 def console_url(instance: Instance) -> str:

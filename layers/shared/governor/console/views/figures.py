@@ -20,7 +20,7 @@ from governor.domain.approvals.messages import readable, step_text
 from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow, Share
-from governor.domain.instance import Target
+from governor.domain.instance import Target, tag_command
 from governor.domain.money.cost import DAY, month_start, months, parse_month
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.sweep.breaker import why_frozen
@@ -90,7 +90,11 @@ def lines(ask: Asked, rows: Iterable[Row]) -> list[Line]:
 
 def line(ask: Asked, row: FleetRow, page: FleetPage) -> Line:
     color, text = _verdict(row, ask.now)
-    address = "" if row.verdict == UNGOVERNED else href(row)
+    if row.verdict == UNGOVERNED:
+        selector = ask.reader.policy.selector
+        command = tag_command(row.instance_id, row.region, selector.tag_key, selector.tag_value)
+        return Line(row, color, text, command, "")
+    address = href(row)
     if row.approval_id in ask.answered:
         row = replace(row, approval_id=None, asked_at=None, expires_at=None)
         return Line(row, color, text, "answered since the last sweep", address)

@@ -10,6 +10,7 @@ from governor.console.page import Asked, Page
 from governor.console.views import figures
 from governor.domain.fleet.rows import UNGOVERNED, FleetRow
 from governor.domain.sweep.verdict import IDLE, VerdictKind
+from governor.domain.units import HOURS_PER_MONTH
 
 SIZES = (100, 250, 500)
 """Rows on a page."""
@@ -32,7 +33,8 @@ def fleet(ask: Asked) -> Page:
     """Raises: InputError for an order, a verdict, a page or a text that cannot be."""
     wanted = {name: figures.text_of(ask, name) for name in ("q", *_PLACES)}
     wanted["verdict"] = figures.choice_of(ask, "verdict", (*VerdictKind, UNGOVERNED), "")
-    seen = ask.ungoverned if wanted["verdict"] == UNGOVERNED else ask.seen
+    is_loose = wanted["verdict"] == UNGOVERNED
+    seen = ask.ungoverned if is_loose else ask.seen
     order = figures.choice_of(ask, "sort", tuple(_ORDERS), "idle")
     size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
     found = sorted((one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0]))
@@ -48,7 +50,12 @@ def fleet(ask: Asked) -> Page:
             "all": len(seen),
             "asked": asked,
             "is_filtered": any(wanted.values()),
-            "heads": [(text, _order_href(asked, name, order), name == order) for text, name in _HEADS],
+            "heads": [
+                (text, _order_href(asked, name, order), name == order)
+                for text, name in (*_HEADS, (_COMMAND if is_loose else _NEXT, ""))
+            ],
+            "is_loose": is_loose,
+            "hours": HOURS_PER_MONTH,
             "orders": _ORDER_WORDS,
             "verdicts": [
                 *((kind, sum(row.verdict == kind for row, _ in ask.seen)) for kind in VerdictKind),
@@ -76,8 +83,8 @@ def fleet(ask: Asked) -> Page:
 _HEADS = (
     *(("Instance", "name"), ("Type", "type"), ("Owner", "owner"), ("Project", "project")),
     *(("Account", "account"), ("Verdict", "idle"), ("Last 24 h", ""), ("USD / h", "price")),
-    ("What happens next", ""),
 )
+_NEXT, _COMMAND = "What happens next", "Command that sets the tag"
 _ORDER_WORDS = {
     "idle": "idle first, most expensive",
     "price": "most expensive",
