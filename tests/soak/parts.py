@@ -381,6 +381,7 @@ def simulated() -> Iterator[None]:
                 "governor.usecases.episode.open_episode.secrets.token_hex",
                 lambda size: f"{_bits(8 * size):032x}",
             ),
+            ("governor.channels.dispatch.secrets.token_urlsafe", lambda size: f"{_bits(8 * size):032x}"),
             ("governor.stores.sweeps.random", SimpleNamespace(getrandbits=_bits)),
             ("governor.contracts.policy.read_document", read),
             ("governor.contracts.policy.PolicyBook", book),
