@@ -26,6 +26,7 @@ from benchmarks.timeline import SimulatedThreads, Timeline
 from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml, megabytes
 from governor.contracts.settings import parse_settings
 from governor.domain.episode.episode import episode_from_execution_name
+from governor.domain.money.own_cost import usd_of
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.sweep.sweep_target import SweepTarget
@@ -55,9 +56,9 @@ KEYS = sum(resource["Type"] == "AWS::KMS::Key" for resource in _RESOURCES.values
 SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES.values())
 PROJECTS = 5
 """Assumed: each has a metric of its own."""
-OWN_METRICS = 3 + len(VerdictKind) + 3 + PROJECTS
-"""Those that every sweep writes: problems of sweeps and of health, episodes started, instances by verdict;
-used budget, savings, false stops, and the cost of each project."""
+OWN_METRICS = 5 + len(VerdictKind) + 3 + PROJECTS
+"""Those that every sweep writes: problems, and metrics read, of sweeps and of health, episodes started,
+instances by verdict; used budget, savings, false stops, and the cost of each project."""
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 EVERY = timedelta(minutes=5)
 SWEEPS_AN_HOUR = 12
@@ -354,20 +355,16 @@ def monthly_usd(size: int) -> dict[str, Decimal]:
     # States of the machine that one target passes: in a sweep, and four times an hour for health.
     transitions = 5 * sweeps + 4 * 4 * hours
     return {
-        "CloudWatch GetMetricData for sweeps (0.01 USD per 1,000 metrics)": (
-            sweeping.metrics * hours / 1000 * Decimal("0.01")
-        ),
-        "CloudWatch GetMetricData for health": health.metrics * hours / 1000 * Decimal("0.01"),
-        "CloudWatch ListMetrics (0.01 USD per 1,000 calls)": listed * hours / 1000 * Decimal("0.01"),
-        "Step Functions (0.025 USD per 1,000 transitions)": transitions / 1000 * Decimal("0.025"),
-        "Lambda on arm64 (0.0000133334 USD per GB-second)": lambda_gb_seconds * Decimal("0.0000133334"),
-        "DynamoDB on demand (0.625 USD per million write units)": (
-            (sweeping.write_units + health.write_units) * hours / 1_000_000 * Decimal("0.625")
-        ),
-        f"KMS keys (1 USD each, {KEYS})": Decimal(KEYS),
-        f"Secrets Manager (0.40 USD each, {SECRETS})": SECRETS * Decimal("0.40"),
-        f"CloudWatch alarms (0.10 USD each, {ALARMS})": ALARMS * Decimal("0.10"),
-        f"CloudWatch metrics of its own (0.30 USD each, {OWN_METRICS})": OWN_METRICS * Decimal("0.30"),
+        "CloudWatch GetMetricData for sweeps": usd_of("metrics", sweeping.metrics * hours),
+        "CloudWatch GetMetricData for health": usd_of("metrics", health.metrics * hours),
+        "CloudWatch ListMetrics": usd_of("listings", listed * hours),
+        "Step Functions": usd_of("transitions", transitions),
+        "Lambda": usd_of("gb_seconds", lambda_gb_seconds),
+        "DynamoDB writes": usd_of("writes", (sweeping.write_units + health.write_units) * hours),
+        f"KMS keys ({KEYS})": usd_of("keys", KEYS),
+        f"Secrets Manager ({SECRETS})": usd_of("secrets", SECRETS),
+        f"CloudWatch alarms ({ALARMS})": usd_of("alarms", ALARMS),
+        f"CloudWatch metrics of its own ({OWN_METRICS})": usd_of("own_metrics", OWN_METRICS),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import aws, times
+from cli import aws, own_cost, times
 from cli.errors import CommandError
 from cli.policy import deployed
 from cli.progress import Progress
@@ -43,24 +43,31 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command.add_argument("--format", choices=_FORMATS, default="table", help="(default: %(default)s)")
     for name in ("owner", "project", "account"):
         command.add_argument(f"--{name}", default="", help=f"of this {name} alone")
+    command.add_argument("--own-cost", action="store_true", help="and of GPU Governor itself, as measured")
     command.set_defaults(run=_run)
 
 
 def _run(arguments: argparse.Namespace) -> None:
     now = times.now()
     start = _month(arguments.month or month_of(now), now)
+    chosen = "json" if arguments.json else arguments.format
+    reader = Reader(arguments.account, arguments.owner, arguments.project)
+    if arguments.own_cost and (any(reader) or chosen not in ("table", "json")):
+        raise CommandError("--own-cost goes with the table or the json of everything")
     stack = Stack(arguments.stack_name, aws.session())
-    with Progress("reading the ledger"):
+    with Progress("reading the ledger") as progress:
         policy = _policy(arguments.stack_name, stack)
         try:
             state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
             books = Books(state, timedelta(days=policy.ledger.saving_counts_days))
-            reader = Reader(arguments.account, arguments.owner, arguments.project)
             found = books.report(start, min(now, month_end(start)), now, reader)
         except (ClientError, BotoCoreError, GovernorError) as error:
             raise CommandError(f"the ledger could not be read: {aws.reason(error)}") from None
-    chosen = "json" if arguments.json else arguments.format
-    print(shown(found, chosen, alert_of(found, stack.hub, reader, now)), end="")
+        own = None
+        if arguments.own_cost:
+            progress.show("reading what GPU Governor itself has used")
+            own = own_cost.read(stack, found.start, found.end, found.costs.total)
+    print(shown(found, chosen, alert_of(found, stack.hub, reader, now), own), end="")
 
 
 def _month(text: str, now: UtcDatetime) -> UtcDatetime:
@@ -88,19 +95,21 @@ def alert_of(found: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Al
     )
 
 
-def shown(found: Report, chosen: str, alert: Alert) -> str:
-    """The report in a format: `table`, `html`, `csv` or `json`."""
+def shown(found: Report, chosen: str, alert: Alert, own: own_cost.Measured | None = None) -> str:
+    """The report in a format: `table`, `html`, `csv` or `json`; the first and the last with the own cost."""
     match chosen:
         case "csv":
             return csv_text(COLUMNS, found.rows)
         case "json":
             document = {"month": month_of(found.start), **found.document}
+            if own is not None:
+                document["own_cost"] = own.document
             return f"{json.dumps(document, indent=2, default=plain)}\n"
         case "html":
             picture = days_png(saved_by_day(alert), found.start.date())
             return email_page(message_of(alert, None, link=None, picture_png=picture))
         case _:
-            return _table(found, alert)
+            return _table(found, alert) + "".join(f"{line}\n" for line in (["", *own.lines] if own else ()))
 
 
 def _table(found: Report, alert: Alert) -> str:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from governor.observability import MetricUnit, count
+from governor import observability
+from governor.observability import MetricUnit, count, observed, tally
 
 
 @pytest.mark.parametrize(
@@ -30,3 +34,29 @@ def test_a_dimension_is_one_that_cloudwatch_takes(
     written = json.loads(capsys.readouterr().out)
 
     assert (dimension, [12.5]) == (written["Project"], written["EstimatedCost"])
+
+
+def test_a_tally_is_one_value_of_an_invocation_also_of_one_that_fails(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Threads add to it; what one invocation has published, the next one does not."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "gpu-governor")
+    monkeypatch.setattr(observability, "_tallied", [])
+
+    @observed(None)
+    def handler(event: dict[str, int], _context: object, _wired: None) -> dict[str, int]:
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(partial(tally, "MetricsRead"), [event["each"]] * 300))
+        if not event["each"]:
+            raise ValueError("none")
+        return {}
+
+    context = SimpleNamespace(
+        function_name="f", memory_limit_in_mb=1, invoked_function_arn="arn", aws_request_id="1"
+    )
+    handler({"each": 2}, context)
+    with pytest.raises(ValueError, match="none"):
+        handler({"each": 0}, context)
+
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines() if "_aws" in line]
+    assert [[600.0], [0.0]] == [one["MetricsRead"] for one in found]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
@@ -44,6 +45,8 @@ for _handler in logging.getLogger().handlers:
 
 logger = Logger(logger_formatter=_WithoutAddresses())
 metrics = Metrics()
+_tallied: list[tuple[str, int]] = []
+"""What threads of this invocation have counted: an append is one step, a metric of Powertools is not."""
 
 Wired = TypeVar("Wired")
 Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]
@@ -66,10 +69,22 @@ def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str,
             except Exception as error:
                 logger.exception("failed", extra={"error_type": type(error).__name__})
                 raise
+            finally:
+                sums: Counter[str] = Counter()
+                while _tallied:
+                    name, number = _tallied.pop()
+                    sums[name] += number
+                for name, total in sums.items():
+                    count(name, total)
 
         return entry
 
     return decorate
+
+
+def tally(name: str, number: int) -> None:
+    """Add to a metric of which each invocation publishes the sum."""
+    _tallied.append((name, number))
 
 
 def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str) -> None:

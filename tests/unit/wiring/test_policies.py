@@ -11,8 +11,11 @@ from unittest import mock
 import pytest
 from botocore.exceptions import ReadTimeoutError
 
+from governor import observability
+from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.s3 import PolicyBucket, PolicyText
 from governor.contracts.policy import parse_policy
+from governor.domain.evidence import Window
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Mode
 from governor.errors import (
@@ -24,12 +27,13 @@ from governor.errors import (
     Throttled,
     Unavailable,
 )
-from governor.ports import StoredPolicy
+from governor.ports import MetricAnswer, StoredPolicy
 from governor.usecases.accounts import swept
 from governor.wiring import policies
+from governor.wiring.ec2 import _CountedMetrics
 from governor.wiring.parts import Parts
 from governor.wiring.sweep import sweep_plan
-from tests.builders import NOW
+from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.wiring.samples import settings
@@ -301,3 +305,18 @@ def test_units_that_are_none_are_refused(text: str, why: str) -> None:
     """By name, and where nothing would be left out."""
     with pytest.raises(PolicyError, match=why):
         parse_policy(text)
+
+
+def test_functions_count_the_metrics_that_they_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS charges for each: no metric of its own says how many."""
+    tallied: list[tuple[str, int]] = []
+    monkeypatch.setattr(observability, "_tallied", tallied)
+    monkeypatch.setattr(CloudWatchMetrics, "read", lambda *_: MetricAnswer({}, {}))
+    query: Any = object()
+    window = Window(NOW - timedelta(hours=1), NOW, timedelta(minutes=5))
+    clients: Any = None
+
+    for number in (3, 500):
+        _CountedMetrics(clients).read(TARGET, [query] * number, window)
+
+    assert [("MetricsRead", 3), ("MetricsRead", 500)] == tallied

@@ -3,6 +3,7 @@ the hub are opened at cold start, those of members when needed."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property, partial
 
 from governor import ports
@@ -13,8 +14,20 @@ from governor.adapters.managing import AutoScalingHooks, AwsBatch
 from governor.adapters.pricing import AwsPrices
 from governor.adapters.s3 import UserDataBucket
 from governor.adapters.ssm import RunCommandHook, SessionManager
+from governor.domain.evidence import Window
+from governor.domain.instance import Target
+from governor.observability import tally
+from governor.ports import MetricAnswer, MetricQuery
 from governor.wiring.basics import over
 from governor.wiring.parts import Parts
+
+
+class _CountedMetrics(CloudWatchMetrics):
+    """Counts the metrics that it asks for: AWS charges for each."""
+
+    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
+        tally("MetricsRead", len(queries))
+        return super().read(target, queries, window)
 
 
 class Ec2Parts(Parts):
@@ -24,7 +37,7 @@ class Ec2Parts(Parts):
     starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
     snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
     vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
-    metrics: cached_property[ports.MetricReader] = over(CloudWatchMetrics, opens="cloudwatch")
+    metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = over(AwsPrices)
     market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
