@@ -33,6 +33,7 @@ COMMANDS = {
     "restore": ("cli.restore", "put back into the state table what it lacks of a copy of it"),
     "uninstall": ("cli.uninstall", "what the stack leaves behind, with what it costs; or remove some of it"),
     "report": ("cli.report", "costs and savings of a month, as the mail and the console say them"),
+    "reconcile": ("cli.reconcile", "what a bill (CUR 2.0 or FOCUS) says of the ledger"),
     "simulate": ("cli.simulate", "what policies would have done in the past days"),
 }
 """The module of each command, whose `add(areas)` adds it, and its help. To add a command, add its line.

@@ -69,7 +69,15 @@ ADDED |= {"asked_under", "cli_may", "tag_owner_may", "working_days", "working_fr
 ADDED |= {"keep_ended_at", "keep_ended_by"}
 ADDED |= {"kept_in", "exempt_in", "resource_name"}
 ADDED |= {"cash_low_usd_per_hour", "cash_high_usd_per_hour", "saves_from", "morning", "idle_usd"}
-ADDED |= {"recorded_at", "ended", "settled_at", "replaced_by"}
+ADDED |= {
+    "recorded_at",
+    "ended",
+    "settled_at",
+    "replaced_by",
+    "cash_source",
+    "corrected_at",
+    "storage_usd_per_hour",
+}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))

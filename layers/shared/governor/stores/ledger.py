@@ -9,7 +9,7 @@ from datetime import timedelta
 from governor.domain.fleet.rows import DayCosts
 from governor.domain.instance import Target
 from governor.domain.money.cost import Meter, month_of, parse_month
-from governor.domain.money.ledger import Ending, LedgerEntry, Statement
+from governor.domain.money.ledger import Cash, Ending, LedgerEntry, Statement
 from governor.domain.units import UtcDatetime, iso
 from governor.stores.fleet import keeping
 from governor.stores.keys import place, target_pk
@@ -18,7 +18,8 @@ from governor.stores.table import Key, Store, Write, absent, delete, insert, pre
 _METERS_KEPT = timedelta(days=400)
 _REPLACED_KEPT = timedelta(days=30)
 _END = "#END"
-"""After the key of an entry: that of its end."""
+_BILL = "#BILL#"
+"""After the key of an entry: that of its end, and those of corrections by bills, with their time."""
 
 
 class Ledger(Store):
@@ -53,16 +54,28 @@ class Ledger(Store):
             writes.append(insert(once, {}, until=now + _REPLACED_KEPT))
         return self._table.wins(*writes)
 
+    def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
+        """Add what a bill has shown an hour of it to save in cash. The last correction counts."""
+        changed = replace(entry, cash_low_usd_per_hour=cash.low, cash_high_usd_per_hour=cash.high)
+        pk, sk = _ledger_key(entry)
+        found = replace(changed, cash_source=source, corrected_at=now, ours=False)
+        self._table.write(insert((pk, f"{sk}{_BILL}{iso(now)}"), found))
+
     def entries(self, month: str) -> list[LedgerEntry]:
-        """Return what was booked in a month, each with its end."""
+        """Return what was booked in a month, each with its end, and as the last bill corrected it."""
         items = list(self._table.query(f"LEDGER#{month}"))
-        ends = [one for one in items if one["sk"].endswith(_END)]
-        by_episode = {one.episode: one for one in self._table.records(LedgerEntry, ends)}
-        booked = self._table.records(LedgerEntry, (one for one in items if not one["sk"].endswith(_END)))
-        return [
-            replace(by_episode[one.episode], ours=one.ours) if one.episode in by_episode else one
-            for one in booked
-        ]
+        added = (_END, _BILL)
+        later = self._table.records(
+            LedgerEntry, (one for one in items if any(it in one["sk"] for it in added))
+        )
+        booked = self._table.records(
+            LedgerEntry, (one for one in items if not any(it in one["sk"] for it in added))
+        )
+        found = {one.episode: one for one in booked}
+        for one in later:
+            if (entry := found.get(one.episode)) is not None:
+                found[one.episode] = replace(entry, **(one.correction if one.corrected_at else one.end))
+        return list(found.values())
 
     def last_statement(self, month: str) -> Statement | None:
         found = self._table.read_all(Statement, f"STATEMENT#{month}")

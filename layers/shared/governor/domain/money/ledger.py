@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Price
@@ -26,6 +26,10 @@ _BY_THE_HOUR = "SUSE Linux"
 """Its every begun hour is billed. Source: AWS knowledge center, How am I charged for my EC2 instances."""
 PROVISIONAL = timedelta(days=14)
 """Bills change until about the middle of the next month."""
+
+
+_OF_ITS_END = ("ended_at", "false_stop", "ended", "settled_at", "replaced_by")
+_OF_A_BILL = ("cash_low_usd_per_hour", "cash_high_usd_per_hour", "cash_source", "corrected_at")
 
 
 class Ending(StrEnum):
@@ -64,6 +68,8 @@ class LedgerEntry:
     cash_low_usd_per_hour: UsdPerHour | None = None
     """The least that an hour of it takes off the bill; `None` in entries of earlier releases: not known."""
     cash_high_usd_per_hour: UsdPerHour | None = None
+    storage_usd_per_hour: UsdPerHour | None = None
+    """What its volumes and snapshots cost more afterwards; `None` in entries of earlier releases."""
     saves_from: UtcDatetime | None = None
     """From when the bill is lower: the end of what the last start costs at least."""
     morning: UtcDatetime | None = None
@@ -78,6 +84,20 @@ class LedgerEntry:
     """When its end was written."""
     replaced_by: str = ""
     """The id of the instance that was started in its place."""
+    cash_source: str = ""
+    """The bill that its cash is by; empty: estimated."""
+    corrected_at: UtcDatetime | None = None
+    """When that was written."""
+
+    @property
+    def end(self) -> dict[str, Any]:
+        """Its fields that its end sets."""
+        return {name: getattr(self, name) for name in _OF_ITS_END}
+
+    @property
+    def correction(self) -> dict[str, Any]:
+        """Its fields that a bill sets."""
+        return {name: getattr(self, name) for name in _OF_A_BILL}
 
     @property
     def acted(self) -> bool:

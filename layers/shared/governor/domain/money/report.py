@@ -29,7 +29,7 @@ COLUMNS = (
     *("x_FalseStop", "x_Ours", "x_CostBeforePerHourUsd", "x_CostAfterPerHourUsd", "x_NetSavedUsd"),
     "x_Episode",
     *("x_CashLowSavedUsd", "x_CashHighSavedUsd", "x_SavedByMorningUsd", "x_IdleBeforeUsd"),
-    *("x_Ending", "x_ReplacedBy"),
+    *("x_Ending", "x_ReplacedBy", "x_CashSource"),
 )
 """Dimensions as FOCUS 1.2 names them; measures and facts that it does not know begin with `x_`: a saving is
 no charge, so no cost column of FOCUS holds one."""
@@ -140,7 +140,7 @@ class Report:
             *(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour, line.net_usd),
             ref.execution_name,
             *(saved.cash_low_usd, saved.cash_high_usd, saved.by_morning_usd, entry.idle_usd),
-            *(entry.ended and entry.ended.value, entry.replaced_by or None),
+            *(entry.ended and entry.ended.value, entry.replaced_by or None, entry.cash_source or None),
         )
 
 

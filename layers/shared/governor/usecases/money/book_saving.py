@@ -130,6 +130,7 @@ def _entry(
         resource_name=instance.name,
         cash_low_usd_per_hour=low,
         cash_high_usd_per_hour=high,
+        storage_usd_per_hour=None if saved is None or hourly is None else hourly - saved,
         saves_from=billed_until(instance, booked_at),
         morning=working_morning(episode, booked_at),
         idle_usd=None if hourly is None else cost_between(hourly, since, booked_at),
