@@ -10,6 +10,8 @@ from typing import Any
 
 from cli.preflight.world import Finding, NothingToSee, World, confirmed, refuted, unknown
 from governor.domain.catalogue import PRICES_AS_OF, list_price, shape_of
+from governor.domain.instance import PLAIN_OPERATION
+from governor.domain.money.prices import SERVICE, WANTED, filters_of, key_of, on_demand
 from governor.domain.units import printable
 from governor.errors import CloudError
 
@@ -179,28 +181,11 @@ def list_prices(world: World) -> Finding:
 
 
 def _price(world: World, kind: str) -> Decimal | None:
-    bare = kind.endswith("metal")
-    wanted = {
-        "regionCode": _LIST_REGION,
-        "instanceType": kind,
-        "operatingSystem": "Linux",
-        "preInstalledSw": "NA",
-        "capacitystatus": "Used",
-        "marketoption": "OnDemand",
-        "tenancy": "Dedicated" if bare else "Shared",
-    }
-    answer = world.call(
-        "pricing:GetProducts",
-        ServiceCode="AmazonEC2",
-        Filters=[{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()],
-    )
-    prices = {
-        Decimal(dimension["pricePerUnit"]["USD"])
-        for text in answer["PriceList"]
-        for term in json.loads(text)["terms"].get("OnDemand", {}).values()
-        for dimension in term["priceDimensions"].values()
-    } - {Decimal()}
-    return max(prices, default=None)
+    filters = filters_of(_LIST_REGION, instanceType=kind, operation=PLAIN_OPERATION, **WANTED)
+    answer = world.call("pricing:GetProducts", ServiceCode=SERVICE, Filters=filters)
+    tenancy = "Dedicated" if kind.endswith("metal") else "Shared"
+    found = on_demand(answer["PriceList"], _LIST_REGION)
+    return found.get(key_of(kind, PLAIN_OPERATION, tenancy))
 
 
 def instance_shapes(world: World) -> Finding:

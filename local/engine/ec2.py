@@ -140,6 +140,7 @@ class Ec2Simulator:
                     "Tenancy": "default",
                 },
                 "PlatformDetails": "Linux/UNIX",
+                "UsageOperation": "RunInstances",
                 "Tags": [{"Key": k, "Value": v} for k, v in spec.get("tags", {}).items()],
                 "BlockDeviceMappings": [],
                 "_protected": {

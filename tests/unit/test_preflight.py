@@ -27,6 +27,7 @@ from cli.preflight.deployed import MEMBER_ROLES
 from cli.preflight.world import LONGEST, Check, Finding, Needs, Outcome, World
 from governor.contracts.policy import parse_policy
 from governor.errors import SafetyError
+from local.engine.pricing import instance_product
 from tests.iam import Request, allows, functions
 from tests.rights import TABLE
 
@@ -143,7 +144,7 @@ def simulated(**parameters: Any) -> dict[str, Any]:
 EVENT = {
     "userIdentity": {"sessionContext": {"sessionIssuer": {"userName": f"{STACK}-{REGION}-sweep-target"}}}
 }
-PRICE = {"terms": {"OnDemand": {"a": {"priceDimensions": {"b": {"pricePerUnit": {"USD": "1.006"}}}}}}}
+PRICE = instance_product("g5.xlarge", "1.006", "us-east-1")
 ROUTES = ["GET /", "GET /api/approvals"]
 
 WELL: Mapping[str, Any] = {
@@ -157,7 +158,7 @@ WELL: Mapping[str, Any] = {
     "ListMetrics": metrics,
     "DescribeOrganization": {"Organization": {"Id": "o-1234567890"}},
     "ListAccountsForParent": {"Accounts": [{"Id": ACCOUNT, "State": "ACTIVE"}]},
-    "GetProducts": {"PriceList": [json.dumps(PRICE)]},
+    "GetProducts": {"PriceList": [PRICE]},
     "DescribeInstanceTypes": {
         "InstanceTypes": [{"InstanceType": "g5.xlarge", "GpuInfo": {"Gpus": [{"Count": 1}]}}]
     },
@@ -443,7 +444,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("organization", {"DescribeOrganization": Refused("AWSOrganizationsNotInUseException")}, "None"),
     (
         "list-prices",
-        {"GetProducts": {"PriceList": [json.dumps(PRICE).replace("1.006", "0.5")]}},
+        {"GetProducts": {"PriceList": [PRICE.replace("1.006", "0.5")]}},
         "0.5 listed",
     ),
     ("units", {"ListAccountsForParent": Refused("ParentNotFoundException")}, "no unit ou-abcd-11111111"),

@@ -44,6 +44,10 @@ RETIRED = frozenset({"last_started_at"})
 RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(
     {
+        "operation",
+        "tenancy",
+        "iops",
+        "throughput",
         "failures",
         "untold",
         "shared",
@@ -255,12 +259,14 @@ def from_text(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _known(item: dict[str, Any]) -> dict[str, Any]:
-    """The attributes that are neither retired nor new, in maps, too."""
-    return {
-        name: {"M": _known(value["M"])} if "M" in value else value
-        for name, value in item.items()
-        if name not in RETIRED | ADDED
-    }
+    """The attributes that are neither retired nor new, in maps and lists, too."""
+
+    def within(value: Any) -> Any:
+        if "M" in value:
+            return {"M": _known(value["M"])}
+        return {"L": [*map(within, value["L"])]} if "L" in value else value
+
+    return {name: within(value) for name, value in item.items() if name not in RETIRED | ADDED}
 
 
 def comparable(item: dict[str, Any]) -> dict[str, Any]:

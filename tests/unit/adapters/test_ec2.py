@@ -126,8 +126,9 @@ def test_every_fact_is_read() -> None:
             {"DeviceName": "/dev/sda1", "Ebs": {"VolumeId": "vol-1", "DeleteOnTermination": True}},
             {"DeviceName": "/dev/sdb", "Ebs": {"VolumeId": "vol-2", "DeleteOnTermination": False}},
         ],
-        Placement={"AvailabilityZone": "us-east-1a", "HostId": "h-1"},
+        Placement={"AvailabilityZone": "us-east-1a", "HostId": "h-1", "Tenancy": "host"},
         PlatformDetails="Windows",
+        UsageOperation="RunInstances:0002",
         PublicIpAddress="203.0.113.7",
         SpotInstanceRequestId="sir-1",
         CapacityReservationId="cr-1",
@@ -148,6 +149,8 @@ def test_every_fact_is_read() -> None:
             volumes=(Volume("vol-1", "/dev/sda1", True), Volume("vol-2", "/dev/sdb", False)),
             availability_zone="us-east-1a",
             platform="Windows",
+            operation="RunInstances:0002",
+            tenancy="Host",
             public_ip="203.0.113.7",
             spot_request_id="sir-1",
             capacity_reservation_id="cr-1",
@@ -298,7 +301,7 @@ def test_a_reservation_is_known_where_ec2_has_it(answer: object, is_known: bool)
 
 
 def test_volumes_get_their_sizes(aws: Clients) -> None:
-    """Size and type of every attached volume."""
+    """Size, type, IOPS and throughput of every attached volume."""
     mapping = {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 120, "VolumeType": "gp3"}}
     instance_id = run_instance(aws, BlockDeviceMappings=[mapping])
     instances = Ec2Instances(aws)
@@ -306,9 +309,13 @@ def test_volumes_get_their_sizes(aws: Clients) -> None:
     assert instance is not None
     assert [None] == [volume.size_gib for volume in instance.volumes]
 
-    assert [(120, "gp3")] == [
-        (volume.size_gib, volume.volume_type) for volume in instances.with_volume_sizes(instance)
+    assert [(120, "gp3", 3000)] == [
+        (volume.size_gib, volume.volume_type, volume.iops) for volume in instances.with_volume_sizes(instance)
     ]
+    [volume] = instance.volumes
+    fast = {"VolumeId": volume.volume_id, "Size": 120, "VolumeType": "gp3", "Iops": 4000, "Throughput": 250}
+    scripted = Ec2Instances(FakeClients(ScriptedClient(describe_volumes={"Volumes": [fast]})))
+    assert [(4000, 250)] == [(one.iops, one.throughput) for one in scripted.with_volume_sizes(instance)]
 
 
 # tags

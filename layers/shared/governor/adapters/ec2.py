@@ -15,6 +15,8 @@ from governor.adapters.clients import DRY_RUN_OK, Adapter
 from governor.domain.catalogue import families
 from governor.domain.episode.plan import Step
 from governor.domain.instance import (
+    LINUX,
+    PLAIN_OPERATION,
     Instance,
     LaunchFacts,
     Lifecycle,
@@ -41,6 +43,7 @@ _LIFECYCLES: dict[str | None, Lifecycle] = {
     None: Lifecycle.ON_DEMAND,
     **{one.value: one for one in Lifecycle},
 }
+_TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 _DENIALS = 8
 """After so many single refusals and no success the role may not tag at all; asking on is pointless."""
 
@@ -127,7 +130,13 @@ class Ec2Instances(Adapter):
         answer = self._call("ec2:DescribeVolumes", instance.target, VolumeIds=ids)
         known = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
         return tuple(
-            replace(volume, size_gib=found.get("Size"), volume_type=found.get("VolumeType"))
+            replace(
+                volume,
+                size_gib=found.get("Size"),
+                volume_type=found.get("VolumeType"),
+                iops=found.get("Iops"),
+                throughput=found.get("Throughput"),
+            )
             for volume in instance.volumes
             for found in [known.get(volume.volume_id, {})]
         )
@@ -276,6 +285,7 @@ def _readable(
 
 def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
     operator, placement = found.get("Operator") or {}, found.get("Placement") or {}
+    tenancy = placement.get("Tenancy", "default")
     return Instance(
         target=target,
         instance_id=found["InstanceId"],
@@ -295,7 +305,9 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
             if "Ebs" in mapping
         ),
         availability_zone=placement.get("AvailabilityZone", ""),
-        platform=found.get("PlatformDetails", "Linux/UNIX"),
+        platform=found.get("PlatformDetails", LINUX),
+        operation=found.get("UsageOperation", PLAIN_OPERATION),
+        tenancy=_TENANCIES.get(tenancy, tenancy),
         public_ip=found.get("PublicIpAddress"),
         spot_request_id=found.get("SpotInstanceRequestId"),
         capacity_reservation_id=found.get("CapacityReservationId"),

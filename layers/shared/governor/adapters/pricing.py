@@ -14,7 +14,7 @@ from governor.adapters.clients import Adapter, Clients, at_once
 from governor.domain.catalogue import PRICES_AS_OF, list_price
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import SpotPrice
-from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.instance import LINUX, Instance, Lifecycle, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import iso
 from governor.errors import CloudError, GovernorError
@@ -23,7 +23,6 @@ from governor.ports import SpotPrices
 _log = logging.getLogger(__name__)
 
 _LIST_REGION = "us-east-1"
-_LINUX = "Linux/UNIX"
 _SPOT_KEPT = timedelta(hours=1)
 _FAILURE_KEPT = timedelta(minutes=1)
 """What could not be read is not asked for again by every instance of its kind."""
@@ -123,7 +122,7 @@ def _list_price(instance: Instance) -> Price:
     notes = [f"list price {_LIST_REGION}, Linux, {PRICES_AS_OF}"]
     if instance.target.region != _LIST_REGION:
         notes.append(f"{instance.target.region} may differ")
-    if instance.platform != _LINUX:
+    if instance.platform != LINUX:
         notes.append(f"the instance runs {instance.platform}, which costs more")
     as_of = datetime.fromisoformat(PRICES_AS_OF).replace(tzinfo=UTC)
     return Price(amount, "; ".join(notes), as_of=as_of)

@@ -30,6 +30,9 @@ INSTANCE_TAG = "GpuGovernor:Instance"
 EVENT_TAG = "GpuGovernor:Event"
 """The interruption for which it was made."""
 DELETE_AFTER_TAG = "DeleteAfter"
+LINUX = "Linux/UNIX"
+PLAIN_OPERATION = "RunInstances"
+"""What AWS charges plain Linux as. Source: EC2 user guide, AMI billing information fields."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -64,13 +67,15 @@ class Lifecycle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An attached EBS volume. Size in GiB; `None` until DescribeVolumes was read."""
+    """An attached EBS volume. Size in GiB; `None` until DescribeVolumes was read. Throughput in MiB/s."""
 
     volume_id: str
     device: str
     delete_on_termination: bool
     size_gib: int | None = None
     volume_type: str | None = None
+    iops: int | None = None
+    throughput: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,11 @@ class Instance:
     tags: Mapping[str, str] = field(default_factory=dict)
     volumes: tuple[Volume, ...] = ()
     availability_zone: str = ""
-    platform: str = "Linux/UNIX"
+    platform: str = LINUX
+    operation: str = PLAIN_OPERATION
+    """What AWS charges its software as (`UsageOperation`)."""
+    tenancy: str = "Shared"
+    """As the price list calls it: `Shared`, `Dedicated`, `Host`."""
     public_ip: str | None = None
     spot_request_id: str | None = None
     capacity_reservation_id: str | None = None

@@ -1,0 +1,63 @@
+"""A simulator of the Price List: its documents, as far as somebody reads them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+
+def product(price: str | dict[str, str], unit: str = "Hrs", **attributes: str) -> str:
+    """Return a product as GetProducts gives it: JSON as text, with one On-Demand term and one dimension.
+
+    Source: AWS Billing user guide, "Reading the service price list file"; API reference, GetProducts.
+    """
+    sku = f"SKU{abs(hash((unit, *sorted(attributes.items())))):016X}"
+    term, dimension = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
+    document: dict[str, Any] = {
+        "product": {
+            "productFamily": attributes.pop("productFamily", "Compute Instance"),
+            "attributes": {"servicecode": "AmazonEC2", "locationType": "AWS Region", **attributes},
+            "sku": sku,
+        },
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": {
+                term: {
+                    "priceDimensions": {
+                        dimension: {
+                            "unit": unit,
+                            "endRange": "Inf",
+                            "description": "made up",
+                            "appliesTo": [],
+                            "rateCode": dimension,
+                            "beginRange": "0",
+                            "pricePerUnit": price if isinstance(price, dict) else {"USD": price},
+                        }
+                    },
+                    "sku": sku,
+                    "effectiveDate": "2026-11-01T00:00:00Z",
+                    "offerTermCode": "JRTCKXETXF",
+                    "termAttributes": {},
+                }
+            }
+        },
+        "version": "20261101000000",
+        "publicationDate": "2026-11-01T00:00:00Z",
+    }
+    return json.dumps(document)
+
+
+def instance_product(instance_type: str, price: str | dict[str, str], region: str, **changes: str) -> str:
+    """Return one of an instance type: plain Linux, shared, and used, unless changed."""
+    attributes = {
+        "instanceType": instance_type,
+        "regionCode": region,
+        "operatingSystem": "Linux",
+        "preInstalledSw": "NA",
+        "operation": "RunInstances",
+        "tenancy": "Shared",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "usagetype": f"BoxUsage:{instance_type}",
+    }
+    return product(price, **{**attributes, **changes})
