@@ -52,6 +52,7 @@ WRITERS = {
         "HandleRebalanceRecommendation", "HandleNotice", *WARNED, *ENDS,
     },
     "FAILING": {"SweepTarget", *ENDS},
+    "INCIDENT": {"DeliverAlert", "SumUpMonth", "SweepTarget"},
     "DELIVERIES": {"DeliverAlert"},
     "OUTBOX": {"DeliverAlert"},
     "LEASE": {"DeliverAlert"},

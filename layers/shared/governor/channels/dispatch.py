@@ -17,7 +17,17 @@ from governor.channels.message import DeliveryRefused, DeliveryRetryable, Messag
 from governor.channels.picture_png import days_png, evidence_png
 from governor.channels.registry import Recipients, Registry, Route
 from governor.channels.vouch import Vouch
-from governor.domain.alerts.alert import DIGEST_PREFIX, ENDS, ESCALATED, NOWHERE, Alert, AlertKind, Delivery
+from governor.domain.alerts.alert import (
+    DIGEST_PREFIX,
+    ENDS,
+    ENDS_FOR_MACHINES,
+    ESCALATED,
+    NOWHERE,
+    Alert,
+    AlertKind,
+    Delivery,
+    incident_of,
+)
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import ApprovalStatus, notice_until
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
@@ -145,7 +155,7 @@ class Dispatch:
             audience = self._audience(item.alert)
             item.has_own = any(one.has_own_channel for one in audience)
             for route in self.registry.routes(audience, self._earlier(item)):
-                if item.alert.kind is AlertKind.ALARM_OVER and route.channel.name not in _MACHINES:
+                if item.alert.kind in ENDS_FOR_MACHINES and route.channel.name not in _MACHINES:
                     continue
                 key = (*route.key, route.person, route.own)
                 found.setdefault(key, (route, []))[1].append(item)
@@ -208,6 +218,8 @@ class Dispatch:
                 return
             now = self.clock.now()
             for item in items:
+                if route.channel.name in _MACHINES and (incident := incident_of(item.alert, now)):
+                    self.state.note_incident(incident)
                 # The queue may give the same message to two workers at once.
                 claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
                 if self.state.claim_delivery(claim, now):
@@ -328,7 +340,7 @@ class Dispatch:
     def _note_nowhere(self, item: _Item) -> None:
         """Record that no person will get it, where that is so."""
         settled = [delivery for delivery in item.own.values() if delivery.is_settled]
-        is_for_people = item.alert.kind is not AlertKind.ALARM_OVER
+        is_for_people = item.alert.kind not in ENDS_FOR_MACHINES
         if item.left or not is_for_people or any(delivery.reached_people for delivery in settled):
             return
         subject, message = compose.subject_of(item.alert), item.alert.dedup_id

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from governor.channels.message import Delivered, Message, clip
 from governor.channels.transport import HttpsChannel
-from governor.domain.alerts.alert import AlertKind, Severity
+from governor.domain.alerts.alert import ENDS_FOR_MACHINES, AlertKind, Severity
 from governor.domain.units import iso
 from governor.errors import ConfigurationError
 from governor.https import Https
@@ -24,7 +24,7 @@ EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
 _SUMMARY_CHARACTERS = 1024
 _KEY_CHARACTERS = 255
 _LINES = 50
-_OVER = frozenset({AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED, AlertKind.ALARM_OVER})
+_OVER = ENDS_FOR_MACHINES | {AlertKind.FAILURE_OVER, AlertKind.BREAKER_RELEASED}
 _ROUTING_KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 

@@ -9,10 +9,11 @@ from datetime import datetime, timedelta
 from functools import reduce
 from itertools import chain
 
+from governor.domain.alerts.alert import Incident
 from governor.domain.episode.episode import Failing, InstanceRecord
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
-from governor.domain.units import parse_iso
+from governor.domain.units import iso, parse_iso
 from governor.errors import CloudError
 from governor.stores import keys
 from governor.stores.table import (
@@ -25,6 +26,7 @@ from governor.stores.table import (
     absent,
     delete,
     present,
+    put,
     update,
     where,
 )
@@ -36,6 +38,8 @@ _BESIDE_A_WARNING = {one.name for kind in (InstanceRecord, Hold) for one in fiel
 _FAILING = "FAILING#all"
 """One partition: a cause is gone when it is gone in every account and Region."""
 _FAILING_KEPT = timedelta(days=30)
+_INCIDENTS = "INCIDENT#all"
+"""One partition, as the sweep of any target closes them: the hub's may be no target of its own."""
 
 
 class Instances(Store):
@@ -131,6 +135,25 @@ class Failures(Store):
 
     def drop_failing(self, those: Iterable[Failing]) -> None:
         self._table.write_all([delete(_cause(one)) for one in those])
+
+    def note_incident(self, one: Incident) -> None:
+        """Keep what is to be closed in time; `incidents` finds it until then."""
+        self._table.write(put(_incident(one.key), one, until=one.ends_at + _FAILING_KEPT))
+
+    def extend_incident(self, key: str, until: datetime) -> None:
+        """Keep an incident open for longer, as its cause still is there; without one nothing happens."""
+        self._table.holds(update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT))
+
+    def incidents(self) -> list[Incident]:
+        return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))
+
+    def drop_incident(self, one: Incident) -> None:
+        """Forget it, unless it was opened or extended meanwhile."""
+        self._table.holds(delete(_incident(one.key), where("ends_at", "=", iso(one.ends_at))))
+
+
+def _incident(key: str) -> Key:
+    return _INCIDENTS, key
 
 
 def _cause(one: Failing) -> Key:

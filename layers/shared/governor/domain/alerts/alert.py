@@ -11,9 +11,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.policy.contacts import Ownership
-from governor.domain.units import Usd, UtcDatetime, iso, printable, usd
+from governor.domain.units import Usd, UtcDatetime, iso, parse_iso, printable, usd
 
 UNASSIGNED = "unassigned"
 """The project of an instance without a project tag."""
@@ -99,6 +99,8 @@ class AlertKind(StrEnum):
     ALARM = "alarm"
     ALARM_OVER = "alarm-over"
     """It is back to OK: for machines alone, which close what the alarm has opened."""
+    INCIDENT_OVER = "incident-over"
+    """The cause of a critical message is gone, or its time has passed: for machines alone, too."""
 
 
 class Severity(StrEnum):
@@ -176,10 +178,38 @@ class Alert:
         )
 
 
+INCIDENT_UNTIL, INCIDENT_WHILE = "incident_until", "incident_while"
+"""Facts of a critical message whose cause ends by itself: not before a time, nor while any of the findings by
+these keys is known (`EventLog.told`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """What a machine has opened for a critical message, as `key` names it, and may close at `ends_at`."""
+
+    key: str
+    subject: str
+    target: Target
+    opened_at: UtcDatetime
+    ends_at: UtcDatetime
+    lasts_with: tuple[str, ...] = ()
+
+
+def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
+    """Return the incident to close in time; `None` where none is opened, or another message closes it."""
+    until, keys = alert.facts.get(INCIDENT_UNTIL), alert.facts.get(INCIDENT_WHILE)
+    if alert.severity is not Severity.CRITICAL or not isinstance(until, str):
+        return None
+    key, target = str(alert.facts.get("incident") or alert.dedup_id), Target(alert.account, alert.region)
+    lasts_with = tuple(map(str, keys)) if isinstance(keys, list) else ()
+    return Incident(key, alert.subject, target, now, parse_iso(until), lasts_with)
+
+
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
 REPEATS = "repeats"
-"""The fact of a failure whose cause was announced within the hour: plain subscribers filter by it."""
+"""The fact of what plain subscribers filter out: a failure whose cause was announced within the hour, or the
+end of an incident."""
 SEAL = "seal"
 """The fact that holds the seal: the release before reads facts of any name, and no other new field."""
 
@@ -197,6 +227,8 @@ def sealed_text(alert: Alert) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
+ENDS_FOR_MACHINES = frozenset({AlertKind.ALARM_OVER, AlertKind.INCIDENT_OVER})
+"""Ends that channels of people leave out: PagerDuty and webhooks close what they have opened."""
 FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
 """Kinds that no mail and no chat carries; the template's subscriptions leave them out, too."""
 QUESTIONS = frozenset(

@@ -11,7 +11,16 @@ from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 
-from governor.domain.alerts.alert import UNASSIGNED, Alert, AlertKind, Owner, Severity, short_hash
+from governor.domain.alerts.alert import (
+    REPEATS,
+    UNASSIGNED,
+    Alert,
+    AlertKind,
+    Incident,
+    Owner,
+    Severity,
+    short_hash,
+)
 from governor.domain.alerts.templates import said, written
 from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, Stage, stage_id
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase
@@ -214,6 +223,13 @@ def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -
     }
     dedup_id = f"recovered-{first.cause}-{iso(max(one.at for one in those))}"
     return written("recovered", about, dedup_id, now, facts, words)
+
+
+def over_alert(one: Incident, now: UtcDatetime) -> Alert:
+    """Return that nothing is left of what the incident was opened for."""
+    facts = {"incident": one.key, "opened_at": one.opened_at, REPEATS: True}
+    dedup_id = f"over-{short_hash(one.key, iso(one.opened_at), iso(one.ends_at))}"
+    return written("incident over", one.target, dedup_id, now, facts, {"name": one.subject})
 
 
 def _alert(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import timedelta
 
-from governor.domain.alerts.alert import Alert, Owner, Severity, ids, named, only
+from governor.domain.alerts.alert import INCIDENT_UNTIL, Alert, Owner, Severity, ids, named, only
 from governor.domain.alerts.templates import said, written
 from governor.domain.events.interruption import Checkpoint, HookAnswer, SpotPrice, Warned
 from governor.domain.events.notice import TERMINATED_BEFORE_END, BlockChange, Notice
@@ -36,6 +37,7 @@ def warning_alert(
         "auto_scaling_group": warned.group,
         "availability_zone": instance.availability_zone,
         "checkpoint_sent": hook.was_sent if checkpoint and checkpoint.send else False,
+        INCIDENT_UNTIL: warned.stands_until(now),
     }
     words = {"plan": warned.plan, "end": warned.ends_at, "hook": _hook_line(checkpoint, hook)}
     dedup_id = f"{warned.cause.value}-{warned.event_id}"
@@ -72,6 +74,9 @@ def mass_alert(
         "instance_ids": ids(known),
         "owners": {owner.name: len(known)} if known else {},
         "checkpoint_not_sent": ids(lost),
+        INCIDENT_UNTIL: max(
+            since + timedelta(minutes=rule.mass_interruption_window_minutes), warned.stands_until(now)
+        ),
     }
     words = {
         "place": f"the group {group}" if group else zone,
@@ -97,7 +102,8 @@ def checkpoint_failed_alert(
     instance: Instance, warned: Warned, hook: HookAnswer, owner: Owner, now: UtcDatetime
 ) -> Alert:
     """Return that the hook was not sent, or that nobody knows: somebody must save by hand, if anybody can."""
-    facts = {"cause": warned.cause.value, "error": hook.error, "checkpoint_sent": hook.was_sent}
+    facts: dict[str, object] = {"cause": warned.cause.value, "error": hook.error}
+    facts |= {"checkpoint_sent": hook.was_sent, INCIDENT_UNTIL: warned.stands_until(now)}
     words = {"end": warned.ends_at if warned.response.is_certain else None}
     dedup_id = f"checkpoint-failed-{warned.event_id}"
     return written("hook failed", instance, dedup_id, now, facts, words, owner=owner)
@@ -150,6 +156,7 @@ def notice_alert(
         "source_id": notice.source_id,
         "capacity_reservation_id": notice.reservation_id,
         "instance_ids": ids(instances),
+        INCIDENT_UNTIL: at,
     }
     words = {
         "prefix": f"{'Reminder: ' if again else ''}{f'{one.name}: ' if one else ''}",
@@ -181,7 +188,11 @@ def block_alert(change: BlockChange, instances: Sequence[Instance], owner: Owner
     facts: dict[str, object] = {"capacity_reservation_id": which, "instance_ids": ids(instances)}
     words = {"listed": ", ".join(map(named, instances)) or "none yet"}
     if change.is_expiring:
-        facts |= {"what": "Capacity Block expires", "terminated_from": change.terminated_from}
+        facts |= {
+            "what": "Capacity Block expires",
+            "terminated_from": change.terminated_from,
+            INCIDENT_UNTIL: change.ends_at,
+        }
         about, dedup_id = only(instances) or place, f"expiring-{change.event_id}-{owner.key}"
         return written("block ends", about, dedup_id, now, facts, words, owner=owner)
     facts |= {"what": "Capacity Block delivered", "ends_at": change.ends_at}

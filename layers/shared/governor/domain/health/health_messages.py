@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from governor.domain.alerts.alert import Alert, Owner, named, only, short_hash
+from governor.domain.alerts.alert import INCIDENT_UNTIL, INCIDENT_WHILE, Alert, Owner, named, only, short_hash
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.templates import written
 from governor.domain.health.health import InstanceFinding, Severity
@@ -72,6 +72,10 @@ def _alert(
         "instance_ids": sorted(instances),
         "findings": [_group_document(group) for group in groups],
         "lasting": len(lasting),
+        INCIDENT_UNTIL: now,
+        INCIDENT_WHILE: sorted(
+            key for group in groups for item in group if _rank(item) == 0 for key in item.keys
+        ),
     }
     words = {
         "number": number,

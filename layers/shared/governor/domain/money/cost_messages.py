@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from decimal import Decimal
 
-from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner, Severity, short_hash
+from governor.domain.alerts.alert import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
@@ -15,6 +15,8 @@ from governor.domain.money.ledger import PROVISIONAL, net_by_day
 from governor.domain.money.report import GROUPS, Report
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural, usd
 
+STILL = timedelta(hours=3)
+"""How long a budget counts as used up without a sum that says so: longer than from one sum to the next."""
 _NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
 
@@ -26,6 +28,11 @@ def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
 
 def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetime) -> str:
     return f"budget-{month_of(now)}-{short_hash(cost.project, str(budget), str(at_percent))}"
+
+
+def incident_id(cost: ProjectCost, now: UtcDatetime) -> str:
+    """Name the incident of a budget that is used up: one a project and month, whatever share is reached."""
+    return f"budget-{month_of(now)}-{short_hash(cost.project)}"
 
 
 def budget_alert(
@@ -54,6 +61,8 @@ def budget_alert(
         "forecast_usd": by_past and by_past.usd,
         "forecast_error_percent": by_past and by_past.error_percent,
         "unpriced_instance_hours": cost.unpriced_hours,
+        "incident": incident_id(cost, now),
+        INCIDENT_UNTIL: now + STILL,
         "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},
     }
     words = {

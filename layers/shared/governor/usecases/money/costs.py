@@ -15,7 +15,7 @@ from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
 from governor.domain.money.cost import Meter, Rate, Run, months
-from governor.domain.money.cost_messages import budget_alert, budget_id, used_percent
+from governor.domain.money.cost_messages import STILL, budget_alert, budget_id, incident_id, used_percent
 from governor.domain.money.forecast import PAST, by_day, forecast
 from governor.domain.money.ledger import Saved, sum_saved
 from governor.domain.policy.policy import Policy
@@ -147,6 +147,8 @@ class SumUpMonth:
             try:
                 if self.once(budget_id(spent, budget, tell_at, now), act, keep=keep):
                     told.append(spent.project)
+                if used >= 100:
+                    self.state.extend_incident(incident_id(spent, now), now + STILL)
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
         return tuple(told), tuple(problems)

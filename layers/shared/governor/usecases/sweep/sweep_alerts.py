@@ -10,7 +10,7 @@ from functools import partial
 from operator import attrgetter
 
 from governor.domain.alerts.alert import Owner, by_owner, owner_of, short_hash
-from governor.domain.approvals.messages import recovered_alert
+from governor.domain.approvals.messages import over_alert, recovered_alert
 from governor.domain.events.messages import notice_alert
 from governor.domain.events.notice import Notice
 from governor.domain.instance import managed_by
@@ -110,6 +110,15 @@ class SweepAlerts:
                 self.once(alert.dedup_id, partial(self.announcer.announce, alert))
                 self.once.log.done(f"failure#{cause}", sweep.now, timedelta())
                 self.state.drop_failing(those)
+
+    def incidents_over(self, sweep: Sweep) -> None:
+        """Let machines close what they opened, where its time has passed and no finding keeps it open."""
+        for one in self.state.incidents():
+            if one.ends_at > sweep.now or self.once.log.told(one.target, sweep.now) & {*one.lasts_with}:
+                continue
+            alert = over_alert(one, sweep.now)
+            self.once(alert.dedup_id, partial(self.announcer.announce, alert))
+            self.state.drop_incident(one)
 
     def reminders(self, sweep: Sweep) -> None:
         """Remind the owners of what runs of the dates that AWS has announced, when they are near."""

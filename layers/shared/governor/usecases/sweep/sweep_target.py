@@ -71,6 +71,7 @@ class SweepTarget:
             self.alerts.silence(sweep)
         self.alerts.unusual_exemptions(sweep)
         sweep.attempt("recovered", self.alerts.recovered, sweep)
+        sweep.attempt("incidents over", self.alerts.incidents_over, sweep)
         self.alerts.reminders(sweep)
         instances = [case.instance for case in sweep.cases]
         rates = self.costs.rates([(case.instance, case.policy, case.verdict.kind) for case in sweep.cases])
