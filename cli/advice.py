@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws
 from cli.api import described
 from cli.capacity import Reader
+from cli.commitments import commitments
 from cli.errors import CommandError
 from cli.fleet import over_the_fleet
 from cli.output import Output
@@ -32,14 +33,16 @@ from governor.adapters.ec2 import Ec2Instances
 from governor.adapters.pricing import AwsPrices
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.evidence import Window
 from governor.domain.instance import Target
+from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, money, plural, printable, usd
 from governor.errors import GovernorError
 from governor.ports import policy_or_base
 from governor.stores.table import put
 from simulation.capacity_advice import of_group, reservation
 from simulation.fetch import USD_PER_METRIC, Fetch, FetchError, last_days
-from simulation.past import pasts
+from simulation.past import Past, pasts
 from simulation.patterns import Advice, of_instance, spot
 from simulation.replay import ReplayError
 from simulation.store import SeriesStore, StoreError
@@ -69,6 +72,11 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         metavar="USD",
         help="what CloudWatch may charge without being agreed to (default: 1)",
     )
+    made.add_argument(
+        "--commitments",
+        action="store_true",
+        help="in the payer's account: look for a Savings Plan; Cost Explorer charges 0.01 USD a page",
+    )
     made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
     made.set_defaults(run=run, regions=True)
 
@@ -78,15 +86,13 @@ def run(arguments: argparse.Namespace) -> int:
     at = now()
     if arguments.dismiss:
         return _dismiss(arguments, at)
-    clients = Clients()
-    bill, unread = _Bill(arguments.limit_usd, arguments.yes), dict[str, None]()
+    clients, unread = Clients(), dict[str, None]()
     try:
         with closing(SeriesStore(arguments.cache or default_cache(), partial(endpoint_of, clients))) as store:
-
-            def look(target: Target, book: PolicyBook) -> Sequence[Advice]:
-                return _look(target, book, clients, store, at, bill, unread)
-
+            look = _Look(clients, store, at, _Bill(arguments.limit_usd, arguments.yes), unread)
             found = over_the_fleet(arguments, look)
+        if arguments.commitments:
+            found += look.commitments()
     except (FetchError, StoreError, ReplayError) as error:
         raise CommandError(str(error)) from None
     dismissed = _dismissed(arguments, at, unread)
@@ -120,34 +126,49 @@ class _Bill:
             )
 
 
-def _look(
-    target: Target,
-    book: PolicyBook,
-    clients: Clients,
-    store: SeriesStore,
-    at: UtcDatetime,
-    bill: _Bill,
-    unread: dict[str, None],
-) -> Sequence[Advice]:
-    base, prices = book.base().policy, AwsPrices(clients)
-    fetch = Fetch(
-        metrics=CloudWatchMetrics(clients),
-        instances=Ec2Instances(clients),
-        prices=prices,
-        store=store,
-        wish=wish_of([base]),
-        progress=lambda *_: None,
-    )
-    hours = last_days(at, 7 * base.advice.weeks)
-    found = pasts(fetch, target, hours, partial(policy_or_base, book), bill.agree)
-    reader = Reader(clients, fetch, prices, unread)
-    advised = [advice for one in found for advice in of_instance(one)]
-    advised += [advice for one in reader.groups(found) for advice in of_group(one)]
-    offered = ((one, offer) for one in found if (offer := reader.offer(one)) is not None)
-    advised += [advice for one, offer in offered if (advice := spot(one, offer)) is not None]
-    advised += reader.ungoverned(target, base)
-    held = reader.reservations(target, hours, base)
-    return [*advised, *(advice for one in held if (advice := reservation(one)) is not None)]
+@dataclass(slots=True)
+class _Look:
+    """Looks at one account, Region by Region. `unread` gets what could not be read."""
+
+    clients: Clients
+    store: SeriesStore
+    at: UtcDatetime
+    bill: _Bill
+    unread: dict[str, None]
+    seen: list[Past] = field(default_factory=list)
+    last: tuple[Target, Policy] | None = None
+
+    def __call__(self, target: Target, book: PolicyBook) -> Sequence[Advice]:
+        base, prices = book.base().policy, AwsPrices(self.clients)
+        fetch = Fetch(
+            metrics=CloudWatchMetrics(self.clients),
+            instances=Ec2Instances(self.clients),
+            prices=prices,
+            store=self.store,
+            wish=wish_of([base]),
+            progress=lambda *_: None,
+        )
+        hours = self._hours(base)
+        found = pasts(fetch, target, hours, partial(policy_or_base, book), self.bill.agree)
+        self.seen, self.last = [*self.seen, *found], (target, base)
+        reader = Reader(self.clients, fetch, prices, self.unread)
+        advised = [advice for one in found for advice in of_instance(one)]
+        advised += [advice for one in reader.groups(found) for advice in of_group(one)]
+        offered = ((one, offer) for one in found if (offer := reader.offer(one)) is not None)
+        advised += [advice for one, offer in offered if (advice := spot(one, offer)) is not None]
+        advised += reader.ungoverned(target, base)
+        held = reader.reservations(target, hours, base)
+        return [*advised, *(advice for one in held if (advice := reservation(one)) is not None)]
+
+    def commitments(self) -> list[Advice]:
+        """What a Savings Plan could take over, once every Region was looked at."""
+        if self.last is None:
+            return []
+        target, base = self.last
+        return commitments(self.clients, target, self._hours(base), base, self.seen, self.unread)
+
+    def _hours(self, policy: Policy) -> Window:
+        return last_days(self.at, 7 * policy.advice.weeks)
 
 
 def _most_expensive(one: Advice) -> tuple[bool, Decimal, str]:

@@ -28,6 +28,7 @@ COMMANDS = {
     "doctor": ("cli.doctor", "whether the deploy worked, and the telemetry of every instance is right"),
     "health": ("cli.health", "what is wrong with GPUs, or could be better"),
     "advice": ("cli.advice", "what could cost less, by the last weeks; it never acts"),
+    "spot": ("cli.spot", "what a type costs as Spot now, by Region, and how likely EC2 has it"),
     "preflight": ("cli.preflight", "whether AWS behaves here as the product needs it; reads only"),
     "env-vars": ("cli.env_vars", "the environment of the deployed functions, for sam local invoke"),
     "restore": ("cli.restore", "put back into the state table what it lacks of a copy of it"),
@@ -105,7 +106,7 @@ def _everywhere() -> argparse.ArgumentParser:
     group.add_argument(
         "--region",
         action="append",
-        help="else AWS_REGION, else the profile's. For advice, doctor, health and simulate: of the "
+        help="else AWS_REGION, else the profile's. For advice, doctor, health, simulate and spot: of the "
         "instances, may be given several times",
     )
     group.add_argument(

@@ -3,13 +3,17 @@ and reservations. Pure, as `simulation.patterns`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import ceil
 from shlex import join
 from statistics import fmean
 
+from governor.domain.evidence import Window
 from governor.domain.instance import AUTO_SCALING_TAG
+from governor.domain.money.cost import DAY
+from governor.domain.policy.policy import Advice as Rule
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, advice_for
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
 from simulation.past import Past
@@ -158,3 +162,41 @@ def _of_group(group: Group, kind: str, spare: int, text: str, command: str = "")
 def _together(group: Group) -> list[int]:
     """The hours in which all members were measured."""
     return sorted(set.intersection(*(set(one.measured) for one in group.members)))
+
+
+def savings_plan(
+    account: str, days: Sequence[Usd], hours: Window, discount: Decimal | None, rule: Rule
+) -> Advice | None:
+    """A commitment of what even the quiet days spend On-Demand, after the commitments that there are. By the
+    day: the floor of an hour may be lower. `discount`: 0 to 1; `None`: not known."""
+    wanted = (hours.end - hours.start) // DAY
+    weeks = len(days) // 7
+    if weeks < rule.minimum_weeks or 100 * len(days) < rule.minimum_measured_percent * wanted:
+        return None
+    # The 5th percentile: one day in twenty may be quieter.
+    floor = sorted(days)[len(days) // 20] / 24
+    if floor <= 0:
+        return None
+    spent = (
+        f"On all but 5% of days, GPUs cost at least {money(floor)} USD an hour On-Demand, after commitments"
+    )
+    if discount is None:
+        advised = "what a Savings Plan of one year would save is not known"
+    else:
+        advised = (
+            f"a Compute Savings Plan of one year, nothing upfront, commits at most "
+            f"{money(floor * (1 - discount))} USD an hour. It pays while at least "
+            f"{money(100 * (1 - discount), 0)}% of that floor goes on being used; it cannot be ended early"
+        )
+    found = Advice(
+        kind="savings-plan",
+        subject=account,
+        account=account,
+        region="all Regions",
+        instance_type="accelerated types",
+        usd_per_month=None if discount is None else floor * discount * HOURS_PER_MONTH,
+        weeks=weeks,
+        percent_measured=min(100, 100 * len(days) // wanted),
+        text=f"{spent}: {advised}. For a fixed run of weeks, compare a Capacity Block.",
+    )
+    return next(iter(worthwhile(rule, [found])), None)

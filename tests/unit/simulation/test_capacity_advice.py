@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from datetime import timedelta
 from decimal import Decimal
 from math import nan
 
 import pytest
 
 from governor.domain.episode.plan import Price
+from governor.domain.evidence import Window
+from governor.domain.policy.policy import Advice as Rule
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind
-from simulation.capacity_advice import Group, Reservation, of_group, reservation
+from simulation.capacity_advice import Group, Reservation, of_group, reservation, savings_plan
 from simulation.past import Past
 from simulation.patterns import Advice
-from tests.unit.simulation.pasts import make_past
+from tests.unit.simulation.pasts import MONDAY, make_past
 
 TAGS = {"aws:autoscaling:groupName": "workers"}
 HOME = Home(Kind.GROUP, "EC2 Auto Scaling", "workers")
@@ -152,3 +155,37 @@ def test_what_is_not_known_of_a_reservation_is_said() -> None:
     assert found is not None
     assert found.usd_per_month is None
     assert "3 of 4 stand empty, for how long is not measured: its price is not known" in found.text
+
+
+RULE = Rule()
+SIX_WEEKS = Window(MONDAY, MONDAY + timedelta(days=42), timedelta(hours=1))
+
+
+def plan(days: list[int], discount: str | None = "0.25") -> Advice | None:
+    """What is advised where days cost so much On-Demand."""
+    share = None if discount is None else Decimal(discount)
+    return savings_plan("123456789012", [Decimal(day) for day in days], SIX_WEEKS, share, RULE)
+
+
+def test_a_savings_plan_covers_what_quiet_days_spend_and_names_its_break_even() -> None:
+    """Two days of 42 may be quieter: the floor is that of the third."""
+    found = plan([0, 24, *[240] * 40])
+
+    assert found is not None
+    assert (Decimal("2.5") * 730, 6, 100) == (found.usd_per_month, found.weeks, found.percent_measured)
+    assert "at least 10.00 USD an hour On-Demand, after commitments" in found.text
+    assert "commits at most 7.50 USD an hour. It pays while at least 75% of that floor" in found.text
+
+
+@pytest.mark.parametrize("days", [[0] * 3 + [240] * 39, [240] * 27, [240] * 33])
+def test_a_floor_that_is_none_or_hardly_known_needs_no_plan(days: list[int]) -> None:
+    """One quiet day in fourteen, too few weeks, or too few days of them."""
+    assert plan(days) is None
+
+
+def test_an_unknown_discount_saves_an_unknown_amount() -> None:
+    found = plan([240] * 42, None)
+
+    assert found is not None
+    assert found.usd_per_month is None
+    assert "would save is not known" in found.text
