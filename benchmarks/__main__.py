@@ -10,16 +10,17 @@ from benchmarks import cold_start, console, interruptions, judge, parsing, sweep
 
 def main() -> None:
     """Measures and prints everything."""
-    *scales, slept, aggregate, per_gpu, small, large = sweep.apart(
+    billed = [(size, style) for style in sweep.STYLES for size in (100, 1_000)]
+    *found, slept, aggregate, per_gpu = sweep.apart(
         [
             *sweep.scale_jobs(),
+            *((sweep.monthly_usd, size, style) for size, style in billed),
             (sweep.slept, "per-gpu", 1_000),
             (sweep.steady_reads_over_unskipped, "aggregate", 2_000),
             (sweep.steady_reads_over_unskipped, "per-gpu", 500),
-            (sweep.monthly_usd, 100),
-            (sweep.monthly_usd, 1_000),
         ]
     )
+    scales, costs = found[: -len(billed)], found[-len(billed) :]
     sweep.print_scales(scales)
     [simulated] = [one for one in scales if (one.style, one.size) == ("per-gpu", slept.size)]
     print(f"  The simulated clock over one that is slept by: {simulated.first.wall / slept.first.wall:.2f}")
@@ -38,9 +39,9 @@ def main() -> None:
         print(f"  {style:<10} {ratio:.3f}")
     print("\nWhat it costs to run, USD a month")
     monthly = {}
-    for size, items in ((100, small), (1_000, large)):
-        monthly[size] = sum(items.values())
-        print(f"  {size} instances: {monthly[size]:.2f}")
+    for (size, style), items in zip(billed, costs, strict=True):
+        monthly[f"{size} {style}"] = sum(items.values())
+        print(f"  {size} instances, {style}: {sum(items.values()):.2f}")
         for name, usd in items.items():
             print(f"    {usd:>8.2f}  {name}")
     print("\nCold start, milliseconds of processor time (medians of pairs)")
@@ -78,7 +79,7 @@ def main() -> None:
             "console_page_reads_5000": max(one.reads for one in pages),
             "console_page_kib_5000": round(max(one.kibibytes for one in pages)),
             "spot_hook_p99_seconds_200_at_once": round(burst.percentile(0.99), 2),
-            "usd_a_month": {str(size): f"{usd:.2f}" for size, usd in monthly.items()},
+            "usd_a_month": {name: f"{usd:.2f}" for name, usd in monthly.items()},
         }
     )
     # For `make figures`.

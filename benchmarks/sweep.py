@@ -26,7 +26,9 @@ from benchmarks.timeline import SimulatedThreads, Timeline
 from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml, megabytes
 from governor.contracts.settings import parse_settings
 from governor.domain.episode.episode import episode_from_execution_name
+from governor.domain.fleet.rows import part_of
 from governor.domain.money.own_cost import usd_of
+from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.sweep.sweep_target import SweepTarget
@@ -51,17 +53,23 @@ _SAMPLED = 20
 _REGIONS = ("us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1")
 _RESOURCES = expand_template(Path(__file__).parents[1] / "template.yaml")["Resources"]
 TIMEOUT = int(_RESOURCES["SweepTargetFunction"]["Properties"]["Timeout"])
-ALARMS = sum(resource["Type"] == "AWS::CloudWatch::Alarm" for resource in _RESOURCES.values())
+_ALARMS = [one["Properties"] for one in _RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
+ALARMS = sum(sum("MetricStat" in metric for metric in one.get("Metrics", ())) or 1 for one in _ALARMS)
+"""As they are billed: an alarm over two metrics counts twice."""
 KEYS = sum(resource["Type"] == "AWS::KMS::Key" for resource in _RESOURCES.values())
 SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES.values())
-PROJECTS = 5
-"""Assumed: each has a metric of its own."""
-OWN_METRICS = 5 + len(VerdictKind) + 3 + PROJECTS
-"""Those that every sweep writes: problems, and metrics read, of sweeps and of health, episodes started,
-instances by verdict; used budget, savings, false stops, and the cost of each project."""
+OWN_METRICS = 4 + len({part_of(kind) for kind in VerdictKind}) + 4
+"""Those that are written all the time: problems, and metrics read, of sweeps and of health, instances by
+state; cost, used budget, savings, false stops."""
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 EVERY = timedelta(minutes=5)
-SWEEPS_AN_HOUR = 12
+SWEEPS_AN_HOUR, LOOKS_AN_HOUR = 12, 4
+HEALTH_HOURS = int(Policy().health.check_every / timedelta(hours=1))
+FREE = {"metrics": 10, "alarms": 10, "transitions": 4_000, "gb_seconds": 400_000, "requests": 1_000_000}
+"""A month in every account, for good."""
+_A_METRIC = Decimal("0.30")
+_AGENT_METRICS = 7
+"""Of the agent as docs/telemetry-reference.md sets it up."""
 _SETTINGS = {
     "AWS_REGION": REGION,
     "HUB_ACCOUNT_ID": ACCOUNT,
@@ -234,14 +242,14 @@ def hour(style: Style, size: int, *, remembers: bool = True) -> Hour:
     return Hour(calls, sum(one.metrics for one in swept), sum(one.write_units for one in swept))
 
 
-def hour_of_health(style: Style, size: int) -> Hour:
-    """An hour between two weekly looks for advice."""
+def looks_at_health(style: Style, size: int) -> Hour:
+    """`HEALTH_HOURS` between two weekly looks for advice: one check."""
     bench = Bench(style, size)
     bench.check_health()
     bench.wire.calls.clear()
     bench.fleet.queries, before = 0, bench.table.write_units
-    for _ in range(SWEEPS_AN_HOUR):
-        bench.clock.moment += EVERY
+    for _ in range(HEALTH_HOURS * LOOKS_AN_HOUR):
+        bench.clock.moment += timedelta(hours=1) / LOOKS_AN_HOUR
         bench.check_health()
     return Hour(bench.wire.calls, bench.fleet.queries, bench.table.write_units - before)
 
@@ -339,33 +347,49 @@ def spread_of_costs(found: Sequence[Scale]) -> float:
     return worst
 
 
-def monthly_usd(size: int) -> dict[str, Decimal]:
-    """What the governor costs a month in AWS charges, by item, at list prices in us-east-1.
+def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> dict[str, Decimal]:
+    """What the governor costs a month in AWS charges, by item, at list prices in us-east-1. Without `free`
+    as if something else had used up what AWS gives every account for nothing.
 
     Calls come from the bench. Not in it: the agent's own metrics, which are paid for with or without the
     governor; logs, traces, and what an episode costs, all of which stay within cents.
     """
     hours = Decimal(730)
-    sweeping, health = hour("aggregate", size), hour_of_health("aggregate", size)
-    listed = sweeping.calls["monitoring:ListMetrics"] + health.calls["monitoring:ListMetrics"]
+    sweeping, health = hour(style, size), looks_at_health(style, size)
+    name = "monitoring:ListMetrics"
+    listed = (sweeping.calls[name] + Decimal(health.calls[name]) / HEALTH_HOURS) * hours
     sweeps = SWEEPS_AN_HOUR * hours
-    # A sweep and its sum of the month, and once an hour a look at health.
-    seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + hours * (2 + Decimal(size) / 1000)
-    lambda_gb_seconds = seconds * Decimal("0.5")
-    # States of the machine that one target passes: in a sweep, and four times an hour for health.
-    transitions = 5 * sweeps + 4 * 4 * hours
+    # A sweep and its sum of the month, and a look at health.
+    seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + LOOKS_AN_HOUR * hours
+    # States of the machine that one target passes: in a sweep, and at a look at health.
+    transitions = 5 * sweeps + 4 * LOOKS_AN_HOUR * hours
+    written = (sweeping.write_units + Decimal(health.write_units) / HEALTH_HOURS) * hours
+
+    def billed(amount: Decimal | int, which: str) -> Decimal:
+        return max(Decimal(0), amount - Decimal(FREE[which] if free else 0))
+
     return {
         "CloudWatch GetMetricData for sweeps": usd_of("metrics", sweeping.metrics * hours),
-        "CloudWatch GetMetricData for health": usd_of("metrics", health.metrics * hours),
-        "CloudWatch ListMetrics": usd_of("listings", listed * hours),
-        "Step Functions": usd_of("transitions", transitions),
-        "Lambda": usd_of("gb_seconds", lambda_gb_seconds),
-        "DynamoDB writes": usd_of("writes", (sweeping.write_units + health.write_units) * hours),
+        "CloudWatch GetMetricData for health": usd_of("metrics", health.metrics * hours / HEALTH_HOURS),
+        "CloudWatch ListMetrics": usd_of("listings", billed(listed, "requests")),
+        "Step Functions": usd_of("transitions", billed(transitions, "transitions")),
+        "Lambda": usd_of("gb_seconds", billed(seconds * Decimal("0.5"), "gb_seconds")),
+        "DynamoDB writes": usd_of("writes", written),
         f"KMS keys ({KEYS})": usd_of("keys", KEYS),
         f"Secrets Manager ({SECRETS})": usd_of("secrets", SECRETS),
-        f"CloudWatch alarms ({ALARMS})": usd_of("alarms", ALARMS),
-        f"CloudWatch metrics of its own ({OWN_METRICS})": usd_of("own_metrics", OWN_METRICS),
+        f"CloudWatch alarms ({ALARMS})": usd_of("alarms", billed(ALARMS, "alarms")),
+        f"CloudWatch metrics of its own ({OWN_METRICS})": usd_of(
+            "own_metrics", billed(OWN_METRICS, "metrics")
+        ),
     }
+
+
+def telemetry_usd(size: int, style: Style) -> Decimal:
+    """What the agent's metrics of such a fleet cost a month in one account: 0.30 USD each, 0.10 from the
+    10,001st on."""
+    metrics = len(Fleet(size, style, START, gpus_each=STYLES[style]).series) * _AGENT_METRICS
+    dear = max(0, min(metrics, 10_000) - FREE["metrics"])
+    return dear * _A_METRIC + max(0, metrics - 10_000) * Decimal("0.10")
 
 
 def print_scales(found: Sequence[Scale]) -> None:

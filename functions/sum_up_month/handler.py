@@ -32,6 +32,8 @@ def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]
 def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
     month = sum_up_month()
     # The only floats: metrics know no others. Amounts stay decimal in the table and in messages.
+    usd = sum(cost.usd for cost in month.costs)
+    count("EstimatedCost", float(usd), MetricUnit.NoUnit)
     for cost in month.published:
         count("EstimatedCost", float(cost.usd), MetricUnit.NoUnit, Project=cost.project)
     count("HighestBudgetUsedPercent", float(month.highest_budget_used_percent), MetricUnit.Percent)
@@ -43,7 +45,7 @@ def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
     return {
         "month": month.month,
         "projects": len(month.costs),
-        "usd": str(sum(cost.usd for cost in month.costs)),
+        "usd": str(usd),
         "saved_usd": str(month.saved_usd),
         "told": len(month.told),
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from governor.contracts.parsing import parse
 from governor.contracts.payloads import TargetPayload
+from governor.domain.fleet.rows import part_of
+from governor.domain.sweep.verdict import VerdictKind
 from governor.observability import count, logger, observed
 from governor.usecases.sweep.sweep_case import SweepSummary
 from governor.usecases.sweep.sweep_target import SweepTarget
@@ -25,9 +28,11 @@ def handler(
     for problem in summary.problems:
         logger.warning("left to the next sweep", extra={"target": str(target), "problem": problem})
     count("SweepProblems", len(summary.problems))
-    count("EpisodesStarted", summary.episodes_started)
+    parts = Counter[str]()
     for kind, number in summary.verdicts.items():
-        count("Instances", number, Verdict=kind)
+        parts[part_of(VerdictKind(kind))] += number
+    for part, number in parts.items():  # each is billed
+        count("Instances", number, State=part)
     logger.info("swept", extra={"target": str(target), "verdicts": dict(summary.verdicts)})
     return {
         "account": target.account,

@@ -62,7 +62,6 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("overrides: [{name: x, match: {}, set: {ownership: {}}}]", "overrides.0.set.ownership"),
         ("health: {hot_above: 85}", "health.hot_above"),
         ("health: {hot_above_celsius: 20}", "health.hot_above_celsius"),
-        ("health: {check_every_minutes: 100}", "health.window_minutes"),
         ("overrides: [{name: x, match: {}, set: {budget: {}}}]", "overrides.0.set.budget"),
         ("overrides: [{name: x, match: {}, set: {managed: {}}}]", "overrides.0.set.managed"),
         ("budget: {monthly_usd: 0}", "budget.monthly_usd"),

@@ -20,7 +20,7 @@ def meter(stage: Stage) -> Meter:
     return found
 
 
-def published(stage: Stage, name: str, project: str) -> list[dict[str, Any]]:
+def published(stage: Stage, name: str, project: str | None) -> list[dict[str, Any]]:
     """What the function has written for CloudWatch to make a metric of."""
     logs = stage.scene.cloud.client("logs")
     events = logs.filter_log_events(logGroupName="/aws/lambda/gpu-governor/sum_up_month")["events"]
@@ -30,6 +30,7 @@ def published(stage: Stage, name: str, project: str) -> list[dict[str, Any]]:
 
 def test_two_sweeps_count_the_hours_of_a_project_once(stage: Stage) -> None:
     """From where the sweep before had left the meter to the last one, to the last digit."""
+    stage.policy("mode: observe\nbudget: {publish_at_most_projects: 50}")
     stage.scene.sweep()
     since = meter(stage).counted_until
     stage.launch(name="counted", tags={"Project": "counted"}, launched_minutes_ago=75)
@@ -45,6 +46,11 @@ def test_two_sweeps_count_the_hours_of_a_project_once(stage: Stage) -> None:
     assert "summed-up" == done["month"]["outcome"]
     assert (
         float(second.usd["counted"]) == published(stage, "EstimatedCost", "counted")[-1]["EstimatedCost"][0]
+    )
+    everything = published(stage, "EstimatedCost", None)[-1]
+    assert (float(sum(second.usd.values())), "sum_up_month") == (
+        everything["EstimatedCost"][0],
+        everything["service"],
     )
 
 

@@ -222,6 +222,8 @@ def test_work_while_people_are_asked_takes_the_question_back(stage: Stage) -> No
     form = hidden_fields(request(link)[1])
     stage.wake(instance_id)
 
+    # Under another policy it is read at once, and not only within a quarter of an hour.
+    stage.policy("mode: ask\nhealth: {enabled: false}")
     stage.scene.sweep()
 
     assert "woke-up" == stage.outcome(instance_id)

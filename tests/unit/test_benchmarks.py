@@ -86,7 +86,8 @@ def test_a_sweep_through_the_wire_asks_once_and_then_reads_less(style: Style) ->
 
     assert first.started == sum(map(bench.fleet.is_idle, range(40)))
     assert second.started == 0
-    assert 0 < second.metrics < first.metrics / 2
+    # Idle ones are read in every third sweep.
+    assert 0 < second.metrics + bench.sweep().metrics + bench.sweep().metrics < first.metrics / 2
     assert first.calls["states:StartExecution"] == first.started
     assert 0 < first.wall < first.wall_on_lambda
 

@@ -10,23 +10,49 @@ from pathlib import Path
 import pytest
 
 from benchmarks import sweep
+from benchmarks.fleet import Style
 
 monthly_usd = cache(sweep.monthly_usd)
 PAGE = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+GOALS = {100: 10, 1_000: 25}
+"""USD a month, for a fleet with aggregates."""
 
 
-@pytest.mark.parametrize("size", [100, 1_000])
-def test_the_pages_costs_are_the_benchs(size: int) -> None:
+def reads(items: dict[str, Decimal]) -> Decimal:
+    """What CloudWatch's reads are of it."""
+    return round(sum((usd for name, usd in items.items() if "GetMetricData" in name), Decimal(0)), 1)
+
+
+@pytest.mark.parametrize(("style", "size"), [("aggregate", 100), ("aggregate", 1_000), ("per-gpu", 100)])
+def test_the_pages_costs_are_the_benchs(style: Style, size: int) -> None:
     """To the dollar, and what CloudWatch's reads are of it to ten cents."""
-    items = monthly_usd(size)
-    row = re.search(rf"^\| {size:,} \| about (\d+) \| ([\d.]+) \|$", PAGE, re.MULTILINE)
+    items, named = monthly_usd(size, style), {"aggregate": "aggregate", "per-gpu": "per GPU, 8 each"}[style]
+    row = re.search(rf"^\| {size:,} \| {named} \| (\d+) \| ([\d.]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
     assert row is not None
-    reads = sum(usd for name, usd in items.items() if "GetMetricData" in name)
 
-    assert (round(sum(items.values())), round(reads, 1)) == (int(row[1]), round(Decimal(row[2]), 1))
+    telemetry = f"{sweep.telemetry_usd(size, style):,.0f}"
+    assert (f"{sum(items.values()):.0f}", f"{reads(items)}", telemetry) == row.groups()
+
+
+@pytest.mark.parametrize(("size", "usd"), GOALS.items())
+def test_it_costs_no_more_than_it_should(size: int, usd: int) -> None:
+    """All of the hub, every five minutes."""
+    computed = sum(monthly_usd(size, "aggregate").values())
+
+    assert usd >= computed
+    assert re.search(rf"\${computed:.0f} (a month )?at {size:,}\b", README)
+
+
+def test_what_the_free_tier_saves_is_on_the_page() -> None:
+    """For accounts that have used it up."""
+    small = (monthly_usd(100, "aggregate"), monthly_usd(100, "aggregate", free=False))
+    saved = sum(small[1].values()) - sum(small[0].values())
+
+    assert f"about ${saved:.0f} a month more" in PAGE
 
 
 def test_every_alarm_of_the_template_is_counted() -> None:
-    """The bench reads the template, not a number somebody once wrote."""
-    assert any(str(sweep.ALARMS) in name for name in monthly_usd(100) if "alarms" in name)
-    assert sweep.ALARMS >= 9
+    """The bench reads the template, not a number somebody once wrote; two metrics in one count twice."""
+    assert any(f"({sweep.ALARMS})" in name for name in monthly_usd(100, "aggregate") if "alarms" in name)
+    assert sweep.ALARMS >= 20

@@ -26,7 +26,9 @@ def world() -> HealthWorld:
 
 def looked(made: HealthWorld) -> list[HealthReading]:
     """What the command finds."""
-    return health.look(TARGET, parse_policy(""), made.ec2, made.metrics, made.clock.now())
+    return health.look(
+        TARGET, parse_policy("health: {window_minutes: 90}"), made.ec2, made.metrics, made.clock.now()
+    )
 
 
 def test_the_gravest_come_first_and_what_is_unknown_before_what_is_sound(

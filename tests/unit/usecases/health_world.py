@@ -36,7 +36,7 @@ HARDWARE = {
     "xids": "GPUXidErrors",
 }
 BINS = 18
-"""Of the default window."""
+"""Of a window of 90 minutes."""
 Values = Sequence[float | None]
 
 
@@ -53,11 +53,16 @@ SOUND: Mapping[str, Values] = {
 }
 
 
+def policy_with(**health: Any) -> Policy:
+    """An hourly check with these settings of health."""
+    return Policy(health=Health(**{"check_every_minutes": 60, "window_minutes": 90, **health}))
+
+
 @dataclass
 class HealthWorld:
     """Instances with one series a figure and GPU and, unless told otherwise, the aggregate over them."""
 
-    policy: Policy = field(default_factory=Policy)
+    policy: Policy = field(default_factory=policy_with)
 
     def __post_init__(self) -> None:
         self.clock = FakeClock(NOW)
@@ -134,8 +139,3 @@ class HealthWorld:
         sent = list(self.announcer.sent)
         self.announcer.sent.clear()
         return sent
-
-
-def policy_with(**health: Any) -> Policy:
-    """The default policy with these settings of health."""
-    return Policy(health=Health(**health))

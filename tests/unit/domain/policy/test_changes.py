@@ -24,6 +24,7 @@ HARMLESS = """
     advice.scale_in_below_percent
     approval.delivery_limit_minutes
     approval.digest_after_seconds approval.digest_from approval.retry_unopened_after_minutes
+    approval.watch_every_minutes
     budget.monthly_usd budget.projects budget.publish_at_most_projects budget.tell_at_percent
     events.compare_spot_prices events.mass_interruption_told_singly events.mass_interruption_window_minutes
     events.placement_scores events.remind_before_hours events.spot_price_regions

@@ -110,8 +110,9 @@ def test_a_sweep_says_why() -> None:
     ("at", "since", "hours"),
     [
         # The window before began where this one does not yet: nothing lies between them.
-        (START + 7 * MINUTE, START - HOUR, "2 h"),
-        (START + 7 * MINUTE - SECOND, START - HOUR, "1 h"),
+        # It may have been read a quarter of an hour before that sweep.
+        (START + 22 * MINUTE, START - HOUR, "2 h"),
+        (START + 22 * MINUTE - SECOND, START - HOUR, "1 h"),
         (NOW, None, "1 h"),
     ],
 )

@@ -13,7 +13,7 @@ from governor.adapters.messaging import message_of
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.health.health import FindingKind
-from governor.domain.policy.policy import Mode, Policy
+from governor.domain.policy.policy import Mode
 from governor.errors import Throttled, Unavailable
 from tests.builders import TARGET
 from tests.unit.usecases.health_world import AGENT, HARDWARE, HealthWorld, flat, policy_with
@@ -47,7 +47,7 @@ def test_a_finding_is_told_to_the_owner_once_while_it_lasts() -> None:
 
 def test_sweeps_come_often_and_the_look_is_made_as_the_policy_says() -> None:
     """Twelve sweeps an hour, one look; the sweep that comes a moment early is let in."""
-    world = HealthWorld(policy_with(check_every_minutes=60))
+    world = HealthWorld(policy_with())
     world.add(1)
 
     looks = [world.check(minutes=0 if n == 0 else 5).looked for n in range(12)]
@@ -295,7 +295,7 @@ def test_overrides_have_their_own_thresholds_or_none() -> None:
 
 def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:
     """Advice and alerts, also in mode auto."""
-    world = HealthWorld(replace(Policy(), mode=Mode.AUTO))
+    world = HealthWorld(replace(policy_with(), mode=Mode.AUTO))
     world.publish(world.add(1, gpus=2), [LOST, {**HOT, "repair_failed": flat(1)}])
     world.check()
 

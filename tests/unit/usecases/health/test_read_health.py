@@ -53,7 +53,7 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
 def test_a_look_costs_what_the_docs_say(
     request: pytest.FixtureRequest, row: str, gpus: int, load: dict[str, Series], published: dict[str, Any]
 ) -> None:
-    """In reads, and in USD for 730 looks a month at 0.01 USD per 1,000."""
+    """In reads, and in USD for a look every four hours and every hour of a month, at 0.01 USD per 1,000."""
     world = HealthWorld()
     instance_id = world.add(1, gpus=0)
     world.publish(instance_id, [load] * gpus, **published)
@@ -61,7 +61,8 @@ def test_a_look_costs_what_the_docs_say(
     reads = len(world.metrics.reads)
 
     text = (request.config.rootpath / "docs" / "health.md").read_text()
-    assert f"| {row} | {reads} | ${money(reads * 730 * Decimal('0.00001'), 3)} |" in text
+    rarely, hourly = (money(reads * looks * Decimal("0.00001"), 3) for looks in (Decimal("182.5"), 730))
+    assert f"| {row} | {reads} | ${rarely} | ${hourly} |" in text
 
 
 def test_single_gpus_are_read_only_for_what_is_suspect() -> None:

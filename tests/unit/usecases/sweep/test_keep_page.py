@@ -137,7 +137,7 @@ def test_idleness_after_work_is_not_that_of_an_older_question() -> None:
     """Whose workflow has not ended it yet."""
     world, instance_id, ref = asked()
     world.publish(instance_id, BUSY)
-    world.sweep(5)
+    world.sweep(15)
     assert row(world, instance_id).idle_since is None
     world.publish(instance_id, [1.0] * 48)
     world.sweep(120)

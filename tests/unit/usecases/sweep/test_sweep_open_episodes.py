@@ -53,7 +53,7 @@ def test_work_that_resumed_takes_the_question_back() -> None:
     """A late yes then finds nothing to say yes to."""
     world, instance_id, _ = asked()
     world.publish(instance_id, BUSY)
-    world.sweep(5)
+    world.sweep(15)
 
     assert (ApprovalStatus.VOID, "woke-up", "void") == void_of(world, instance_id)
 
@@ -69,7 +69,7 @@ def test_one_gpu_at_work_is_work() -> None:
     world.sweep()
     open_question(world, instance_id)
     world.metrics.publish(UTILIZATION, series[2], BUSY)
-    world.sweep(5)
+    world.sweep(15)
 
     assert (ApprovalStatus.VOID, "woke-up", "void") == void_of(world, instance_id)
 
@@ -149,7 +149,7 @@ def test_silence_does_not_take_a_question_back() -> None:
     """No data says nothing about work; the recheck will refuse to act on it."""
     world, instance_id, _ = asked()
     world.silence(instance_id)
-    world.sweep(5)
+    world.sweep(15)
 
     assert "no-data" == world.verdict(instance_id)
     assert ApprovalStatus.PENDING is stored_approval(world, instance_id).status
@@ -241,7 +241,7 @@ def test_a_batch_that_cannot_be_read_is_read_one_by_one(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(world.state, "open_questions", throttled)
     world.publish(instance_id, BUSY)
-    summary = world.sweep(5)
+    summary = world.sweep(15)
 
     assert ["open episodes: Throttled: later"] == summary.problems
     assert ApprovalStatus.VOID is stored_approval(world, instance_id).status
@@ -325,7 +325,7 @@ def test_a_void_that_was_not_delivered_is_delivered_by_the_next_sweep() -> None:
     world, instance_id, _ = asked()
     world.publish(instance_id, BUSY)
     world.workflow.failure = Unavailable("Step Functions")
-    summary = world.sweep(5)
+    summary = world.sweep(15)
     assert 1 == len(summary.problems)
     assert (ApprovalStatus.VOID, "woke-up", None) == void_of(world, instance_id)
 
@@ -335,12 +335,45 @@ def test_a_void_that_was_not_delivered_is_delivered_by_the_next_sweep() -> None:
 
 
 def test_told_idleness_is_watched_by_utilization_alone() -> None:
-    """One query a sweep instead of five: whatever acts reads everything again."""
+    """One query instead of five: whatever acts reads everything again."""
     world, _, _ = asked()
     world.metrics.reads.clear()
-    world.sweep(5)
+    world.sweep(15)
 
     assert [(UTILIZATION, "Maximum")] == [(query.metric, query.statistic) for query in world.metrics.reads]
+
+
+def test_told_idleness_is_read_once_in_a_quarter_of_an_hour() -> None:
+    """Its verdict and how long it is idle go on in between; each instance is read at minutes of its own."""
+    world, instance_id, _ = asked()
+    since = world.state.observations(TARGET)[instance_id].idle_since
+    world.metrics.reads.clear()
+    read = []
+    for _ in range(12):
+        world.sweep(5)
+        read.append(len(world.metrics.reads))
+        seen = world.state.observations(TARGET)[instance_id]
+        assert ("idle", since) == (seen.verdict, seen.idle_since)
+        assert seen.reason.startswith("Idle for ")
+
+    assert [1, 2, 3, 4] == sorted({*read} - {0})
+    assert all(later - earlier <= 1 for earlier, later in zip(read, read[3:], strict=False))
+
+
+def test_other_news_than_metrics_has_told_idleness_read_at_once() -> None:
+    """A new start, another policy, and an answer that ends the question."""
+    for change in (
+        lambda world, one: world.change(one, launch_time=NOW - timedelta(hours=2)),
+        lambda world, _: setattr(world.policies, "version", "2"),
+        lambda world, one: world.state.close_episode(
+            ref_of(world, one), Outcome.FAILED, "x", NOW, quiet_until=None, ledger=None
+        ),
+    ):
+        world, instance_id, _ = asked()
+        change(world, instance_id)
+        world.metrics.reads.clear()
+        world.sweep(1)
+        assert world.metrics.reads
 
 
 def test_nothing_is_asked_about_what_ec2_takes_back() -> None:
@@ -373,7 +406,7 @@ def test_quiet_idleness_is_watched_by_utilization_alone() -> None:
     quiet = NOW + timedelta(hours=24)
     world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
     world.metrics.reads.clear()
-    world.sweep(5)
+    world.sweep(15)
     assert 1 == len(world.metrics.reads)
 
     world.metrics.reads.clear()

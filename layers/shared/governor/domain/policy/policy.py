@@ -257,6 +257,9 @@ class ApprovalRule(Section):
     """Memory is released while every GPU uses less than this percentage. Unknown memory is not released."""
     released_for_minutes: int = between(15, 5, 60, "lowered", at_most="ask_after_released_minutes")
     """The newest minutes during which GPU memory must be released."""
+    watch_every_minutes: int = between(15, 5, 60, "none")
+    """Minutes between two reads of an idle instance that people were asked about; at most a quarter of
+    `idle.window_minutes`. Work that resumes is noticed so much later, but always before anything is done."""
     remind_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
     """Minutes from the question to the reminder."""
     escalate_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
@@ -412,7 +415,7 @@ class Budget(Section):
     """USD a month by project. It replaces `monthly_usd` for that project."""
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
     """Percentages of the budget at which the project's owner is notified, once a month each."""
-    publish_at_most_projects: int = between(50, 0, 1_000)
+    publish_at_most_projects: int = between(0, 0, 1_000)
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
 
     def of(self, project: str) -> Decimal | None:
@@ -480,16 +483,16 @@ class Health(Section):
     """Percentage of the window that must be measured before a mean is used."""
     enabled: bool = True
     """Check the health of GPUs."""
-    check_every_minutes: int = between(60, 5, 1_440)
-    """Minutes between two checks of an account and Region."""
-    window_minutes: int = between(90, 10, 2_880)
-    """Minutes that a check reads. Longer than the time between two checks, so that none are missed."""
+    check_every_minutes: int = between(240, 5, 1_440)
+    """Minutes between two checks of an account and Region; at most `window_minutes`, so none are missed."""
+    window_minutes: int = between(270, 10, 2_880)
+    """Minutes that a check reads."""
     advice_every_hours: int = between(168, 1, 8_760)
     """Hours between two messages of advice to an owner. Faults are sent at once."""
 
-    def contradictions(self) -> Iterator[Mistake]:
-        if self.window_minutes < self.check_every_minutes:
-            yield ("window_minutes",), "must be at least check_every_minutes: nobody saw what is between"
+    @property
+    def check_every(self) -> timedelta:
+        return timedelta(minutes=min(self.check_every_minutes, self.window_minutes))
 
     @property
     def window(self) -> timedelta:
@@ -595,6 +598,11 @@ class Policy(Section):
     @property
     def window(self) -> timedelta:
         return timedelta(minutes=self.idle.window_minutes)
+
+    @property
+    def watch_every(self) -> timedelta:
+        """Time between two reads of an idle instance that people know of: their windows overlap."""
+        return min(timedelta(minutes=self.approval.watch_every_minutes), self.window / 4)
 
     @property
     def ask_window(self) -> timedelta:

@@ -16,6 +16,7 @@ use `judge_again`, without memory.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -54,6 +55,7 @@ class Memory:
     """From when on it is proved idle without a break."""
     late_since: UtcDatetime | None = None
     """The first of the sweeps without data that go on, where its readings were only late then."""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,12 @@ class Subject:
         """The verdict that needs no metrics; `None` where they must be read."""
         memory, policy, now = self.memory, self.policy, self.now
         verdict = judge_unread(self.instance, self.hold, policy, now)
-        if verdict is not None or memory is None or memory.last_busy is None:
+        if verdict is not None or memory is None:
             return verdict
+        if self._is_watched(memory):
+            return Verdict(memory.verdict, memory.reason, advice=memory.advice)
+        if memory.last_busy is None:
+            return None
         # The first window without the last work starts where that ended; until then a read is saved.
         window = window_before(now, policy.window, policy.period, policy.lag)
         if memory.verdict not in WORKING or not window.start < memory.last_busy <= now:
@@ -81,6 +87,12 @@ class Subject:
         worked, until = memory.last_busy, memory.last_busy + policy.window
         reason = f"worked until {in_utc(worked)}, so it cannot be idle before {in_utc(until)}"
         return Verdict(memory.verdict, reason, not_before=until, last_busy=worked, advice=memory.advice)
+
+    def _is_watched(self, memory: Memory) -> bool:
+        """Whether it was read as idle a short while ago, which people know: by a beat of its own."""
+        is_known = self.people_know and memory.verdict is VerdictKind.IDLE and memory.idle_since is not None
+        every = self.policy.watch_every
+        return is_known and not is_due(self.instance.instance_id, every, memory.at, self.now)
 
     def figures_to_read(self) -> frozenset[str]:
         """Return the figures that a sweep reads where utilization alone would call an instance idle: none
@@ -167,6 +179,7 @@ class Subject:
             advice=verdict.advice,
             idle_since=self._idle_since(verdict, proof),
             late_since=late_since if is_silent else None,
+            reason=verdict.reason,
         )
 
     def _late_before(self) -> UtcDatetime | None:
@@ -178,6 +191,8 @@ class Subject:
         if verdict.is_late and self.memory is not None:
             return self.memory.idle_since  # readings that may still come break nothing off
         evidence = verdict.evidence
+        if evidence is None and verdict.kind is VerdictKind.IDLE and self.memory is not None:
+            return self.memory.idle_since  # not read in this sweep
         if not verdict.is_idle or evidence is None:
             return None
         since, found = self._since(evidence), proof.evidence if proof else None
@@ -201,10 +216,21 @@ class Subject:
 
     def _known_since(self, window: Window) -> UtcDatetime | None:
         """From when on it is idle, by what the sweep before knew; `None` where that leaves a gap."""
-        memory = self.memory
-        if memory is None or window.start > memory.at - self.policy.lag - self.policy.period:
+        memory, policy = self.memory, self.policy
+        if memory is None:
+            return None
+        # What is idle may have been read so long before the last sweep.
+        before = policy.watch_every if memory.verdict is VerdictKind.IDLE else timedelta()
+        if window.start > memory.at - before - policy.lag - policy.period:
             return None
         return window.start if memory.verdict in WORKING else memory.idle_since
+
+
+def is_due(key: str, every: timedelta, before: UtcDatetime, now: UtcDatetime) -> bool:
+    """Whether what is looked at so often is due after a look `before`: by a beat of its own, so that never
+    all are at once."""
+    own, beat = zlib.crc32(key.encode()), max(1, int(every.total_seconds()))
+    return (int(now.timestamp()) + own) // beat > (int(before.timestamp()) + own) // beat
 
 
 def wanted_figures(policy: Policy) -> frozenset[str]:

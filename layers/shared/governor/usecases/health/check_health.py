@@ -63,7 +63,7 @@ class CheckHealth:
         summary.looked = True
         known = self.log.told(target, now)
         again = _to_repeat(known, now)
-        next_look = now + timedelta(minutes=base.health.check_every_minutes) - _EARLY
+        next_look = now + base.health.check_every - _EARLY
         due, only = again or (next_look, None)
         readings = self._readings(summary, base, known, only)
         summary.instances = len(readings)
@@ -115,7 +115,7 @@ class CheckHealth:
         advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_sending]
         summary.findings += len(found)
         # What lasts is not sent at every check, though one may be missed.
-        gone = now + timedelta(minutes=3 * base.health.check_every_minutes)
+        gone = now + 3 * base.health.check_every
         for alert, told in health_alerts([*news, *advice], lasting, owner, now):
             self.announcer.announce(alert)
             summary.messages += 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import AppliedPolicy, Policy
 from governor.domain.sweep.breaker import Change
-from governor.domain.sweep.judging import Memory, Subject
+from governor.domain.sweep.judging import Memory, Subject, is_due
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, Verdict, VerdictKind, known_kind
 from governor.domain.units import UtcDatetime
 from governor.errors import GovernorError
@@ -85,7 +84,8 @@ class Case:
             return None
         if before.policy_version != self.applied.version:
             return Memory(before.at, kind)
-        return Memory(before.at, kind, before.last_busy, before.advice, before.idle_since, before.late_since)
+        known = before.last_busy, before.advice, before.idle_since, before.late_since, before.reason
+        return Memory(before.at, kind, *known)
 
     @property
     def unread_verdict(self) -> Verdict | None:
@@ -229,9 +229,7 @@ class Sweep:
 
     def is_hourly(self, key: str) -> bool:
         """Whether what is looked at once an hour is due: at a minute of its own, so that never all are."""
-        own, before = zlib.crc32(key.encode()), self.swept_before
-        hour, last = ((int(at.timestamp()) + own) // 3600 for at in (self.now, before or self.now))
-        return before is None or hour > last
+        return self.swept_before is None or is_due(key, timedelta(hours=1), self.swept_before, self.now)
 
     def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
         """Try effects that do not concern each other, some at a time; return which succeeded."""
