@@ -77,7 +77,7 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
             f"{q['account']}/{q['region']}",
             "unknown" if q["usd_per_day"] is None else f"{Decimal(q['usd_per_day']):,.2f}",
             q["action"],
-            "can be held" if q.get("can_hold") else q["expires_at"],
+            "can be held" if q.get("can_hold") else until(q["expires_at"]),
             printable(q["instance_name"]),
         )
         for q in questions
@@ -118,6 +118,8 @@ def _next(found: Mapping[str, Any], answer: str) -> str:
     if found.get("needs_another"):
         last = until(found["expires_at"])
         return f"a second person must approve, too; without that nothing happens. It ends {last}"
+    if not found.get("can_hold", True):
+        return f"EC2 was already asked to; see what came of it: governor approvals show {found['id']}"
     steps = next((line for line in found["plan"] if line.startswith(_STEPS)), _STEPS).removeprefix(_STEPS)
     return (
         "the instance is checked again, and nothing happens if its GPUs are at work. Else: "

@@ -26,13 +26,14 @@ from cli.progress import Progress
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
 from governor.adapters.clients import Clients
+from governor.adapters.messaging import MAIL, lets_questions_through
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.approvals.messages import readable, step_text
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
-from governor.domain.policy.contacts import addresses, list_addresses
+from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.domain.policy.policy import Mode
 from governor.domain.units import iso, listed, plural, printable, usd
 from governor.errors import AccessDenied, GovernorError
@@ -290,30 +291,38 @@ def _subscribers(stack: Stack) -> Line:
     confirmed, waiting = people.count(True), people.count(False)
     document: dict[str, Any] = {"confirmed": confirmed, "waiting": waiting}
     waits = f"{waiting} wait to be confirmed" if waiting else ""
-    if confirmed:
-        mailed = {one["Endpoint"].lower() for one in found if one["SubscriptionArn"].startswith("arn:")}
-        unreached = document["unreached"] = _unreached(stack, mailed)
-        names = f"nothing reaches the contacts {', '.join(unreached)} ({_REACH})" if unreached else ""
-        said = ", ".join(filter(None, [f"{confirmed} confirmed", waits]))
-        asks = stack.policy[0].base().policy.mode is not Mode.OBSERVE
-        return Line("; ".join(filter(None, [said, names])), document, is_wrong=bool(unreached) and asks)
-    if parameters_of(stack.described).get("EmailSender"):
-        return Line("none of the alert topic; contacts of the policy get mail by SES", document)
-    if _has_channels(stack):
-        return Line("none of the alert topic; contacts of the policy have channels", document)
-    nobody = "no subscription of the alert topic is confirmed"
-    advice = "confirm the mail of AWS Notifications" if waiting else "run `make deploy ALERT_EMAIL=...`"
-    said = "; ".join(filter(None, [nobody, waits, advice]))
-    return Line(said, document, is_wrong=True)
-
-
-def _unreached(stack: Stack, mailed: Set[str]) -> list[str]:
-    """The contacts whose questions would fail: there is no channel, and the topic mails to none of them."""
-    if parameters_of(stack.described).get("EmailSender") or _has_channels(stack):
-        return []
+    has_mail, has_channels = bool(parameters_of(stack.described).get("EmailSender")), _has_channels(stack)
+    if not confirmed and not has_mail and not has_channels:
+        nobody = "no subscription of the alert topic is confirmed"
+        advice = "confirm the mail of AWS Notifications" if waiting else "run `make deploy ALERT_EMAIL=...`"
+        return Line("; ".join(filter(None, [nobody, waits, advice])), document, is_wrong=True)
+    mails = [one for one in found if one["Protocol"] in MAIL and one["SubscriptionArn"].startswith("arn:")]
+    mailed = {one["Endpoint"].lower() for one in mails if _gets_questions(stack, one["SubscriptionArn"])}
     contacts = stack.policy[0].base().policy.ownership.contacts
-    of = {name: {*addresses([one]), *list_addresses([one])} for name, one in contacts.items()}
-    return [name for name, known in of.items() if not {one.lower() for one in known} & mailed]
+    unreached = document["unreached"] = [
+        name for name, one in contacts.items() if not _reached(one, mailed, has_mail, has_channels)
+    ]
+    by = "get mail by SES" if has_mail else "have channels"
+    said = [f"{confirmed} confirmed", waits] if confirmed else ["none of the alert topic"]
+    also = "" if confirmed or unreached else f"contacts of the policy {by}"
+    names = f"nothing reaches the contacts {', '.join(unreached)} ({_REACH})" if unreached else ""
+    text = "; ".join(filter(None, [", ".join(filter(None, said)), also, names]))
+    asks = stack.policy[0].base().policy.mode is not Mode.OBSERVE
+    return Line(text, document, is_wrong=bool(unreached) and asks)
+
+
+def _gets_questions(stack: Stack, arn: str) -> bool:
+    """Whether its filter policy, if it has one, lets every question through."""
+    found = stack.session.client("sns").get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
+    return lets_questions_through(found.get("FilterPolicy"))
+
+
+def _reached(contact: Contact, mailed: Set[str], has_mail: bool, has_channels: bool) -> bool:
+    """Whether questions about their instances reach them: a channel of everybody counts only for contacts for
+    whom the policy names no way of their own (docs/channels.md)."""
+    known = {*addresses([contact]), *list_addresses([contact])}
+    own = contact.slack_channel or not contact.has_own_channel
+    return bool((has_mail and known) or (has_channels and own) or {one.lower() for one in known} & mailed)
 
 
 def _has_channels(stack: Stack) -> bool:
@@ -424,8 +433,8 @@ _NEEDS: Mapping[str, str] = {
     "schedule": "cloudformation:ListStackResources, and scheduler:GetSchedule on the sweep's schedule",
     "last_sweep": "states:ListExecutions, states:DescribeExecution and cloudformation:DescribeStacks",
     "targets": "dynamodb:Query, dynamodb:GetItem, kms:Decrypt with the table's key, and what policy needs",
-    "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, secretsmanager:DescribeSecret on "
-    "ChannelSecret, and cloudformation:DescribeStacks",
+    "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, sns:GetSubscriptionAttributes, "
+    "secretsmanager:DescribeSecret on ChannelSecret, and what policy needs",
     "questions": _API,
     "failing": "dynamodb:Query on the state table, and kms:Decrypt with its key",
     "freezes": _API,

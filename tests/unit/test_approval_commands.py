@@ -195,6 +195,24 @@ def test_an_approval_says_what_happens_next(capsys: pytest.CaptureFixture[str]) 
     assert f"governor approvals hold {'a' * 32}" in said
 
 
+def test_a_repeat_after_ec2_was_asked_offers_no_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    """A hold would be refused; nor is the instance checked again."""
+    said = approved(capsys, {**APPROVED, "needs_another": False, "can_hold": False})
+
+    assert (
+        f"  next: EC2 was already asked to; see what came of it: governor approvals show {'a' * 32}" in said
+    )
+    assert "approvals hold" not in said
+    assert "checked again" not in said
+
+
+def test_a_list_says_when_questions_end_as_people_read_times(capsys: pytest.CaptureFixture[str]) -> None:
+    """How far off and by the clock, as everywhere else; what can be held has no end."""
+    found = listed(capsys, QUESTION, {**QUESTION, "can_hold": True})
+    assert ("  in 5 h (" in found[1], "  can be held  " in found[2]) == (True, True)
+    assert "2026-11-20T" not in "".join(found)
+
+
 def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
     """And until when; nothing as if it were decided."""
     said = approved(capsys, {"first_yes_by": "alice", "needs_another": True})

@@ -84,6 +84,7 @@ class Cloud:
         ]
         self.waiting = {"EventFailures": 0, "AlertFailures": 0}
         self.schedule = {"State": "ENABLED", "ScheduleExpression": "rate(5 minutes)"}
+        self.filters: dict[str, str] = {}
         self.versions = {"1": ["AWSCURRENT"]}
         self.subscriptions = [
             {"Protocol": "sqs", "SubscriptionArn": "arn:aws:sns:queue", "Endpoint": "arn:queue"},
@@ -135,6 +136,9 @@ class Cloud:
             get_queue_attributes=attributes,
             describe_secret=lambda **_: {"VersionIdsToStages": self.versions},
             get_schedule=lambda **_: self._answer("scheduler", self.schedule),
+            get_subscription_attributes=lambda SubscriptionArn: {
+                "Attributes": {"FilterPolicy": self.filters.get(SubscriptionArn, "{}")}
+            },
             get_paginator=lambda name: SimpleNamespace(
                 paginate=lambda **_: self._answer(f"{service}:{name}", found[name])
             ),
@@ -315,7 +319,8 @@ def test_that_nobody_would_get_an_alert_is_said(cloud: Cloud, capsys: pytest.Cap
 def test_a_contact_that_nothing_reaches_is_named(
     mode: str, cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its questions would fail; from mode `ask` on somebody should look. A channel reaches all."""
+    """Its questions would fail; from mode `ask` on somebody should look. A channel of everybody reaches only
+    those without one of their own, and a subscription whose filter may leave questions out for none."""
     contacts = (
         "{ops: {emails: [ops@example.com]}, ml: {emails: [a@example.com]}, web: {lists: [web@example.com]}}"
     )
@@ -325,8 +330,31 @@ def test_a_contact_that_nothing_reaches_is_named(
     says = "1 confirmed; nothing reaches the contacts ml, web (set EmailSender or Slack, or let ALERT_EMAIL"
     assert (int(mode == "ask"), True) == (code, lines["subscribers"].startswith(says)), lines
 
+    def names() -> list[str]:
+        governor.main(["--json", "status"])
+        found: list[str] = json.loads(capsys.readouterr().out)["subscribers"]["unreached"]
+        return found
+
+    cloud.filters["arn:aws:sns:mail"] = '{"severity": ["critical"]}'
+    assert ["ops", "ml", "web"] == names()
+    cloud.filters["arn:aws:sns:mail"] = json.dumps(
+        {"kind": [{"exists": False}, {"anything-but": ["instance-idle"]}]}
+    )
+    assert ["ml", "web"] == names()
+
     cloud.versions["2"] = ["AWSPREVIOUS"]
+    assert ["ml", "web"] == names()
+    contacts = contacts.replace("[a@example.com]", "[a@example.com], slack_channel: C0ML")
+    contacts = contacts.replace("{lists: [web@example.com]}", "{}")
+    cloud.answers["/api/policy"]["document"] = f"mode: {mode}\nownership: {{contacts: {contacts}}}"
     assert (0, "1 confirmed") == ((found := shown(capsys))[0], found[1]["subscribers"])
+
+    cloud.versions.pop("2")
+    sender = {"ParameterKey": "EmailSender", "ParameterValue": "gpu@example.com"}
+    cloud.stacks = [{**STACK, "Parameters": [*STACK["Parameters"], sender]}]
+    assert ["web"] == names()
+    cloud.subscriptions = cloud.subscriptions[:1]
+    assert ["web"] == names()
 
 
 def test_a_second_stack_and_a_table_without_protection_are_found(

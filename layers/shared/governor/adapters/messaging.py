@@ -31,10 +31,14 @@ _TEXT_LIMIT = 8_000
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
-_MAIL = ("email", "email-json")
+MAIL = ("email", "email-json")
 _NO_MACHINES = {"kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]}
 _ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
 """The filter policies of the template's subscriptions: they let every question through."""
+
+
+def lets_questions_through(filter_policy: str | None) -> bool:
+    return json.loads(filter_policy or "{}") in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
 
 
 class SnsAnnouncer(Adapter):
@@ -56,7 +60,7 @@ class SnsAnnouncer(Adapter):
                 waiting += 1
             elif arn.startswith("arn:"):
                 is_confirmed = True
-                is_theirs = one["Protocol"] in _MAIL and one["Endpoint"].lower() in addresses
+                is_theirs = one["Protocol"] in MAIL and one["Endpoint"].lower() in addresses
                 if is_theirs and self._gets_questions(arn):
                     return True
         if not is_confirmed:
@@ -70,8 +74,7 @@ class SnsAnnouncer(Adapter):
 
     def _gets_questions(self, arn: str) -> bool:
         found = self._call("sns:GetSubscriptionAttributes", SubscriptionArn=arn)["Attributes"]
-        policy = json.loads(found.get("FilterPolicy") or "{}")
-        return policy in ({}, _NO_MACHINES, _ONCE_A_CAUSE)
+        return lets_questions_through(found.get("FilterPolicy"))
 
     def announce(self, alert: Alert) -> None:
         attributes = {
