@@ -1,8 +1,8 @@
 """`make test` and `make check`: the suite, its parts side by side, since the local cloud mostly waits.
 
 Integration tests that share a deployed stack are two parts of about the same length, each with a stack of its
-own; those on engines of their own are another. What needs no cloud are two again, so that two cores have work
-to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
+own; those on engines of their own are two others. What needs no cloud are two again, so that two cores have
+work to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
 `--checks` runs the checks that are no tests, too, after the second, and what needs a browser beside them all
 where Chromium is installed. `--in-a-browser` runs that alone, two parts again, each with a stack of its own.
 All other arguments go to every part.
@@ -31,10 +31,13 @@ USE_CASES = (
     "tests/soak",
 )
 """What uses the table as roles of functions may, with the test that every right is used, and whole loops."""
+ENGINES = tuple(f"tests/integration/test_{name}.py" for name in ("demo", "samples_are_safe", "update", "up"))
+"""The longest of those with engines of their own, which mostly wait."""
 PARTS = (
     (f"not apart and not remediation and {WHOLE}", *CLOUD),
     (f"not apart and remediation and {WHOLE}", *CLOUD),
-    (f"apart and not deploys and {WHOLE}", *CLOUD),
+    (f"apart and not deploys and {WHOLE}", *ENGINES),
+    (f"apart and not deploys and {WHOLE}", *CLOUD, *(f"--ignore={path}" for path in ENGINES)),
     (WHOLE, *USE_CASES),
     (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES))),
 )

@@ -61,11 +61,20 @@ def test_every_test_of_the_cloud_runs_in_one_part(
 ) -> None:
     """What the suite leaves out is what pytest leaves out by itself, and no part runs what another does."""
     known = {name: name in marks for name in ("apart", "remediation", "deploys", "browser", "fuzz")}
-    cloud = [marked for marked, *where in run_tests.PARTS if where == [*run_tests.CLOUD]]
+    cloud = [marked for marked, *where in run_tests.PARTS if where[:2] == [*run_tests.CLOUD]]
     running = [eval(marked, {}, known) for marked in (*cloud, run_tests.DEPLOYS[0])]
     assert 1 == sum(running)
     assert f"-m '{run_tests.WHOLE}'" in (ROOT / "pyproject.toml").read_text()
     assert pytestconfig.getini("testpaths") == ["tests", "agent/tests"]
+
+
+def test_each_test_on_an_engine_of_its_own_runs_in_one_part() -> None:
+    """One part runs what it names, and the other what is left."""
+    (first, *named), (mark, *where) = (part for part in run_tests.PARTS if part[0].startswith("apart"))
+
+    assert (first, list(run_tests.ENGINES)) == (mark, named)
+    assert where == [*run_tests.CLOUD, *(f"--ignore={path}" for path in named)]
+    assert all((ROOT / path).exists() for path in named)
 
 
 def test_every_other_test_runs_in_one_part() -> None:
