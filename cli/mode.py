@@ -112,3 +112,7 @@ def _say_overrides(book: PolicyBook | None, mode: str | None, out: Output) -> No
         if own is not None and own != mode:
             said = f"override {printable(one.name)}: its instances are in mode {printable(str(own))}"
             out.list(said, "overrides", {"override": one.name, "mode": own})
+    if book and book.base().policy.budget.act == "ask" and mode != Mode.OBSERVE:
+        out.say(
+            "budget.act is ask: overrides with mode: observe do not keep a project over budget from questions"
+        )

@@ -30,7 +30,7 @@ from governor.usecases.events.notify_dates import NotifyDates
 from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
-from governor.usecases.money.costs import SumUpMonth
+from governor.usecases.money.costs import NoteOverBudget, SumUpMonth
 from governor.usecases.money.report_savings import ReportSavings
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.usecases.sweep.sweep_target import SweepTarget
@@ -58,6 +58,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (ReviewPolicy, "PlanSweep"),
     (SweepTarget, "SweepTarget"),
     (SumUpMonth, "SumUpMonth"),
+    (NoteOverBudget, "PlanSweep"),
     (ReportSavings, "ReportSavings"),
     (CheckHealth, "CheckHealth"),
     (OpenEpisode, "OpenEpisode"),

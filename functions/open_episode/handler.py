@@ -16,10 +16,10 @@ from governor.observability import logger, observed
 from governor.usecases.episode.open_episode import Opened, OpenEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import use_case
+from governor.wiring.policies import asking, use_case
 
 
-@observed(use_case(Ec2Parts(), OpenEpisode))
+@observed(use_case(Ec2Parts(), OpenEpisode, asking))
 def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]) -> dict[str, Any]:
     """An episode's name to its path, its steps and the times of its approval, in seconds."""
     ref = parse(EpisodePayload, event).to_domain()

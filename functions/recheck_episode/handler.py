@@ -11,13 +11,13 @@ from governor.observability import logger, observed
 from governor.usecases.episode.recheck_episode import RecheckEpisode
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import use_case
+from governor.wiring.policies import asking, use_case
 
 _AGAIN_SECONDS = 60
 """After a recheck that let a step through, and a freeze or a cap that held it back in that moment."""
 
 
-@observed(use_case(Ec2Parts(), RecheckEpisode))
+@observed(use_case(Ec2Parts(), RecheckEpisode, asking))
 def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
     """Episode and next step to whether to go on, end or wait, and why."""
     payload = parse(RecheckPayload, event)

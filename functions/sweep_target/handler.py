@@ -14,10 +14,10 @@ from governor.observability import count, logger, observed
 from governor.usecases.sweep.sweep_case import SweepSummary
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import by_target
+from governor.wiring.policies import asking, by_target
 
 
-@observed(by_target(Ec2Parts(), SweepTarget))
+@observed(by_target(Ec2Parts(), SweepTarget, asking))
 def handler(
     event: dict[str, Any], context: Any, sweep_target: Callable[[str, str], SweepSummary]
 ) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from governor.observability import logger, observed
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import use_case
+from governor.wiring.policies import asking, use_case
 
 
-@observed(use_case(Ec2Parts(), TakeSnapshot))
+@observed(use_case(Ec2Parts(), TakeSnapshot, asking))
 def handler(event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]) -> dict[str, Any]:
     """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made twice."""
     ref = parse(EpisodeOnlyPayload, event).episode.to_domain()

@@ -165,6 +165,15 @@ def test_overrides_that_go_their_own_way_are_named(stack: Stack, capsys: pytest.
     assert "override lab: its instances are in mode ask" in said(capsys, "mode", "observe")
 
 
+def test_a_budget_that_asks_is_named_unless_the_mode_stops_it(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In `observe`, nobody is asked because of a budget."""
+    stack.parameter = PARAMETER + "budget: {act: ask}\n"
+    named = "budget.act is ask"
+    assert [True, False] == [named in said(capsys, "mode", mode) for mode in ("ask", "observe")]
+
+
 def test_a_version_that_waits_is_named_before_its_place_is_taken(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,9 +15,17 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
+from governor.domain.alerts.alert import owner_of
 from governor.domain.instance import Instance
 from governor.domain.policy.contacts import Ownership, addresses
-from governor.domain.policy.policy import LEAST_WINDOW_MINUTES, AppliedPolicy, Mode, Override, Policy
+from governor.domain.policy.policy import (
+    BY_BUDGET,
+    LEAST_WINDOW_MINUTES,
+    AppliedPolicy,
+    Mode,
+    Override,
+    Policy,
+)
 from governor.domain.settings import Mistake, SettingError
 from governor.errors import PolicyError, PolicyProblem
 
@@ -71,6 +79,7 @@ class PolicyBook:
         self._applied: dict[tuple[int, ...], AppliedPolicy] = {(): self._base}
         self._known = None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
         """People who may vouch for an override; `None` where the document was accepted before."""
+        self._over_budget: frozenset[str] = frozenset()
         reckless = _reckless(base, (), self._known)
         for index, (override, policy, _) in enumerate(read):
             above = ("overrides", str(index), "set")
@@ -87,13 +96,28 @@ class PolicyBook:
         self._applied = {(): self._base}
         return self
 
+    def over_budget(self, projects: Iterable[str]) -> Self:
+        """Ask about instances of these projects where an override only observes. Where the document itself
+        does, nothing changes: with that mode, people stop everything. Silence never is a yes here."""
+        if self._base.policy.mode is not Mode.OBSERVE:
+            self._over_budget = frozenset(projects)
+        return self
+
     def base(self) -> AppliedPolicy:
         """The document without overrides."""
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
         """Return the policy of one instance; later overrides win. Raises: PolicyError: they contradict."""
-        return self.applied(tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance)))
+        found = self.applied(tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance)))
+        policy = found.policy
+        if policy.mode is not Mode.OBSERVE or not self._over_budget:
+            return found
+        if owner_of(instance, policy.ownership).project not in self._over_budget:
+            return found
+        approval = replace(policy.approval, on_expiry="no-action")
+        asking = replace(policy, mode=Mode.ASK, approval=approval)
+        return replace(found, policy=asking, overrides=(*found.overrides, BY_BUDGET))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
         """Return the policy under some `overrides`, by index. Raises: PolicyError, as `applied_to`."""

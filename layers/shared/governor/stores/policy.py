@@ -13,6 +13,7 @@ from governor.stores.table import Key, Store, absent, put, update, where
 _KEPT: Key = ("POLICY", "ACCEPTED")
 _IN_FORCE: Key = ("VERSION#in-force", "POLICY")
 _ACCOUNTS: Key = ("VERSION#in-force", "ACCOUNTS")
+_OVER_BUDGET: Key = ("VERSION#in-force", "OVER-BUDGET")
 _PARAMETER: Key = ("VERSION#parameter", "POLICY")
 SCHEMA_KEY: Key = ("VERSION#items", "SCHEMA")
 SCHEMA = 1
@@ -57,6 +58,17 @@ class PolicyVersions(Store):
         if self.accounts_of(targets) != tuple(accounts):
             found = {"units": targets.units, "without_units": targets.without_units, "accounts": accounts}
             self._table.write(put(_ACCOUNTS, {**found, "what": "accounts of units", "at": at}))
+
+    def over_budget(self, month: str) -> tuple[str, ...]:
+        """Return the projects that have used more than their budget of this month (`yyyy-mm`)."""
+        item = self._table.get(_OVER_BUDGET) or {}
+        return tuple(item["projects"]) if item.get("month") == month else ()
+
+    def note_over_budget(self, month: str, projects: Sequence[str], at: datetime) -> None:
+        """Keep them, for all functions; only a change is written, and audited."""
+        if self.over_budget(month) != tuple(projects):
+            found = {"month": month, "projects": projects, "what": "projects over budget", "at": at}
+            self._table.write(put(_OVER_BUDGET, found))
 
     def note_parameter(self, text: str, at: datetime) -> None:
         """Keep what the SSM parameter says; people were notified of it."""

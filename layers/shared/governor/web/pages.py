@@ -113,6 +113,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         silence=messages.silence_text(episode),
         deadline=f"{clock(expires, episode.time_zone, view.now)}, {left(expires - view.now)} left",
         people_needed=messages.people_text(episode),
+        by_budget=messages.budget_text(episode),
         notice=_notice(view),
         may_undo=approves and not visitor.only_looks and may_undo(episode.terms, visitor.person),
         may_end_keep=kept is not None

@@ -8,6 +8,7 @@ from functools import partial
 
 from governor.contracts.policy import PolicyBook, parse_policy, people_of
 from governor.domain.instance import Target
+from governor.domain.money.cost import month_of
 from governor.errors import NotFound, PolicyError, Throttled, Unavailable
 from governor.wiring.basics import Ready, UseCase
 from governor.wiring.parts import Parts
@@ -29,11 +30,13 @@ def use_case(
 
 
 def by_target(
-    parts: Parts, kind: Callable[..., Callable[[Target], UseCase]]
+    parts: Parts,
+    kind: Callable[..., Callable[[Target], UseCase]],
+    policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
 ) -> Callable[[str, str], UseCase]:
     """Return what makes the use case of an account and Region, and raises SafetyError for no target."""
     accounts = parts.accounts
-    made = ready(present(parts), lambda book: (parts.fill(kind, book), book.base().policy))
+    made = ready((policies or present)(parts), lambda book: (parts.fill(kind, book), book.base().policy))
 
     def of_target(account: str, region: str) -> UseCase:
         use_case, policy = made()
@@ -50,6 +53,18 @@ def present(
     text = parts.policy_text
     parts.clients.client("s3")
     return lambda: _with_accounts(parts, parse(text.read()), must)
+
+
+def asking(parts: Parts) -> Ready[PolicyBook]:
+    """As `present`, for what asks about instances and acts on the answer: with the projects over budget."""
+    policies, state, clock = present(parts), parts.state, parts.clock
+
+    def found() -> PolicyBook:
+        book = policies()
+        asks = book.base().policy.budget.act == "ask"
+        return book.over_budget(state.over_budget(month_of(clock.now()))) if asks else book
+
+    return found
 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:

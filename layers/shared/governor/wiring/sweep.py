@@ -9,7 +9,9 @@ from typing import NamedTuple
 from governor.adapters.managing import OrganizationUnits
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.instance import Target
+from governor.errors import CloudError
 from governor.usecases.accounts import swept
+from governor.usecases.money.costs import NoteOverBudget
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
@@ -38,6 +40,10 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             accounts = OrganizationUnits(parts.clients).accounts(targets.units, targets.without_units)
             parts.state.note_accounts(targets, accounts, parts.clock.now())
             policies.in_accounts(accounts)
+        try:
+            parts.fill(NoteOverBudget)(policies.base().policy.budget)
+        except CloudError as error:
+            _log.error("which projects are over budget is as before: %s", error)
         return swept(policies.base().policy, hub)
 
     # The sweep goes on under the version before, and the next one tries again.

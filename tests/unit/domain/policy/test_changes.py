@@ -41,7 +41,7 @@ ANY_CHANGE = """
     approval.on_expiry breaker.hold_minutes
     breaker.hub_minimum_instances breaker.hub_times_the_usual
     breaker.lift_freezes_before breaker.minimum_instances
-    breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most
+    budget.act breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most
     console.scopes events.checkpoint_on_auto_scaling events.checkpoint_on_rebalance
     events.checkpoint_on_spot_interruption events.completed_lifecycle_hooks events.signal_gpu_processes
     events.snapshot_data_volumes exemption.tag_key exemption.tag_value

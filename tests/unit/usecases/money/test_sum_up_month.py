@@ -11,16 +11,17 @@ import pytest
 
 from governor.domain.alerts.alert import Alert, AlertKind, Severity
 from governor.domain.episode.episode import EpisodeRef, Outcome
-from governor.domain.fleet.rows import DayCosts, Share
+from governor.domain.fleet.rows import DayCosts, FleetPage, Share
 from governor.domain.instance import Target
 from governor.domain.money.cost import UNTAGGED, Meter, cost_between, month_end, new_meter
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Budget, Ledger, Policy
+from governor.domain.policy.policy import Budget, Ledger, Mode, Policy
 from governor.errors import Throttled
 from governor.usecases.money.costs import Month, SumUpMonth
 from governor.usecases.once import Once
 from tests.builders import NOW, TARGET
+from tests.console_world import make_row
 from tests.twins import (
     FakeClock,
     MemoryEventLog,
@@ -138,6 +139,32 @@ def test_a_budget_message_says_what_past_weeks_and_what_runs_now_point_to() -> N
     assert Decimal(str(alert.facts["forecast_error_percent"])) == 0
     assert str(9000 + cost_between(Decimal(10), NOW, month_end(NOW))) == alert.facts["flat_forecast_usd"]
     assert "as in past weeks" in " ".join(alert.lines)
+
+
+def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
+    """Advice about what works; idle instances get questions of their own, where the policy says so."""
+    hours = {"busy": 95, "quiet": 6, "middle": 40, "low": 20}
+    rows = [
+        make_row(number, name=name, verdict="busy", hours=(None,) * 22 + (most, most))
+        for number, (name, most) in enumerate(hours.items(), 1)
+    ]
+    idle = make_row(9, name="asleep", verdict="idle", hours=(0,) * 24)
+    other = make_row(8, name="theirs", verdict="busy", project="llm", hours=(1,) * 24)
+    texts = []
+    asks = Budget(act="ask")
+    for mode, budget in ((Mode.ASK, asks), (Mode.OBSERVE, asks), (Mode.ASK, Budget())):
+        world = MonthWorld(mode=mode, budget=budget)
+        page = FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (*rows, idle, other))
+        world.state.keep_page(page)
+        world.cost("vision", "15000")
+        world.sum_up()
+        texts.append(list(world.told()[0].lines))
+
+    least = ["quiet", "low", "middle"]
+    assert least == [line.split()[1] for line in texts[0] if line.startswith("- ")]
+    assert "- quiet (g5.xlarge): 6% in its last 2 hours, $1.01 an hour" in texts[0]
+    assert ["Nothing is stopped without a yes." in " ".join(lines) for lines in texts] == [True, False, False]
+    assert ["Nothing is stopped because of a budget." in lines for lines in texts] == [False, True, True]
 
 
 def test_without_two_weeks_of_days_a_budget_message_says_so() -> None:

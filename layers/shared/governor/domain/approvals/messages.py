@@ -139,6 +139,12 @@ def people_text(episode: Episode) -> str:
     return "One approval is enough."
 
 
+def budget_text(episode: Episode) -> str:
+    """Return why it is asked about, where only the budget has it asked about."""
+    whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
+    return f"You are asked because {whose} is over its budget of this month." if episode.by_budget else ""
+
+
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
     until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
@@ -174,6 +180,7 @@ def stage_lines(
         "costs": cost_lines(episode)[:1],
         "plan": plan,
         "people": people_text(episode),
+        "budget": budget_text(episode),
         "presence": episode.presence,
         "steps": [STEP_TEXT[one] for one in plan.steps],
         "restart": [restart] if restart else [],

@@ -16,7 +16,7 @@ from governor.domain.history import History, IdleSpan, idle_span
 from governor.domain.instance import Instance, Target, UserData
 from governor.domain.policy.changes import AskedUnder
 from governor.domain.policy.contacts import Weekday
-from governor.domain.policy.policy import ApprovalRule, Mode, Power
+from governor.domain.policy.policy import BY_BUDGET, ApprovalRule, Mode, Power
 from governor.domain.policy.schedule import Schedule
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import Percent, UsdPerHour, UtcDatetime, as_utc
@@ -192,6 +192,11 @@ class Episode:
         if self.history is None:
             return None
         return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
+
+    @property
+    def by_budget(self) -> bool:
+        """Return whether it is asked about only because its project is over budget."""
+        return BY_BUDGET in self.overrides
 
     @property
     def gives_notice(self) -> bool:

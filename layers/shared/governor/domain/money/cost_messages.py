@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
 from governor.domain.alerts.alert import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
+from governor.domain.fleet.rows import FleetRow
 from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
 from governor.domain.money.forecast import Forecast
 from governor.domain.money.ledger import PROVISIONAL, net_by_day
 from governor.domain.money.report import GROUPS, Report
+from governor.domain.sweep.verdict import Family, known_kind
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural, usd
 
 STILL = timedelta(hours=3)
 """How long a budget counts as used up without a sum that says so: longer than from one sum to the next."""
 _NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
+_LEAST_USED = 3
 
 
 def used_percent(cost: ProjectCost, budget: Usd) -> Decimal:
@@ -43,9 +46,13 @@ def budget_alert(
     now: UtcDatetime,
     owner: str,
     by_past: Forecast | None,
+    running: Sequence[FleetRow] = (),
+    *,
+    asks: bool = False,
 ) -> Alert:
     """Return that a project, over all targets, has used the share `at_percent` (percent) of its monthly
-    `budget` (USD, above 0). `owner` is the project's, or that of everything without a project."""
+    `budget` (USD, above 0). `owner` is the project's, or that of everything without a project; `running` are
+    its instances. Where it `asks`, people are asked about idle ones because of the budget."""
     percent = used_percent(cost, budget)
     untagged, rate, left = cost.project == UNTAGGED, cost.usd_per_hour, budget - cost.usd
     whole = cost.usd + cost_between(rate, now, month_end(now))
@@ -73,12 +80,27 @@ def budget_alert(
         "error": by_past and money(by_past.error_percent, 0),
         "runs_out": now + timedelta(seconds=int(left * 3600 / rate)) if rate and is_over else None,
         "places": listed(places, _NAMED) if len(places) > 1 else None,
+        "asks": asks,
+        "least_used": least_used(running),
         "hours": money(cost.unpriced_hours, 1) if cost.unpriced_hours else None,
     }
     whose = Owner(owner, UNASSIGNED if untagged else cost.project)
     dedup_id = budget_id(cost, budget, at_percent, now)
     severity = Severity.CRITICAL if percent >= 100 else None
     return written("budget", hub, dedup_id, now, facts, words, owner=whose, severity=severity)
+
+
+def least_used(rows: Iterable[FleetRow]) -> list[str]:
+    """Return the working instances with the lowest mean of the highest utilization of each hour."""
+    found = []
+    for row in rows:
+        hours, kind = [hour for hour in row.hours if hour is not None], known_kind(row.verdict)
+        if hours and kind is not None and kind.family is Family.WORKING:
+            price = f", {usd(row.usd_per_hour)} an hour" if row.usd_per_hour else ""
+            mean, known = sum(hours) / len(hours), plural(len(hours), "hour")
+            text = f"{row.name} ({row.instance_type}): {mean:.0f}% in its last {known}{price}"
+            found.append((mean, text))
+    return [text for _, text in sorted(found)[:_LEAST_USED]]
 
 
 def report_alert(

@@ -406,7 +406,8 @@ class Ledger(Section):
 
 @dataclass(frozen=True, slots=True)
 class Budget(Section):
-    """The budget of each project for a calendar month (UTC). It leads to messages, never to an action."""
+    """The budget of each project for a calendar month (UTC). It leads to messages and questions, never to an
+    action."""
 
     risk = "none"
     monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
@@ -415,6 +416,9 @@ class Budget(Section):
     """USD a month by project. It replaces `monthly_usd` for that project."""
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
     """Percentages of the budget at which the project's owner is notified, once a month each."""
+    act: Literal["notify", "ask"] = setting("notify", "any")
+    """What follows above 100 %. `ask`: people are asked about idle instances that an override with
+    `mode: observe` leaves alone. Never while the document's own `mode` is `observe`."""
     publish_at_most_projects: int = between(0, 0, 1_000)
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
 
@@ -679,6 +683,9 @@ class Override(Section):
     """Two people of `ownership.contacts`, by address, who vouch for `mode: auto` with `terminate`."""
 
 
+BY_BUDGET = "budget.act"
+
+
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
     """The policy for one instance, and what it was made of. `version` is the document's hash."""
@@ -686,3 +693,4 @@ class AppliedPolicy:
     policy: Policy
     version: str
     overrides: tuple[str, ...] = ()
+    """Names, and `BY_BUDGET` where that has them asked about."""

@@ -18,7 +18,7 @@ from governor.domain.money.cost import Meter, Rate, Run, months
 from governor.domain.money.cost_messages import STILL, budget_alert, budget_id, incident_id, used_percent
 from governor.domain.money.forecast import PAST, by_day, forecast
 from governor.domain.money.ledger import Saved, sum_saved
-from governor.domain.policy.policy import Policy
+from governor.domain.policy.policy import Budget, Mode, Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.domain.units import Usd, UtcDatetime
 from governor.errors import GovernorError
@@ -77,6 +77,25 @@ class CountCosts:
         before = self.state.days_of(meter.target, list(shares))
         days = [one.plus(more) for one, more in zip(before, shares.values(), strict=True)]
         return self.state.bring_forward(counted, seen, days)
+
+
+@dataclass(frozen=True, slots=True)
+class NoteOverBudget:
+    """Keeps which projects are over budget, for functions that ask. Used by the one that may write it."""
+
+    clock: Clock
+    state: StateTable
+
+    def __call__(self, budget: Budget) -> None:
+        """Note them, where the policy asks because of it. Raises: CloudError."""
+        if budget.act != "ask":
+            return
+        now = self.clock.now()
+        month = cost.month_of(now)
+        spent = [(one, budget.of(one.project)) for one in cost.costs_of(self.state.meters(month))]
+        over = (one.project for one, most in spent if most is not None and one.usd > most)
+        named = sorted(UNASSIGNED if one == cost.UNTAGGED else one for one in over)
+        self.state.note_over_budget(month, named, now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,9 +175,11 @@ class SumUpMonth:
     def _announce(
         self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime, owner: str
     ) -> None:
-        since = (now - PAST).date()
-        days = by_day(
-            (one for month in months(now - PAST, now) for one in self.state.days(month, since)), spent.project
-        )
-        by_past = forecast(spent.usd, days, now)
-        self.announcer.announce(budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past))
+        since, policy = (now - PAST).date(), self.policies.base().policy
+        days = (one for month in months(now - PAST, now) for one in self.state.days(month, since))
+        by_past = forecast(spent.usd, by_day(days, spent.project), now)
+        name = UNASSIGNED if spent.project == cost.UNTAGGED else spent.project
+        rows = [row for page in self.state.pages() for row in page.rows if row.project == name]
+        asks = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE and spent.usd > budget
+        alert = budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past, rows, asks=asks)
+        self.announcer.announce(alert)
