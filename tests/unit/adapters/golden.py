@@ -44,6 +44,7 @@ RETIRED = frozenset({"last_started_at"})
 RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(
     {
+        "list_usd_per_hour",
         "operation",
         "tenancy",
         "iops",

@@ -24,6 +24,7 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Again, Alert, AlertKind, Severity, sealed_text
 from governor.domain.catalogue import list_price, shape_of
 from governor.domain.instance import Instance, Lifecycle, Target
+from governor.domain.money.prices import PriceList, key_of
 from governor.domain.policy.policy import Policy, Prices
 from governor.errors import (
     AccessDenied,
@@ -516,6 +517,118 @@ def test_a_list_price_that_does_not_quite_fit_says_so(changes: dict[str, Any], w
     assert Decimal("1.006") == price.usd_per_hour
     assert word in price.source
     assert word not in prices.price(instance(), Policy()).source
+
+
+class Lists:
+    """Lists of prices by Region, and how often each was asked for."""
+
+    def __init__(self, *lists: PriceList) -> None:
+        self.by_region: dict[str, PriceList] = {one.region: one for one in lists}
+        self.asked: list[str] = []
+        self.failure: Exception | None = None
+
+    def __call__(self, region: str) -> PriceList | None:
+        self.asked.append(region)
+        if self.failure:
+            raise self.failure
+        return self.by_region.get(region)
+
+
+def price_list(
+    region: str, usd: str | None, at: datetime = NOW, operation: str = "RunInstances"
+) -> PriceList:
+    """A list of one price of g5.xlarge, or of none."""
+    found = {} if usd is None else {key_of("g5.xlarge", operation, "Shared"): Decimal(usd)}
+    return PriceList(region).with_type("g5.xlarge", found, at)
+
+
+FRANKFURT = {"target": Target("111122223333", "eu-central-1")}
+
+
+def test_two_regions_have_two_prices() -> None:
+    """Each of its own list, and each says of which day."""
+    lists = Lists(price_list("us-east-1", "1.006"), price_list("eu-central-1", "1.258"))
+    prices = AwsPrices(FakeClients(None), lists, now=lambda: NOW)
+
+    here, there = (prices.price(instance(**changes), Policy()) for changes in ({}, FRANKFURT))
+
+    assert ("1.006", "1.258") == (str(here.usd_per_hour), str(there.usd_per_hour))
+    assert "AWS price list, eu-central-1, Linux, read Fri Nov 20" == there.source
+    assert NOW == there.as_of
+
+
+def test_a_list_is_read_once_an_hour_so_a_price_changes_in_mid_run() -> None:
+    """From the next hour on; until then the price of the container."""
+    lists, times = Lists(price_list("us-east-1", "1.006")), [NOW]
+    prices = AwsPrices(FakeClients(None), lists, now=lambda: times[0])
+    assert ["1.006"] * 2 == [str(prices.price(instance(), Policy()).usd_per_hour) for _ in range(2)]
+
+    lists.by_region["us-east-1"] = price_list("us-east-1", "1.1")
+    times[0] += timedelta(minutes=59)
+    assert Decimal("1.006") == prices.price(instance(), Policy()).usd_per_hour
+    times[0] += timedelta(minutes=1)
+    assert Decimal("1.1") == prices.price(instance(), Policy()).usd_per_hour
+    assert ["us-east-1"] * 2 == lists.asked
+
+
+def test_a_list_that_cannot_be_read_leaves_the_last_one_in_force() -> None:
+    """Or the shipped one where there is none yet; it is asked for again a minute later."""
+    lists, times = Lists(price_list("us-east-1", "1.2")), [NOW]
+    prices = AwsPrices(FakeClients(None), lists, now=lambda: times[0])
+    assert Decimal("1.2") == prices.price(instance(), Policy()).usd_per_hour
+
+    lists.failure = Throttled("slow down", operation="dynamodb:GetItem")
+    times[0] += timedelta(hours=1)
+    assert Decimal("1.2") == prices.price(instance(), Policy()).usd_per_hour
+    assert "2026-07-20" in prices.price(instance(**FRANKFURT), Policy()).source
+    lists.failure = None
+    lists.by_region["eu-central-1"] = price_list("eu-central-1", "1.258")
+    times[0] += timedelta(minutes=1)
+    assert Decimal("1.258") == prices.price(instance(**FRANKFURT), Policy()).usd_per_hour
+
+
+def test_what_the_list_of_its_region_does_not_price_is_unpriced() -> None:
+    """Once it was read, another Region's price would be a guess; the shipped list is for the rest."""
+    lists = Lists(price_list("us-east-1", None), price_list("eu-central-1", "1.258"))
+    prices = AwsPrices(FakeClients(None), lists, now=lambda: NOW)
+    windows = {"platform": "Windows", "operation": "RunInstances:0002", **FRANKFURT}
+
+    assert prices.price(instance(), Policy()).usd_per_hour is None
+    alone = prices.price(instance(**windows, tenancy="Dedicated"), Policy())
+    assert alone.usd_per_hour is None
+    assert "eu-central-1, Windows, Dedicated" in alone.source
+    assert prices.price(instance(instance_type="g5.2xlarge"), Policy()).usd_per_hour is not None
+
+
+@pytest.mark.parametrize(
+    ("discounts", "expected"),
+    [({"all": "10"}, "0.9054"), ({"all": "10", "g5": "12.5"}, "0.88025"), ({"g6": "5"}, None)],
+)
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_discount_is_taken_off_list_prices_alone(
+    is_read: bool, discounts: dict[str, str], expected: str | None
+) -> None:
+    """Not off what the policy says, nor off Spot; and the list price stays known."""
+    lists = Lists(*[price_list("us-east-1", "1.006")] * is_read)
+    client = ScriptedClient(describe_spot_price_history=spot("0.30"))
+    prices = AwsPrices(FakeClients(client), lists, now=lambda: NOW)
+    rule = Prices(discount_percent={name: Decimal(one) for name, one in discounts.items()})
+
+    price = prices.price(instance(), Policy(prices=rule))
+
+    assert Decimal(expected or "1.006") == price.usd_per_hour
+    assert Decimal("1.006") == price.undiscounted
+    assert (expected is not None) is ("less 1" in price.source) is (price.list_usd_per_hour is not None)
+    assert Decimal("0.30") == prices.price(instance(**SPOT), Policy(prices=rule)).usd_per_hour
+    own = replace(rule, usd_per_hour={"g5.xlarge": Decimal(2)})
+    assert Decimal(2) == prices.price(instance(), Policy(prices=own)).usd_per_hour
+
+
+@pytest.mark.parametrize("discounts", [{"p5.48xlarge": 10}, {"all": 101}, {"all": -1}], ids=str)
+def test_a_discount_is_by_family_and_at_most_everything(discounts: dict[str, int]) -> None:
+    """A type in its place would be left without a word."""
+    with pytest.raises(ValueError, match="discount_percent"):
+        Prices(discount_percent={name: Decimal(one) for name, one in discounts.items()})
 
 
 @pytest.mark.parametrize("instance_type", ["p5e.48xlarge", "trn2.48xlarge", "m5.large", "p9.unheard"])

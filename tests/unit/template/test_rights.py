@@ -68,10 +68,13 @@ WRITERS = {
     "CODE": {"ServeConsole", "ServeApi"},
     "ENDED": {"ServeConsole"},
     "STATEMENT": {"ReportSavings"},
+    "PRICES": set(),
     "UNSWEPT": set(),  # by the sweep machine itself
     "ADVICE": set(),  # by `governor advice`, with its caller's rights
 }  # fmt: skip
 """Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
+READS_PRICES = {"SweepTarget", "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot"}
+"""By the port of prices, of which use cases have a twin (`wiring/ec2.py`)."""
 READS_THE_LAST_POLICY = {
     "HandleSlackAction", "HandleStateChange", "HandleNotice", "HandleRebalanceRecommendation", *WARNED,
 }  # fmt: skip
@@ -80,7 +83,7 @@ READS_THE_LAST_POLICY = {
 
 def partition(kind: str) -> str:
     """One of its kind; these are one alone."""
-    return kind if kind in ("POLICY", "FLEET", "UNSWEPT") else f"{kind}#x"
+    return kind if kind in ("POLICY", "FLEET", "UNSWEPT", "PRICES") else f"{kind}#x"
 
 
 def test_every_kind_of_partition_is_known() -> None:
@@ -149,6 +152,7 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
     }
 
     outside = {(function, READS[0], "POLICY") for function in READS_THE_LAST_POLICY}
+    outside |= {(function, READS[0], "PRICES") for function in READS_PRICES}
     assert all(may(function, action, kind) for function, action, kind in outside)
     # A function that the soak works twice at once reads it within its own use case, at a random point.
     assert set() == unused - outside

@@ -1,5 +1,6 @@
-"""What an instance costs: the policy's price, the Spot price, the shipped list, or `None`; never zero. For
-advice: what a type costs now as Spot in several Regions, and how likely it is to be had."""
+"""What an instance costs: the policy's price, the Spot price, AWS's list as it was read, the shipped one, or
+`None`; never zero. For advice: what a type costs now as Spot in several Regions, and how likely it is to be
+had."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from governor.domain.catalogue import PRICES_AS_OF, list_price
 from governor.domain.episode.plan import Price
 from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import LINUX, Instance, Lifecycle, Target
+from governor.domain.money.prices import PriceList
 from governor.domain.policy.policy import Policy
 from governor.domain.units import iso
 from governor.errors import CloudError, GovernorError
@@ -23,7 +25,7 @@ from governor.ports import SpotPrices
 _log = logging.getLogger(__name__)
 
 _LIST_REGION = "us-east-1"
-_SPOT_KEPT = timedelta(hours=1)
+_KEPT = timedelta(hours=1)
 _FAILURE_KEPT = timedelta(minutes=1)
 """What could not be read is not asked for again by every instance of its kind."""
 _MOST_REGIONS = 10
@@ -31,12 +33,21 @@ _MOST_REGIONS = 10
 
 
 class AwsPrices(Adapter):
-    """The ports `PriceBook`, which reads Spot prices once an hour per type, zone, platform and target, and
-    `SpotMarket`: one call a Region for prices, one in all for scores."""
+    """The ports `PriceBook`, which reads Spot prices once an hour per type, zone, platform and target, and a
+    Region's list, by `lists`, once an hour; and `SpotMarket`: one call a Region for prices, one in all for
+    scores."""
 
-    def __init__(self, clients: Clients, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        clients: Clients,
+        lists: Callable[[str], PriceList | None] = lambda _: None,
+        *,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         super().__init__(clients)
         self._now = now
+        self._read_list = lists
+        self._lists: dict[str, tuple[datetime, PriceList | None]] = {}
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
 
     def price(self, instance: Instance, policy: Policy) -> Price:
@@ -45,7 +56,23 @@ class AwsPrices(Adapter):
             return Price(own, "price from the policy")
         if instance.lifecycle is Lifecycle.SPOT:
             return self._spot_price(instance)
-        return _list_price(instance)
+        listed = self._list_of(instance.target.region) or PriceList(instance.target.region)
+        is_read = instance.instance_type in listed.read_at
+        price = _listed_price(instance, listed) if is_read else _shipped_price(instance)
+        return _discounted(price, policy.prices.discount(instance.family))
+
+    def _list_of(self, region: str) -> PriceList | None:
+        now = self._now()
+        until, kept = self._lists.get(region, (now, None))
+        if now < until:
+            return kept
+        try:
+            found, keep = self._read_list(region), _KEPT
+        except CloudError as error:
+            _log.warning("the prices of %s were not read: %s", region, error)
+            found, keep = kept, _FAILURE_KEPT
+        self._lists[region] = now + keep, found
+        return found
 
     def _spot_price(self, instance: Instance) -> Price:
         target = instance.target
@@ -57,7 +84,7 @@ class AwsPrices(Adapter):
         if kept is not None and now < kept[0]:
             return kept[1]
         try:
-            price, keep = self._read_spot_price(instance, now), _SPOT_KEPT
+            price, keep = self._read_spot_price(instance, now), _KEPT
         except CloudError as error:
             # The list price would overstate the saving.
             _log.warning("no Spot price for %s: %s", instance.instance_type, error)
@@ -115,7 +142,28 @@ class AwsPrices(Adapter):
         return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])
 
 
-def _list_price(instance: Instance) -> Price:
+def _listed_price(instance: Instance, listed: PriceList) -> Price:
+    """The price of a type that was read, which may have found none."""
+    amount, as_of = listed.price(instance), listed.read_at[instance.instance_type]
+    system = "Linux" if instance.platform == LINUX else instance.platform
+    where = ", ".join([listed.region, system, *([] if instance.tenancy == "Shared" else [instance.tenancy])])
+    read = f"read {as_of:%a %b} {as_of.day}"
+    if amount is None:
+        kind = instance.instance_type
+        why = f"AWS's price list ({where}, {read}) has no one price of {kind}; set prices.usd_per_hour"
+        return Price(None, why, as_of=as_of)
+    return Price(amount, f"AWS price list, {where}, {read}", as_of=as_of)
+
+
+def _discounted(price: Price, percent: Decimal) -> Price:
+    if not percent or price.usd_per_hour is None:
+        return price
+    usd = price.usd_per_hour * (100 - percent) / 100
+    source = f"{price.source}; less {percent}%"
+    return replace(price, usd_per_hour=usd, source=source, list_usd_per_hour=price.usd_per_hour)
+
+
+def _shipped_price(instance: Instance) -> Price:
     amount = list_price(instance.instance_type)
     if amount is None:
         return Price(None, f"no list price is known for {instance.instance_type}; set prices.usd_per_hour")

@@ -150,6 +150,8 @@ def _as_written(value: float) -> Decimal:
 
 PER_UNIT = Amount(1_000_000)
 """USD per hour or GiB-month. Nothing costs as much; more is a mistake, and would overflow sums."""
+PERCENT = Amount(100)
 A_MONTH = Amount(1_000_000_000, "gt")
 UsdPerUnit = Annotated[Decimal, PER_UNIT]
+Discount = Annotated[Decimal, PERCENT]
 UsdAMonth = Annotated[Decimal, A_MONTH]

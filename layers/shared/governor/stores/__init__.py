@@ -13,8 +13,11 @@ from governor.stores.instances import Failures as Failures
 from governor.stores.instances import Instances as Instances
 from governor.stores.ledger import Ledger as Ledger
 from governor.stores.policy import PolicyVersions
+from governor.stores.prices import Prices
 from governor.stores.sweeps import Sweeps
 
 
-class StateTable(Brakes, Sweeps, Instances, Failures, Episodes, Ledger, Deliveries, PolicyVersions, Fleet):
+class StateTable(
+    Brakes, Sweeps, Instances, Failures, Episodes, Ledger, Deliveries, PolicyVersions, Fleet, Prices
+):
     """All but the event log in one object, for use cases that need several."""

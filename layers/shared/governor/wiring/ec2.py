@@ -38,7 +38,9 @@ class Ec2Parts(Parts):
     snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
     vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
     metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
-    prices: cached_property[ports.PriceBook] = over(AwsPrices)
+    prices: cached_property[ports.PriceBook] = cached_property(
+        lambda its: AwsPrices(its.clients, its.state.price_list)
+    )
     market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)
     sessions: cached_property[ports.SessionReader] = over(SessionManager)

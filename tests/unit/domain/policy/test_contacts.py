@@ -147,6 +147,10 @@ def test_two_people_are_needed_for_dear_terminations(
 
     terms = terms_of(policy, draw_plan(make_facts(price=paid), policy), paid)
     assert (people, frozenset()) == (terms.people_needed, terms.known_people)
+    if paid.usd_per_hour is not None:
+        # A discount changes what is paid, never whom a question needs.
+        less = replace(paid, usd_per_hour=Decimal(1), list_usd_per_hour=paid.usd_per_hour)
+        assert terms == terms_of(policy, draw_plan(make_facts(price=less), policy), less)
     named = replace(policy, ownership=Ownership(contacts={"ml": ML}))
     assert {"alice@example.com", "bob@example.com"} == terms_of(
         named, draw_plan(make_facts(), named), paid

@@ -95,7 +95,7 @@ def check_role(role: Role, answer: Answer) -> None:
 
 def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
     """Return the terms of a question about this plan. An unknown price counts as above every limit."""
-    rule, usd = policy.approval, price.usd_per_hour
+    rule, usd = policy.approval, price.undiscounted
     limit = rule.two_people_above_usd_per_hour
     dear = limit is not None and (usd is None or usd > limit)
     needed = max(rule.people_to_terminate, 2 * dear) if plan.destroys else rule.people_to_stop

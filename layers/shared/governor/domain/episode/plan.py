@@ -64,11 +64,17 @@ def unmet(companion: Step, instance: Instance) -> str | None:
 @dataclass(frozen=True, slots=True)
 class Price:
     """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already. `source` is
-    in words fit for the approval page."""
+    in words fit for the approval page. `list_usd_per_hour`: before `prices.discount_percent`, where that was
+    taken off."""
 
     usd_per_hour: UsdPerHour | None
     source: str
     as_of: UtcDatetime | None = None
+    list_usd_per_hour: UsdPerHour | None = None
+
+    @property
+    def undiscounted(self) -> UsdPerHour | None:
+        return self.usd_per_hour if self.list_usd_per_hour is None else self.list_usd_per_hour
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,8 @@ from governor.domain.policy.contacts import ACCOUNT, Console, Ownership
 from governor.domain.settings import (
     A_MONTH,
     PER_UNIT,
+    PERCENT,
+    Discount,
     Mistake,
     Section,
     UsdAMonth,
@@ -379,14 +381,27 @@ class Managed(Section):
 
 @dataclass(frozen=True, slots=True)
 class Prices(Section):
-    """Prices that the governor cannot read from AWS. The defaults are list prices of us-east-1."""
+    """Prices that the governor cannot read from AWS (prices.md). The defaults are those of us-east-1."""
 
     usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
-    """USD per hour by instance type, such as negotiated prices. They replace the shipped list."""
+    """USD per hour by instance type, such as negotiated prices. They replace AWS's price list."""
+    discount_percent: Mapping[str, Discount] = PERCENT.setting({}, "none")
+    """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other families."""
+    refresh_hours: int = between(24, 1, 720, "none")
+    """Hours after which AWS's list price of a type that runs is read again."""
     ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
     """USD per GiB and month of EBS volumes."""
     snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
     """USD per GiB and month of EBS snapshots."""
+
+    def contradictions(self) -> Iterator[Mistake]:
+        for name in self.discount_percent:
+            if not re.fullmatch(_FAMILY[0], name):
+                yield ("discount_percent", name), _FAMILY[1]
+
+    def discount(self, family: str) -> Decimal:
+        """Return percent off the list prices of a family."""
+        return self.discount_percent.get(family, self.discount_percent.get("all", Decimal(0)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,27 @@
+"""Prices as they were last read from AWS, an item a Region."""
+
+from __future__ import annotations
+
+from governor.domain.money.prices import PriceList
+from governor.errors import CloudError
+from governor.stores.table import DAMAGED, Key, Store, packed, put, unpacked
+
+
+class Prices(Store):
+    def price_list(self, region: str) -> PriceList | None:
+        """Return what was read of a Region; nothing where nobody did, or it is damaged."""
+        item = self._table.get(_key(region))
+        if item is None:
+            return None
+        try:
+            return next(iter(self._table.records(PriceList, unpacked([item["list"]]))))
+        except (CloudError, *DAMAGED):
+            self._table.leave_out(f"the prices of {region}")
+            return None
+
+    def keep_price_list(self, one: PriceList) -> None:
+        self._table.write(put(_key(one.region), {"list": packed([self._table.document(one)])[0]}))
+
+
+def _key(region: str) -> Key:
+    return "PRICES", region
