@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
 
+from governor.domain.catalogue import accelerated_types, list_price
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
 from local.fleet import Member, series_of
 from local.receivers import CHANNELS, Receivers
@@ -265,6 +266,8 @@ def deploy_scene(
         },
     )
     cloud.simulation().set_spot_prices(SPOT_PRICES)
+    listed = {name: list_price(name) for name in accelerated_types()}
+    cloud.simulation().set_list_prices({name: str(usd) for name, usd in listed.items() if usd is not None})
     return Scene(cloud, outputs, url, receivers)
 
 

@@ -134,6 +134,10 @@ class Simulation:
         """USD per hour by instance type."""
         self._do("set_spot_prices", prices=dict(prices))
 
+    def set_list_prices(self, prices: Mapping[str, str]) -> None:
+        """USD per hour by instance type, in every Region."""
+        self._do("set_list_prices", prices=dict(prices))
+
     def set_placement_scores(self, scores: Mapping[str, int]) -> None:
         """Of Spot requests for three types and more: 1 to 10 by Region."""
         self._do("set_placement_scores", scores=dict(scores))

@@ -31,6 +31,7 @@ from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.costs import NoteOverBudget, SumUpMonth
+from governor.usecases.money.refresh_prices import RefreshPrices
 from governor.usecases.money.report_savings import ReportSavings
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.usecases.sweep.sweep_target import SweepTarget
@@ -60,6 +61,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (SumUpMonth, "SumUpMonth"),
     (NoteOverBudget, "PlanSweep"),
     (ReportSavings, "ReportSavings"),
+    (RefreshPrices, "RefreshPrices"),
     (CheckHealth, "CheckHealth"),
     (OpenEpisode, "OpenEpisode"),
     (AskOwner, "AskOwner"),

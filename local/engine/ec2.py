@@ -92,6 +92,7 @@ class Ec2Simulator:
             "DescribeVolumes": self._describe_volumes,
             "DescribeSpotInstanceRequests": self._describe_spot_requests,
             "CancelSpotInstanceRequests": self._cancel_spot_requests,
+            "DescribeReservedInstances": lambda *_: {"ReservedInstances": []},
             "DescribeSpotPriceHistory": self._describe_spot_prices,
             "GetSpotPlacementScores": self._get_placement_scores,
         }

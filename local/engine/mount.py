@@ -24,6 +24,7 @@ from werkzeug.datastructures import MultiDict
 from local.engine.cloudwatch import CloudWatchSimulator
 from local.engine.ec2 import Ec2Simulator, new_event_id
 from local.engine.faults import AwsError, Fault, Faults
+from local.engine.pricing import PriceListSimulator
 from local.engine.ssm import CommandSimulator
 from local.engine.weather import Weather
 
@@ -47,6 +48,7 @@ class Simulation:
         self.cloudwatch = CloudWatchSimulator(self.faults)
         self.commands = CommandSimulator(self.ec2.is_running)
         self.weather = Weather()
+        self.pricing = PriceListSimulator()
 
     def control(self, account: str, region: str, command: Mapping[str, Any]) -> Any:
         """Answers one command of `local.simulation`. Raises: AwsError for an unknown one."""
@@ -71,6 +73,8 @@ class Simulation:
                 self.ec2.snapshot_outcome = command["state"]
             case "set_spot_prices":
                 self.ec2.spot_prices |= command["prices"]
+            case "set_list_prices":
+                self.pricing.usd_per_hour |= command["prices"]
             case "set_placement_scores":
                 self.ec2.placement_scores |= command["scores"]
             case "set_instance_types":
@@ -114,13 +118,36 @@ class Simulation:
 def mount() -> Simulation:
     """Replaces the engine's handlers of EC2 and CloudWatch, and puts a gate before the others."""
     from ministack import app
+    from ministack.core import iam_actions, router
 
     simulation = Simulation()
+    # The engine has neither.
+    for service, prefixes in (("pricing", ["AWSPriceListService"]), ("savingsplans", [])):
+        router.SERVICE_PATTERNS[service] = {"target_prefixes": prefixes}
+        iam_actions.SERVICE_TO_IAM_NAMESPACE[service] = service
+        app.SERVICE_HANDLERS[service] = _pricing_handler(service, simulation)
     app.SERVICE_HANDLERS["ec2"] = _ec2_handler(simulation, app.SERVICE_HANDLERS["ec2"])
     app.SERVICE_HANDLERS["monitoring"] = _cloudwatch_handler(simulation, app.SERVICE_HANDLERS["monitoring"])
     for service in GATED:
         app.SERVICE_HANDLERS[service] = _gate(service, simulation, app.SERVICE_HANDLERS[service])
     return simulation
+
+
+def _pricing_handler(service: str, simulation: Simulation) -> Handler:
+    async def handle(
+        method: str, path: str, headers: Mapping[str, str], body: bytes, query: Mapping[str, Any]
+    ) -> Any:
+        del method, query
+        request = json.loads(body or b"{}")
+        target = {key.lower(): value for key, value in headers.items()}.get("x-amz-target", path)
+        try:
+            simulation.faults.enter(f"{service}:{target.rpartition('.')[2].strip('/')}", request)
+        except AwsError as error:
+            return _json_error(error)
+        answer = simulation.pricing.answer(service, request)
+        return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(answer).encode()
+
+    return handle
 
 
 def _gate(service: str, simulation: Simulation, engine: Handler) -> Handler:

@@ -1,8 +1,9 @@
-"""A simulator of the Price List: its documents, as far as somebody reads them."""
+"""A simulator of the Price List, and of an account without Savings Plans. It must not know the governor."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -61,3 +62,20 @@ def instance_product(instance_type: str, price: str | dict[str, str], region: st
         "usagetype": f"BoxUsage:{instance_type}",
     }
     return product(price, **{**attributes, **changes})
+
+
+class PriceListSimulator:
+    """Answers GetProducts with one price of each type, the same in all Regions; and DescribeSavingsPlans."""
+
+    def __init__(self) -> None:
+        self.usd_per_hour: dict[str, str] = {}
+
+    def answer(self, service: str, request: Mapping[str, Any]) -> dict[str, Any]:
+        """One call of `pricing` or `savingsplans`."""
+        if service == "savingsplans":
+            return {"savingsPlans": []}
+        wanted = {one["Field"]: one["Value"] for one in request.get("Filters", ())}
+        kind = wanted.get("instanceType", "")
+        usd = self.usd_per_hour.get(kind)
+        found = [] if usd is None else [instance_product(kind, usd, wanted["regionCode"])]
+        return {"FormatVersion": "aws_v1", "PriceList": found}

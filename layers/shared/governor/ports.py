@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
     from governor.domain.alerts.alert import Alert
     from governor.domain.episode.episode import EpisodeRef
-    from governor.domain.episode.plan import Price, Step
+    from governor.domain.episode.plan import Price, Step, StoragePrices
     from governor.domain.events.interruption import LifecycleAction, SpotPrice
     from governor.domain.evidence import Series, Window
     from governor.domain.instance import (
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
         UserData,
         Volume,
     )
+    from governor.domain.money.prices import Commitment
     from governor.domain.policy.policy import AppliedPolicy, Policy, TagMatch
     from governor.domain.sweep.managed import BatchEnvironment
-    from governor.domain.units import UtcDatetime
+    from governor.domain.units import UsdPerHour, UtcDatetime
 
 
 Item = TypeVar("Item")
@@ -208,6 +209,15 @@ class PriceBook(Protocol):
     """Prices per hour with their sources; of Spot instances the Spot price. Never raises: unknown is None."""
 
     def price(self, instance: Instance, policy: Policy) -> Price: ...
+
+
+class PriceReader(Protocol):
+    """What AWS lists for a Region, and what the hub's account is committed to. Raises: CloudError."""
+
+    def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]: ...
+    def storage(self, region: str) -> StoragePrices: ...
+    def savings_plans(self) -> Sequence[Commitment]: ...
+    def reserved(self, region: str) -> Sequence[Commitment]: ...
 
 
 class ReportStore(Protocol):

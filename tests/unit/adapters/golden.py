@@ -45,6 +45,7 @@ RETIRED_OF_OBSERVATIONS = RETIRED | {"not_before", "proof_at"}
 ADDED = frozenset(
     {
         "list_usd_per_hour",
+        "storage",
         "operation",
         "tenancy",
         "iops",

@@ -39,6 +39,7 @@ from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.events.respond_to_warnings import RespondToWarnings
 from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.costs import SumUpMonth
+from governor.usecases.money.refresh_prices import RefreshPrices
 from governor.usecases.money.report_savings import ReportSavings
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring import answers, console, delivery, events, page, sign_in
@@ -198,6 +199,7 @@ CASES = (
         {"looked": True, "problems": 0},
         fleet,
     ),
+    Case("refresh_prices/hourly", by(RefreshPrices), {"types": {}, "commitments": None}, fleet, Ec2Parts),
     Case("report_savings/nightly", by(ReportSavings), {"months": ["2026-11"], "reports": 0}, fleet, Parts),
     Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(

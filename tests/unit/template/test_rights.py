@@ -68,7 +68,7 @@ WRITERS = {
     "CODE": {"ServeConsole", "ServeApi"},
     "ENDED": {"ServeConsole"},
     "STATEMENT": {"ReportSavings"},
-    "PRICES": set(),
+    "PRICES": {"RefreshPrices"},
     "UNSWEPT": set(),  # by the sweep machine itself
     "ADVICE": set(),  # by `governor advice`, with its caller's rights
 }  # fmt: skip

@@ -45,7 +45,8 @@ BY_MACHINE_OR_API = {
 NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
     r"|autoscaling:Describe\w+|ssm:Describe(InstanceInformation|Sessions)|states:SendTaskSuccess"
-    r"|sns:GetSubscriptionAttributes|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs))$"
+    r"|sns:GetSubscriptionAttributes|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs)"
+    r"|pricing:GetProducts|savingsplans:DescribeSavingsPlans)$"
 )
 """AWS knows no resource scope for these."""
 

@@ -5,20 +5,31 @@ had."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 
 from governor.adapters.clients import Adapter, Clients, at_once
 from governor.domain.catalogue import PRICES_AS_OF, list_price
-from governor.domain.episode.plan import Price
+from governor.domain.episode.plan import Price, StoragePrices
 from governor.domain.events.interruption import SpotPrice
 from governor.domain.instance import LINUX, Instance, Lifecycle, Target
-from governor.domain.money.prices import PriceList
+from governor.domain.money.prices import (
+    SERVICE,
+    STORAGE_PRODUCTS,
+    WANTED,
+    Commitment,
+    CommitmentKind,
+    PriceList,
+    filters_of,
+    on_demand,
+    storage_prices,
+)
 from governor.domain.policy.policy import Policy
-from governor.domain.units import iso
+from governor.domain.units import UsdPerHour, as_utc, iso, parse_iso
 from governor.errors import CloudError, GovernorError
 from governor.ports import SpotPrices
 
@@ -52,14 +63,16 @@ class AwsPrices(Adapter):
 
     def price(self, instance: Instance, policy: Policy) -> Price:
         own = policy.prices.usd_per_hour.get(instance.instance_type)
-        if own is not None:
-            return Price(own, "price from the policy")
-        if instance.lifecycle is Lifecycle.SPOT:
-            return self._spot_price(instance)
         listed = self._list_of(instance.target.region) or PriceList(instance.target.region)
-        is_read = instance.instance_type in listed.read_at
-        price = _listed_price(instance, listed) if is_read else _shipped_price(instance)
-        return _discounted(price, policy.prices.discount(instance.family))
+        if own is not None:
+            price = Price(own, "price from the policy")
+        elif instance.lifecycle is Lifecycle.SPOT:
+            price = self._spot_price(instance)
+        else:
+            is_read = instance.instance_type in listed.read_at
+            price = _listed_price(instance, listed) if is_read else _shipped_price(instance)
+            price = _discounted(price, policy.prices.discount(instance.family))
+        return replace(price, storage=listed.storage)
 
     def _list_of(self, region: str) -> PriceList | None:
         now = self._now()
@@ -140,6 +153,83 @@ class AwsPrices(Adapter):
         only |= {"InstanceTypes": [instance_type], "ProductDescriptions": [platform]}
         answer = self._call("ec2:DescribeSpotPriceHistory", target, StartTime=now, EndTime=now, **only)
         return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])
+
+
+class AwsPriceLists(Adapter):
+    """The port `PriceReader`, in the hub's account."""
+
+    def __init__(self, clients: Clients, hub: Target) -> None:
+        super().__init__(clients)
+        self._hub = hub
+        # Of the three endpoints of the Price List, which each know all Regions.
+        here = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(hub.region.partition("-")[0], _LIST_REGION)
+        self._place = Target(hub.account, here)
+
+    def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
+        return on_demand(self._products(SERVICE, region, instanceType=instance_type, **WANTED), region)
+
+    def storage(self, region: str) -> StoragePrices:
+        found = (
+            self._products(service, region, **{name: value}) for service, name, value in STORAGE_PRODUCTS
+        )
+        return storage_prices(chain.from_iterable(found), region)
+
+    def savings_plans(self) -> Sequence[Commitment]:
+        """Those that are active, but for the kinds that pay for no instance."""
+        asked: Any = {"states": ["active"], "following": "nextToken"}
+        pages = self._pages("savingsplans:DescribeSavingsPlans", self._place, **asked)
+        plans = (one for page in pages for one in page["savingsPlans"])
+        return [_plan(one) for one in plans if one.get("savingsPlanType") not in ("SageMaker", "Database")]
+
+    def reserved(self, region: str) -> Sequence[Commitment]:
+        active = [{"Name": "state", "Values": ["active"]}]
+        here = replace(self._hub, region=region)
+        answer = self._call("ec2:DescribeReservedInstances", here, Filters=active)
+        return [_reserved(one, region) for one in answer["ReservedInstances"]]
+
+    def _products(self, service: str, region: str, **attributes: str) -> Iterator[str]:
+        asked: Any = {"ServiceCode": service, "Filters": filters_of(region, **attributes), "MaxResults": 100}
+        for page in self._pages("pricing:GetProducts", self._place, **asked):
+            yield from page["PriceList"]
+
+
+def _plan(found: Mapping[str, Any]) -> Commitment:
+    """DescribeSavingsPlans gives amounts and times as text."""
+    is_of_family = found.get("savingsPlanType") == "EC2Instance"
+    return Commitment(
+        kind=CommitmentKind.INSTANCE_PLAN if is_of_family else CommitmentKind.COMPUTE_PLAN,
+        id=found["savingsPlanId"],
+        region=found.get("region", "") if is_of_family else "",
+        family=found.get("ec2InstanceFamily", "") if is_of_family else "",
+        usd_per_hour=Decimal(found["commitment"]) if found.get("currency") == "USD" else None,
+        start=parse_iso(found["start"]),
+        end=parse_iso(found["end"]),
+    )
+
+
+def _reserved(found: Mapping[str, Any], region: str) -> Commitment:
+    """What it costs an hour: its fixed price over its term, and what recurs."""
+    hours = Decimal(found["Duration"]) / 3600
+    recurring = (one["Amount"] for one in found.get("RecurringCharges", ()) if one["Frequency"] == "Hourly")
+    each = sum(
+        map(_exact, recurring),
+        _exact(found.get("FixedPrice", 0)) / hours + _exact(found.get("UsagePrice", 0)),
+    )
+    return Commitment(
+        kind=CommitmentKind.RESERVED,
+        id=found["ReservedInstancesId"],
+        region=region,
+        family=found["InstanceType"].partition(".")[0],
+        usd_per_hour=each * found["InstanceCount"] if found.get("CurrencyCode", "USD") == "USD" else None,
+        start=as_utc(found["Start"]),
+        end=as_utc(found["End"]),
+        platform=found["ProductDescription"].removesuffix(" (Amazon VPC)"),
+    )
+
+
+def _exact(amount: float) -> Decimal:
+    """By the shortest digits that mean this float, which are those of the answer."""
+    return Decimal(str(amount))
 
 
 def _listed_price(instance: Instance, listed: PriceList) -> Price:

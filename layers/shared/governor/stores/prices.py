@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from governor.domain.money.prices import PriceList
+from governor.domain.money.prices import Commitments, PriceList
 from governor.errors import CloudError
 from governor.stores.table import DAMAGED, Key, Store, packed, put, unpacked
 
@@ -21,6 +21,16 @@ class Prices(Store):
 
     def keep_price_list(self, one: PriceList) -> None:
         self._table.write(put(_key(one.region), {"list": packed([self._table.document(one)])[0]}))
+
+    def commitments(self) -> Commitments | None:
+        """Return what was read last of the hub's account; nothing where nobody did."""
+        return self._table.read(Commitments, _COMMITMENTS)
+
+    def keep_commitments(self, one: Commitments) -> None:
+        self._table.write(put(_COMMITMENTS, one))
+
+
+_COMMITMENTS = "PRICES", "COMMITMENTS"
 
 
 def _key(region: str) -> Key:

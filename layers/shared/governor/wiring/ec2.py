@@ -11,7 +11,7 @@ from governor.adapters.clients import SMALL_CALLS_AT_A_TIME, at_once
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Starter, Ec2Tags
 from governor.adapters.managing import AutoScalingHooks, AwsBatch
-from governor.adapters.pricing import AwsPrices
+from governor.adapters.pricing import AwsPriceLists, AwsPrices
 from governor.adapters.s3 import UserDataBucket
 from governor.adapters.ssm import RunCommandHook, SessionManager
 from governor.domain.evidence import Window
@@ -40,6 +40,9 @@ class Ec2Parts(Parts):
     metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = cached_property(
         lambda its: AwsPrices(its.clients, its.state.price_list)
+    )
+    price_reader: cached_property[ports.PriceReader] = cached_property(
+        lambda its: AwsPriceLists(its.clients, its.hub)
     )
     market: cached_property[ports.SpotMarket] = over(AwsPrices)
     batch: cached_property[ports.BatchReader] = over(AwsBatch)

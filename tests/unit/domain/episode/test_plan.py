@@ -16,6 +16,7 @@ from governor.domain.episode.plan import (
     Price,
     Saving,
     Step,
+    StoragePrices,
     acts_on_silence,
     companions,
     draw_plan,
@@ -403,6 +404,54 @@ def test_a_termination_saves_the_volumes_that_go_with_it() -> None:
 
     assert Decimal("1.006") + 600 * gib_hour == saving.cost_before_usd_per_hour
     assert 500 * gib_hour + 600 * (Decimal("0.05") / 730) == saving.cost_after_usd_per_hour
+
+
+STORAGE = StoragePrices(
+    {"gp3": Decimal("0.0952"), "io2": Decimal("0.149"), "st1": Decimal("0.054")},
+    {"gp3": Decimal("0.006"), "io2": Decimal("0.078")},
+    {"gp3": Decimal("0.0476")},
+    Decimal("0.054"),
+)
+
+
+@pytest.mark.parametrize(
+    ("volume", "usd"),
+    [
+        (Volume("vol-1", "/dev/xvda", True, 100, "gp3"), "9.52"),
+        (Volume("vol-1", "/dev/xvda", True, 100, "gp3", 3_000, 125), "9.52"),
+        (Volume("vol-1", "/dev/xvda", True, 100, "gp3", 4_000, 225), "20.28"),
+        (Volume("vol-1", "/dev/xvda", True, 100, "io2", 1_000), "92.9"),
+        (Volume("vol-1", "/dev/xvda", True, 100, "st1", 500, 40), "5.4"),
+        (Volume("vol-1", "/dev/xvda", True, 100, "io1", 1_000), None),
+        (Volume("vol-1", "/dev/xvda", True, 100), None),
+        (Volume("vol-1", "/dev/xvda", True, None, "gp3"), None),
+    ],
+    ids=str,
+)
+def test_a_volume_costs_what_its_region_lists_for_its_type(volume: Volume, usd: str | None) -> None:
+    """With IOPS and throughput above what is included; what is not listed is not known."""
+    assert (None if usd is None else Decimal(usd)) == STORAGE.usd_per_month(volume)
+
+
+def test_faster_volumes_of_a_type_whose_speed_is_not_priced_are_not_known() -> None:
+    """Else they would cost as if they were slow."""
+    slow, fast = (Volume("vol-1", "/dev/xvda", True, 100, "gp3", iops) for iops in (3_000, 3_001))
+    known = replace(STORAGE, usd_per_iops_month={})
+
+    assert (Decimal("9.52"), None) == (known.usd_per_month(slow), known.usd_per_month(fast))
+
+
+def test_what_stays_is_priced_by_the_region_where_that_was_read() -> None:
+    """Else by the policy; a first snapshot at the full size of its volume."""
+    volumes = (
+        Volume("vol-1", "/dev/xvda", True, 100, "gp3", 4_000, 225),
+        Volume("vol-2", "/dev/sdb", False, 500, "sc1"),
+    )
+    price = Price(Decimal("1.258"), "AWS price list", storage=STORAGE)
+    saving = draw_plan(make_facts(make_instance(volumes=volumes), price=price), TERMINATE).saving
+
+    assert Decimal("1.258") + (Decimal("20.28") + 40) / 730 == saving.cost_before_usd_per_hour
+    assert (40 + 600 * Decimal("0.054")) / 730 == saving.cost_after_usd_per_hour
 
 
 @given(any_facts(), any_policy)

@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from governor.domain.instance import Target
-from governor.domain.money.prices import PriceList, key_of, on_demand
+from governor.domain.money.prices import (
+    SAVINGS_PLANS,
+    Commitment,
+    CommitmentKind,
+    Commitments,
+    PriceList,
+    key_of,
+    may_apply,
+    on_demand,
+)
 from local.engine.pricing import instance_product
 from tests.builders import NOW, make_instance
 
@@ -137,6 +146,37 @@ def test_a_type_that_is_read_again_keeps_nothing_of_before() -> None:
 
     assert longer == lists.usd_per_hour
     assert {TYPE: later, "g5.xlarge2": NOW} == lists.read_at
+
+
+PLAN = Commitment(CommitmentKind.COMPUTE_PLAN, "sp-1", "", "", Decimal(5), NOW, NOW + timedelta(days=9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "applies"),
+    [
+        ({}, True),
+        ({"region": HERE, "family": "g5"}, True),
+        ({"region": "us-east-1", "family": "g5"}, False),
+        ({"region": HERE, "family": "g6"}, False),
+        ({"region": HERE, "family": "g5", "platform": "Linux/UNIX"}, True),
+        ({"region": HERE, "family": "g5", "platform": "Windows"}, False),
+    ],
+    ids=str,
+)
+def test_a_commitment_pays_for_what_it_names(changes: dict[str, str], applies: bool) -> None:
+    """A Compute Savings Plan for everything."""
+    read = frozenset({SAVINGS_PLANS, HERE})
+    known = Commitments(NOW, (replace(PLAN, **changes),), read)  # type: ignore[arg-type]
+
+    assert applies is may_apply(known, TYPE, HERE, "Linux/UNIX")
+
+
+@pytest.mark.parametrize("read", [None, {HERE}, {SAVINGS_PLANS}, {SAVINGS_PLANS, "us-east-1"}], ids=str)
+def test_a_commitment_that_nobody_could_read_may_apply(read: set[str] | None) -> None:
+    """What is not known is no reason to promise cash."""
+    known = None if read is None else Commitments(NOW, (), frozenset(read))
+    assert may_apply(known, TYPE, HERE, "Linux/UNIX")
+    assert not may_apply(Commitments(NOW, (), frozenset({SAVINGS_PLANS, HERE})), TYPE, HERE, "Linux/UNIX")
 
 
 def test_the_documents_are_text() -> None:

@@ -35,7 +35,7 @@ HARMLESS = """
     health.throttled_above_percent health.under_used_below_percent health.window_minutes
     ledger.false_stop_within_minutes ledger.monthly_report ledger.saving_counts_days ledger.weekly_report
     managed.idle_for_minutes managed.tell_again_after_hours
-    prices.discount_percent prices.ebs_usd_per_gib_month prices.refresh_hours
+    prices.commitments_elsewhere prices.discount_percent prices.ebs_usd_per_gib_month prices.refresh_hours
     prices.snapshot_usd_per_gib_month
 """
 ANY_CHANGE = """

@@ -5,8 +5,9 @@ The one rule above all: nothing that destroys is ever planned without a snapshot
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from enum import StrEnum
 
 from governor.domain.alerts.templates import said
@@ -61,16 +62,50 @@ def unmet(companion: Step, instance: Instance) -> str | None:
     return None
 
 
+_INCLUDED_IOPS = {"gp3": 3_000, "io1": 0, "io2": 0}
+_INCLUDED_THROUGHPUT = {"gp3": 125}
+"""MiB/s, and IOPS, of volume types that are charged for more. Source: EBS pricing."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoragePrices:
+    """USD a month by volume type: per GiB, and per IOPS and MiB/s above what is included; per GiB of
+    snapshots; an hour per public address. What is not there is not known."""
+
+    usd_per_gib_month: Mapping[str, Usd] = field(default_factory=dict)
+    usd_per_iops_month: Mapping[str, Usd] = field(default_factory=dict)
+    usd_per_mibps_month: Mapping[str, Usd] = field(default_factory=dict)
+    snapshot_usd_per_gib_month: Usd | None = None
+    address_usd_per_hour: UsdPerHour | None = None
+
+    def usd_per_month(self, volume: Volume) -> Usd | None:
+        """Return the most a volume costs: io2 costs less per IOPS from 32,000 on. `None`: not known."""
+        kind, size = volume.volume_type or "", volume.size_gib
+        if size is None or kind not in self.usd_per_gib_month:
+            return None
+        usd = size * self.usd_per_gib_month[kind]
+        for amount, included, prices in (
+            (volume.iops, _INCLUDED_IOPS, self.usd_per_iops_month),
+            (volume.throughput, _INCLUDED_THROUGHPUT, self.usd_per_mibps_month),
+        ):
+            more = max(0, (amount or 0) - included.get(kind, amount or 0))
+            if more and kind not in prices:
+                return None
+            usd += more * prices.get(kind, Decimal(0))
+        return usd
+
+
 @dataclass(frozen=True, slots=True)
 class Price:
     """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already. `source` is
     in words fit for the approval page. `list_usd_per_hour`: before `prices.discount_percent`, where that was
-    taken off."""
+    taken off. `storage`: that of its Region, where it was read."""
 
     usd_per_hour: UsdPerHour | None
     source: str
     as_of: UtcDatetime | None = None
     list_usd_per_hour: UsdPerHour | None = None
+    storage: StoragePrices | None = None
 
     @property
     def undiscounted(self) -> UsdPerHour | None:
@@ -283,18 +318,24 @@ def _volume(one: Volume) -> str:
 
 
 def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
-    price = price_of.usd_per_hour
-    sizes = [(volume, volume.size_gib) for volume in instance.volumes if volume.size_gib is not None]
+    price, flat, known = price_of.usd_per_hour, policy.prices, price_of.storage or StoragePrices()
+    sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
     if price is None or len(sizes) < len(instance.volumes):
         return Saving(None, None)
-    ebs = policy.prices.ebs_usd_per_gib_month / HOURS_PER_MONTH
-    snapshot = policy.prices.snapshot_usd_per_gib_month / HOURS_PER_MONTH
-    attached = sum(size for _, size in sizes)
-    before = price + attached * ebs
+
+    def monthly(volumes: Iterable[Volume]) -> Usd:
+        amounts = [(known.usd_per_month(one), one.size_gib or 0) for one in volumes]
+        return sum(
+            (size * flat.ebs_usd_per_gib_month if usd is None else usd for usd, size in amounts), Decimal(0)
+        )
+
+    before = price + monthly(instance.volumes) / HOURS_PER_MONTH
     if not steps:
         return Saving(before, before)
     deletes = Step.TERMINATE in steps
-    kept = sum(size for volume, size in sizes if not (deletes and volume.delete_on_termination))
-    # A first snapshot is charged by its used blocks; the full size is the most it can cost.
-    snapshots = attached if Step.SNAPSHOT in steps else 0
-    return Saving(before, kept * ebs + snapshots * snapshot)
+    kept = monthly(one for one in instance.volumes if not (deletes and one.delete_on_termination))
+    snapshot = known.snapshot_usd_per_gib_month
+    if Step.SNAPSHOT in steps:
+        # A first snapshot is charged by its used blocks; the full size is the most it can cost.
+        kept += sum(sizes) * (flat.snapshot_usd_per_gib_month if snapshot is None else snapshot)
+    return Saving(before, kept / HOURS_PER_MONTH)

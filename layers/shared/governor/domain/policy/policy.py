@@ -389,10 +389,13 @@ class Prices(Section):
     """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other families."""
     refresh_hours: int = between(24, 1, 720, "none")
     """Hours after which AWS's list price of a type that runs is read again."""
+    commitments_elsewhere: bool = setting(True, "none")
+    """Savings Plans or Reserved Instances of other accounts than the stack's may pay for instances. Then
+    savings in cash begin at 0."""
     ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
-    """USD per GiB and month of EBS volumes."""
+    """USD per GiB and month of EBS volumes, where AWS's price list was not read."""
     snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
-    """USD per GiB and month of EBS snapshots."""
+    """USD per GiB and month of EBS snapshots, where AWS's price list was not read."""
 
     def contradictions(self) -> Iterator[Mistake]:
         for name in self.discount_percent:

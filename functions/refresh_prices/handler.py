@@ -1,0 +1,27 @@
+"""Each hour: reads AWS's list prices of what runs, and the hub's commitments. Touches no instance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor.contracts.parsing import Payload, parse
+from governor.errors import Unavailable
+from governor.observability import logger, observed
+from governor.usecases.money.refresh_prices import RefreshPrices
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import use_case
+
+
+@observed(use_case(Ec2Parts(), RefreshPrices))
+def handler(event: dict[str, Any], context: Any, refresh_prices: Ready[RefreshPrices]) -> dict[str, Any]:
+    """What was read, by Region, and how many commitments. Raises, when all was tried: Unavailable."""
+    parse(Payload, event)
+    refreshed = refresh_prices()()
+    known = refreshed.commitments
+    unread = dict(known.unread) if known else {}
+    logger.info("read", extra={"types": refreshed.types, "commitments_unread": unread})
+    if refreshed.problems:
+        raise Unavailable("; ".join(refreshed.problems), operation="pricing:GetProducts")
+    found = None if known is None else len(known.found)
+    return {"types": refreshed.types, "commitments": found, "commitments_unread": unread}
