@@ -143,6 +143,18 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
         assert fact in text(world)
 
 
+def test_a_question_that_was_kept_is_no_stop() -> None:
+    """The ledger has it, with the idle cost that was found; this page lists by what it was put away."""
+    world = ConsoleWorld()
+    world.keep(make_row(1))
+    world.book(
+        make_entry(1, outcome=Outcome.KEPT, ours=False, saved_usd_per_hour=Decimal(0), ended_at=NOW),
+    )
+
+    assert () == show(world).tables[0].rows
+    assert "Kept by others" not in text(world)
+
+
 def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
     """Work, idle and holes of the day before its question; when it ran, and was stopped."""
     world, entry = ConsoleWorld(), make_entry(1)

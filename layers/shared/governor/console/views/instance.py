@@ -18,7 +18,7 @@ from governor.domain.evidence import busiest, gpu_rows
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.health.health import sent_findings
 from governor.domain.instance import Target
-from governor.domain.money.ledger import LedgerEntry, saved_in
+from governor.domain.money.ledger import ENDED_WITHOUT_ACTION, LedgerEntry, saved_in
 from governor.domain.sweep.verdict import EXEMPT_BY_DECISION, IDLE, Hold
 from governor.domain.units import Usd, UtcDatetime, people
 from governor.errors import InputError, NotFound
@@ -146,9 +146,9 @@ def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:
 
 
 def _stops(ask: Asked) -> list[Stop]:
-    """Return what was booked for it in these weeks, the newest first."""
+    """Return by what it was put away in these weeks, the newest first."""
     booked = figures.ledger_in(ask, ask.now - _WEEKS + ask.counts_for, ask.now)
-    mine = [one for one in booked if _is_at(ask, one.episode)]
+    mine = [one for one in booked if _is_at(ask, one.episode) and one.outcome not in ENDED_WITHOUT_ACTION]
     return [(one, saved_in(one, one.booked_at, ask.now, ask.counts_for)) for one in reversed(mine)]
 
 
