@@ -129,7 +129,8 @@ def rendered() -> Iterator[tuple[str, Message]]:
         "failed": (failed, failing),
         "frozen": (breaker_alert("all frozen", TARGET, freeze, NOW, left=31), None),
     }
-    others |= {f"end-{end.value}": _end(asked, end, reason) for end, (reason, *_) in ENDS.items()}
+    for end, (reason, *_) in ENDS.items():
+        others[f"end-{end.value}"] = _end(lost if end is Outcome.TERMINATED else asked, end, reason)
     others |= {
         f"event-{name}": (_priced(alert), None) for name, (alert, _) in {**EVENTS, **SUMMARIES}.items()
     }

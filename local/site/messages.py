@@ -106,11 +106,17 @@ class Messages:
             yield Delivered(_first_text(one.payload), "in the channel", _time(one), card)
 
     def _pagerduty(self) -> Iterator[Delivered]:
+        """Every incident as it looks now, with its last words; what resolves one brings none."""
+        found: dict[str, tuple[Received, str]] = {}
         for one in self._taken("pagerduty"):
-            event = one.payload
+            key, action = one.payload["dedup_key"], one.payload["event_action"]
+            opened, _ = found.get(key, (one, action))
+            found[key] = one if action == "trigger" else opened, action
+        for one, action in found.values():
+            event = {**one.payload, "event_action": action}
             title = event["payload"]["summary"] if "payload" in event else "An incident is over"
             page = partial(TEMPLATES.get_template("pagerduty.html").render, event=event)
-            yield Delivered(title, _INCIDENT[event["event_action"]], _time(one), page)
+            yield Delivered(title, _INCIDENT[action], _time(one), page)
 
     def _taken(self, channel: str) -> list[Received]:
         return [one for one in self.scene.receivers.received(channel) if one.status < 300]

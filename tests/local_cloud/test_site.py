@@ -333,14 +333,22 @@ def test_each_channel_shows_its_messages_with_links_that_open(pages: Pages, chan
     assert 404 == shown(pages, f"/simulated/{channel}/2").status
 
 
-def test_the_end_of_an_incident_is_shown(pages: Pages, scene: Scene) -> None:
-    """It has no text of its own."""
-    at = "2026-11-20T12:00:01.000Z"
-    scene.receivers.taken.append(
-        Received("pagerduty", "enqueue", at, 202, "", {"event_action": "resolve", "dedup_key": "e-1"})
-    )
-    assert "An incident is over" in shown(pages, "/simulated/pagerduty").body.decode()
-    assert "e-1" in shown(pages, "/simulated/pagerduty/2/body").body.decode()
+def test_an_incident_is_shown_as_it_is_now(pages: Pages, scene: Scene) -> None:
+    """As PagerDuty does: one entry, which is resolved and may open again; an end alone has no text."""
+
+    def sent(action: str, key: str, **more: object) -> str:
+        event = {**more, "event_action": action, "dedup_key": key}
+        at = "2026-11-20T12:00:01.000Z"
+        scene.receivers.taken.append(Received("pagerduty", "enqueue", at, 202, "", event))
+        return shown(pages, "/simulated/pagerduty").body.decode()
+
+    found = sent("resolve", "e-1")
+    assert ("PagerDuty 1" in found, "resolved" in found, "triggered" in found) == (True, True, False)
+    alone = shown(pages, "/simulated/pagerduty/1/body").body.decode()
+    assert ("Resolved" in alone, "notebook-7 is idle" in alone) == (True, True)
+    assert "triggered" in sent("trigger", "e-1", payload=EVENT["payload"])
+    assert "An incident is over" in sent("resolve", "e-2")
+    assert "e-2" in shown(pages, "/simulated/pagerduty/2/body").body.decode()
 
 
 def test_an_empty_channel_says_so(pages: Pages, scene: Scene) -> None:

@@ -432,7 +432,10 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.WOKE_UP: (
         "work resumed: utilization reached 34.0 % in the last 60 min, last at 2026-11-20T11:55:00Z",
         "Canceled: notebook-7 is working again",
-        ("last at 2026-11-20 11:55 UTC.", "Nothing was changed"),
+        (
+            "utilization reached 34.0% in the last 60 min, last at 2026-11-20 11:55 UTC.",
+            "Nothing was changed",
+        ),
     ),
     Outcome.VOID: ("the instance was restarted", "Canceled", ("Nothing was changed",)),
     Outcome.REFUSED: (

@@ -156,6 +156,14 @@ def test_an_old_sign_in_ends_nothing() -> None:
     )
 
 
+def test_who_may_see_nothing_can_sign_in_as_somebody_else() -> None:
+    """The browser may have remembered the wrong account; signing out needs a page, which they have not."""
+    site = Site(KEPT)
+    found = entrance.ask(site.console, PAGE, cookies=site.at.session("oidc:2", groups=("strangers",)))
+    assert (403, True) == (found["statusCode"], "Nothing is shared with you" in found["body"])
+    assert '<a href="/sign-in?return=%2F&amp;fresh=1">Sign in again</a>' in found["body"]
+
+
 def test_a_sign_in_without_a_proof_ends_nothing_and_says_whom_to_ask() -> None:
     """An issuer that never sends `auth_time` leads back here however often somebody signs in."""
     site = Site(KEPT)

@@ -145,7 +145,7 @@ class Console:
         if not caller.grants:
             who = people(caller.by)
             text = f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
-            return failed(request, 403, "Nothing is shared with you", text)
+            return failed(request, 403, "Nothing is shared with you", text, self._sign_in("/", "&fresh=1"))
         try:
             fields = {**(request.form if request.method == "POST" else request.query), **named}
             if request.headers.get("sec-fetch-site") != "same-origin":

@@ -425,4 +425,4 @@ def cause_of(reason: str) -> str:
 def readable(reason: str) -> str:
     error, cause = _taken_apart(reason or "the cause is not known")
     text, *_ = said("error", {"error": error, "cause": cause})
-    return sentence(_ISO.sub(r"\1 \2 UTC", people(text)))
+    return sentence(_ISO.sub(r"\1 \2 UTC", people(text)).replace(" %", "%"))
