@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
 from governor.domain.units import as_utc
-from governor.errors import CloudError
+from governor.errors import CloudError, Throttled
 from governor.stores.keys import place
 from governor.stores.table import DAMAGED, Condition, Key, Store, Write, absent, present, put, update, where
 
@@ -59,9 +60,11 @@ class Brakes(Store):
         back: Collection[str],
         hub: Hub,
         now: datetime,
-    ) -> None:
-        """Count who is new among `ids`, and who of them is back at work, and keep the rest as counted. A
-        sweep that dies in between counts twice, which can only freeze."""
+        *,
+        anyway: bool = False,
+    ) -> bool:
+        """Count who is new among `ids`, and who of them is back at work, and keep the rest as counted; false
+        where `ids` are no longer those that are counted. `anyway` may count twice, which can only freeze."""
         add = Counter({_TURNED + f"{now:{_HOUR}}": len(new)} if new else {})
         add.update(_BACK + f"{ids[one]:{_HOUR}}" for one in back)
         oldest = now - timedelta(days=DAYS_KEPT)
@@ -69,13 +72,20 @@ class Brakes(Store):
             oldest = min(oldest, hub.freeze.tripped_at - timedelta(days=DAYS_KEPT))
         old = _counts(hour for hour in hub.hours if hour < oldest)
         add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
-        if add:
-            first = {_FIRST: f"{hub.first or now:{_HOUR}}"}
-            self._table.write(update(HUB, first, remove=old, add=add))
         kept = {one: hour for one, hour in ids.items() if one not in back and hour >= oldest}
         kept |= dict.fromkeys(new, hour_of(now))
-        document = {"ids": {one: f"{hour:{_HOUR}}" for one, hour in kept.items()}}
-        self._table.write(put(_turned_key(target), document))
+        known, kept_ids = ({one: f"{hour:{_HOUR}}" for one, hour in these.items()} for these in (ids, kept))
+        unchanged = where("ids", "=", known) if known else absent() | where("ids", "=", {})
+        keep = put(_turned_key(target), {"ids": kept_ids}, None if anyway else unchanged)
+        first = {_FIRST: f"{hub.first or now:{_HOUR}}"}
+        count = [update(HUB, first, remove=old, add=add)] if add else []
+        # Where many targets hold the hub's item, too, it is counted as `anyway`.
+        with suppress(Throttled):
+            if not anyway:
+                return self._table.wins(keep, *count)
+        for one in (*count, keep):
+            self._table.write(one)
+        return True
 
     def freeze_hub(self, state: BreakerState) -> bool:
         return self._table.holds(update(HUB, {"freeze": state}, absent("freeze")))

@@ -94,13 +94,22 @@ class FreezePlans:
     def _counted(self, sweep: Sweep) -> Hub:
         """Count whoever turned and is not counted in this stretch, and whoever works again. A start begins a
         new stretch: without work since, it is counted again."""
-        known, hub = self.state.turned(sweep.target), self.state.hub()
         turned = breaker.count_turned([case.change for case in sweep.cases])
-        new = sorted(turned.unused | turned.who - known.keys())
-        back = sorted(case.id for case in sweep.cases if case.id in known and case.verdict.kind in WORKING)
-        if not new and not back:
-            return hub
-        self.state.count_turned(sweep.target, known, new, back, hub, sweep.now)
+        for is_last in (False, False, True):
+            known, hub = self.state.turned(sweep.target), self.state.hub()
+            counted = {
+                case.id
+                for case in sweep.cases
+                if case.id in turned.unused & known.keys()
+                and known[case.id] > breaker.hour_of(case.instance.launch_time)
+            }
+            new = sorted(turned.unused - counted | turned.who - known.keys())
+            back = sorted(c.id for c in sweep.cases if c.id in known and c.verdict.kind in WORKING)
+            if not new and not back:
+                return hub
+            # Another sweep may count at the same time: then it is counted what is left.
+            if self.state.count_turned(sweep.target, known, new, back, hub, sweep.now, anyway=is_last):
+                break
         return self.state.hub()
 
     def _hold_or_release(self, sweep: Sweep, state: BreakerState) -> str | None:

@@ -1,0 +1,227 @@
+"""Two sweeps of one target at once, interleaved at every call: they leave what one sweep leaves."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from governor.domain.approvals.approval import ApprovalStatus
+from governor.domain.episode.episode import Outcome
+from governor.domain.policy.policy import Breaker, Mode, Policy
+from tests.builders import NOW, TARGET
+from tests.twins import MemoryEc2, MemoryMetrics, MemoryWorkflow, RecordingAnnouncer
+from tests.twins.table import MemoryTable
+from tests.unit.usecases.builders import approval_id_of, decision, open_question, stored_approval
+from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
+from tests.unit.usecases.world import PEOPLE
+
+BUSY, QUIET = [90.0] * 12, [1.0] * 12
+CALLS: dict[type, tuple[str, ...]] = {
+    MemoryTable: ("get", "get_all", "query", "write", "transact"),
+    MemoryEc2: ("list_selected", "list_ungoverned", "set_tags"),
+    MemoryMetrics: ("read", "list_series"),
+    MemoryWorkflow: ("start", "is_running", "answer"),
+    RecordingAnnouncer: ("announce",),
+}
+"""Every way out of a sweep."""
+
+
+@contextmanager
+def switched(switch: Callable[[], None]) -> Iterator[None]:
+    """Before every call something else may run. What a twin calls of itself is part of the call."""
+    inside = threading.local()
+
+    def at(real: Any) -> Any:
+        @wraps(real)
+        def call(*given: Any, **more: Any) -> Any:
+            if getattr(inside, "call", False):
+                return real(*given, **more)
+            switch()
+            inside.call = True
+            try:
+                return real(*given, **more)
+            finally:
+                inside.call = False
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patched:
+        for kind, names in CALLS.items():
+            for name in names:
+                patched.setattr(kind, name, at(getattr(kind, name)))
+        yield
+
+
+def eventful() -> FleetWorld:
+    """A fleet in which a sweep has something to do of every kind, an hour after the last one."""
+    world = FleetWorld(hub=True)
+    woken, dead, undelivered, quiet, gone, restarted = (world.add(number) for number in range(6))
+    marked, silent = world.add(6), world.add(7, BUSY)
+    world.add(8, BUSY)
+    world.add(9, tags={"aws:autoscaling:groupName": "workers"})
+    world.add(10, tags={"GpuGovernorExempt ": "true"})
+    world.sweep()
+    refs = {one: open_question(world, one) for one in (woken, dead, undelivered, quiet, gone, restarted)}
+    later = NOW.replace(hour=NOW.hour + 1, minute=NOW.minute + 2)
+    for one in (quiet, restarted):
+        world.state.close_episode(
+            refs[one], Outcome.EXPIRED, "nobody", NOW, quiet_until=later.replace(day=25), ledger=None
+        )
+    world.workflow.executions[refs[dead].execution_name] = False
+    world.state.settle(approval_id_of(undelivered), decision())
+    for one in (woken, quiet, marked):
+        world.publish(one, BUSY)
+    world.silence(silent)
+    world.change(gone, state="stopped")
+    world.change(restarted, launch_time=later.replace(hour=NOW.hour - 1))
+    world.add(11)
+    world.clock.moment = later
+    return world
+
+
+def outage() -> FleetWorld:
+    """Everything turns idle at once."""
+    rule = Breaker(minimum_instances=2, hub_minimum_instances=2)
+    world = FleetWorld(Policy(mode=Mode.ASK, ownership=PEOPLE, breaker=rule), hub=True)
+    ids = [world.add(number, BUSY) for number in range(5)]
+    world.sweep()
+    for one in ids:
+        world.publish(one, [1.0] * 48)
+    world.clock.moment = NOW.replace(hour=NOW.hour + 3)
+    return world
+
+
+WORLDS = [eventful, outage]
+
+
+def left_behind(world: FleetWorld) -> dict[str, Any]:
+    """All that a sweep leaves. A message that is sent twice under one key is delivered once; of the caches,
+    what they say of each instance, but for the words of one that the second sweep need not read."""
+    page = world.state.page(TARGET)
+    assert page is not None
+    items = {
+        # Of a failure the step is a guess where the other sweep has closed the episode meanwhile.
+        key: {name: value for name, value in item.items() if name != "step"}
+        for memory in (world.state.memory, world.log.memory)
+        for key, item in memory.items.items()
+        if not key[1].startswith("OBSERVATIONS#") and key[0] != "FLEET"
+    }
+    return {
+        "items": items,
+        "observations": {
+            key: (
+                one.verdict,
+                one.launch_time,
+                one.told_silent,
+                one.idle_told_at,
+                one.project,
+                one.usd_per_hour,
+            )
+            for key, one in world.state.observations(TARGET).items()
+        },
+        "page": [(row.instance_id, row.verdict) for row in page.rows],
+        "tags": {key: one.tags for key, one in world.ec2.instances.items()},
+        "executions": world.workflow.executions,
+        "answers": world.workflow.answers,
+        "messages": {one.dedup_id: one.kind for one in world.announcer.sent},
+    }
+
+
+@dataclass
+class Turns:
+    """Lets one of two threads run, and changes between them where `chance` says so."""
+
+    chance: random.Random
+    share: float
+    current: int = 0
+    over: set[int] = field(default_factory=set)
+    condition: threading.Condition = field(default_factory=threading.Condition)
+    own: threading.local = field(default_factory=threading.local)
+
+    def switch(self) -> None:
+        """At a call: the other one may go on."""
+        with self.condition:
+            if self.chance.random() < self.share and not self.over:
+                self.current = 1 - self.own.number
+                self.condition.notify_all()
+            self._wait()
+
+    def run(self, number: int, what: Callable[[], object]) -> None:
+        """One of the two, to its end."""
+        self.own.number = number
+        with self.condition:
+            self._wait()
+        try:
+            what()
+        finally:
+            with self.condition:
+                self.over.add(number)
+                self.current = 1 - number
+                self.condition.notify_all()
+
+    def _wait(self) -> None:
+        assert self.condition.wait_for(lambda: self.current == self.own.number or self.over, timeout=20)
+
+
+@pytest.mark.parametrize("make", WORLDS)
+def test_a_sweep_between_any_two_calls_of_another_changes_nothing(make: Callable[[], FleetWorld]) -> None:
+    """The second one runs whole before the first call of the first, the second call, and so on."""
+    alone, calls = make(), []
+    with switched(lambda: calls.append(1)):
+        alone.sweep()
+    wanted = left_behind(alone)
+    assert len(calls) > 15
+
+    for number in range(len(calls)):
+        world, left = make(), iter(range(number))
+        done: list[bool] = []
+
+        def switch(world: FleetWorld = world, left: Iterator[int] = left, done: list[bool] = done) -> None:
+            if not done and next(left, None) is None:
+                done.append(True)
+                world.sweep()
+
+        with switched(switch):
+            world.sweep()
+        assert wanted == left_behind(world), number
+
+
+@pytest.mark.parametrize("make", WORLDS)
+@pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
+def test_two_sweeps_that_take_turns_leave_what_one_leaves(
+    make: Callable[[], FleetWorld], share: float
+) -> None:
+    """At every call, at every second one, and for longer each."""
+    alone = make()
+    alone.sweep()
+    wanted = left_behind(alone)
+
+    for seed in range(1 if share == 1.0 else 10):
+        world, turns = make(), Turns(random.Random(seed), share)
+        with switched(turns.switch):
+            threads = [threading.Thread(target=turns.run, args=(number, world.sweep)) for number in range(2)]
+            for one in threads:
+                one.start()
+            for one in threads:
+                one.join(60)
+        assert wanted == left_behind(world), seed
+
+
+def test_the_fleet_gives_a_sweep_something_to_do_of_every_kind() -> None:
+    """Or it would show nothing that nothing is doubled."""
+    world = eventful()
+    summary = world.sweep()
+    sent = {one.kind.value for one in world.announcer.sent}
+
+    assert [] == summary.problems
+    assert summary.episodes_started > 0
+    assert {"failure", "instance-idle", "outcome", "telemetry-silent"} <= sent
+    assert ApprovalStatus.VOID is stored_approval(world, "i-00000000000000000").status
+    assert UTILIZATION in {one.metric for one in world.metrics.reads}
