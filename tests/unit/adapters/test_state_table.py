@@ -64,6 +64,23 @@ def test_observations_come_back_as_they_were(table: StateTable) -> None:
     assert second == table.observations(TARGET)
 
 
+def test_what_a_sweep_saved_that_did_not_end_counts_until_one_ends(table: StateTable) -> None:
+    """Each part by itself; what a slower sweep adds to a newer one's whole is nothing."""
+    other, third = "i-00000001", "i-00000002"
+    later = NOW + timedelta(minutes=5)
+    table.remember_part(TARGET, {third: observation(at=NOW)}, NOW)
+    assert {third} == set(table.observations(TARGET))
+
+    table.remember(TARGET, {INSTANCE_ID: observation(at=NOW), other: observation(at=NOW)}, NOW)
+    table.remember_part(TARGET, {other: observation(at=later)}, later)
+    table.remember_part(TARGET, {third: observation(at=later), INSTANCE_ID: observation(at=NOW)}, later)
+    found = table.observations(TARGET)
+    assert {INSTANCE_ID: NOW, other: later, third: later} == {key: one.at for key, one in found.items()}
+
+    table.remember(TARGET, {INSTANCE_ID: observation(at=later)}, later)
+    assert {INSTANCE_ID: observation(at=later)} == table.observations(TARGET)
+
+
 def test_targets_do_not_mix(table: StateTable) -> None:
     """Each account and Region has its own memory; the role used to reach it makes no difference."""
     table.remember(TARGET, {INSTANCE_ID: observation()}, NOW)

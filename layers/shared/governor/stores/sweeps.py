@@ -5,27 +5,43 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from itertools import tee
+from typing import Any
 
 from governor.domain.episode.episode import Observation
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, SweepDay
-from governor.domain.units import as_utc
+from governor.domain.units import as_utc, iso
 from governor.errors import CloudError
 from governor.stores.keys import place, target_pk
-from governor.stores.table import DAMAGED, Key, Store, delete, insert, packed, put, unpacked, where
+from governor.stores.table import DAMAGED, Document, Key, Store, delete, insert, packed, put, unpacked, where
 
 _log = logging.getLogger(__name__)
 
-_OBSERVATIONS_FORMAT = 1
+_OBSERVATIONS, _OBSERVATIONS_FORMAT = "OBSERVATIONS#", 1
+_PART_KEPT = timedelta(hours=2)
+"""Longer than work that was seen can be known."""
 
 
 class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
-        """What the last sweep saw, by instance id; empty where that cannot be read as a whole."""
-        items = list(self._table.query(target_pk(target), "OBSERVATIONS#"))
-        if not items or items[0]["sk"] != _chunk_key(target, 0)[1]:
+        """What the last sweep saw, by instance id; empty where that cannot be read as a whole. With it comes
+        what later sweeps have saved that did not end."""
+        whole: list[Document] = []
+        parts: dict[str, list[Document]] = {}
+        for item in self._table.query(target_pk(target), _OBSERVATIONS):
+            name = item["sk"].rpartition("#")[0]
+            (whole if f"{name}#" == _OBSERVATIONS else parts.setdefault(name, [])).append(item)
+        found = self._unpacked(target, whole)
+        ended = max((one.at for one in found.values()), default=None)
+        for part in parts.values():
+            seen = self._unpacked(target, part)
+            found |= {key: one for key, one in seen.items() if ended is None or one.at > ended}
+        return found
+
+    def _unpacked(self, target: Target, items: Sequence[Document]) -> dict[str, Observation]:
+        if not items or not items[0]["sk"].endswith("#000"):
             return {}
         version, chunks = items[0].get("version"), items[0].get("chunks")
         current = [item for item in items if item.get("version") == version]
@@ -42,7 +58,20 @@ class Sweeps(Store):
 
     def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
         """Replace the observations. Last writer wins; it is a cache."""
-        parts = packed({"id": one, **self._table.document(seen)} for one, seen in observations.items())
+        last = self._keep(target, _OBSERVATIONS, observations, at)
+        for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last):
+            self._table.write(delete((stale["pk"], stale["sk"])))
+
+    def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
+        """Add what a sweep saw that goes on: for the next one, should it not end."""
+        # Behind all chunks: the next whole set deletes it.
+        own = f"{_OBSERVATIONS}part-{iso(at)}-{random.getrandbits(64):016x}#"
+        self._keep(target, own, seen, at, until=at + _PART_KEPT)
+
+    def _keep(
+        self, target: Target, prefix: str, seen: Mapping[str, Observation], at: datetime, **more: Any
+    ) -> str:
+        parts = packed({"id": key, **self._table.document(one)} for key, one in seen.items())
         chunk = {
             # Two sweeps at once may interleave their chunks; the version tells the reader.
             "version": f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}",
@@ -50,11 +79,10 @@ class Sweeps(Store):
             "format": _OBSERVATIONS_FORMAT,
             "at": at,
         }
-        for number, part in enumerate(parts):
-            self._table.write(put(_chunk_key(target, number), {**chunk, "data": part}))
-        last = _chunk_key(target, len(parts) - 1)[1]
-        for stale in self._table.query(target_pk(target), "OBSERVATIONS#", after=last):
-            self._table.write(delete((stale["pk"], stale["sk"])))
+        keys = [f"{prefix}{number:03d}" for number in range(len(parts))]
+        for key, part in zip(keys, parts, strict=True):
+            self._table.write(put((target_pk(target), key), {**chunk, "data": part}, **more))
+        return keys[-1]
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
         """Return the largest changes in a sweep of the last days, by day; none where they are damaged."""
@@ -103,7 +131,3 @@ def _breaker_keys(target: Target) -> tuple[Key, Key]:
     """Return where the breaker is, and where the release before this one reads it: a rollback brings that one
     back. Both are written and read for one release, so that no freeze is lost."""
     return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")
-
-
-def _chunk_key(target: Target, number: int) -> Key:
-    return target_pk(target), f"OBSERVATIONS#{number:03d}"

@@ -29,6 +29,8 @@ _EC2_PERIOD = timedelta(minutes=5)
 """Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
 _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
+SERIES_OF_A_PART = 20_000
+"""A function of 512 MB reads and judges them in half a minute."""
 _LISTED_SINGLY = 5
 """So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
 _EC2_FIGURES = (
@@ -38,6 +40,10 @@ _EC2_FIGURES = (
 )
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
+
+
+_Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
+"""What a pass over a namespace has found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,27 +169,53 @@ class GatherEvidence:
     metrics: MetricReader
     shape: Callable[[str], Shape | None] = shape_of
 
+    def in_parts(
+        self, target: Target, requests: Iterable[EvidenceRequest], now: datetime
+    ) -> Iterator[dict[str, Gathered]]:
+        """Yield the evidence in parts that a small function reads in half a minute: a pass over a namespace
+        is made once for all."""
+        passes: _Passes = {}
+        part: list[EvidenceRequest] = []
+        series = 0
+        for request in requests:
+            part.append(request)
+            shape = self.shape(request.instance.instance_type)
+            series += len(request.dimensions or ()) or (shape and shape.accelerator_count) or 1
+            if series >= SERIES_OF_A_PART:
+                yield self(target, part, now, passes)
+                part, series = [], 0
+        if part:
+            yield self(target, part, now, passes)
+
     def __call__(
-        self, target: Target, requests: Sequence[EvidenceRequest], now: datetime
+        self,
+        target: Target,
+        requests: Sequence[EvidenceRequest],
+        now: datetime,
+        passes: _Passes | None = None,
     ) -> dict[str, Gathered]:
-        """Evidence by instance id. Never raises for a failed read."""
+        """Evidence by instance id. Never raises for a failed read. `passes` holds those over namespaces."""
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.window].append(request)
         gathered: dict[str, Gathered] = {}
         for group in groups.values():
-            gathered |= _Batch(self, target, group, now).gather()
+            gathered |= _Batch(self, target, group, now, {} if passes is None else passes).gather()
         return gathered
 
 
 class _Batch:
     def __init__(
-        self, gather: GatherEvidence, target: Target, requests: Sequence[EvidenceRequest], now: datetime
+        self,
+        gather: GatherEvidence,
+        target: Target,
+        requests: Sequence[EvidenceRequest],
+        now: datetime,
+        passes: _Passes,
     ) -> None:
         self._metrics = gather.metrics
         self._target = target
-        self._passes: dict[SeriesFilter, Mapping[str, Sequence[Listed]]] = {}
-        """What a pass over a namespace has found."""
+        self._passes = passes
         policy, length = requests[0].policy, requests[0].window
         self._names, of_ec2 = policy.metrics, max(policy.period, _EC2_PERIOD)
         self._window = evidence.window_before(now, length, policy.period, policy.lag)
@@ -254,12 +286,14 @@ class _Batch:
         only = works[0].instance_id if len(self._work) == 1 else None
         try:
             wanted = SeriesFilter(self._names.namespace, self._names.utilization)
-            found = self._metrics.list_series(self._target, wanted, only)
+            found = self._passes.get(wanted) or self._metrics.list_series(self._target, wanted, only)
         except CloudError as error:
             for work in works:
                 if work.silent():
                     work.problem = f"the search for its series failed: {error}"
             return
+        if only is None:
+            self._passes[wanted] = found
         for work in self._work:
             work.searched = True
             listed = (one.dimensions for one in found.get(work.instance_id, ()))

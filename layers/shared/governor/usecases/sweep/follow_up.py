@@ -19,14 +19,12 @@ from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
 from governor.usecases.money.book_saving import settle_replaced, settle_restart
-from governor.usecases.sweep.sweep_case import Case, Sweep
+from governor.usecases.sweep.sweep_case import SETTLED_AFTER, Case, Sweep
 
 _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
 _TELL_AFTER = timedelta(minutes=10)
 """An outcome that was not announced by then will not be: the last try of its workflow is over."""
-_SETTLE_WITHIN = timedelta(days=3)
-"""How long after a start its ledger is checked: longer than any policy lets a stop wait to be booked."""
 
 
 _Known = Mapping[EpisodeRef, tuple[Episode, Approval | None]]
@@ -63,7 +61,7 @@ class FollowUp:
                 yield case.id, partial(self._watch_open, sweep, case, record.open_episode, known)
             elif case.verdict.kind in WORKING and record.quiet_until is not None:
                 yield case.id, partial(self.state.clear_quiet, instance.target, case.id)
-            fresh = sweep.now - instance.launch_time < _SETTLE_WITHIN
+            fresh = sweep.now - instance.launch_time < SETTLED_AFTER
             is_due = not case.before.verdict or sweep.is_hourly(case.id)
             if (
                 record.last_outcome is not None and fresh and is_due
@@ -91,7 +89,7 @@ class FollowUp:
             (case.instance, owner_of(case.instance, case.policy.ownership))
             for case in sweep.cases
             if not case.before.verdict and case.record.last_outcome is None
-            if sweep.now - case.instance.launch_time < _SETTLE_WITHIN
+            if sweep.now - case.instance.launch_time < SETTLED_AFTER
         ]
         if started:
             regions = dict.fromkeys((sweep.target.region, *sweep.base.targets.regions))

@@ -24,6 +24,8 @@ from governor.usecases.evidence.gather_evidence import Gathered
 
 Arguments = ParamSpec("Arguments")
 
+SETTLED_AFTER = timedelta(days=3)
+"""How long after a start the ledger is checked: longer than any policy lets a stop wait to be booked."""
 GPU_CHECK_EVERY = timedelta(days=1)
 """How often a busy instance known by its aggregate is read GPU by GPU, which costs reads, for advice."""
 
@@ -173,8 +175,16 @@ class Case:
             was_read=self.was_heard,
         )
 
-    def observation(self, rate: Rate) -> Observation:
-        """What the next sweep needs to know of this one."""
+    @property
+    def goes_on_working(self) -> bool:
+        """Whether only time has passed since the sweep before, so that nothing follows from this one: it
+        worked and works, or started long ago and was never seen."""
+        was_seen, started = self.before.verdict, self.now - self.instance.launch_time
+        worked = was_seen in WORKING or (not was_seen and started >= SETTLED_AFTER)
+        return worked and self.verdict.kind in WORKING
+
+    def observation(self, rate: Rate | None = None) -> Observation:
+        """What the next sweep needs to know of this one; without a rate, hours count as before."""
         before, gathered, verdict, now = self.before, self.gathered, self.verdict, self.now
         kind, notified_at = verdict.kind, now if self.notified else None
         idle_notified_at = notified_at if self.is_idle else None
@@ -206,9 +216,9 @@ class Case:
             managed_told_at=(notified_at or before.managed_told_at) if self.verdict.manager else None,
             last_known=before.last_known if kind in (VerdictKind.NO_DATA, *LEFT_ALONE) else kind.value,
             is_late=verdict.is_late,
-            project=rate.project,
-            usd_per_hour=rate.usd_per_hour,
-            counted_for=rate.owner,
+            project=rate.project if rate else before.project,
+            usd_per_hour=rate.usd_per_hour if rate else before.usd_per_hour,
+            counted_for=rate.owner if rate else before.counted_for,
         )
 
 

@@ -60,7 +60,7 @@ class SweepTarget:
         before = self.state.observations(target)
         sweep = self._list(target, base, before, now)
         summary = sweep.summary
-        _judge_cases(sweep, self.gather)
+        _judge_cases(sweep, self.gather, self.state)
         just_froze = self.freeze(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
         summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
@@ -112,12 +112,14 @@ class SweepTarget:
             unknown = odd.get(instance.instance_id, unknown)
             cases.append(Case(instance, applied, record, seen, now, unknown))
         summary = SweepSummary(target, now, instances=len(cases))
-        swept_before = max((one.at for one in before.values()), default=None)
+        # Later ones are of a sweep that did not end.
+        swept_before = min((one.at for one in before.values()), default=None)
         return Sweep(target, base, now, cases, records, summary, swept_before, self.spread)
 
 
-def _judge_cases(sweep: Sweep, gather: GatherEvidence) -> None:
-    """Give each case its verdict, and its proof where a question may start, in two batches of reads."""
+def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> None:
+    """Give each case its verdict, and its proof where a question may start, in two batches of reads. What
+    goes on working is saved after each part of a large one: a sweep that dies is gone on with."""
     _spread_gpu_checks(sweep)
     to_read = []
     for case in sweep.cases:
@@ -125,13 +127,23 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence) -> None:
             to_read.append(case)
         else:
             case.verdict = verdict
-    gathered = gather(sweep.target, [_request(case) for case in to_read], sweep.now)
+    # First those that the sweep before did not come to.
+    to_read.sort(key=lambda case: case.before.at)
+    gathered: dict[str, Gathered] = {}
     windows = {}
-    for case in to_read:
-        case.gathered, subject = gathered[case.id], case.subject
-        case.verdict = subject.after_reading(case.gathered.evidence)
-        if (window := subject.window_to_prove(case.verdict)) is not None:
-            windows[case.id] = window
+    by_id = {case.id: case for case in to_read}
+    for part in gather.in_parts(sweep.target, [_request(case) for case in to_read], sweep.now):
+        gathered |= part
+        working = {}
+        for case in (by_id[one] for one in part):
+            case.gathered, subject = part[case.id], case.subject
+            case.verdict = subject.after_reading(case.gathered.evidence)
+            if (window := subject.window_to_prove(case.verdict)) is not None:
+                windows[case.id] = window
+            if case.goes_on_working:
+                working[case.id] = case.observation()
+        if working and len(part) < len(to_read):
+            sweep.attempt("a part of the sweep", state.remember_part, sweep.target, working, sweep.now)
     to_prove = [case for case in to_read if case.id in windows]
     asked = [_longer(case, gathered[case.id], windows[case.id]) for case in to_prove]
     longer = gather(sweep.target, asked, sweep.now)
