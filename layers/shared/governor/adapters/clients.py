@@ -31,7 +31,7 @@ _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
 _CALLS_AT_A_TIME = 8
-SMALL_CALLS_AT_A_TIME = 16
+SMALL_CALLS_AT_A_TIME = 20
 """Of those that are about one instance each."""
 _HASTY_ATTEMPTS = 2
 _SERVICES = {"states": "stepfunctions"}
