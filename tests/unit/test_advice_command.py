@@ -65,6 +65,19 @@ def _by_metric(original: Any) -> Any:
     return get_metric_data
 
 
+def _listed_once(original: Any) -> Any:
+    """Let moto list each metric once, as CloudWatch does, not once for most of its points."""
+
+    def get_filtered_metrics(self: CloudWatchBackend, *asked: Any) -> Any:
+        one_each = {
+            (one.namespace, one.name, *sorted(f"{it.name}={it.value}" for it in one.dimensions)): one
+            for one in self.get_all_metrics()
+        }
+        return original(SimpleNamespace(get_all_metrics=one_each.values), *asked)
+
+    return get_filtered_metrics
+
+
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     """moto's AWS with a g5.12xlarge of which one GPU worked for a week, and an empty reservation."""
@@ -75,6 +88,8 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
     monkeypatch.setattr(advice, "deployed", lambda *_: "advice: {dismissed_for_days: 90}")
     quick = _by_metric(CloudWatchBackend.get_metric_data)
     monkeypatch.setattr(CloudWatchBackend, "get_metric_data", quick)
+    once = _listed_once(CloudWatchBackend.get_filtered_metrics)
+    monkeypatch.setattr(CloudWatchBackend, "get_filtered_metrics", once)
     with mock_aws():
         ec2 = boto3.client("ec2")
         tags: Any = [{"Key": "Purpose", "Value": "GPU-Workload"}, {"Key": "Owner", "Value": "ann"}]
