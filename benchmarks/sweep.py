@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,7 @@ class Hour:
     write_units: int
 
 
+@cache
 def hour(style: Style, size: int, *, remembers: bool = True) -> Hour:
     """The hour that follows a first sweep."""
     bench = Bench(style, size, remembers=remembers)
@@ -242,6 +244,7 @@ def hour(style: Style, size: int, *, remembers: bool = True) -> Hour:
     return Hour(calls, sum(one.metrics for one in swept), sum(one.write_units for one in swept))
 
 
+@cache
 def looks_at_health(style: Style, size: int) -> Hour:
     """`HEALTH_HOURS` between two weekly looks for advice: one check."""
     bench = Bench(style, size)
