@@ -6,28 +6,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 from governor.adapters.clients import Adapter, Clients
 from governor.adapters.managing import AwsBatch
 from governor.domain.alerts.alert import owner_of
-from governor.domain.catalogue import alike, shape_of
+from governor.domain.catalogue import alike
 from governor.domain.evidence import Window
-from governor.domain.instance import AUTO_SCALING_TAG, NAME_TAG, Instance, Target, managed_by
+from governor.domain.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
 from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, home_of
-from governor.domain.units import as_utc, printable
 from governor.errors import CloudError, GovernorError
 from governor.ports import SpotMarket
-from simulation.capacity_advice import Group, Reservation
+from simulation.capacity_advice import Group, Reserved
 from simulation.fetch import Fetch, query_of
 from simulation.past import HOURS_A_WEEK, Past
 from simulation.patterns import Advice, SpotOffer, asks_for_spot, ungoverned, vcpus_of
 
-_CHARGED = ("active", "cancelling")
-"""States in which a reservation is charged: one that is being canceled, too, until it is."""
 _CREATORS = 20
 """CloudTrail answers two questions a second."""
 _LEAST_TYPES = 3
@@ -35,11 +31,7 @@ _LEAST_TYPES = 3
 
 
 class Capacity(Adapter):
-    """Capacity Reservations and Auto Scaling groups, as AWS describes them. Raises: CloudError."""
-
-    def reservations(self, target: Target) -> list[Mapping[str, Any]]:
-        pages = self._pages("ec2:DescribeCapacityReservations", target)
-        return [one for page in pages for one in page["CapacityReservations"]]
+    """Auto Scaling groups and events, as AWS describes them. Raises: CloudError."""
 
     def minimum(self, target: Target, group: str) -> int | None:
         """`None`: there is no such group."""
@@ -68,66 +60,35 @@ class Reader:
     market: SpotMarket
     unread: dict[str, None] = field(default_factory=dict)
 
-    def reservations(self, target: Target, hours: Window, policy: Policy) -> list[Reservation]:
+    def reservations(self, target: Target, hours: Window, policy: Policy) -> list[Reserved]:
         """Those of accelerated types that the account pays for.
 
         Raises:
             FetchError: their readings could not all be had.
         """
         try:
-            listed = Capacity(self.clients).reservations(target)
+            paid = self.fetch.instances.reservations(target)
         except CloudError as error:
             self.unread[f"Capacity Reservations in {target}: {error}"] = None
             return []
-        paid = [
-            one
-            for one in listed
-            if one["State"] in _CHARGED
-            and shape_of(one["InstanceType"]) is not None
-            and one.get("UnusedReservationBillingOwnerId", one["OwnerId"]) == target.account
-        ]
-        queries = {
-            one["CapacityReservationId"]: query_of(
+        queries = [
+            query_of(
                 "AWS/EC2CapacityReservations",
                 "UsedInstanceCount",
-                (("CapacityReservationId", one["CapacityReservationId"]),),
+                (("CapacityReservationId", one.reservation_id),),
                 "Maximum",
             )
             for one in paid
-        }
-        read = self.fetch.hours(target, [*queries.values()], hours)
-        return [
-            self._reservation(target, one, hours, read[queries[one["CapacityReservationId"]]], policy)
-            for one in paid
         ]
+        read = self.fetch.hours(target, queries, hours)
+        return [self._used(one, hours, read[query], policy) for one, query in zip(paid, queries, strict=True)]
 
-    def _reservation(
-        self, target: Target, found: Mapping[str, Any], hours: Window, used: Sequence[float], policy: Policy
-    ) -> Reservation:
-        began = as_utc(found.get("StartDate") or found["CreateDate"])
-        instance = Instance(
-            target,
-            found["CapacityReservationId"],
-            found["InstanceType"],
-            "",
-            began,
-            platform=found.get("InstancePlatform", "Linux/UNIX"),
-        )
-        measured = [hour for hour, one in enumerate(used) if one >= 0]
-        since = max(0, (began - hours.start) // hours.period)
-        tags = {tag["Key"]: tag["Value"] for tag in found.get("Tags", ())}
-        name = printable(tags.get(NAME_TAG, ""))
-        return Reservation(
-            reservation_id=instance.instance_id,
-            account=target.account,
-            region=target.region,
-            instance_type=instance.instance_type,
-            total=found["TotalInstanceCount"],
-            available=found["AvailableInstanceCount"],
-            is_block=found.get("ReservationType") == "capacity-block",
-            holder=f"{name} of account {found['OwnerId']}" if name else f"account {found['OwnerId']}",
-            ends=_end(found.get("EndDate")),
-            usd_per_hour=self.fetch.prices.price(instance, policy).usd_per_hour,
+    def _used(self, one: Reservation, hours: Window, used: Sequence[float], policy: Policy) -> Reserved:
+        measured = [hour for hour, count in enumerate(used) if count >= 0]
+        since = max(0, (one.began_at - hours.start) // hours.period)
+        return Reserved(
+            one,
+            self.fetch.prices.price(one.like, policy).usd_per_hour,
             used_at_most=int(max(used[hour] for hour in measured)) if measured else None,
             weeks=(measured[-1] + 1 - measured[0]) // HOURS_A_WEEK if measured else 0,
             percent_measured=min(100, 100 * len(measured) // max(1, hours.bins - since)),
@@ -229,7 +190,3 @@ def scores(
 def _instances(batch: BatchEnvironment, members: Sequence[Past]) -> int | None:
     each = vcpus_of(members[0].instance.instance_type)
     return None if each is None else batch.minimum_vcpus // each
-
-
-def _end(at: datetime | None) -> str:
-    return "without an end date" if at is None else f"until {as_utc(at):%Y-%m-%d %H:%M} UTC"

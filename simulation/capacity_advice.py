@@ -11,7 +11,7 @@ from shlex import join
 from statistics import fmean
 
 from governor.domain.evidence import Window
-from governor.domain.instance import AUTO_SCALING_TAG
+from governor.domain.instance import AUTO_SCALING_TAG, Reservation
 from governor.domain.money.cost import DAY
 from governor.domain.policy.policy import Advice as Rule
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, advice_for
@@ -85,36 +85,29 @@ def _command(group: Group) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Reservation:
-    """An On-Demand Capacity Reservation or a Capacity Block as EC2 describes it now. `used_at_most`: the most
-    instances that ran in it in `weeks` of measured hours; `None` where CloudWatch has no readings of it."""
+class Reserved:
+    """A reservation with its past. `used_at_most`: the most instances that ran in it in `weeks` of measured
+    hours; `None` where CloudWatch has no readings of it."""
 
-    reservation_id: str
-    account: str
-    region: str
-    instance_type: str
-    total: int
-    available: int
-    is_block: bool
-    holder: str
-    ends: str
+    now: Reservation
     usd_per_hour: UsdPerHour | None
     used_at_most: int | None = None
     weeks: int = 0
     percent_measured: int = 0
 
 
-def reservation(one: Reservation) -> Advice | None:
+def reservation(reserved: Reserved) -> Advice | None:
     """Capacity that is paid for and stands empty, now and as long as was measured. The governor never
     cancels it: EC2 may not have it again."""
-    unused = one.available if one.used_at_most is None else min(one.available, one.total - one.used_at_most)
+    one, most = reserved.now, reserved.used_at_most
+    unused = one.available if most is None else min(one.available, one.total - most)
     if unused <= 0:
         return None
-    hourly = None if one.usd_per_hour is None else one.usd_per_hour * unused
+    hourly = None if reserved.usd_per_hour is None else reserved.usd_per_hour * unused
     measured = (
         "for how long is not measured"
-        if one.used_at_most is None
-        else f"at most {one.used_at_most} were used in {plural(one.weeks, 'week')}"
+        if most is None
+        else f"at most {most} were used in {plural(reserved.weeks, 'week')}"
     )
     cost = "its price is not known" if hourly is None else f"{money(hourly)} USD an hour at list price"
     advised = (
@@ -125,18 +118,18 @@ def reservation(one: Reservation) -> Advice | None:
     empty = f"{unused} of {one.total} stand empty, {measured}: {cost}"
     left = one.total - unused
     verb = "modify" if left else "cancel"
-    command: tuple[str, ...] = ("aws", "ec2", f"{verb}-capacity-reservation", "--region", one.region)
+    command: tuple[str, ...] = ("aws", "ec2", f"{verb}-capacity-reservation", "--region", one.target.region)
     command = (*command, "--capacity-reservation-id", one.reservation_id)
     command = (*command, "--instance-count", str(left)) if left else command
     return Advice(
         kind="empty-block" if one.is_block else "empty-reservation",
         subject=one.reservation_id,
-        account=one.account,
-        region=one.region,
+        account=one.target.account,
+        region=one.target.region,
         instance_type=one.instance_type,
         usd_per_month=None if hourly is None else hourly * HOURS_PER_MONTH,
-        weeks=one.weeks,
-        percent_measured=one.percent_measured,
+        weeks=reserved.weeks,
+        percent_measured=reserved.percent_measured,
         text=f"{empty}. Held by {one.holder}, {one.ends}; {advised}.",
         command="" if one.is_block else join(command),
         owner=one.holder,

@@ -12,7 +12,7 @@ from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import PlanFacts, Price
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Series, window_before
-from governor.domain.instance import Instance, Protection, Shape, Target, Volume
+from governor.domain.instance import Instance, Protection, Reservation, Shape, Target, Volume
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Policy
 
@@ -35,6 +35,24 @@ def make_instance(**changes: Any) -> Instance:
         tags={"Purpose": "GPU-Workload", "Name": "notebook"},
         volumes=(Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3"),),
         availability_zone="us-east-1a",
+    )
+    return replace(plain, **changes)
+
+
+def make_reservation(**changes: Any) -> Reservation:
+    """Four p5.48xlarge until the end of the year, of which one is used."""
+    plain = Reservation(
+        reservation_id="cr-0123456789abcdef0",
+        target=TARGET,
+        instance_type="p5.48xlarge",
+        platform="Linux/UNIX",
+        total=4,
+        available=3,
+        is_block=False,
+        began_at=datetime(2026, 1, 1, tzinfo=UTC),
+        ends_at=datetime(2026, 12, 31, 18, tzinfo=UTC),
+        account=TARGET.account,
+        tags={"Name": "training", "Owner": "ada"},
     )
     return replace(plain, **changes)
 

@@ -177,6 +177,8 @@ class Ec2Simulator:
                 "OwnerId": account,
                 "InstanceType": instance["InstanceType"],
                 "AvailabilityZone": instance["Placement"]["AvailabilityZone"],
+                "InstancePlatform": "Linux/UNIX",
+                "CreateDate": instance["LaunchTime"],
                 "State": "active",
                 "TotalInstanceCount": 0,
                 "AvailableInstanceCount": 0,

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Instance, Protection, Session, SpotRequestType, Target, Volume
+from governor.domain.instance import (
+    Instance,
+    Protection,
+    Reservation,
+    Session,
+    SpotRequestType,
+    Target,
+    Volume,
+)
 from governor.domain.policy.policy import TagMatch
 from governor.errors import CloudError, NotFound, Protected, Unsupported, WrongState
 from governor.ports import Snapshot
@@ -28,7 +36,8 @@ class MemoryEc2:
     cancelled: set[str] = field(default_factory=set)
     snapshots: dict[str, tuple[Snapshot, dict[str, str]]] = field(default_factory=dict)
     user_data_of: dict[str, bytes] = field(default_factory=dict)
-    reservations: set[str] = field(default_factory=set)
+    known_reservations: set[str] = field(default_factory=set)
+    held: list[Reservation] = field(default_factory=list)
     sessions: dict[str, list[Session]] = field(default_factory=dict)
     odd: dict[str, str] = field(default_factory=dict)
     """Instances whose records cannot be read, and why."""
@@ -92,7 +101,11 @@ class MemoryEc2:
 
     def knows_reservation(self, target: Target, reservation_id: str) -> bool:
         self._raise_planned("knows_reservation")
-        return reservation_id in self.reservations
+        return reservation_id in self.known_reservations
+
+    def reservations(self, target: Target) -> list[Reservation]:
+        self._raise_planned("reservations")
+        return [one for one in self.held if one.target == target]
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         """Every volume that has none yet has 100 GiB."""

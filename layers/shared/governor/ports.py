@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from governor.domain.instance import (
         Instance,
         Protection,
+        Reservation,
         Session,
         SpotRequestType,
         Target,
@@ -93,6 +94,9 @@ class InstanceReader(Protocol):
     def protection(self, target: Target, instance_id: str) -> Protection: ...
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None: ...
     def knows_reservation(self, target: Target, reservation_id: str) -> bool: ...
+    def reservations(self, target: Target) -> Sequence[Reservation]:
+        """Those of accelerated types that are charged to the target's account."""
+
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]: ...
 
 

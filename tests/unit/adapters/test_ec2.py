@@ -300,6 +300,40 @@ def test_a_reservation_is_known_where_ec2_has_it(answer: object, is_known: bool)
     assert is_known is Ec2Instances(FakeClients(client)).knows_reservation(TARGET, "cr-1")
 
 
+def test_reservations_are_those_in_force_that_the_account_pays_for() -> None:
+    """Of accelerated types; one that is being canceled is charged until it is, and blocks are told apart."""
+    plain: dict[str, Any] = {
+        "CapacityReservationId": "cr-1",
+        "OwnerId": TARGET.account,
+        "InstanceType": "p5.48xlarge",
+        "InstancePlatform": "Linux/UNIX",
+        "TotalInstanceCount": 4,
+        "AvailableInstanceCount": 3,
+        "State": "active",
+        "StartDate": datetime(2026, 1, 1, tzinfo=UTC),
+        "Tags": [{"Key": "Name", "Value": "training"}],
+    }
+    end = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
+    others: list[dict[str, Any]] = [
+        {"CapacityReservationId": "cr-2", "State": "cancelling", "EndDate": end, "EndDateType": "limited"},
+        {"CapacityReservationId": "cr-3", "ReservationType": "capacity-block", "EndDate": end},
+        {"State": "expired"},
+        {"InstanceType": "m5.large"},
+        {"OwnerId": "999999999999"},
+        {"UnusedReservationBillingOwnerId": "999999999999"},
+        {"CapacityReservationId": "cr-4", "OwnerId": "9", "UnusedReservationBillingOwnerId": TARGET.account},
+    ]
+    pages = {"CapacityReservations": [plain, *({**plain, **one} for one in others)]}
+    found = Ec2Instances(FakeClients(ScriptedClient(describe_capacity_reservations=pages))).reservations(
+        TARGET
+    )
+
+    assert ["cr-1", "cr-2", "cr-3", "cr-4"] == [one.reservation_id for one in found]
+    assert [None, end, end, None] == [one.ends_at for one in found]
+    assert [False, False, True, False] == [one.is_block for one in found]
+    assert (4, 3, "training of account 123456789012") == (found[0].total, found[0].available, found[0].holder)
+
+
 def test_volumes_get_their_sizes(aws: Clients) -> None:
     """Size, type, IOPS and throughput of every attached volume."""
     mapping = {"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 120, "VolumeType": "gp3"}}

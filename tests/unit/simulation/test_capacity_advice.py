@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import nan
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,10 @@ from governor.domain.episode.plan import Price
 from governor.domain.evidence import Window
 from governor.domain.policy.policy import Advice as Rule
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind
-from simulation.capacity_advice import Group, Reservation, of_group, reservation, savings_plan
+from simulation.capacity_advice import Group, Reserved, of_group, reservation, savings_plan
 from simulation.past import Past
 from simulation.patterns import Advice
+from tests.builders import make_reservation
 from tests.unit.simulation.pasts import MONDAY, make_past
 
 TAGS = {"aws:autoscaling:groupName": "workers"}
@@ -103,21 +105,18 @@ def test_a_group_with_a_silent_or_unpriced_member_promises_nothing() -> None:
     }
 
 
-RESERVED = Reservation(
-    "cr-0123456789abcdef0",
-    "123456789012",
-    "us-east-1",
-    "p5.48xlarge",
-    total=4,
-    available=3,
-    is_block=False,
-    holder="training of account 123456789012",
-    ends="without an end date",
-    usd_per_hour=Decimal("55.04"),
+RESERVED = Reserved(
+    make_reservation(available=3, ends_at=None),
+    Decimal("55.04"),
     used_at_most=2,
     weeks=6,
     percent_measured=98,
 )
+
+
+def reserved(used_at_most: int | None = 2, **changes: Any) -> Reserved:
+    """That one, with changes as EC2 describes it."""
+    return replace(RESERVED, now=replace(RESERVED.now, **changes), used_at_most=used_at_most)
 
 
 def test_a_half_used_reservation_names_its_holder_and_what_it_costs() -> None:
@@ -132,8 +131,8 @@ def test_a_half_used_reservation_names_its_holder_and_what_it_costs() -> None:
 
 
 def test_an_empty_one_may_be_canceled_and_a_block_cannot() -> None:
-    empty = reservation(replace(RESERVED, available=4, used_at_most=0))
-    block = reservation(replace(RESERVED, is_block=True, ends="until 2026-12-01 11:30 UTC"))
+    empty = reservation(reserved(0, available=4))
+    block = reservation(reserved(is_block=True, ends_at=datetime(2026, 12, 1, 11, 30, tzinfo=UTC)))
 
     assert empty is not None
     assert "cancel-capacity-reservation" in empty.command
@@ -146,7 +145,7 @@ def test_an_empty_one_may_be_canceled_and_a_block_cannot() -> None:
 @pytest.mark.parametrize("changes", [{"available": 0}, {"used_at_most": 4}])
 def test_one_that_is_used_or_was_is_left_alone(changes: dict[str, int]) -> None:
     """Empty at this moment is not unused: its holder may need all of it every night."""
-    assert reservation(replace(RESERVED, **changes)) is None  # type: ignore[arg-type]
+    assert reservation(reserved(**changes)) is None
 
 
 def test_what_is_not_known_of_a_reservation_is_said() -> None:

@@ -582,6 +582,7 @@ def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
 
     assert {
         "ec2:DescribeInstances",
+        "ec2:DescribeCapacityReservations",
         "cloudwatch:GetMetricData",
         "cloudwatch:ListMetrics",
         "sns:Publish",

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, assert_never
 
 from governor.adapters.clients import DRY_RUN_OK, Adapter
-from governor.domain.catalogue import families
+from governor.domain.catalogue import families, shape_of
 from governor.domain.episode.plan import Step
 from governor.domain.instance import (
     LINUX,
@@ -21,6 +21,7 @@ from governor.domain.instance import (
     LaunchFacts,
     Lifecycle,
     Protection,
+    Reservation,
     SpotRequestType,
     Target,
     Volume,
@@ -37,6 +38,8 @@ _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
 _MOST_UNGOVERNED = 500
 _FILTER_VALUES = 200
 """Of one filter. Source: EC2 API, Filter."""
+_CHARGED = ("active", "cancelling")
+"""States of a Capacity Reservation: until it is canceled, it is charged."""
 _TAG_BATCH = 500
 """CreateTags takes 1,000 resources; half of that keeps the bisection around one bad id short."""
 _LIFECYCLES: dict[str | None, Lifecycle] = {
@@ -122,6 +125,17 @@ class Ec2Instances(Adapter):
     def knows_reservation(self, target: Target, reservation_id: str) -> bool:
         asked, found = {"CapacityReservationIds": [reservation_id]}, "CapacityReservations"
         return bool(self._known("ec2:DescribeCapacityReservations", target, found, **asked))
+
+    def reservations(self, target: Target) -> list[Reservation]:
+        pages = self._pages("ec2:DescribeCapacityReservations", target, MaxResults=_PAGE)
+        return [
+            _reservation(target, one)
+            for page in pages
+            for one in page["CapacityReservations"]
+            if one["State"] in _CHARGED
+            and shape_of(one["InstanceType"]) is not None
+            and one.get("UnusedReservationBillingOwnerId", one["OwnerId"]) == target.account
+        ]
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         if not instance.volumes:
@@ -331,6 +345,22 @@ def _launch(found: Mapping[str, Any]) -> LaunchFacts:
         network_interfaces=len(interfaces),
         # `efa`, or `efa-only` for one without an address.
         efa_interfaces=sum(one.get("InterfaceType", "").startswith("efa") for one in interfaces),
+    )
+
+
+def _reservation(target: Target, found: Mapping[str, Any]) -> Reservation:
+    return Reservation(
+        reservation_id=found["CapacityReservationId"],
+        target=target,
+        instance_type=found["InstanceType"],
+        platform=found.get("InstancePlatform", "Linux/UNIX"),
+        total=found["TotalInstanceCount"],
+        available=found["AvailableInstanceCount"],
+        is_block=found.get("ReservationType") == "capacity-block",
+        began_at=as_utc(found.get("StartDate") or found["CreateDate"]),
+        ends_at=as_utc(found["EndDate"]) if found.get("EndDate") else None,
+        account=found["OwnerId"],
+        tags={tag["Key"]: tag["Value"] for tag in found.get("Tags", ())},
     )
 
 

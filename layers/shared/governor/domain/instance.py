@@ -298,6 +298,43 @@ class Session:
     since: UtcDatetime
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """An On-Demand Capacity Reservation or a Capacity Block as EC2 describes it, by its payer. `available`
+    instances of `total` stand empty."""
+
+    reservation_id: str
+    target: Target
+    instance_type: str
+    platform: str
+    total: int
+    available: int
+    is_block: bool
+    began_at: UtcDatetime
+    ends_at: UtcDatetime | None
+    account: str
+    """That which holds it; another one may pay for what is unused."""
+    tags: Mapping[str, str]
+
+    @property
+    def holder(self) -> str:
+        name = printable(self.tags.get(NAME_TAG, ""))
+        return f"{name} of account {self.account}" if name else f"account {self.account}"
+
+    @property
+    def ends(self) -> str:
+        return f"until {self.ends_at:%Y-%m-%d %H:%M} UTC" if self.ends_at else "without an end date"
+
+    @property
+    def like(self) -> Instance:
+        """An instance of its kind, with its tags: for its price, and its owner."""
+        return Instance(
+            *(self.target, self.reservation_id, self.instance_type, "", self.began_at),
+            tags=self.tags,
+            platform=self.platform,
+        )
+
+
 def tag_command(instance_id: str, region: str, key: str, value: str) -> str:
     """The command that sets a tag, for people to copy: quoted, whatever the tag holds."""
     where = ("--region", region, "--resources", instance_id)

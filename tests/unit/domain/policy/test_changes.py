@@ -21,7 +21,7 @@ HARMLESS = """
     advice.cpu_usd_per_vcpu_hour advice.office_day_at_most_hours advice.schedule_tag_key
     advice.schedule_name advice.inference_below_percent advice.old_families advice.newer_families
     advice.steady_from_percent advice.port_pays_within_months advice.burst_at_most_hours
-    advice.scale_in_below_percent
+    advice.empty_reservation_after_hours advice.scale_in_below_percent
     approval.delivery_limit_minutes
     approval.digest_after_seconds approval.digest_from approval.retry_unopened_after_minutes
     approval.watch_every_minutes

@@ -236,7 +236,7 @@ def test_a_block_that_begins_is_told_to_each_owner_in_it() -> None:
 def test_a_block_nobody_runs_in_is_told_to_the_default_owner() -> None:
     """It is paid for all the same."""
     world, _ = world_with()
-    world.ec2.reservations.add(RESERVATION)
+    world.ec2.known_reservations.add(RESERVATION)
 
     assert ("unassigned",) == world.block(block())
     assert "none yet" in " ".join(world.announcer.sent[0].lines)
@@ -263,7 +263,7 @@ def test_aws_is_believed_where_the_role_may_not_look_at_blocks() -> None:
 def test_the_end_of_a_block_is_told_again_the_day_before() -> None:
     """To whoever runs in it then, whoever ran in it when it began."""
     world, instance_id = world_with()
-    world.ec2.reservations.add(RESERVATION)
+    world.ec2.known_reservations.add(RESERVATION)
     world.block(block())
     world.change(instance_id, capacity_reservation_id=RESERVATION)
 

@@ -92,6 +92,8 @@ class AlertKind(StrEnum):
     SCHEDULED_CHANGE = "scheduled-change"
     """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
     HEALTH_FINDING = "health-finding"
+    CAPACITY_EMPTY = "capacity-empty"
+    """A Capacity Reservation or a Capacity Block has stood empty, in whole or in part, for a while."""
     BUDGET_REACHED = "budget-reached"
     SAVINGS_REPORT = "savings-report"
     POLICY_CHANGED = "policy-changed"

@@ -9,7 +9,8 @@ from governor.domain.alerts.alert import INCIDENT_UNTIL, INCIDENT_WHILE, Alert, 
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.templates import written
 from governor.domain.health.health import InstanceFinding, Severity
-from governor.domain.units import UtcDatetime, clock, in_parts, iso
+from governor.domain.instance import Reservation
+from governor.domain.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
 
 _LINES = 20
 """Lines about findings in one message, one per instance and kind; the others are listed in short."""
@@ -118,3 +119,23 @@ def _line(group: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime) -> s
     since = clock(min(one.finding.since for one in group), owner.time_zone, now)
     severity = first.severity.value.capitalize()
     return f"{severity}: {named(group[0].instance)}: {seen}; seen since {since}. {first.advice}"
+
+
+def empty_alert(
+    one: Reservation, since: UtcDatetime, price: UsdPerHour | None, owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return that a part of it has stood empty since then. `price` is that of one instance."""
+    hourly = None if price is None else price * one.available
+    facts = {
+        "capacity_reservation_id": one.reservation_id,
+        "reserved_type": one.instance_type,
+        "total": one.total,
+        "available": one.available,
+        "empty_since": since,
+        "usd_per_hour": hourly,
+        "ends_at": one.ends_at,
+    }
+    kind = "Capacity Block" if one.is_block else "Capacity Reservation"
+    words = {"one": one, "kind": kind, "monthly": None if hourly is None else hourly * HOURS_PER_MONTH}
+    dedup_id = f"empty-{one.reservation_id}-{iso(now)}"
+    return written("empty", one.target, dedup_id, now, facts, words, owner=owner)

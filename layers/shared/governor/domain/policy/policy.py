@@ -568,6 +568,9 @@ class Advice(Section):
     """Months in which a port to Trainium or Inferentia must pay for itself."""
     burst_at_most_hours: int = between(24, 1, 168)
     """Longest stretch of GPU work that Spot is proposed for."""
+    empty_reservation_after_hours: int = between(24, 1, 720)
+    """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is notified,
+    and again every `health.advice_every_hours`."""
     scale_in_below_percent: Percent = between(20.0, 1, 100)
     """Mean utilization of a group, over an hour, under which it needs fewer instances."""
 

@@ -17,6 +17,7 @@ from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import GovernorError
 from governor.ports import Announcer, Clock, InstanceReader, Policies, policy_or_base
 from governor.stores import EventLog
+from governor.usecases.health.notify_empty import notify_empty
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
 _LEASE = timedelta(minutes=4, seconds=30)
@@ -77,6 +78,12 @@ class CheckHealth:
             except GovernorError as error:
                 summary.problems.append(f"{owner.name} was not notified: {type(error).__name__}: {error}")
                 failed |= {one.instance.instance_id for one in looked if one.findings}
+        if again is None:
+            try:
+                parts = (self.instances, self.log, self.announcer)
+                summary.messages += notify_empty(*parts, target, base, known, now)
+            except GovernorError as error:
+                summary.problems.append(f"Capacity Reservations: {type(error).__name__}: {error}")
         if failed and again is None:
             # The turn lapses before the next look, which looks at these alone.
             self.log.keep_told(target, [f"{_REPEAT}#{iso(due)}#{one}" for one in failed], due)
