@@ -104,6 +104,15 @@ def test_each_recipient_keeps_one_number_for_good() -> None:
     assert {"a@example.com": 1, "b@example.com": 2, "c@example.com": 3} == world.state.numbers(ID)
 
 
+def test_a_number_that_has_expired_is_given_to_nobody_else() -> None:
+    """DynamoDB drops the oldest first: before, the next number was one in use, and was tried for ever."""
+    world = World()
+    for one in ("a@example.com", "b@example.com"):
+        world.state.number_recipient(ID, one, NOW)
+    del world.state.items[f"LINK#{ID}", "1"]
+    assert 3 == world.state.number_recipient(ID, "c@example.com", NOW)
+
+
 def test_the_record_says_when_a_link_ends() -> None:
     """The question closes at its time, and is shown for a month more; an answer of then begins another."""
     world = World()

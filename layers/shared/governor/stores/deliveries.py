@@ -62,7 +62,7 @@ class Deliveries(Store):
     def number_recipient(self, page_id: str, recipient: str, at: datetime) -> int:
         """Return the number of a recipient, once given: nobody else ever gets it."""
         while recipient not in (known := self.numbers(page_id)):
-            key = f"LINK#{page_id}", str(len(known) + 1)
+            key = f"LINK#{page_id}", str(max(known.values(), default=0) + 1)
             self._table.wins(put(key, {"recipient": recipient}, absent(), until=at + _DELIVERIES_KEPT))
         return known[recipient]
 
