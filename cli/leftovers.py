@@ -178,6 +178,10 @@ class Leftovers:
         """Buckets with the versions of the policy."""
         return self._buckets("policybucket")
 
+    def reports(self) -> Leftover | None:
+        """Buckets with the copies of the ledger."""
+        return self._buckets("reportbucket")
+
     def audit(self) -> Leftover | None:
         """Buckets with the audit, and with the user data of terminated instances."""
         return self._buckets("auditbucket")

@@ -35,6 +35,7 @@ _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
     "table": Leftovers.table,
     "copies": Leftovers.copies,
     "policy": Leftovers.policy,
+    "reports": Leftovers.reports,
     "audit": Leftovers.audit,
     "key": Leftovers.key,
 }

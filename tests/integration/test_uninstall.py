@@ -20,8 +20,8 @@ from tests.integration.stage import WAIT_SCALE, Stage
 from tests.integration.test_first_create import left
 
 POLICY = "ownership: {contacts: {people: {emails: [alice@example.com]}}, default_contacts: [people]}"
-ALL = "tags,alarms,schedules,logs,table,copies,policy,key"
-STAYS = ("tags", "instances", "snapshots", "table", "copies", "policy", "audit", "key")
+ALL = "tags,alarms,schedules,logs,table,copies,policy,reports,key"
+STAYS = ("tags", "instances", "snapshots", "table", "copies", "policy", "reports", "audit", "key")
 
 
 @pytest.fixture
