@@ -1,7 +1,7 @@
 """What a stack leaves behind in an account: found by its own names and tags, with what keeping it costs.
 
-Prices are AWS's list prices in us-east-1 (the pricing pages of EBS, DynamoDB, S3, CloudWatch and KMS, 2026);
-those of EBS are the defaults of the policy. Other Regions differ by some percent.
+Prices are AWS's list prices in us-east-1 (pricing pages of EBS, VPC, DynamoDB, S3, CloudWatch and KMS, 2026).
+Those of EBS are the defaults of the policy, or what the question about the instance had for its Region.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -16,17 +17,28 @@ from typing import Any
 import boto3
 from botocore.exceptions import ClientError
 
-from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG
+from governor.adapters.clients import Clients
+from governor.adapters.table.dynamodb import DynamoTable
+from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.episode.plan import StoragePrices
+from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG, Volume
 from governor.domain.policy.policy import Prices
-from governor.domain.units import in_parts, plural, printable
+from governor.domain.units import HOURS_PER_MONTH, in_parts, plural, printable
+from governor.stores import StateTable
 
 TABLE_USD, PITR_USD, S3_USD, LOGS_USD = map(Decimal, ("0.25", "0.20", "0.023", "0.03"))
 """USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived logs."""
 KEY_USD, ALARM_USD = Decimal(1), Decimal("0.10")
 """USD per month. A rotation of the key adds one dollar, the first two times."""
+ADDRESS_USD = Decimal("0.005") * HOURS_PER_MONTH
+"""USD per month of a public IPv4 address, in use or not. Source: Amazon VPC pricing, 2026."""
+LEDGER_MONTHS = 36
+"""Months of the ledger in which terminations are looked for."""
 KEY_WAITS_DAYS = 30
 _GB = Decimal(10**9)
 _USER_DATA = "user-data/"
+_FILTER_VALUES = 200
+"""Source: EC2 API, values of one filter."""
 _AT_ONCE = 1_000
 """Objects of one call. Source: S3 API, DeleteObjects."""
 _OLD_LOCATIONS = {None: "us-east-1", "EU": "eu-west-1"}
@@ -75,20 +87,61 @@ class Leftovers:
 
     def instances(self) -> Leftover | None:
         """Instances that the governor stopped, and that are stopped still. Only their volumes cost."""
-        ids: dict[str, set[str]] = {}
-        for table in self._tables:
-            for region in self._regions:
-                ids.setdefault(region, set()).update(self._stopped_by_us(table, region))
-        found = [
-            (region, one["InstanceId"])
-            for region, wanted in ids.items()
-            for one in self._instances(region, [{"Name": "instance-state-name", "Values": ["stopped"]}])
-            if one["InstanceId"] in wanted
-        ]
+        found = self._stopped
         size = sum(self._volumes_gib(region, ident) for region, ident in found)
-        names = ", ".join(ident for _, ident in found)
-        text = f"{plural(len(found), 'instance')} that it stopped ({names}), {size} GiB; never removed"
+        text = (
+            f"{plural(len(found), 'instance')} that it stopped ({_names(found)}), {size} GiB; never removed"
+        )
         return _some(text, found, size * Prices().ebs_usd_per_gib_month)
+
+    def volumes(self) -> Leftover | None:
+        """Unattached volumes of instances that the governor terminated, which EC2 was to keep."""
+        prices = {
+            (one.instance.target.region, volume.volume_id): one.price.storage or StoragePrices()
+            for one in self._terminated
+            for volume in one.instance.volumes
+            if not volume.delete_on_termination
+        }
+        found = [
+            (
+                region,
+                Volume(
+                    one["VolumeId"], "", False, *map(one.get, ("Size", "VolumeType", "Iops", "Throughput"))
+                ),
+            )
+            for region in self._regions
+            for part in in_parts([ident for where, ident in prices if where == region], _FILTER_VALUES)
+            for page in self._pages(
+                "ec2",
+                "describe_volumes",
+                region,
+                Filters=[{"Name": "volume-id", "Values": part}, {"Name": "status", "Values": ["available"]}],
+            )
+            for one in page["Volumes"]
+        ]
+        amounts = [
+            (prices[region, one.volume_id].usd_per_month(one), one.size_gib or 0) for region, one in found
+        ]
+        flat, size = Prices().ebs_usd_per_gib_month, sum(gib for _, gib in amounts)
+        named = [(region, one.volume_id) for region, one in found]
+        text = f"{plural(len(found), 'volume')} of instances that it terminated ({_names(named)}), {size} GiB"
+        total = sum((gib * flat if usd is None else usd for usd, gib in amounts), Decimal())
+        return _some(f"{text}; never removed", named, total)
+
+    def addresses(self) -> Leftover | None:
+        """Elastic IPs of instances that it stopped, and unassociated ones of those it terminated."""
+        left = {(one.instance.target.region, one.instance.public_ip) for one in self._terminated}
+        found = [
+            (region, one["PublicIp"])
+            for region in self._regions
+            for one in self._client("ec2", region).describe_addresses()["Addresses"]
+            if (region, one.get("InstanceId")) in self._stopped
+            or ("AssociationId" not in one and (region, one["PublicIp"]) in left)
+        ]
+        text = (
+            f"{plural(len(found), 'Elastic IP')} of instances that it stopped or terminated ({_names(found)})"
+        )
+        return _some(f"{text}; never removed", found, len(found) * ADDRESS_USD)
 
     def snapshots(self) -> Leftover | None:
         """Snapshots of stopped and interrupted instances. Only changed blocks are billed: at most so much."""
@@ -273,6 +326,38 @@ class Leftovers:
     def _table(self, name: str) -> Any:
         return self._client("dynamodb").describe_table(TableName=name)["Table"]
 
+    @cached_property
+    def _stopped(self) -> list[tuple[str, str]]:
+        """Region and id of what the governor stopped, and what is stopped still."""
+        ids: dict[str, set[str]] = {}
+        for table in self._tables:
+            for region in self._regions:
+                ids.setdefault(region, set()).update(self._stopped_by_us(table, region))
+        return [
+            (region, one["InstanceId"])
+            for region, wanted in ids.items()
+            for one in self._instances(region, [{"Name": "instance-state-name", "Values": ["stopped"]}])
+            if one["InstanceId"] in wanted
+        ]
+
+    @cached_property
+    def _terminated(self) -> list[Episode]:
+        """Episodes in which the governor terminated an instance of this account."""
+        now = datetime.now(tz=UTC)
+        ages = [now.year * 12 + now.month - 1 - ago for ago in range(LEDGER_MONTHS)]
+        found = [
+            state.episode(entry.episode)
+            for state in map(self._state, self._tables)
+            for age in ages
+            for entry in state.entries(f"{age // 12:04}-{age % 12 + 1:02}")
+            if entry.acted and entry.outcome is Outcome.TERMINATED
+            if entry.episode.target.account == self._account and entry.episode.target.region in self._regions
+        ]
+        return [one for one in found if one is not None]
+
+    def _state(self, table: str) -> StateTable:
+        return StateTable(DynamoTable(Clients(self._session.region_name), table))
+
     def _stopped_by_us(self, table: str, region: str) -> Iterator[str]:
         """Ids of instances whose saving goes on: they have not been started since."""
         values = {":pk": {"S": f"TARGET#{self._account}#{region}"}, ":open": {"S": "OPENLEDGER#"}}
@@ -364,6 +449,10 @@ def _some(
     """Nothing where nothing was found."""
     names = [one if isinstance(one, str) else " ".join(one) for one in found]
     return Leftover(text, names, usd_a_month, remove) if found else None
+
+
+def _names(found: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(ident for _, ident in found)
 
 
 def _size(count: int) -> str:

@@ -28,6 +28,8 @@ from governor.usecases.accounts import swept
 _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
     "tags": Leftovers.tags,
     "instances": Leftovers.instances,
+    "volumes": Leftovers.volumes,
+    "addresses": Leftovers.addresses,
     "snapshots": Leftovers.snapshots,
     "alarms": Leftovers.alarms,
     "schedules": Leftovers.schedules,
@@ -42,7 +44,9 @@ _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
 """In the order in which they are shown and removed: the key last, for others need it."""
 _WITH_STACK = ("alarms", "schedules", "logs")
 """They go with the stack: while it is there, none is left."""
-_BY_NAME = ("workflows", *(one for one in _KINDS if one not in ("instances", "snapshots", "audit")))
+_NEVER = ("instances", "volumes", "addresses")
+"""The state table alone knows them."""
+_BY_NAME = ("workflows", *(one for one in _KINDS if one not in (*_NEVER, "snapshots", "audit")))
 _WITHOUT_STACK = ("workflows", "copies")
 """Removed also while the stack is there: it does not need them."""
 _NEED_KEY = ("table", "copies", "policy")
@@ -291,8 +295,9 @@ def _confirm(name: str, given: str | None, wanted: list[str]) -> None:
 def _remove(found: Mapping[str, Leftover], wanted: list[str], out: Output) -> int:
     """1 when something was kept that should have gone."""
     is_kept = False
-    if "table" in wanted and "instances" in found:
-        out.say(f"only the table knew: {found['instances'].text}")
+    for name in _NEVER:
+        if "table" in wanted and name in found:
+            out.say(f"only the table knew: {found[name].text}")
     for name in wanted:
         one = found.get(name)
         if name == "key" and is_kept:

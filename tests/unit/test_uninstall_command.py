@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,13 @@ from botocore.exceptions import ClientError
 
 from cli import aws, uninstall
 from cli.governor import main
-from cli.leftovers import Leftover, Leftovers
+from cli.leftovers import LEDGER_MONTHS, Leftover, Leftovers
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import StoragePrices
+from governor.domain.instance import Volume
+from governor.stores.ledger import booking
+from tests.twins.table import MemoryStateTable
+from tests.unit.adapters import state_samples as samples
 
 DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "may not list buckets"}}, "ListBuckets")
 GONE = ClientError({"Error": {"Code": "ValidationError", "Message": "does not exist"}}, "DescribeStacks")
@@ -188,3 +196,95 @@ def test_a_stack_of_another_product_is_left_alone(
 
     code, said = run(capsys, "--stack-name", "shop")
     assert (1, "governor: the stack 'shop' is no stack of GPU Governor: pass --stack-name\n") == (code, said)
+
+
+ADDRESSES = [
+    {"PublicIp": "203.0.113.7"},
+    {"PublicIp": "203.0.113.8", "InstanceId": "i-stopped", "AssociationId": "eipassoc-1"},
+    {"PublicIp": "203.0.113.9", "InstanceId": "i-busy", "AssociationId": "eipassoc-2"},
+    {"PublicIp": "203.0.113.10"},
+]
+
+
+def left_by_a_termination(
+    monkeypatch: pytest.MonkeyPatch, outcome: Outcome = Outcome.TERMINATED, **changes: Any
+) -> tuple[Leftovers, list[Any]]:
+    """One episode of the stack's account ended so; and what DescribeVolumes is asked."""
+    state, asked = MemoryStateTable(), []
+    episode = samples.episode()
+    kept = (Volume("vol-2", "/dev/sdb", False), Volume("vol-3", "/dev/sdc", False))
+    volumes = (*episode.instance.volumes[:1], *kept)
+    storage = StoragePrices({"io2": Decimal("0.125")}, {"io2": Decimal("0.065")})
+    state.put(
+        replace(
+            episode,
+            instance=replace(episode.instance, volumes=volumes),
+            price=replace(episode.price, storage=storage),
+        )
+    )
+    state.memory.transact(
+        *booking(replace(samples.entry(booked_at=datetime.now(tz=UTC)), outcome=outcome, **changes))
+    )
+    found = [
+        {"VolumeId": "vol-2", "Size": 100, "VolumeType": "io2", "Iops": 1000},
+        {"VolumeId": "vol-3", "Size": 50, "VolumeType": "st1"},
+    ]
+
+    def pages(_: Leftovers, service: str, operation: str, region: str, **given: Any) -> list[Any]:
+        asked.append((service, operation, region, given["Filters"]))
+        return [{"Volumes": found}]
+
+    client = SimpleNamespace(describe_addresses=lambda: {"Addresses": ADDRESSES})
+    monkeypatch.setattr(Leftovers, "_client", lambda *_: client)
+    monkeypatch.setattr(Leftovers, "_pages", pages)
+    monkeypatch.setattr(Leftovers, "_tables", ["t"])
+    monkeypatch.setattr(Leftovers, "_account", samples.TARGET.account)
+    monkeypatch.setattr(Leftovers, "_stopped", [("us-east-1", "i-stopped")])
+    monkeypatch.setattr(Leftovers, "_state", lambda *_: state)
+    session: Any = SimpleNamespace(region_name="us-east-1")
+    return Leftovers(session, "gpu-governor", ["us-east-1"], "GPU-Workload"), asked
+
+
+def test_volumes_of_terminated_instances_are_listed_with_their_price(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unattached ones that EC2 was to keep: by type and IOPS where their prices are known."""
+    left, asked = left_by_a_termination(monkeypatch)
+    found = left.volumes()
+    of_them = [{"Name": "volume-id", "Values": ["vol-2", "vol-3"]}]
+    filters = [*of_them, {"Name": "status", "Values": ["available"]}]
+    assert [("ec2", "describe_volumes", "us-east-1", filters)] == asked
+    assert found
+    assert ["us-east-1 vol-2", "us-east-1 vol-3"] == found.names
+    assert Decimal("12.5") + 65 + 4 == found.usd_a_month
+    assert "2 volumes of instances that it terminated (vol-2, vol-3), 150 GiB; never removed" == found.text
+    assert found.remove is None
+
+
+def test_addresses_of_stopped_and_terminated_instances_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that an instance which runs holds, or that nothing of ours held, are not."""
+    left, _ = left_by_a_termination(monkeypatch)
+    found = left.addresses()
+    assert found
+    assert ["us-east-1 203.0.113.7", "us-east-1 203.0.113.8"] == found.names
+    assert Decimal("7.30") == found.usd_a_month
+    assert found.remove is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "changes"),
+    [
+        (Outcome.STOPPED, {}),
+        (Outcome.TERMINATED, {"ours": False}),
+        (Outcome.TERMINATED, {"booked_at": datetime.now(tz=UTC) - timedelta(days=31 * LEDGER_MONTHS)}),
+        (Outcome.TERMINATED, {"episode": replace(samples.ref(), account="210987654321")}),
+        (Outcome.TERMINATED, {"episode": replace(samples.ref(), region="eu-west-1")}),
+    ],
+)
+def test_only_the_governors_own_terminations_leave_something(
+    monkeypatch: pytest.MonkeyPatch, outcome: Outcome, changes: Any
+) -> None:
+    """In this account and these Regions; others' volumes are not even asked for."""
+    left, asked = left_by_a_termination(monkeypatch, outcome, **changes)
+    found = left.addresses()
+    assert (None, []) == (left.volumes(), asked)
+    assert found
+    assert ["us-east-1 203.0.113.8"] == found.names
