@@ -133,10 +133,10 @@ def test_a_stranger_stops_the_most_expensive_idle_machine_and_says_what_it_saved
     assert ("$526", MOST_PRESSES) == (saved, stranger.presses)
     assert 3 == page.locator("#simulated .steps .done").count()
     page.locator("#simulated .news a").click()
-    assert "still counts" in page.locator("main").inner_text()
+    assert "Still counts" in page.locator("main").inner_text()
     ledger = f"{url}savings"
     assert 200 == stranger.visitor.open(ledger)
-    assert "still counts" in stranger.visitor.text()
+    assert "Still counts" in stranger.visitor.text()
 
 
 def test_a_session_that_has_ended_is_followed_by_a_new_one(new_visitor: NewVisitor, url: str) -> None:

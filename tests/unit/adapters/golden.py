@@ -84,6 +84,7 @@ ADDED |= {
     "corrected_at",
     "storage_usd_per_hour",
 }
+ADDED |= {"may_be_committed"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))

@@ -24,7 +24,14 @@ from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Again, Alert, AlertKind, Severity, sealed_text
 from governor.domain.catalogue import list_price, shape_of
 from governor.domain.instance import Instance, Lifecycle, Target
-from governor.domain.money.prices import PriceList, key_of
+from governor.domain.money.prices import (
+    SAVINGS_PLANS,
+    Commitment,
+    CommitmentKind,
+    Commitments,
+    PriceList,
+    key_of,
+)
 from governor.domain.policy.policy import Policy, Prices
 from governor.errors import (
     AccessDenied,
@@ -555,6 +562,31 @@ def test_two_regions_have_two_prices() -> None:
     assert ("1.006", "1.258") == (str(here.usd_per_hour), str(there.usd_per_hour))
     assert "AWS price list, eu-central-1, Linux, read Fri Nov 20" == there.source
     assert NOW == there.as_of
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "region", "committed"),
+    [
+        (True, "us-east-1", True),
+        (False, "us-east-1", False),
+        (False, "eu-central-1", True),  # a plan of its own is there
+        (False, "eu-west-1", True),  # nobody could read that
+    ],
+)
+def test_a_commitment_may_pay_unless_it_is_known_not_to(
+    elsewhere: bool, region: str, committed: bool
+) -> None:
+    """The policy says that other accounts have none, and what was read of this one does not fit."""
+    plan = Commitment(
+        CommitmentKind.COMPUTE_PLAN, "sp-1", "eu-central-1", "", Decimal(1), NOW, NOW + timedelta(days=365)
+    )
+    read = frozenset({SAVINGS_PLANS, "us-east-1", "eu-central-1"})
+    found = Commitments(NOW, (plan,), read)
+    prices = AwsPrices(FakeClients(None), Lists(), lambda: found, now=lambda: NOW)
+    policy = Policy(prices=replace(Policy().prices, commitments_elsewhere=elsewhere))
+
+    there = instance(target=Target("111122223333", region))
+    assert committed is prices.price(there, policy).may_be_committed
 
 
 def test_a_list_is_read_once_an_hour_so_a_price_changes_in_mid_run() -> None:

@@ -23,8 +23,10 @@ from governor.domain.money.prices import (
     WANTED,
     Commitment,
     CommitmentKind,
+    Commitments,
     PriceList,
     filters_of,
+    may_apply,
     on_demand,
     storage_prices,
 )
@@ -52,14 +54,16 @@ class AwsPrices(Adapter):
         self,
         clients: Clients,
         lists: Callable[[str], PriceList | None] = lambda _: None,
+        commitments: Callable[[], Commitments | None] = lambda: None,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         super().__init__(clients)
         self._now = now
-        self._read_list = lists
+        self._read_list, self._read_commitments = lists, commitments
         self._lists: dict[str, tuple[datetime, PriceList | None]] = {}
         self._spot: dict[tuple[str, ...], tuple[datetime, Price]] = {}
+        self._committed: tuple[datetime, Commitments | None] | None = None
 
     def price(self, instance: Instance, policy: Policy) -> Price:
         own = policy.prices.usd_per_hour.get(instance.instance_type)
@@ -72,7 +76,20 @@ class AwsPrices(Adapter):
             is_read = instance.instance_type in listed.read_at
             price = _listed_price(instance, listed) if is_read else _shipped_price(instance)
             price = _discounted(price, policy.prices.discount(instance.family))
-        return replace(price, storage=listed.storage)
+        may_be_committed = policy.prices.commitments_elsewhere or self._may_be_committed(instance)
+        return replace(price, storage=listed.storage, may_be_committed=may_be_committed)
+
+    def _may_be_committed(self, instance: Instance) -> bool:
+        """Whether one of the hub's account may pay: also where that is not known."""
+        now = self._now()
+        if self._committed is None or self._committed[0] <= now:
+            try:
+                self._committed = now + _KEPT, self._read_commitments()
+            except CloudError as error:
+                _log.warning("the commitments were not read: %s", error)
+                self._committed = now + _FAILURE_KEPT, None
+        where = instance.target.region
+        return may_apply(self._committed[1], instance.instance_type, where, instance.platform)
 
     def _list_of(self, region: str) -> PriceList | None:
         now = self._now()

@@ -39,7 +39,7 @@ class Ec2Parts(Parts):
     vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
     metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = cached_property(
-        lambda its: AwsPrices(its.clients, its.state.price_list)
+        lambda its: AwsPrices(its.clients, its.state.price_list, its.state.commitments)
     )
     price_reader: cached_property[ports.PriceReader] = cached_property(
         lambda its: AwsPriceLists(its.clients, its.hub)

@@ -14,7 +14,7 @@ from governor.domain.alerts.alert import REPEATS, AlertKind, Severity
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.messages import outcome_alert
 from governor.domain.episode.episode import Outcome, Phase, episode_from_execution_name
-from governor.domain.episode.plan import Step
+from governor.domain.episode.plan import Price, Saving, Step
 from governor.domain.instance import Volume
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
@@ -29,6 +29,7 @@ from governor.errors import (
 )
 from governor.ports import Policies
 from governor.stores import keys
+from governor.stores.table import put
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode, outcome_of_error
 from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.money.book_saving import BookSaving
@@ -106,6 +107,26 @@ def test_an_entry_says_what_it_is_in_cash_and_when_people_would_have_done_it() -
     assert NOW < entry.morning <= NOW + timedelta(days=1)
     assert entry.idle_usd is not None
     assert entry.idle_usd > 0
+
+
+def test_a_discount_is_in_cash_and_not_in_the_list_value() -> None:
+    """1.006 at list, 0.80 as paid; no commitment can pay for it, so the cash is known."""
+    world = World()
+    world.stop_and_snapshot()
+    stored = world._stored()
+    paid = Price(
+        Decimal("0.80"), "list price less 20%", list_usd_per_hour=Decimal("1.006"), may_be_committed=False
+    )
+    saving = Saving(Decimal("0.80"), Decimal("0.01"))
+    world.state._table.write(
+        put(keys.episode(world.ref), replace(stored, price=paid, plan=replace(stored.plan, saving=saving)))
+    )
+    recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
+
+    (entry,) = world.state.entries("2026-11")
+    assert (Decimal("1.006"), Decimal("0.996")) == (entry.cost_before_usd_per_hour, entry.saved_usd_per_hour)
+    assert Decimal("0.79") == entry.cash_low_usd_per_hour == entry.cash_high_usd_per_hour
+    assert Decimal("0.01") == entry.storage_usd_per_hour
 
 
 @pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED])

@@ -99,13 +99,15 @@ class StoragePrices:
 class Price:
     """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already. `source` is
     in words fit for the approval page. `list_usd_per_hour`: before `prices.discount_percent`, where that was
-    taken off. `storage`: that of its Region, where it was read."""
+    taken off. `storage`: that of its Region, where it was read. `may_be_committed`: a Savings Plan or a
+    Reserved Instance may pay for the hour."""
 
     usd_per_hour: UsdPerHour | None
     source: str
     as_of: UtcDatetime | None = None
     list_usd_per_hour: UsdPerHour | None = None
     storage: StoragePrices | None = None
+    may_be_committed: bool = True
 
     @property
     def undiscounted(self) -> UsdPerHour | None:

@@ -107,14 +107,16 @@ def _entry(
     episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving, now: UtcDatetime
 ) -> LedgerEntry:
     instance, price, saved = episode.instance, episode.price, saving.saved_usd_per_hour
-    cash = cash_of(instance, price, is_committed=True)
+    cash = cash_of(instance, price, is_committed=price.may_be_committed)
     # What the storage costs is the same in cash as at list prices.
     low, high = (
         (None, None)
         if saved is None or cash is None or price.usd_per_hour is None
         else (saved - price.usd_per_hour + cash.low, saved - price.usd_per_hour + cash.high)
     )
-    idle, hourly = episode.idle, price.usd_per_hour
+    idle, hourly, before = episode.idle, price.usd_per_hour, saving.cost_before_usd_per_hour
+    # The headline is at list prices, whatever discount the policy takes off.
+    discount = (price.undiscounted or Decimal(0)) - (hourly or Decimal(0))
     since = idle.since if idle else episode.evidence.window.start
     return LedgerEntry(
         episode=episode.ref,
@@ -124,9 +126,9 @@ def _entry(
         project=episode.project,
         price_source=price.source,
         booked_at=booked_at,
-        cost_before_usd_per_hour=saving.cost_before_usd_per_hour,
+        cost_before_usd_per_hour=None if before is None else before + discount,
         cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
-        saved_usd_per_hour=saved,
+        saved_usd_per_hour=None if saved is None else saved + discount,
         resource_name=instance.name,
         cash_low_usd_per_hour=low,
         cash_high_usd_per_hour=high,
