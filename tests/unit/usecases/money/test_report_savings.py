@@ -125,6 +125,19 @@ def test_what_happens_since_is_no_drift() -> None:
     assert [] == world.report().problems
 
 
+@pytest.mark.parametrize("days", [5, 60])
+def test_a_policy_that_counts_for_other_days_is_no_drift(days: int) -> None:
+    """What was said is computed as it was said then."""
+    world = World()
+    world.book(*(stopped(n, booked_at=MONDAY - timedelta(days=12 * n)) for n in range(1, 6)))
+    assert [] == world.report().problems
+    world.clock.moment = MONDAY + timedelta(days=1)
+    ledger = replace(world.policies.policy.ledger, saving_counts_days=days)
+    world.policies.policy = replace(world.policies.policy, ledger=ledger)
+
+    assert [] == world.report().problems
+
+
 @pytest.mark.parametrize("change", ["lost", "raised"])
 def test_a_ledger_that_was_changed_is_said(change: str) -> None:
     """With both figures; the copy is made all the same."""

@@ -206,8 +206,12 @@ class Statement:
 def stated(
     entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
 ) -> Statement:
-    known = [_known_at(one, as_of) for one in entries if (one.recorded_at or one.booked_at) <= as_of]
     start = parse_month(month)
+    known = [
+        _known_at(one, as_of)
+        for one in entries
+        if one.booked_at >= start - counts_for and (one.recorded_at or one.booked_at) <= as_of
+    ]
     net = sum_saved(known, start, min(as_of, month_end(start)), counts_for).net_usd
     return Statement(month, as_of, counts_for // DAY, net, len(known))
 

@@ -97,15 +97,16 @@ class ReportSavings:
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
         start, before = parse_month(month), self.state.last_statement(month)
-        entries = books.entries(start, now)
         if before is not None:
-            again = stated(entries, month, before.as_of, timedelta(days=before.counts_days))
+            counted = timedelta(days=before.counts_days)
+            again = stated(books.entries(start - counted, now), month, before.as_of, counted)
             if abs(again.net_usd - before.net_usd) >= _CENT or again.entries != before.entries:
                 night.problems.append(
                     f"the ledger of {month} no longer sums up: at {before.as_of:%Y-%m-%d %H:%M} UTC it had "
                     f"{before.entries} entries and ${money(before.net_usd)}; the same entries are now "
                     f"{again.entries} and ${money(again.net_usd)}. Nothing was changed: see docs/money.md"
                 )
+        entries = books.entries(start - books.counts_for, now)
         self.state.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
         found = books.report(start, min(now, month_end(start)), now, Reader())
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, found.rows))
@@ -134,9 +135,9 @@ class Books:
     _days: dict[str, Sequence[DayCosts]] = field(default_factory=dict)
 
     def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
-        """Return what may count then, oldest first."""
+        """Return what was booked in these months, oldest first."""
         found: list[LedgerEntry] = []
-        for month in months(start - self.counts_for, end):
+        for month in months(start, end):
             if month not in self._entries:
                 self._entries[month] = self.state.entries(month)
             found += self._entries[month]
@@ -154,7 +155,7 @@ class Books:
                         yield Whose(costs.account, owner, project), share
 
     def report(self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader) -> Report:
-        entries = [one for one in self.entries(start, end) if reader.sees(_whose(one))]
+        entries = [one for one in self.entries(start - self.counts_for, end) if reader.sees(_whose(one))]
         shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
         return report(entries, shares, start, end, now, self.counts_for)
 
@@ -166,7 +167,7 @@ def _whose(entry: LedgerEntry) -> Whose:
 def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
     """Yield who answers for everything, and each owner and owner of a project that the policy names."""
     yield Reader()
-    found = {_whose(one) for one in books.entries(period.start, period.end)}
+    found = {_whose(one) for one in books.entries(period.start - books.counts_for, period.end)}
     found |= {whose for whose, _ in books.shares(period.start, period.end)}
     for owner in sorted({one.owner for one in found} & ownership.contacts.keys()):
         yield Reader(owner=owner)
