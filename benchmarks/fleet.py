@@ -120,6 +120,11 @@ class Fleet:
     def _ec2(self, asked: Asked) -> Answered:
         if asked.operation in ("CreateTags", "DeleteTags"):
             return self._tag(asked)
+        if asked.operation == "DescribeCapacityReservations":
+            return Answered(
+                b'<DescribeCapacityReservationsResponse xmlns="http://ec2.amazonaws.com/doc/2016-11-15/">'
+                b"<capacityReservationSet/></DescribeCapacityReservationsResponse>"
+            )
         assert asked.operation == "DescribeInstances", asked.operation
         start = int(asked.values.get("NextToken", 0))
         end = min(start + int(asked.values.get("MaxResults", 1000)), self.size)
