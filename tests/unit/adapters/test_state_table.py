@@ -16,7 +16,9 @@ from governor.domain.episode.episode import InstanceRecord, Outcome, Phase
 from governor.domain.instance import Target, UserData
 from governor.domain.money.cost import Meter
 from governor.domain.money.ledger import Ending, LedgerEntry
+from governor.domain.policy.policy import Ledger as LedgerSettings
 from governor.domain.policy.policy import Targets
+from governor.domain.settings import SettingError
 from governor.domain.sweep.breaker import BreakerState, SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import parse_iso
@@ -572,6 +574,16 @@ def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
     assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
     settled = replace(entry(), ended_at=ended, false_stop=True, ended=Ending.UNDONE, settled_at=later)
     assert [settled] == list(opened.entries("2026-11"))
+
+
+def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: StateTable) -> None:
+    """What was terminated never starts again: without an end its copy would be read by every sweep that sees
+    a new instance, for ever. The entry itself stays."""
+    kept, open_too = booking(entry())
+
+    assert (None, entry().booked_at + timedelta(days=400)) == (kept.until, open_too.until)
+    with pytest.raises(SettingError, match="366"):
+        LedgerSettings(saving_counts_days=400)
 
 
 def test_an_end_changes_no_entry(table: StateTable) -> None:

@@ -192,6 +192,15 @@ def test_a_stop_that_was_undone_is_called_false() -> None:
     assert "until Tue 13:32 Berlin (12:32 UTC) (false stop)" in text(world, caller(zone="Europe/Berlin"))
 
 
+def test_a_stop_of_long_ago_says_until_when_it_counted() -> None:
+    """The policy ends a saving after 30 days, though the instance stays away."""
+    world = ConsoleWorld()
+    world.book(make_entry(1, booked_at=NOW - timedelta(days=31)))
+
+    assert "until Thu 12:02 UTC" in text(world)
+    assert "still counts" not in text(world)
+
+
 def test_a_keep_and_an_exemption_are_shown() -> None:
     """As they stand in the table, with who said so; a keep that is over is not."""
     world = ConsoleWorld()

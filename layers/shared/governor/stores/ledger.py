@@ -17,6 +17,8 @@ from governor.stores.table import Key, Store, Write, absent, delete, insert, pre
 
 _METERS_KEPT = timedelta(days=400)
 _REPLACED_KEPT = timedelta(days=30)
+_OPEN_KEPT = timedelta(days=400)
+"""Longer than the policy lets a saving count: its end then changes no sum."""
 _END = "#END"
 _BILL = "#BILL#"
 """After the key of an entry: that of its end, and those of corrections by bills, with their time."""
@@ -101,8 +103,10 @@ class Ledger(Store):
 
 
 def booking(entry: LedgerEntry) -> list[Write]:
-    open_too = [insert(_open_key(entry), entry)] if entry.ended_at is None else []
-    return [insert(_ledger_key(entry), entry), *open_too]
+    kept = insert(_ledger_key(entry), entry)
+    if entry.ended_at is not None:
+        return [kept]
+    return [kept, insert(_open_key(entry), entry, until=entry.booked_at + _OPEN_KEPT)]
 
 
 def _ledger_key(entry: LedgerEntry) -> Key:

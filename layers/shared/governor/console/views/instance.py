@@ -79,6 +79,7 @@ def instance(ask: Asked) -> Page:
             "kinds": _KINDS,
             "hours": found and charts.hourly(found[0].hours, found[1].swept_at, ask.caller.zone, below),
             "stops": stops,
+            "counts_for": ask.counts_for,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
             "stopped": next(

@@ -44,6 +44,7 @@ def savings(ask: Asked) -> Page:
             "chart": charts.lines(days, sums),
             "groups": {name: found.by(name)[:_NAMED] for name in GROUPS},
             "booked": shown,
+            "counts_for": counts_for,
             "pages": pages,
             "count": len(found.lines),
             "names": {row.instance_id: row.name for row, _ in ask.seen},
