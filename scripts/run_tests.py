@@ -1,8 +1,8 @@
 """`make test` and `make check`: the suite, its parts side by side, since the local cloud mostly waits.
 
 Integration tests that share a deployed stack are two parts of about the same length, each with a stack of its
-own; those on engines of their own are two others. What needs no cloud are two again, so that two cores have
-work to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
+own; those on engines of their own are two others. What needs no cloud are three, so that two cores have work
+to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
 `--checks` runs the checks that are no tests, too, after the second, and what needs a browser beside them all
 where Chromium is installed. `--in-a-browser` runs that alone, two parts again, each with a stack of its own.
 All other arguments go to every part.
@@ -31,6 +31,7 @@ USE_CASES = (
     "tests/soak",
 )
 """What uses the table as roles of functions may, with the test that every right is used, and whole loops."""
+PURE = tuple(f"tests/unit/{name}" for name in ("adapters", "domain", "evaluation", "simulation", "stacks"))
 ENGINES = tuple(f"tests/integration/test_{name}.py" for name in ("demo", "samples_are_safe", "update", "up"))
 """The longest of those with engines of their own, which mostly wait."""
 PARTS = (
@@ -39,7 +40,8 @@ PARTS = (
     (f"apart and not deploys and {WHOLE}", *ENGINES),
     (f"apart and not deploys and {WHOLE}", *CLOUD, *(f"--ignore={path}" for path in ENGINES)),
     (WHOLE, *USE_CASES),
-    (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES))),
+    (WHOLE, *PURE),
+    (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES, *PURE))),
 )
 """The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
 DEPLOYS = ("deploys", "tests/integration")
@@ -91,6 +93,11 @@ def _row(commands: Sequence[Command], output: IO[bytes]) -> subprocess.Popen[byt
     return subprocess.Popen([sys.executable, "-c", _ONE_AFTER_ANOTHER, listed], stdout=output)
 
 
+def _before(part: Command) -> Command:
+    """What needs no cloud works while the local cloud waits, which is what the suite is as long as."""
+    return ("nice",) if part[0] == WHOLE else ()
+
+
 def closing_counts(said: str) -> Counter[str]:
     """What the closing lines of pytest count, over all of them: "3 failed, 20 passed in 1.2s"."""
     counts: Counter[str] = Counter()
@@ -116,7 +123,7 @@ def main(arguments: Sequence[str]) -> int:
     flags = {"--checks", "--in-a-browser"}.intersection(arguments)
     rest = [one for one in arguments if one not in flags]
     parts = PARTS_IN_A_BROWSER if "--in-a-browser" in flags else PARTS
-    first, *others = ([sys.executable, "-m", "pytest", "-m", *part, *rest] for part in parts)
+    first, *others = ([*_before(part), sys.executable, "-m", "pytest", "-m", *part, *rest] for part in parts)
     rows: list[list[Command]] = [[part] for part in others]
     if "--in-a-browser" in flags:
         return side_by_side(first, *rows)
