@@ -77,7 +77,7 @@ def _findings(
         ("instance" if gpu.gpu == "all" else f"GPU {gpu.gpu}", coverage_percent(gpu.utilization))
         for gpu in evidence.gpus
     ]
-    if thin := [f"{who} {seen:.0f} %" for who, seen in measured if seen < needed]:
+    if thin := [f"{who} {seen:.0f}%" for who, seen in measured if seen < needed]:
         yield _found(Health.WRONG, "thin", thin=", ".join(thin), needed=f"{needed:g}", window=window)
     reporting = len(evidence.gpus) if per_gpu else evidence.gpus_reporting
     if expected is None:

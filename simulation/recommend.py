@@ -85,7 +85,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What some questions came to. Amounts have 95 % intervals where there are instances enough."""
+    """What some questions came to. Amounts have 95% intervals where there are instances enough."""
 
     questions: int
     wrong: int
@@ -104,7 +104,7 @@ class Figures:
 
     @property
     def share_interval(self) -> tuple[float, float]:
-        """95 % interval of the share."""
+        """95% interval of the share."""
         return interval(self.wrong, self.questions)
 
     @property
@@ -408,7 +408,7 @@ def _figures(asked: Sequence[Asked], instances: int) -> Figures:
 
 
 def _interval(amounts: Iterable[Decimal], instances: int) -> tuple[float, float] | None:
-    """Return the 95 % interval of the total over so many instances, by how much they differ."""
+    """Return the 95% interval of the total over so many instances, by how much they differ."""
     if instances < _FEWEST_INSTANCES:
         return None
     values = [float(amount) for amount in amounts]

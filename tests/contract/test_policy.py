@@ -28,7 +28,7 @@ def by_schema() -> jsonschema.Draft202012Validator:
 
 
 def test_an_empty_document_is_the_defaults() -> None:
-    """Mode observe, 5 % over 60 minutes, 80 % coverage, 30 minutes of grace."""
+    """Mode observe, 5% over 60 minutes, 80% coverage, 30 minutes of grace."""
     policy = parse_policy("").base().policy
 
     assert Policy() == policy

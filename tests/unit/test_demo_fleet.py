@@ -31,8 +31,8 @@ from local.cloud import LocalCloudError
             "one-time Spot instance, which cannot be stopped",
         ),
         (
-            "utilization reached 96.9 % in the last 60 min, last at 2026-11-22T18:50:00Z",
-            "utilization reached 96.9 % in the last 60 min",
+            "utilization reached 96.9% in the last 60 min, last at 2026-11-22T18:50:00Z",
+            "utilization reached 96.9% in the last 60 min",
         ),
         ("the instance published nothing in the newest 35 min", "published nothing in the newest 35 min"),
         ("started 10 min ago; judged from 2026-11-22T19:41:22Z on (grace 30 min)", "started 10 min ago"),

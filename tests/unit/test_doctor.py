@@ -93,8 +93,8 @@ def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> No
     assert "        and 10 more, which --json lists" == lines[12]
     assert "wrong   3 instances: measured too little of the window" == lines[13]
     assert 1 == sum("look whether the agent restarts" in line for line in lines)
-    assert [" 17 %", " 25 %", " 33 %"] == [
-        line.partition(" (")[2].partition(";")[0][-5:] for line in lines[15:18]
+    assert [" 17%", " 25%", " 33%"] == [
+        line.partition(" (")[2].partition(";")[0][-4:] for line in lines[15:18]
     ]
     assert "right   7 instances" == lines[18]
     assert "20 silent, 3 wrong, 7 right" == lines[-1]

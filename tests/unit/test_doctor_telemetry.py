@@ -48,7 +48,7 @@ def test_what_suffices_is_right(evidence: Evidence) -> None:
             "AccessDenied",
             "allow cloudwatch",
         ),
-        (make_evidence((*QUIET[:6], *[None] * 6)), Health.WRONG, "GPU 0 50 %", "restarts"),
+        (make_evidence((*QUIET[:6], *[None] * 6)), Health.WRONG, "GPU 0 50%", "restarts"),
         (make_evidence(*[QUIET] * 7, gpus_expected=8, aggregate=QUIET), Health.WRONG, "7 of 8", "MIG"),
         (aggregate(gpus_reporting=40), Health.WRONG, "40 of 8", "collection_interval_seconds"),
         (make_evidence(QUIET, gpus_expected=None), Health.WRONG, "not in the catalogue", "update"),

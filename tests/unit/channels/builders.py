@@ -31,7 +31,7 @@ FACTS = Facts(
 EVIDENCE = Table(
     caption="GPU utilization, last 60 min",
     columns=("GPU", "Highest", "Average"),
-    rows=(("0", "1.0 %", "0.4 %"), ("1", "0.0 %", "0.0 %")),
+    rows=(("0", "1.0%", "0.4%"), ("1", "0.0%", "0.0%")),
 )
 SECTIONS = (
     Section("Stopping it loses", ("8 local NVMe volumes of 3.8 TB",)),

@@ -98,7 +98,7 @@ def test_both_forms_say_everything() -> None:
             "$1,321 a day while it runs",
             "8 local NVMe volumes",
             "GPU utilization, last 60 min",
-            "0.4 %",
+            "0.4%",
         ):
             assert expected in text
     assert LINK in body(mail, "plain").splitlines()
@@ -123,7 +123,7 @@ def test_the_picture_is_inside_and_the_table_stays() -> None:
     assert f"<{str(picture['src']).removeprefix('cid:')}>" == image["Content-ID"]
     assert ("Busiest GPU in percent", PNG) == (picture["alt"], image.get_payload(decode=True))
     assert "inline" == image.get_content_disposition()
-    assert "0.4 %" in page.text
+    assert "0.4%" in page.text
 
 
 def test_without_a_picture_none_is_named() -> None:

@@ -55,7 +55,7 @@ def test_the_card_says_everything_and_opens_the_page() -> None:
     (folded,) = [node for node in nodes(content["body"]) if node.get("type") == "Container"]
     assert ("details", False) == (folded["id"], folded["isVisible"])
     assert "A stopped instance holds no capacity." in [node.get("text") for node in nodes(folded)]
-    for expected in ("notebook (i-0123456789abcdef0)", "$1,321 a day while it runs", "8 local NVMe", "0.4 %"):
+    for expected in ("notebook (i-0123456789abcdef0)", "$1,321 a day while it runs", "8 local NVMe", "0.4%"):
         assert expected in text(envelope)
 
 

@@ -314,7 +314,7 @@ def test_what_only_informs_says_that_nothing_will_be_done() -> None:
             "Idle for 1 h 35 min and GPU memory is released.",
         ),
         (
-            "every GPU under 5 % for 6 h 40 min: no earlier idle stretch near this time of day is like it, "
+            "every GPU under 5% for 6 h 40 min: no earlier idle stretch near this time of day is like it, "
             "so 2 h are asked",
             "Idle for 6 h 40 min (every GPU under 5%).",
         ),
@@ -430,7 +430,7 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         ("Nothing was changed", f"If it stays idle, people are asked again after {AGAIN}."),
     ),
     Outcome.WOKE_UP: (
-        "work resumed: utilization reached 34.0 % in the last 60 min, last at 2026-11-20T11:55:00Z",
+        "work resumed: utilization reached 34.0% in the last 60 min, last at 2026-11-20T11:55:00Z",
         "Canceled: notebook-7 is working again",
         (
             "utilization reached 34.0% in the last 60 min, last at 2026-11-20 11:55 UTC.",
@@ -718,7 +718,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             COST, Decimal(10_000), 80, TARGET, NOW, "ml-team", Forecast(Decimal(11_000), Decimal("6.4"))
         ),
         (
-            "Project vision: 80% of the GPU budget of 2026-11 is used",
+            "Project vision: 80% of the GPU budget of November 2026 is used",
             "$8,000",
             "runs out at Sat 08:02 UTC",
             "as in past weeks, the month costs $11,000",

@@ -42,7 +42,7 @@ def test_what_is_sent_verifies_and_is_the_whole_message() -> None:
     assert verify(SECRET, headers[SIGNATURE_HEADER], body, NOW.timestamp())
     document = json.loads(body)
     assert (URL, 1, EPISODE, LINK) == (url, document["version"], document["episode"], document["link"])
-    assert ("1320.96", ["0", "1.0 %", "0.4 %"]) == (document["usd_per_day"], document["evidence"]["rows"][0])
+    assert ("1320.96", ["0", "1.0%", "0.4%"]) == (document["usd_per_day"], document["evidence"]["rows"][0])
     assert f"ask-{EPISODE}" == delivered.delivery_id == headers[DELIVERY_HEADER] == document["delivery"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +66,9 @@ def test_a_page_answers_the_document_that_is_described(rule: str, world_of: Any)
 
     assert 200 == answered["statusCode"]
     assert [] == problems(SCHEMAS[rule], json.loads(answered["body"]))
+    table = entrance.ask(console, f"{path(rule).rstrip('/') or '/overview'}.csv", cookies=cookies)
+    for body in (answered["body"], table["body"]):
+        assert [] == re.findall(r"(?<![\w.])-?\d+\.\d{7,}(?![\w.])", body)
 
 
 def test_every_page_has_a_schema_that_its_operation_names() -> None:

@@ -46,7 +46,7 @@ def test_an_open_question_is_shown_with_its_evidence_and_where_to_answer() -> No
     assert "What happens next: asked, 22 h left." in found
     assert 'href="/questions/approval-notebook-1"' in found
     assert "Idle for 7 h (every GPU under 5%)." in found
-    assert "highest 1.0 %" in found
+    assert "highest 1.0%" in found
 
 
 def test_an_answer_is_shown_before_the_next_sweep() -> None:

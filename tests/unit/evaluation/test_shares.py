@@ -14,12 +14,12 @@ from evaluation.shares import _at_most, interval, upper_bound
     [(0, 10, 0.0, 0.3085), (10, 10, 0.6915, 1.0), (2, 20, 0.0123, 0.3170), (81, 263, 0.2528, 0.3676)],
 )
 def test_the_interval_is_that_of_clopper_and_pearson(count: int, of: int, low: float, high: float) -> None:
-    """Known figures at 95 %."""
+    """Known figures at 95%."""
     assert (low, high) == pytest.approx(interval(count, of), abs=1e-4)
 
 
 def test_forty_five_questions_are_the_fewest_that_can_bound_a_share_by_five_percent() -> None:
-    """Without a wrong one, at 90 % confidence."""
+    """Without a wrong one, at 90% confidence."""
     assert upper_bound(0, 44, 0.9) > 0.05 > upper_bound(0, 45, 0.9)
     assert upper_bound(0, 45, 0.9) == pytest.approx(1 - 0.1 ** (1 / 45))
 

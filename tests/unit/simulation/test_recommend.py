@@ -144,7 +144,7 @@ def test_the_halves_are_the_whole_and_the_choice_rests_on_the_first(fleet: Recom
 
 
 def test_a_choice_needs_questions_enough() -> None:
-    """44 without a wrong one do not bound the share by 5 %."""
+    """44 without a wrong one do not bound the share by 5%."""
     past = bins((BUSY, 6), (IDLE, 6))
     fewer = chosen([machine(past * 2) for _ in range(FEWEST_QUESTIONS - 1)])
     assert (None, FEWEST_QUESTIONS - 1) == (fewer.everyone.choice, fewer.everyone.most.first.questions)
@@ -160,7 +160,7 @@ def test_a_choice_needs_questions_enough() -> None:
 
 
 def test_a_looser_limit_takes_a_shorter_wait() -> None:
-    """One wrong question in ten is too many for 5 %, and few enough for 20 %."""
+    """One wrong question in ten is too many for 5%, and few enough for 20%."""
     past = [*bins((BUSY, 6), (IDLE, 6)) * 9, *bins((BUSY, 6), (IDLE, 1.5))] * 2
     recordings = [machine(past) for _ in range(20)]
     strict, loose = (chosen(recordings, at_most=limit).everyone.choice for limit in (0.05, 0.2))
@@ -295,7 +295,7 @@ def test_missing_days_are_those_of_the_group() -> None:
 
 
 def test_a_strict_limit_needs_more_questions() -> None:
-    """100 without a wrong one bound the share by 2.3 %, not by 1 %."""
+    """100 without a wrong one bound the share by 2.3%, not by 1%."""
     assert (45, 45, 230) == tuple(map(questions_needed, (0.2, 0.05, 0.01)))
     for needed in (questions_needed(limit) for limit in (0.05, 0.01)):
         assert upper_bound(0, needed, 0.9) < (0.05 if needed == 45 else 0.01)

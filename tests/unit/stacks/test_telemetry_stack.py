@@ -161,7 +161,7 @@ def test_a_hot_gpu_is_told() -> None:
 
 
 def test_low_utilization_is_told() -> None:
-    """Under 10 % on the average of 1,800 s, three times: of each instance, the least used 500."""
+    """Under 10% on the average of 1,800 s, three times: of each instance, the least used 500."""
     properties, metric, found = alarm("LowUtilizationAlarm")
 
     assert 10 == TELEMETRY["Parameters"]["LowUtilizationBelowPercent"]["Default"]

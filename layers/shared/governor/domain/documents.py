@@ -9,12 +9,14 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, is_dataclass
 from datetime import datetime, timedelta
-from decimal import Decimal
+from decimal import ROUND_HALF_UP, Decimal
 from enum import Enum
 from typing import Any
 
 from governor.domain.units import as_utc, iso
 
+_FINEST = Decimal("0.000001")
+"""What is summed before is exact: a rate an hour has no end of decimals where time is in seconds."""
 _FORMULA = re.compile(r"((?:^|[;,|\t\r\n])[\s\x00-\x1f]*)(?=[=+\-@])|^(?=[\t\r])")
 """Before what a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
 
@@ -43,6 +45,9 @@ def _cell(cell: object) -> str:
 
 
 def plain(value: object) -> Any:
+    """Return what JSON holds in its place: an amount as text, in millionths of a USD where it is finer."""
+    if isinstance(value, Decimal):
+        return min(f"{value:f}", f"{value.quantize(_FINEST, rounding=ROUND_HALF_UP):f}", key=len)
     if isinstance(value, datetime):
         return iso(as_utc(value))
     if isinstance(value, timedelta):

@@ -241,14 +241,14 @@ def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
     """Return each GPU for the table beside the picture: name, highest, average, share measured."""
 
     def percent(value: float | None) -> str:
-        return "not measured" if value is None else f"{value:.1f} %"
+        return "not measured" if value is None else f"{value:.1f}%"
 
     return tuple(
         (
             "all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
             percent(peak(gpu.utilization)),
             percent(mean(gpu.utilization)),
-            f"{coverage_percent(gpu.utilization):.0f} %",
+            f"{coverage_percent(gpu.utilization):.0f}%",
         )
         for gpu in evidence.gpus
     )

@@ -101,9 +101,9 @@ def test_heat(series: Series, since: int | None) -> None:
     ("thermal", "board", "told"),
     [
         (flat(10.0), flat(0.0), None),
-        (flat(10.1), flat(0.0), "heat 10 %"),
-        (flat(0.0), flat(40.0), "the board 40 %"),
-        (flat(25.0), flat(50.0), "heat 25 % of the time and the board 50 %"),
+        (flat(10.1), flat(0.0), "heat 10%"),
+        (flat(0.0), flat(40.0), "the board 40%"),
+        (flat(25.0), flat(50.0), "heat 25% of the time and the board 50%"),
         ((100.0,) * 9, (), None),
     ],
     ids=["the limit itself", "heat", "board", "both", "three quarters measured"],
@@ -209,7 +209,7 @@ def test_straggler(last: float | None, told: bool) -> None:
     if told:
         finding = only(FindingKind.STRAGGLER, *gpus)
         assert ("7",) == finding.gpus
-        assert "95 %" in finding.seen
+        assert "95%" in finding.seen
 
 
 def test_a_straggler_is_no_word_about_how_well_the_others_are_used() -> None:
@@ -240,7 +240,7 @@ def test_a_lost_gpu_is_no_straggler() -> None:
     ids=["enough", "under", "just at work", "not at work", "idle"],
 )
 def test_under_used_while_at_work(utilization: float, told: bool) -> None:
-    """Under 70 % on average, of GPUs that work at all."""
+    """Under 70% on average, of GPUs that work at all."""
     assert told is (FindingKind.UNDER_USED in kinds(GpuFigures("0", utilization=flat(utilization))))
 
 
@@ -256,7 +256,7 @@ def test_under_used_while_at_work(utilization: float, told: bool) -> None:
     ],
 )
 def test_bottleneck(compute: float, memory: float, expected: Bottleneck) -> None:
-    """Memory over 80 % with compute under 50 %; compute over 90 %; else something that feeds the GPUs."""
+    """Memory over 80% with compute under 50%; compute over 90%; else something that feeds the GPUs."""
     assert expected is classify_bottleneck(compute, memory)
     gpu = GpuFigures("0", utilization=flat(compute), memory_utilization=flat(memory))
     assert expected is only(FindingKind.BOTTLENECK, gpu).bottleneck

@@ -101,7 +101,7 @@ def test_what_was_looked_at_goes_with_the_verdict_that_asks_nothing() -> None:
 def test_a_sweep_says_why() -> None:
     """By utilization alone where people know; only what is idle is told for how long."""
     assert "Idle for 1 h (every GPU under 5%)." == read(make_evidence()).reason
-    assert "utilization reached 90.0 %" in read(make_evidence((90.0,) * 12)).reason
+    assert "utilization reached 90.0%" in read(make_evidence((90.0,) * 12)).reason
     unmeasured = make_evidence(cpu_percent=None)
     assert (NO_DATA, IDLE) == (read(unmeasured).kind, read(unmeasured, people_know=True).kind)
 
@@ -283,7 +283,7 @@ def test_a_shorter_proof_never_acts_unasked(policy: Policy, window: Any) -> None
     ("evidence", "window", "policy", "kind", "reason"),
     [
         (seen_for(3 * HOUR), 3 * HOUR, POLICY, IDLE, "Idle for 3 h (every GPU under 5%)."),
-        (seen_for(3 * HOUR, (90.0, 1.0)), 3 * HOUR, POLICY, BUSY, "utilization reached 90.0 %"),
+        (seen_for(3 * HOUR, (90.0, 1.0)), 3 * HOUR, POLICY, BUSY, "utilization reached 90.0%"),
         (seen_for(3 * HOUR), 3 * HOUR, SLOW, NO_DATA, "metrics.period_seconds is 3600"),
         (seen_for(SOONER, **FREED), SOONER, POLICY, IDLE, "Idle for 1 h 30 min and GPU memory is released."),
         (seen_for(SOONER), SOONER, POLICY, NO_DATA, "GPU memory is not released"),

@@ -79,7 +79,7 @@ def test_quiet_for_the_whole_window_is_idle() -> None:
 
 
 def test_the_threshold_itself_is_not_under_it() -> None:
-    """Exactly 5 % is busy."""
+    """Exactly 5% is busy."""
     assert VerdictKind.BUSY is kind_of(make_evidence((*QUIET[:-1], 5.0)))
     assert VerdictKind.IDLE is kind_of(make_evidence((*QUIET[:-1], 4.999)))
 
@@ -325,7 +325,7 @@ def test_a_frozen_verdict_keeps_its_evidence() -> None:
 
 @given(all_gpus)
 def test_too_little_coverage_is_never_idle(gpus: list[list[float | None]]) -> None:
-    """No sequence of readings makes an instance idle when a GPU was seen under 80 % of the window."""
+    """No sequence of readings makes an instance idle when a GPU was seen under 80% of the window."""
     evidence = make_evidence(*gpus)
     lowest = min(coverage_percent(gpu.utilization) for gpu in evidence.gpus)
 
@@ -523,7 +523,7 @@ def test_only_a_whole_collection_may_be_missing_at_the_end(
 def test_an_aggregate_covers_a_period_only_where_no_gpu_can_be_missing(
     counts: tuple[float, ...], kind: VerdictKind
 ) -> None:
-    """A GPU that is silent in 40 % of the periods is not measured enough, though no hole is long."""
+    """A GPU that is silent in 40% of the periods is not measured enough, though no hole is long."""
     series = (1.0,) * 30
     aggregate = make_evidence(
         series,

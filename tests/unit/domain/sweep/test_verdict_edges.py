@@ -102,7 +102,7 @@ def test_people_s_word_holds_until_its_last_second() -> None:
 MISSING = (None,) * 3
 WORKED_LAST = (*QUIET[:9], 50.0, 1.0, 1.0)
 FOURS = ((1.0,) * 4 + (None,)) * 11 + (1.0, 1.0, 1.0, None, 1.0)
-"""80 % of an hour of minutes."""
+"""80% of an hour of minutes."""
 SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
 
 
@@ -112,7 +112,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             make_evidence((*QUIET[:3], 90.0, *QUIET[4:]), WORKED_LAST),
             BUSY,
-            "reached 90.0 % in the last 60 min",
+            "reached 90.0% in the last 60 min",
         ),
         (make_evidence((*QUIET[:3], 90.0, *QUIET[4:]), WORKED_LAST), BUSY, "last at Fri Nov 20, 11:50 UTC"),
         (make_evidence(source=MetricSource.NONE), NO_DATA, "no nvidia_smi_utilization_gpu"),
@@ -130,7 +130,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             make_evidence((*QUIET[:2], *MISSING, *QUIET[5:])),
             NO_DATA,
-            "GPU 0 was measured 75 % of the window, 80",
+            "GPU 0 was measured 75% of the window, 80",
         ),
         (over((1.0,) * 6), NO_DATA, "the policy looks at 60 min, only 30 min were read"),
         (make_evidence(gpus_expected=None), NO_DATA, "the type is not in the catalogue"),
@@ -144,7 +144,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             make_evidence(power_percent_of_limit=55.0),
             BUSY,
-            "power draw reached 55.0 % (the policy's limit is 40.0 %)",
+            "power draw reached 55.0% (the policy's limit is 40.0%)",
         ),
         (
             make_evidence(network_bytes_per_second=2.5e6),
@@ -152,7 +152,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
             "reached 2.50 MB/s (the policy's limit is 1.00",
         ),
         (make_evidence(network_bytes_per_second=1e12), BUSY, "network traffic reached 1000000.00 MB/s"),
-        (make_evidence(agentless_power_percent=40.0), BUSY, "EC2's own GPUPowerUtilization reached 40.0 %"),
+        (make_evidence(agentless_power_percent=40.0), BUSY, "EC2's own GPUPowerUtilization reached 40.0%"),
         (make_evidence(last_measured={"cpu": END - 13 * MINUTE, "network": END}), IDLE, "Idle for 1 h"),
         (
             make_evidence(last_measured={"cpu": END - 13 * MINUTE - SECOND, "network": END}),
@@ -163,7 +163,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             make_evidence(measured_percent={"cpu": 79.0}),
             NO_DATA,
-            "CPU is required by the policy and was measured 79 %",
+            "CPU is required by the policy and was measured 79%",
         ),
         (eight(FULL), IDLE, "Idle for 1 h"),
         (eight(FULL, gpus_reporting=None), NO_DATA, "it is not known how many of 8 GPUs publish utilization"),
@@ -175,7 +175,7 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         (
             eight((7.0,) * 3 + FULL[3:]),
             NO_DATA,
-            "all 8 GPUs were measured 75 % of the window, 80 % are needed",
+            "all 8 GPUs were measured 75% of the window, 80% are needed",
         ),
     ],
 )
@@ -232,11 +232,11 @@ def test_of_an_hour_only_an_hour_is_said() -> None:
     ("figures", "kind", "reason"),
     [
         ({}, NO_DATA, "publishes is required by the policy and was not published"),
-        ({"bound_utilization_percent": 5.0}, BUSY, "that the instance itself publishes reached 5.0 %"),
+        ({"bound_utilization_percent": 5.0}, BUSY, "that the instance itself publishes reached 5.0%"),
         (
             {"bound_utilization_percent": 4.9, "measured_percent": {"bound": 9.0}},
             NO_DATA,
-            "9 % of the window",
+            "9% of the window",
         ),
         ({"bound_utilization_percent": 4.9}, IDLE, "Idle for 1 h"),
     ],
@@ -262,11 +262,11 @@ def test_of_two_answers_the_stricter_holds() -> None:
     [
         (
             ((90.0,) * 12, QUIET),
-            "right-size: GPU 1 did nothing; 1 worked, at 90 % on average. A type with 1 accelerator would do",
+            "right-size: GPU 1 did nothing; 1 worked, at 90% on average. A type with 1 accelerator would do",
         ),
         (
             ((90.0,) * 12, QUIET, (30.0,) * 12, QUIET),
-            "right-size: GPUs 1, 3 did nothing; 2 worked, at 60 % on average. "
+            "right-size: GPUs 1, 3 did nothing; 2 worked, at 60% on average. "
             "A type with 2 accelerators would do",
         ),
     ],
@@ -277,7 +277,7 @@ def test_the_advice_counts(gpus: tuple[Series, ...], advice: str) -> None:
     assert (VerdictKind.PARTLY_IDLE, (advice,)) == (verdict.kind, verdict.advice)
     half = len(gpus) // 2
     works = "works" if half == 1 else "work"
-    assert verdict.reason == f"{half} of {2 * half} GPUs {works} (up to 90.0 %), {half} stayed under 5 %"
+    assert verdict.reason == f"{half} of {2 * half} GPUs {works} (up to 90.0%), {half} stayed under 5%"
     assert (advice,) == told(make_evidence(*gpus, gpus_expected=None)).advice
 
 
@@ -371,10 +371,10 @@ def test_half_an_hour_is_not_late_any_more() -> None:
     [
         ({}, None),
         ({"gpus": (GpuReadings("0", (4.9,)), GpuReadings("1", (1.0,)))}, None),
-        ({"gpus": (GpuReadings("0", (5.0,)), GpuReadings("1", (1.0,)))}, "utilization reached 5.0 %"),
-        ({"gpus": (), "aggregate": (9.0,)}, "utilization reached 9.0 %"),
+        ({"gpus": (GpuReadings("0", (5.0,)), GpuReadings("1", (1.0,)))}, "utilization reached 5.0%"),
+        ({"gpus": (), "aggregate": (9.0,)}, "utilization reached 9.0%"),
         ({"gpus": (), "cpu_percent": 29.9}, None),
-        ({"gpus": (), "cpu_percent": 30.0}, "CPU reached 30.0 %"),
+        ({"gpus": (), "cpu_percent": 30.0}, "CPU reached 30.0%"),
         ({"network_bytes_per_second": 1e6}, "network traffic reached 1.00 MB/s"),
         ({"memory_used_percent": 99.0}, None),
     ],

@@ -284,7 +284,7 @@ def test_a_fleet_that_falls_silent_freezes_after_half_an_hour() -> None:
     ],
 )
 def test_released_memory_asks_sooner(held: tuple[float | None, ...], asks: int) -> None:
-    """After 90 minutes, while every GPU holds under 10 % over the newest 15 minutes; unknown is held."""
+    """After 90 minutes, while every GPU holds under 10% over the newest 15 minutes; unknown is held."""
     world = holding(fleet(idle_bins(20)), *held)
     world.sweep()  # learns that it works no more, and since when
 

@@ -210,7 +210,7 @@ def test_nobody_is_believed_who_publishes_where_everybody_may() -> None:
 
 
 def test_work_that_only_todays_threshold_calls_idle_keeps_the_instance() -> None:
-    """Somebody raised it from 5 % to 50 % after the yes; the GPU works at 20 %."""
+    """Somebody raised it from 5% to 50% after the yes; the GPU works at 20%."""
     world = asked_world()
     change(world, idle=replace(world.policies.policy.idle, utilization_below_percent=50))
     world.publish_quiet(utilization=20.0)

@@ -435,7 +435,7 @@ def test_ec2s_own_power_metric_is_told_and_proves_nothing() -> None:
 
     assert (MetricSource.NONE, 11.0) == (found.evidence.source, found.evidence.agentless_power_percent)
     assert VerdictKind.NO_DATA is verdict.kind
-    assert "11 %" in verdict.reason
+    assert "11%" in verdict.reason
 
 
 def test_a_missing_power_metric_of_ec2_changes_nothing() -> None:
@@ -710,7 +710,7 @@ def test_published_zeros_are_checked_against_ec2s_own_power_metric(power: float,
 
     verdict = verdict_of(world, policy)
     assert kind is verdict.kind
-    assert ("EC2's own GPUPowerUtilization reached 62.0 %" in verdict.reason) == (kind is VerdictKind.BUSY)
+    assert ("EC2's own GPUPowerUtilization reached 62.0%" in verdict.reason) == (kind is VerdictKind.BUSY)
 
 
 def test_nothing_is_idle_while_ec2s_own_metrics_cannot_be_listed() -> None:

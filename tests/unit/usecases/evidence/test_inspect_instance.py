@@ -107,8 +107,8 @@ def test_work_of_the_last_minute_is_seen_gpu_by_gpu() -> None:
 @pytest.mark.parametrize(
     ("metric", "burst", "minutes", "reason"),
     [
-        ("nvidia_smi_power_draw", 250.0, 1, "power draw reached 83.3 %"),
-        ("CPUUtilization", 90.0, 4, "CPU reached 90.0 %"),
+        ("nvidia_smi_power_draw", 250.0, 1, "power draw reached 83.3%"),
+        ("CPUUtilization", 90.0, 4, "CPU reached 90.0%"),
         ("NetworkIn", 6e8, 4, "network traffic reached 2.00 MB/s"),
     ],
 )
@@ -184,7 +184,7 @@ def test_memory_that_is_held_again_ends_the_shorter_proof(minutes: int) -> None:
     """A model was loaded since the window ended: the job has not gone."""
     verdict = released(ago(minutes=minutes))
 
-    assert (VerdictKind.NO_DATA, "GPU memory is held again (87.4 %), and 3 h of idleness are needed") == (
+    assert (VerdictKind.NO_DATA, "GPU memory is held again (87.4%), and 3 h of idleness are needed") == (
         verdict.kind,
         verdict.reason,
     )

@@ -3,7 +3,7 @@
 Instances publish one sample a minute for each GPU and are quiet all the time; CloudWatch keeps the samples
 by the minute of their stamp. Each is silent once. What may follow is said by `is_measured`, written from the
 promise and not from the product: the two newest complete bins of 5 minutes before now minus the lag hold a
-reading of every GPU, 80 % of the time is measured, and no more than 15 minutes in a row are not.
+reading of every GPU, 80% of the time is measured, and no more than 15 minutes in a row are not.
 """
 
 from __future__ import annotations

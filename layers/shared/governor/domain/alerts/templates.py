@@ -13,6 +13,7 @@ from typing import Any
 
 from governor.domain import units
 from governor.domain.alerts.alert import NOBODY, Alert, AlertKind, Owner, Severity
+from governor.domain.documents import plain
 from governor.domain.instance import Instance, Target
 from governor.domain.units import UtcDatetime
 
@@ -68,9 +69,7 @@ def written(
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, datetime):
-        return units.iso(value)
-    return str(value) if isinstance(value, Decimal) else value
+    return plain(value) if isinstance(value, datetime | Decimal) else value
 
 
 def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None) -> list[str]:

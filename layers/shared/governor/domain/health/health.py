@@ -222,7 +222,7 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     shares = {by: share for by, share in means.items() if share > rule.throttled_above_percent}
     moments = [moment for by in shares if (moment := first_above_zero(window, series[by])) is not None]
     if moments:
-        by_whom = " and ".join(f"{by} {share:.0f} % of the time" for by, share in shares.items())
+        by_whom = " and ".join(f"{by} {share:.0f}% of the time" for by, share in shares.items())
         yield Finding(FindingKind.THROTTLED, (gpu.gpu,), f"clocks lowered by {by_whom}", min(moments))
 
 
@@ -246,8 +246,8 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
         slow = [means[name] for name in gaps]
         low, high = f"{min(slow):.0f}", f"{max(slow):.0f}"
         seen = (
-            f"at {low if low == high else f'{low} to {high}'} % on average where the peers have "
-            f"{peers:.0f} %, up to {max(gaps.values()):.0f} points under them"
+            f"at {low if low == high else f'{low} to {high}'}% on average where the peers have "
+            f"{peers:.0f}%, up to {max(gaps.values()):.0f} points under them"
         )
         yield Finding(FindingKind.STRAGGLER, tuple(gaps), seen, window.start)
     working = tuple(
@@ -257,12 +257,12 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
         return
     compute, least = fmean(means[name] for name in working), rule.under_used_below_percent
     if compute < least:
-        seen = f"at work, at {compute:.0f} % on average ({least:g} % is the least that is worth its price)"
+        seen = f"at work, at {compute:.0f}% on average ({least:g}% is the least that is worth its price)"
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
         bandwidth = fmean(traffic[name] for name in working)
         bound = classify_bottleneck(compute, bandwidth, rule)
-        seen = f"{bound.value}: compute {compute:.0f} %, memory traffic {bandwidth:.0f} %"
+        seen = f"{bound.value}: compute {compute:.0f}%, memory traffic {bandwidth:.0f}%"
         yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bound)
 
 

@@ -75,6 +75,7 @@ def budget_alert(
     words = {
         "who": "Instances without a project" if untagged else f"Project {cost.project}",
         "used": money(percent, 0),
+        "month": f"{now:%B %Y}",
         # At the rate of this moment; instances come and go, so it is no promise.
         "outlook": "nothing" if not rate else "over" if is_over else "within",
         "error": by_past and money(by_past.error_percent, 0),

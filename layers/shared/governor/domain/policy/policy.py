@@ -435,7 +435,7 @@ class Budget(Section):
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
     """Percentages of the budget at which the project's owner is notified, once a month each."""
     act: Literal["notify", "ask"] = setting("notify", "any")
-    """What follows above 100 %. `ask`: people are asked about idle instances that an override with
+    """What follows above 100%. `ask`: people are asked about idle instances that an override with
     `mode: observe` leaves alone. Never while the document's own `mode` is `observe`."""
     publish_at_most_projects: int = between(0, 0, 1_000)
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
@@ -484,7 +484,7 @@ class Health(Section):
 
     risk = "none"
     # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
-    # of the time is more than a peak, and 10 % is where the low-utilization alarm ends.
+    # of the time is more than a peak, and 10% is where the low-utilization alarm ends.
     hot_above_celsius: float = between(85.0, 30, 120)
     """A GPU is hot if two averages of 5 minutes in a row are above this, in degrees Celsius."""
     throttled_above_percent: Percent = between(10.0, 0, 100)

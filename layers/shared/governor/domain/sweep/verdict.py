@@ -186,7 +186,7 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
             VerdictKind.TOO_YOUNG,
             f"started {minutes(now - instance.launch_time)} min ago; judged from {in_utc(ripe)} on "
             f"(grace {policy.idle.grace_after_launch_minutes} min, and "
-            f"{policy.idle.minimum_coverage_percent:g} % of the window must be measured)",
+            f"{policy.idle.minimum_coverage_percent:g}% of the window must be measured)",
         )
     return None
 
@@ -201,7 +201,7 @@ def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
 
 @cache
 def _needed_bins(bins: int, coverage_percent: float) -> int:
-    """Whole periods: 80 % of twelve are ten. In exact numbers, or a rounding error would add one."""
+    """Whole periods: 80% of twelve are ten. In exact numbers, or a rounding error would add one."""
     return ceil(bins * Fraction(coverage_percent) / 100)
 
 
@@ -456,7 +456,7 @@ def _may_be_missing(policy: Policy) -> int:
 
 
 def _of_needed(seen: float, policy: Policy) -> str:
-    return f"{seen:.0f} % of the window, {policy.idle.minimum_coverage_percent:g} % are needed"
+    return f"{seen:.0f}% of the window, {policy.idle.minimum_coverage_percent:g}% are needed"
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
@@ -519,7 +519,7 @@ def activity(evidence: Evidence, policy: Policy) -> str | None:
     """What of the evidence reaches a limit of the policy, or `None`. What is missing proves nothing."""
     tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
     if tops and max(tops) >= policy.idle.utilization_below_percent:
-        return f"utilization reached {max(tops):.1f} %"
+        return f"utilization reached {max(tops):.1f}%"
     if evidence.work is not None:
         return f"a job publishes {evidence.work}"
     for figure in FIGURES:
@@ -536,7 +536,7 @@ def _figure_of(evidence: Evidence, figure: str) -> float | None:
 
 
 def _amount(figure: str, value: float) -> str:
-    return f"{value / 1_000_000:.2f} MB/s" if figure == "network" else f"{value:.1f} %"
+    return f"{value / 1_000_000:.2f} MB/s" if figure == "network" else f"{value:.1f}%"
 
 
 def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:
@@ -550,13 +550,13 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
     top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
     if idle and busy:
         reason = (
-            f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} (up to {top:.1f} %), "
-            f"{len(idle)} stayed under {threshold:g} %"
+            f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} (up to {top:.1f}%), "
+            f"{len(idle)} stayed under {threshold:g}%"
         )
         advice = (_right_size(evidence, busy, idle),)
         return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
     length = minutes(window.length)
-    reason = f"utilization reached {top:.1f} % in the last {length} min, last at {in_utc(ended)}"
+    reason = f"utilization reached {top:.1f}% in the last {length} min, last at {in_utc(ended)}"
     return _busy(evidence, policy, ended, reason)
 
 
@@ -572,7 +572,7 @@ def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadi
     needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle)
     return (
         f"right-size: GPU{'s' if len(idle) > 1 else ''} {names} did nothing; {len(busy)} worked, "
-        f"at {average:.0f} % on average. A type with {needed} accelerator{'s' if needed > 1 else ''} would do"
+        f"at {average:.0f}% on average. A type with {needed} accelerator{'s' if needed > 1 else ''} would do"
     )
 
 
@@ -585,7 +585,7 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
     text = f"no {names.utilization} in {names.namespace} for {minutes(evidence.window.length)} min"
     if power is None:
         return text
-    return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f} %, which alone proves nothing"
+    return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f}%, which alone proves nothing"
 
 
 def idle_sentence(

@@ -170,7 +170,7 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
     is_held = held is not None and held >= policy.approval.released_memory_below_percent
     if is_held and evidence.window.length < policy.ask_window:
         reason = (
-            f"GPU memory is held again ({held:.1f} %), and {span(policy.ask_window)} of idleness are needed"
+            f"GPU memory is held again ({held:.1f}%), and {span(policy.ask_window)} of idleness are needed"
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     return None
