@@ -612,7 +612,9 @@ PERSISTENT = Notice(TARGET.account, TARGET.region, "arn:1", "instance retirement
 EXPIRING = BlockChange(
     "e-1", TARGET.account, TARGET.region, "cr-1", True, DEADLINE - timedelta(minutes=10), DEADLINE
 )
-COST = ProjectCost("vision", Decimal(8000), Decimal(0), Decimal(100), ((TARGET, Decimal(8000)),))
+COST = ProjectCost(
+    "vision", Decimal(8000), Decimal(0), Decimal(100), ((TARGET, Decimal(8000) - Decimal(1) / 3),)
+)
 ENDS_AT = "Fri 13:04 Berlin (12:04 UTC)"
 
 
@@ -776,6 +778,14 @@ def test_a_summary_says_what_it_means_and_what_to_do(name: str) -> None:
         if channel != "slack text":
             assert [] == lacks(text, {words: words for words in (*said, "You get this because")}), channel
         assert None is _RAW_TIME.search(text), channel
+
+
+@pytest.mark.parametrize("name", [*EVENTS, *SUMMARIES])
+def test_figures_are_words_for_people_and_millionths_for_machines(name: str) -> None:
+    """Percentages without a space and months as words; the facts end with the sixth decimal."""
+    alert, _ = {**EVENTS, **SUMMARIES}[name]
+    assert [] == re.findall(r"\d %|\b\d{4}-\d\d\b|\d\.\d{3,}", "\n".join((alert.subject, *alert.lines)))
+    assert [] == re.findall(r"\d\.\d{7,}", json.dumps(alert_document(alert), default=str))
 
 
 def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.terms import may_undo, why_not
+from governor.domain.documents import plain
 from governor.domain.episode.episode import Episode
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import CloudError, DecisionRefused, InputError, NotAllowed, Uncertain
@@ -46,7 +47,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "project": episode.project,
         "reason": view.idle_text[1],
         "action": episode.plan.action.value,
-        "usd_per_day": None if view.usd_per_day is None else str(view.usd_per_day),
+        "usd_per_day": None if view.usd_per_day is None else plain(view.usd_per_day),
         "expires_at": iso(view.approval.expires_at),
         "can_hold": view.can_hold,
     }

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from governor.domain.alerts.alert import INCIDENT_UNTIL, Alert, Owner, Severity, ids, named, only
 from governor.domain.alerts.templates import said, written
+from governor.domain.documents import plain
 from governor.domain.events.interruption import Checkpoint, HookAnswer, SpotPrice, Warned
 from governor.domain.events.notice import TERMINATED_BEFORE_END, BlockChange, Notice
 from governor.domain.instance import Instance, Lifecycle, Target
@@ -123,7 +124,7 @@ def elsewhere_alert(
         "availability_zone": zone,
         "usd_per_hour": here,
         "elsewhere": [
-            {"region": one.region, "availability_zone": one.zone, "usd_per_hour": str(one.usd_per_hour)}
+            {"region": one.region, "availability_zone": one.zone, "usd_per_hour": plain(one.usd_per_hour)}
             for one in others
         ],
         "placement_scores": dict(scores),

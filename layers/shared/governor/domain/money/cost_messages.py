@@ -8,6 +8,7 @@ from decimal import Decimal
 
 from governor.domain.alerts.alert import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
+from governor.domain.documents import plain
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, UNTAGGED, ProjectCost, cost_between, month_end, month_of
@@ -70,7 +71,7 @@ def budget_alert(
         "unpriced_instance_hours": cost.unpriced_hours,
         "incident": incident_id(cost, now),
         INCIDENT_UNTIL: now + STILL,
-        "usd_by_target": {str(target): str(amount) for target, amount in cost.by_target},
+        "usd_by_target": {str(target): plain(amount) for target, amount in cost.by_target},
     }
     words = {
         "who": "Instances without a project" if untagged else f"Project {cost.project}",
@@ -123,7 +124,7 @@ def report_alert(
         "cash_low_usd": saved.cash_low_usd,
         "cash_high_usd": saved.cash_high_usd,
         "by_morning_usd": saved.by_morning_usd,
-        "saved_by_day": [str(one) for one in by_day],
+        "saved_by_day": [plain(one) for one in by_day],
     }
     groups = ("project", "owner", "account") if is_everything else ("project",)
     final = month_end(found.start) + PROVISIONAL
