@@ -711,6 +711,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
         (
             "notebook-7 (g5.12xlarge) idle for 8 h in ECS cluster gpu, $136/day",
+            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle, for 8 h. It",
             "Do this.",
             "leaves them alone",
         ),
@@ -738,6 +739,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
         (
             "GPU costs of November 2026 so far: $408 saved, $30 idle",
+            "$408 was saved net",
             "at list prices",
             "In cash that is between $0.00 and $408",
             "Provisional until December 15",
