@@ -141,8 +141,9 @@ def test_what_others_did_is_listed_and_saves_nothing() -> None:
 def test_the_month_before_leads_back_to_the_address_of_this_month() -> None:
     """Which the navigation has, too: a copy of the site holds it once."""
     text, older = (html(savings, ConsoleWorld(), month=month) for month in ("2026-10", "2026-09"))
-    assert '<a href="/savings" rel="next">Later: 2026-11</a>' in text
-    assert '<a href="/savings?month=2026-10" rel="next">Later: 2026-10</a>' in older
+    assert '<a href="/savings" rel="next">Later: November 2026</a>' in text
+    assert '<a href="/savings?month=2026-10" rel="next">Later: October 2026</a>' in older
+    assert '<a href="/savings?month=2026-08" rel="prev">Earlier: August 2026</a>' in older
     assert "Later" not in html(savings, ConsoleWorld())
 
 
