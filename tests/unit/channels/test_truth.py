@@ -711,7 +711,8 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
         (
             "notebook-7 (g5.12xlarge) idle for 8 h in ECS cluster gpu, $136/day",
-            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle, for 8 h. It",
+            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle, for 8 h.",
+            "That costs $136 a day.",
             "Do this.",
             "leaves them alone",
         ),
@@ -788,6 +789,16 @@ def test_figures_are_words_for_people_and_millionths_for_machines(name: str) -> 
     alert, _ = {**EVENTS, **SUMMARIES}[name]
     assert [] == re.findall(r"\d %|\b\d{4}-\d\d\b|\d\.\d{3,}", "\n".join((alert.subject, *alert.lines)))
     assert [] == re.findall(r"\d\.\d{7,}", json.dumps(alert_document(alert), default=str))
+
+
+def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothing() -> None:
+    """It said $0.00/day in its subject."""
+    home, member = Home(Kind.ECS, "Amazon ECS", "gpu"), IdleMember(_instance(), ASKED, None)
+    alert = managed_alert(home, [member], 4, TARGET, NOW, owner=BERLIN, advice=())
+
+    assert "notebook-7 (g5.12xlarge) idle for 8 h in ECS cluster gpu" == alert.subject
+    assert "$" not in "\n".join(alert.lines)
+    assert "The cost is not known; set prices.usd_per_hour in the policy." in alert.lines
 
 
 def test_a_subject_keeps_its_deadline_however_long_the_name_is() -> None:

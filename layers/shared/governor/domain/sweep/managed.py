@@ -148,7 +148,7 @@ def managed_alert(
         "home": home,
         "which": f"{len(idle)} GPU instances" if len(idle) > 1 else f"{first.name} ({first.instance_type})",
         "longest": span(now - min(member.since for member in idle)),
-        "usd": cost * 24,
+        "usd": cost * 24 if unknown < len(idle) else None,
         "number": len(idle),
         "governed": governed,
         "unpriced": f"; the price of {unknown} of them is not known" if unknown else "",
