@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from benchmarks import cold_start, console, interruptions, judge, parsing, sweep
+from benchmarks import cold_start, console, interruptions, judge, parsing, sweep, targets
 
 
 def main() -> None:
@@ -58,6 +58,8 @@ def main() -> None:
         f"\n{burst.warned} Spot warnings at once, on the local cloud: {len(burst.seconds)} hooks, "
         f"median {burst.median:.2f} s, 99th percentile {burst.percentile(0.99):.2f} s"
     )
+    seconds = targets.measure()
+    print(f"\nOne sweep of {targets.TARGETS} targets on the local cloud: {seconds:.0f} s")
     largest = [one for one in scales if (one.size, one.targets) == (sweep.SPREAD, 1)]
     figures = json.dumps(
         {
@@ -79,6 +81,7 @@ def main() -> None:
             "console_page_reads_5000": max(one.reads for one in pages),
             "console_page_kib_5000": round(max(one.kibibytes for one in pages)),
             "spot_hook_p99_seconds_200_at_once": round(burst.percentile(0.99), 2),
+            "sweep_seconds_200_targets": round(seconds),
             "usd_a_month": {name: f"{usd:.2f}" for name, usd in monthly.items()},
         }
     )

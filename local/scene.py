@@ -44,13 +44,15 @@ class Scene:
         """The simulated EC2 and CloudWatch."""
         return self.cloud.simulation()
 
-    def launch(self, members: Iterable[Member], now: datetime | None = None) -> dict[str, str]:
+    def launch(
+        self, members: Iterable[Member], now: datetime | None = None, where: Simulation | None = None
+    ) -> dict[str, str]:
         """Launches members with their metrics; returns their ids by name."""
-        now = now or datetime.now(tz=UTC)
+        now, there = now or datetime.now(tz=UTC), where or self.simulation
         ids = {}
         for member in members:
-            instance_id = self.simulation.put_instance(_spec(member, now))
-            self.simulation.put_metrics(series_of(member, instance_id, now))
+            instance_id = there.put_instance(_spec(member, now))
+            there.put_metrics(series_of(member, instance_id, now))
             self.members[instance_id] = member
             ids[member.name] = instance_id
             if member.snoozed:
