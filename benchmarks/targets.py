@@ -60,10 +60,15 @@ def measure() -> float:
             for region in REGIONS:
                 scene.launch(FLEET, now, cloud.simulation(region, account))
         began = time.monotonic()
-        scene.sweep()
-        seconds = time.monotonic() - began
-        with patch.dict(os.environ, cloud.environment()):
-            pages = Fleet(DynamoTable(Clients(), scene.outputs["StateTableName"])).pages()
+        try:
+            scene.sweep()
+        finally:
+            seconds = time.monotonic() - began
+            with patch.dict(os.environ, cloud.environment()):
+                state = Fleet(DynamoTable(Clients(), scene.outputs["StateTableName"]))
+                pages, unswept = state.pages(), state.unswept()
+            for target, why in unswept.items():
+                print(f"{target} was not swept: {why}")
     found = Counter(row.verdict for page in pages for row in page.rows)
     if found != {"idle": TARGETS, "busy": TARGETS}:
         raise RuntimeError(f"of {TARGETS} targets {len(pages)} were read: {dict(found)}")

@@ -13,8 +13,10 @@ from benchmarks import sweep
 from benchmarks.fleet import Style
 
 monthly_usd = cache(sweep.monthly_usd)
-PAGE = (Path(__file__).parents[2] / "docs" / "costs.md").read_text(encoding="utf-8")
-README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "costs.md").read_text(encoding="utf-8")
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GOALS = {100: 10, 1_000: 25}
 """USD a month, for a fleet with aggregates."""
 
@@ -50,6 +52,16 @@ def test_what_the_free_tier_saves_is_on_the_page() -> None:
     saved = sum(small[1].values()) - sum(small[0].values())
 
     assert f"about ${saved:.0f} a month more" in PAGE
+
+
+def test_how_much_more_others_cost_is_what_the_table_beside_them_says() -> None:
+    """At 2,000 instances, the cheaper of the two."""
+    _, _, of_2000 = (ROOT / "docs" / "benchmarks-peer.md").read_text(encoding="utf-8").partition("| 2,000 |")
+    ours, custodian, plain = (
+        Decimal(usd) for usd in re.findall(r"\| ([\d.]+) \|$", of_2000, re.MULTILINE)[:3]
+    )
+
+    assert f"{NUMBERS[round(min(custodian, plain) / ours)]} times as much at 2,000 instances" in PAGE
 
 
 def test_every_alarm_of_the_template_is_counted() -> None:
