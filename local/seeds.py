@@ -482,6 +482,7 @@ _MAKERS: Mapping[str, tuple[str, Callable[[Seeds, dict[str, Any]], dict[str, Any
     "sum_up_month": ("", _sum_up_month),
     "report_savings": ("", _sum_up_month),
     "refresh_prices": ("", _sum_up_month),
+    "expire_snapshots": ("", _sum_up_month),
     "open_episode": ("launch_time", _payload("open_episode")),
     **{name: ("episode launch_time", _payload(name)) for name in _EPISODES},
     "handle_execution_end": ("detail name", _execution_end),

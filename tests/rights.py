@@ -21,6 +21,7 @@ from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
+from governor.usecases.episode.expire_snapshots import ExpireSnapshots
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
@@ -69,6 +70,7 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (RecheckEpisode, "RecheckEpisode"),
     (PutAway, "PutAway"),
     (TakeSnapshot, "TakeSnapshot"),
+    (ExpireSnapshots, "ExpireSnapshots"),
     (CheckProgress, "CheckProgress"),
     (RecordOutcome, "RecordOutcome"),
     (UndoEpisode, "UndoEpisode"),

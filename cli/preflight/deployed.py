@@ -21,6 +21,7 @@ MEMBER_ROLES = {
     "RecheckEpisode": "recheck-episode",
     "PutAway": "put-away",
     "TakeSnapshot": "take-snapshot",
+    "ExpireSnapshots": "expiry",
     "CheckProgress": "check-progress",
     "RecordOutcome": "record-outcome",
     "UndoEpisode": "undo-episode",

@@ -39,6 +39,7 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "sum_up_month": needs_nothing,
     "report_savings": needs_nothing,
     "refresh_prices": needs_nothing,
+    "expire_snapshots": needs_nothing,
     "open_episode": lambda event: parse(payloads.EpisodePayload, event),
     "ask_owner": lambda event: parse(payloads.AskPayload, event),
     "conclude_approval": lambda event: parse(payloads.EpisodeOnlyPayload, event),

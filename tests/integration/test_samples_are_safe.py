@@ -34,6 +34,7 @@ REFUSED = {
     "recheck_episode/before-stop": "is not authorized to perform: sts:AssumeRole",
     "record_outcome/stopped": "it was neither saved nor locked",
     "rotate_link_keys/create": "is not waiting to be rotated",
+    "expire_snapshots/daily": "sample: Extra inputs are not permitted",
     "refresh_prices/hourly": "sample: Extra inputs are not permitted",
     "report_savings/nightly": "sample: Extra inputs are not permitted",
     "sum_up_month/after-sweep": "sample: Extra inputs are not permitted",

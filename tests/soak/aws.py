@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from governor.domain.evidence import Series, Window
-from governor.domain.instance import Instance, Target
+from governor.domain.instance import Instance, Snapshot, Target
 from governor.errors import Unavailable
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter, Snapshot
+from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
 from tests.twins import MemoryEc2
 
 SECRET = "user-data-secret"

@@ -12,13 +12,13 @@ from governor.domain.instance import (
     Protection,
     Reservation,
     Session,
+    Snapshot,
     SpotRequestType,
     Target,
     Volume,
 )
 from governor.domain.policy.policy import TagMatch
 from governor.errors import CloudError, NotFound, Protected, Unsupported, WrongState
-from governor.ports import Snapshot
 
 
 @dataclass
@@ -213,6 +213,8 @@ class MemoryEc2:
                 "pending",
                 start_time=self.now(),
                 owner_id=target.account,
+                size_gib=volume.size_gib,
+                tags=dict(tags),
             )
             for n, volume in enumerate(instance.volumes[0 if boot else 1 :])
         ]
@@ -225,6 +227,14 @@ class MemoryEc2:
             for snapshot, own in self.snapshots.values()
             if all(own.get(key) == value for key, value in tags.items())
         ]
+
+    def delete(self, target: Target, snapshot_id: str) -> str | None:
+        self.calls.append(("delete_snapshot", snapshot_id, False))
+        self._raise_planned("delete_snapshot")
+        if snapshot_id not in self.snapshots:
+            raise NotFound(f"{snapshot_id} does not exist", code="InvalidSnapshot.NotFound")
+        del self.snapshots[snapshot_id]
+        return self._request_id(False)
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
         self._raise_planned("user_data")

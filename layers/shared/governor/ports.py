@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Protection,
         Reservation,
         Session,
+        Snapshot,
         SpotRequestType,
         Target,
         UserData,
@@ -181,21 +182,6 @@ class Undoer(Protocol):
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """`state`: `pending`, `completed` or `error`. `start_time` is the same for all of one call."""
-
-    snapshot_id: str
-    volume_id: str
-    state: str
-    start_time: UtcDatetime | None = None
-    owner_id: str = ""
-
-    def counts(self, account: str, since: UtcDatetime) -> bool:
-        """Return whether it belongs to the account and was begun then or later; if unknown, it does not."""
-        return self.owner_id == account and self.start_time is not None and self.start_time >= since
-
-
 class Snapshotter(Protocol):
     """A crash-consistent set of all volumes (perhaps without `boot`). Raises: as `InstanceController`."""
 
@@ -207,6 +193,14 @@ class Snapshotter(Protocol):
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
         """As the instance gets it; empty where it has none."""
+
+
+class SnapshotRemover(Protocol):
+    """The only way to delete a snapshot. Raises: Protected where an image needs it, or it is locked;
+    else as `InstanceController`."""
+
+    def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
+    def delete(self, target: Target, snapshot_id: str) -> str | None: ...
 
 
 class PriceBook(Protocol):

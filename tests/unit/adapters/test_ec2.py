@@ -11,7 +11,15 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import EbsSnapshots, Ec2Controller, Ec2Instances, Ec2Tags
 from governor.domain.episode.plan import MAIN_STEPS, Step
-from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
+from governor.domain.instance import (
+    Instance,
+    Lifecycle,
+    Protection,
+    Snapshot,
+    SpotRequestType,
+    Target,
+    Volume,
+)
 from governor.domain.policy.policy import TagMatch
 from governor.errors import (
     AccessDenied,
@@ -24,7 +32,6 @@ from governor.errors import (
     Unsupported,
     WrongState,
 )
-from governor.ports import Snapshot
 from tests.builders import NOW, make_instance
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
@@ -575,6 +582,18 @@ def test_snapshots_are_asked_for_once() -> None:
     clients = FakeClients(Ec2Client(create_snapshots=[{"Snapshots": []}]))
     EbsSnapshots(clients).create(TARGET, "i-1", {}, dry_run=False)
     assert [("ec2", TARGET, False)] == clients.asked
+
+
+def test_a_snapshot_is_deleted_once(aws: Clients) -> None:
+    """Against moto; a second time EC2 knows it no more."""
+    instance_id, snapshots = run_instance(aws), EbsSnapshots(aws)
+    tags = {"GpuGovernor:Episode": "e-1", "DeleteAfter": "2026-12-20T12:00:00Z"}
+    (made, *_) = snapshots.create(TARGET, instance_id, tags, dry_run=False)
+
+    assert tags == snapshots.find(TARGET, {"GpuGovernor:Episode": "e-1"})[0].tags
+    assert snapshots.delete(TARGET, made.snapshot_id)
+    with pytest.raises(NotFound):
+        snapshots.delete(TARGET, made.snapshot_id)
 
 
 @pytest.mark.parametrize("boot", [True, False])

@@ -29,6 +29,7 @@ from governor.usecases.approvals.deliver_decision import ConcludeApproval
 from governor.usecases.approvals.rotate_keys import RotateKeys
 from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
+from governor.usecases.episode.expire_snapshots import ExpireSnapshots
 from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
@@ -200,6 +201,7 @@ CASES = (
         fleet,
     ),
     Case("refresh_prices/hourly", by(RefreshPrices), {"types": {}, "commitments": None}, fleet, Ec2Parts),
+    Case("expire_snapshots/daily", by(ExpireSnapshots), {"noticed": 0, "deleted": 0, "kept": 0}, fleet),
     Case("report_savings/nightly", by(ReportSavings), {"months": ["2026-11"], "reports": 0}, fleet, Parts),
     Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(

@@ -98,7 +98,7 @@ def test_roles_of_two_stacks_and_of_two_regions_never_meet() -> None:
     """Their names are the account's: both are in each, and no two functions have one."""
     roles = [n for i, n, *_ in names("template.yaml") if i.endswith("FunctionRole") and n.startswith("s")]
 
-    assert 14 == len({*roles}) == len(roles)
+    assert 15 == len({*roles}) == len(roles)
     assert all(name.startswith(f"{longest_stack()}-{LONGEST_REGION}-") for name in roles)
 
 

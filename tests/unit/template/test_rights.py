@@ -69,6 +69,7 @@ WRITERS = {
     "ENDED": {"ServeConsole"},
     "STATEMENT": {"ReportSavings"},
     "PRICES": {"RefreshPrices"},
+    "EXPIRY": {"ExpireSnapshots"},
     "UNSWEPT": set(),  # by the sweep machine itself
     "ADVICE": set(),  # by `governor advice`, with its caller's rights
 }  # fmt: skip
@@ -235,6 +236,18 @@ def test_a_command_runs_on_governed_instances_alone() -> None:
 
 def _command(resource: str, context: dict[str, str]) -> Request:
     return Request("ssm:SendCommand", resource, context)
+
+
+def test_one_role_deletes_snapshots_and_only_those_of_an_episode() -> None:
+    snapshot = "arn:aws:ec2:us-east-1::snapshot/snap-0123456789abcdef0"
+    tagged = Request("ec2:DeleteSnapshot", snapshot, {"aws:ResourceTag/GpuGovernor:Episode": "an-episode"})
+    of_an_event: dict[str, Value] = {"aws:ResourceTag/GpuGovernor:Event": "an-event"}
+    others: tuple[dict[str, Value], ...] = ({}, {**GOVERNED}, of_an_event)
+
+    assert {"ExpireSnapshots"} == {name for name, role in functions().items() if allows(role, tagged)}
+    assert {"expirer"} == {name for name, (role, _) in members().items() if allows(role, tagged)}
+    for role in (*functions().values(), *(role for role, _ in members().values())):
+        assert not any(allows(role, Request("ec2:DeleteSnapshot", snapshot, one)) for one in others)
 
 
 @pytest.mark.parametrize("action", NEVER)

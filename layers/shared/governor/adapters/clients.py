@@ -212,7 +212,9 @@ _CODES: dict[type[errors.CloudError], str] = {
         InsufficientInstanceCapacity InsufficientHostCapacity InsufficientReservedInstanceCapacity
         InsufficientCapacityOnHost ReservationCapacityExceeded
     """,
-    errors.Protected: "OperationNotPermitted OperationNotPermittedException",
+    errors.Protected: """
+        OperationNotPermitted OperationNotPermittedException InvalidSnapshot.InUse SnapshotLocked
+    """,
     errors.Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
     errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
     errors.NotFound: """

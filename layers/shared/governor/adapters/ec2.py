@@ -22,6 +22,7 @@ from governor.domain.instance import (
     Lifecycle,
     Protection,
     Reservation,
+    Snapshot,
     SpotRequestType,
     Target,
     Volume,
@@ -29,7 +30,6 @@ from governor.domain.instance import (
 from governor.domain.policy.policy import TagMatch
 from governor.domain.units import as_utc, in_parts
 from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
-from governor.ports import Snapshot
 
 _log = logging.getLogger(__name__)
 
@@ -239,6 +239,9 @@ class EbsSnapshots(_Ec2Writer):
         listed = self._pages("ec2:DescribeSnapshots", target, OwnerIds=["self"], Filters=filters)
         return [_snapshot(found) for page in listed for found in page["Snapshots"]]
 
+    def delete(self, target: Target, snapshot_id: str) -> str | None:
+        return self._request("ec2:DeleteSnapshot", target, dry_run=False, SnapshotId=snapshot_id)
+
     def user_data(self, target: Target, instance_id: str) -> bytes:
         asked: Any = {"InstanceId": instance_id, "Attribute": "userData"}
         found = self._call("ec2:DescribeInstanceAttribute", target, **asked).get("UserData", {})
@@ -371,4 +374,6 @@ def _snapshot(found: Mapping[str, Any]) -> Snapshot:
         state=found.get("State", "pending"),
         start_time=as_utc(found["StartTime"]) if "StartTime" in found else None,
         owner_id=found.get("OwnerId", ""),
+        size_gib=found.get("VolumeSize"),
+        tags={tag["Key"]: tag["Value"] for tag in found.get("Tags", ())},
     )

@@ -169,6 +169,24 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`state`: `pending`, `completed` or `error`. `start_time` is the same for all of one call."""
+
+    snapshot_id: str
+    volume_id: str
+    state: str
+    start_time: UtcDatetime | None = None
+    owner_id: str = ""
+    size_gib: int | None = None
+    """Of its volume: more than what is billed."""
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    def counts(self, account: str, since: UtcDatetime) -> bool:
+        """Return whether it belongs to the account and was begun then or later; if unknown, it does not."""
+        return self.owner_id == account and self.start_time is not None and self.start_time >= since
+
+
+@dataclass(frozen=True, slots=True)
 class Protection:
     """The two flags by which a human says no (DescribeInstanceAttribute). Never cleared by the governor."""
 

@@ -8,6 +8,7 @@ from governor.stores.deliveries import Deliveries as Deliveries
 from governor.stores.episodes import Episodes as Episodes
 from governor.stores.events import Burst as Burst
 from governor.stores.events import EventLog as EventLog
+from governor.stores.expiries import Expiries
 from governor.stores.fleet import Fleet as Fleet
 from governor.stores.instances import Failures as Failures
 from governor.stores.instances import Instances as Instances
@@ -18,6 +19,6 @@ from governor.stores.sweeps import Sweeps
 
 
 class StateTable(
-    Brakes, Sweeps, Instances, Failures, Episodes, Ledger, Deliveries, PolicyVersions, Fleet, Prices
+    Brakes, Sweeps, Instances, Failures, Episodes, Ledger, Deliveries, PolicyVersions, Fleet, Prices, Expiries
 ):
     """All but the event log in one object, for use cases that need several."""

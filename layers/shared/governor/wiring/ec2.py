@@ -36,6 +36,7 @@ class Ec2Parts(Parts):
     controller: cached_property[ports.InstanceController] = over(Ec2Controller)
     starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
     snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
+    remover: cached_property[ports.SnapshotRemover] = over(EbsSnapshots)
     vault: cached_property[ports.Vault] = over(UserDataBucket, "audit_bucket", "user_data_key_arn")
     metrics: cached_property[ports.MetricReader] = over(_CountedMetrics, opens="cloudwatch")
     prices: cached_property[ports.PriceBook] = cached_property(

@@ -52,7 +52,8 @@ ANY_CHANGE = """
     metrics.temperature metrics.utilization metrics.work
     ownership.contacts ownership.default_contacts ownership.default_owner ownership.email_domains
     ownership.escalation_contacts ownership.owner_tag_keys ownership.project_owners
-    ownership.project_tag_keys plan.action plan.local_disks_may_be_lost_unasked
+    ownership.project_tag_keys plan.action plan.delete_expired_snapshots
+    plan.delete_last_of_terminated plan.local_disks_may_be_lost_unasked
     plan.snapshot_limit_minutes plan.stop_limit_minutes
     plan.when_stop_is_unsupported plan.when_termination_is_protected
     prices.usd_per_hour selector.tag_key selector.tag_value

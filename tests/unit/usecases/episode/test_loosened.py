@@ -72,6 +72,8 @@ ELSEWHERE = {
     "plan.when_stop_is_unsupported plan.when_termination_is_protected": "the steps are compared: plan.action",
     "plan.local_disks_may_be_lost_unasked approval.on_expiry": "the mode, and what silence means, are those "
     "of the episode and of today: REFUSED, and test_silence.py",
+    "plan.delete_expired_snapshots plan.delete_last_of_terminated": "of closed episodes: their owners get a "
+    "message a week before, whatever was asked then: test_expire_snapshots.py",
     "budget.act": "the mode that it leads to must be the episode's: test_over_budget.py",
     "plan.stop_limit_minutes plan.snapshot_limit_minutes": "how long EC2 may take; the guards stand after it",
     "approval.people_to_stop approval.people_to_terminate approval.two_people_above_usd_per_hour "

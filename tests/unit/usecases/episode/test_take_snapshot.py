@@ -13,7 +13,7 @@ import pytest
 
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Lifecycle, Target, UserData, Volume
+from governor.domain.instance import Lifecycle, Snapshot, Target, UserData, Volume
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.units import iso
 from governor.errors import (
@@ -25,7 +25,6 @@ from governor.errors import (
     Throttled,
     Unavailable,
 )
-from governor.ports import Snapshot
 from governor.usecases.episode.take_snapshot import RESERVED, TakeSnapshot
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEc2

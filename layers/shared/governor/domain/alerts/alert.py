@@ -94,6 +94,8 @@ class AlertKind(StrEnum):
     HEALTH_FINDING = "health-finding"
     CAPACITY_EMPTY = "capacity-empty"
     """A Capacity Reservation or a Capacity Block has stood empty, in whole or in part, for a while."""
+    SNAPSHOTS_EXPIRE = "snapshots-expire"
+    """Snapshots of a closed episode will be deleted on a date."""
     BUDGET_REACHED = "budget-reached"
     SAVINGS_REPORT = "savings-report"
     POLICY_CHANGED = "policy-changed"

@@ -223,7 +223,12 @@ class PlanRule(Section):
     when_termination_is_protected: Literal[Action.STOP, Action.NOTIFY_ONLY] = Action.NOTIFY_ONLY
     """The action instead of a termination for instances with termination protection."""
     snapshot_retention_days: int = between(30, 1, 3_650, "lowered")
-    """Days until the date in the snapshots' `DeleteAfter` tag. The governor deletes no snapshot itself."""
+    """Days until the date in the snapshots' `DeleteAfter` tag. Until then nothing deletes them."""
+    delete_expired_snapshots: bool = False
+    """Delete the snapshots of closed episodes after that date, 7 days after a message to the owner.
+    Never in mode `observe`."""
+    delete_last_of_terminated: bool = False
+    """Delete the last whole set of snapshots of an instance that is gone, too: it then cannot be rebuilt."""
     stop_limit_minutes: int = between(30, 1, 240)
     """Minutes that a stop or a termination may take before it counts as failed."""
     snapshot_limit_minutes: int = between(1_440, 1, 2_880)

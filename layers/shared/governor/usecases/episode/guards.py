@@ -17,7 +17,7 @@ from governor.domain.approvals.terms import stricter, terms_of, was_rightly_appr
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
-from governor.domain.instance import EPISODE_TAG, Instance, Target
+from governor.domain.instance import EPISODE_TAG, Instance, Snapshot, Target
 from governor.domain.policy.contacts import is_address
 from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
@@ -33,7 +33,7 @@ from governor.errors import (
     Throttled,
     Unavailable,
 )
-from governor.ports import Clock, Policies, Snapshot, Snapshotter
+from governor.ports import Clock, Policies, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about

@@ -1,0 +1,24 @@
+"""Each day: notifies owners of snapshots that expire, and deletes those they have known of for a week."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from governor.contracts.parsing import Payload, parse
+from governor.errors import Unavailable
+from governor.observability import logger, observed
+from governor.usecases.episode.expire_snapshots import ExpireSnapshots
+from governor.wiring.basics import Ready
+from governor.wiring.ec2 import Ec2Parts
+from governor.wiring.policies import use_case
+
+
+@observed(use_case(Ec2Parts(), ExpireSnapshots))
+def handler(event: dict[str, Any], context: Any, expire_snapshots: Ready[ExpireSnapshots]) -> dict[str, Any]:
+    """How many were announced, deleted and kept. Raises, when all was tried: Unavailable."""
+    parse(Payload, event)
+    run = expire_snapshots()()
+    logger.info("expired", extra={"noticed": run.noticed, "deleted": run.deleted, "kept": run.kept})
+    if run.problems:
+        raise Unavailable("; ".join(run.problems), operation="ec2:DeleteSnapshot")
+    return {"noticed": len(run.noticed), "deleted": len(run.deleted), "kept": len(run.kept)}
