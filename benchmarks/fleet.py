@@ -78,7 +78,7 @@ class Fleet:
     """Set by whoever tags instances, in each account and Region by itself."""
 
     def services(self) -> dict[str, Service]:
-        """What answers for the fleet, by host name."""
+        """Return what answers for the fleet, by host name."""
         return {"ec2": self._ec2, "monitoring": self._monitoring}
 
     def gpus(self, number: int) -> int:

@@ -42,7 +42,7 @@ class Month:
 
 
 def spans(number: int, days: int, chance: random.Random, holidays: Container[int]) -> Iterator[Span]:
-    """When an instance works: two spans around lunch on most weekdays, or one job after the other.
+    """Yield when an instance works: two spans around lunch on most weekdays, or one job after the other.
 
     On `holidays`, days since the start, people do not come.
     """

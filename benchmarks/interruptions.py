@@ -69,5 +69,5 @@ def measure(warnings: int = WARNINGS) -> Burst:
 
 
 def _hooked(commands: Iterable[Mapping[str, Any]]) -> dict[str, float]:
-    """When each instance was asked to save its work; a command may go to many."""
+    """Return when each instance was asked to save its work; a command may go to many."""
     return {instance_id: command["at"] for command in commands for instance_id in command["InstanceIds"]}

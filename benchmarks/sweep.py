@@ -307,7 +307,8 @@ Job = tuple[Callable[..., Any], *tuple[Any, ...]]
 
 
 def apart(jobs: Sequence[Job]) -> list[Any]:
-    """What they return. Each runs in a process of its own, so that its memory is its own; two at a time."""
+    """Return what they return. Each runs in a process of its own, so that its memory is its own; two at a
+    time."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         futures = [pool.submit(function, *given) for function, *given in jobs]
         return [one.result() for one in futures]
@@ -351,8 +352,8 @@ def spread_of_costs(found: Sequence[Scale]) -> float:
 
 
 def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> dict[str, Decimal]:
-    """What the governor costs a month in AWS charges, by item, at list prices in us-east-1. Without `free`
-    as if something else had used up what AWS gives every account for nothing.
+    """Return what the governor costs a month in AWS charges, by item, at list prices in us-east-1. Without
+    `free` as if something else had used up what AWS gives every account for nothing.
 
     Calls come from the bench. Not in it: the agent's own metrics, which are paid for with or without the
     governor; logs, traces, and what an episode costs, all of which stay within cents.
@@ -388,8 +389,8 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
 
 
 def telemetry_usd(size: int, style: Style) -> Decimal:
-    """What the agent's metrics of such a fleet cost a month in one account: 0.30 USD each, 0.10 from the
-    10,001st on."""
+    """Return what the agent's metrics of such a fleet cost a month in one account: 0.30 USD each, 0.10 from
+    the 10,001st on."""
     metrics = len(Fleet(size, style, START, gpus_each=STYLES[style]).series) * _AGENT_METRICS
     dear = max(0, min(metrics, 10_000) - FREE["metrics"])
     return dear * _A_METRIC + max(0, metrics - 10_000) * Decimal("0.10")

@@ -161,7 +161,7 @@ class _Look:
         return [*advised, *(advice for one in held if (advice := reservation(one)) is not None)]
 
     def commitments(self) -> list[Advice]:
-        """What a Savings Plan could take over, once every Region was looked at."""
+        """Return what a Savings Plan could take over, once every Region was looked at."""
         if self.last is None:
             return []
         target, base = self.last

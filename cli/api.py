@@ -74,7 +74,7 @@ class Api:
 
 
 def _refusal(error: HTTPError) -> str:
-    """What the API said; what only API Gateway or a proxy can have said is put into words."""
+    """Return what the API said; what only API Gateway or a proxy can have said is put into words."""
     try:
         said = json.loads(error.read())
         text = said.get("error") or said.get("message")
@@ -159,7 +159,7 @@ def check_deployed(found: Mapping[str, Any]) -> None:
 
 
 def missing(stack: str, session: boto3.Session) -> str:
-    """What to set where a stack is not found."""
+    """Return what to set where a stack is not found."""
     return (
         f"there is no stack {stack!r} in {session.region_name} with these credentials: pass --stack-name, "
         "--region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it first (docs/deploy.md)"

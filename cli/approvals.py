@@ -103,7 +103,8 @@ def _answer(api: Api, arguments: argparse.Namespace, document: dict[str, Any]) -
 
 
 def _who_was_first(api: Api, approval_id: str) -> str:
-    """Who decided a question whose answer is refused, and when; nothing where it is open, or not known."""
+    """Return who decided a question whose answer is refused, and when; nothing where it is open, or not
+    known."""
     try:
         found = api.call("GET", _path(approval_id))
     except CommandError:
@@ -112,7 +113,7 @@ def _who_was_first(api: Api, approval_id: str) -> str:
 
 
 def _next(found: Mapping[str, Any], answer: str) -> str:
-    """What happens after this answer."""
+    """Return what happens after this answer."""
     if answer != "approve" or found["outcome"] or found["void_reason"] or found.get("held"):
         return ""
     if found.get("needs_another"):

@@ -56,7 +56,7 @@ class Billing(Adapter):
             raise CloudError(f"Cost Explorer answered an amount that is none: {error}") from error
 
     def rate(self, target: Target, instance_type: str, platform: str) -> UsdPerHour | None:
-        """What an hour costs under a Compute Savings Plan of one year, with nothing paid upfront."""
+        """Return what an hour costs under a Compute Savings Plan of one year, with nothing paid upfront."""
         only = {
             "region": target.region,
             "instanceType": instance_type,

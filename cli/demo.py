@@ -80,7 +80,7 @@ class Demo:
         self._printed: dict[str, tuple[str, ...]] = {}
 
     def rows(self) -> list[Row]:
-        """What became of every launched instance, by what the sweep and the workflows have stored."""
+        """Return what became of every launched instance, by what the sweep and the workflows have stored."""
         seen = self.state.observations(TARGET)
         self.verdicts = {instance_id: str(found.verdict) for instance_id, found in seen.items()}
         records = self.state.records(TARGET).values()
@@ -201,7 +201,8 @@ class Demo:
         return self.state.episode(episode_from_execution_name(execution["name"]))
 
     def summary(self) -> dict[str, Any]:
-        """What the first sweep saw, and what has happened, read from EC2, Step Functions and DynamoDB."""
+        """Return what the first sweep saw, and what has happened, read from EC2, Step Functions and
+        DynamoDB."""
         episodes = [e for r in self.state.records(TARGET).values() if (e := self._latest_episode(r))]
         approved = [
             episode.ref.instance_id

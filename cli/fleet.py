@@ -23,7 +23,8 @@ Found = TypeVar("Found")
 def over_the_fleet(
     arguments: argparse.Namespace, look: Callable[[Target, PolicyBook], Sequence[Found]]
 ) -> list[Found]:
-    """What `look` finds in the caller's account, in the Regions of the command line, else of the policy.
+    """Return what `look` finds in the caller's account, in the Regions of the command line, else of the
+    policy.
 
     Raises:
         CommandError: no policy that can be used, no Region, or something could not be read.

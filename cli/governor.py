@@ -117,7 +117,7 @@ def _everywhere() -> argparse.ArgumentParser:
 
 
 def parsed(line: Sequence[str]) -> argparse.Namespace:
-    """What a line says. Ends the program, as argparse does, where it is wrong or asks for help."""
+    """Return what a line says. Ends the program, as argparse does, where it is wrong or asks for help."""
     end = list(line).index("--") if "--" in line else len(line)
     common, rest = _everywhere().parse_known_args(line[:end])
     rest += line[end:]

@@ -256,7 +256,7 @@ class Leftovers:
         return _some(text, ids, len(ids) * KEY_USD, remove)
 
     def has_user_data(self) -> bool:
-        """Whether the audit holds user data, which only the key can read."""
+        """Return whether the audit holds user data, which only the key can read."""
         return any(
             self._client("s3").list_objects_v2(Bucket=name, Prefix=_USER_DATA, MaxKeys=1).get("Contents")
             for name in self._bucket_names("auditbucket")
@@ -271,7 +271,7 @@ class Leftovers:
         yield from self._client(service, region).get_paginator(operation).paginate(**asked)
 
     def _is_named(self, name: str, logical_id: str) -> bool:
-        """Whether CloudFormation made the name up for a resource of this stack, not of `STACK-two`."""
+        """Return whether CloudFormation made the name up for a resource of this stack, not of `STACK-two`."""
         return re.fullmatch(rf"{re.escape(self._stack)}-{logical_id}-[A-Za-z0-9]{{8,14}}", name) is not None
 
     def _instances(self, region: str, filters: Sequence[Any]) -> Iterator[Any]:

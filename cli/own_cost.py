@@ -36,7 +36,7 @@ Metric = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 def read(stack: Stack, start: datetime, end: datetime, fleet: Decimal) -> Measured:
-    """What it has cost from `start` to `end` in one month, beside what the fleet did."""
+    """Return what it has cost from `start` to `end` in one month, beside what the fleet did."""
     used: dict[str, Decimal | None] = dict.fromkeys((*_MEASURED, *_FIXED))
     problems = []
     begun = max(start, stack.described["CreationTime"])

@@ -51,7 +51,7 @@ def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
 
 
 def _asked(ownership: Ownership) -> Iterator[tuple[str, tuple[Contact, ...]]]:
-    """Who is asked in the end, by the setting that brings it about."""
+    """Yield who is asked in the end, by the setting that brings it about."""
     named = [("ownership.default_contacts", "", "")]
     named += [(f"ownership.project_owners.{name}", "", name) for name in ownership.project_owners]
     named += [(f"ownership.contacts.{name}", name, "") for name in ownership.contacts]
@@ -126,7 +126,7 @@ def _of_judging(policy: Policy) -> Iterator[str]:
 
 
 def _of_measuring(policy: Policy) -> Iterator[str]:
-    """What can never be measured as the policy wants it."""
+    """Yield what can never be measured as the policy wants it."""
     metrics, approval = policy.metrics, policy.approval
     if policy.never_asks is not None:
         yield f"the last minutes cannot be shown, so nobody is ever asked: {policy.never_asks}"

@@ -177,7 +177,7 @@ def _say_one(out: Output, one: Found) -> None:
 
 
 def compared(entry: LedgerEntry, bill: Bill) -> Found:
-    """What the bill says of an action of the ledger."""
+    """Return what the bill says of an action of the ledger."""
     charges = bill.charges.get(entry.episode.instance_id, ())
     before = [one for one in charges if one.end <= entry.booked_at]
     hours = sum((one.hours for one in before), Decimal(0))

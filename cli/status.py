@@ -101,7 +101,7 @@ class Stack:
 
     @cached_property
     def hub(self) -> Target:
-        """Where the stack is."""
+        """Return where the stack is."""
         _, _, _, region, account, _ = self.described["StackId"].split(":", 5)
         return Target(account, region)
 
@@ -283,7 +283,8 @@ def _questions(stack: Stack) -> Line:
 
 
 def _subscribers(stack: Stack) -> Line:
-    """Who would get an alert; the channels of the policy's contacts count where they have been filled in."""
+    """Return who would get an alert; the channels of the policy's contacts count where they have been filled
+    in."""
     pages = stack.session.client("sns").get_paginator("list_subscriptions_by_topic")
     topic = stack.outputs["AlertTopicArn"]
     found = [one for page in pages.paginate(TopicArn=topic) for one in page["Subscriptions"]]
@@ -312,21 +313,22 @@ def _subscribers(stack: Stack) -> Line:
 
 
 def _gets_questions(stack: Stack, arn: str) -> bool:
-    """Whether its filter policy, if it has one, lets every question through."""
+    """Return whether its filter policy, if it has one, lets every question through."""
     found = stack.session.client("sns").get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
     return lets_questions_through(found.get("FilterPolicy"))
 
 
 def _reached(contact: Contact, mailed: Set[str], has_mail: bool, has_channels: bool) -> bool:
-    """Whether questions about their instances reach them: a channel of everybody counts only for contacts for
-    whom the policy names no way of their own (docs/channels.md)."""
+    """Return whether questions about their instances reach them: a channel of everybody counts only for
+    contacts for whom the policy names no way of their own (docs/channels.md)."""
     known = {*addresses([contact]), *list_addresses([contact])}
     own = contact.slack_channel or not contact.has_own_channel
     return bool((has_mail and known) or (has_channels and own) or {one.lower() for one in known} & mailed)
 
 
 def _has_channels(stack: Stack) -> bool:
-    """Whether somebody has filled the secret of channels in: then it has two versions. Reads no value."""
+    """Return whether somebody has filled the secret of channels in: then it has two versions. Reads no
+    value."""
     secret = next(ident for _, name, ident in stack.resources if name == "ChannelSecret")
     found = stack.session.client("secretsmanager").describe_secret(SecretId=secret)
     return len(found.get("VersionIdsToStages", {})) > 1
@@ -364,7 +366,7 @@ def _freezes(stack: Stack) -> Line:
 
 
 def _undelivered(stack: Stack) -> Line:
-    """What waits in the stack's dead-letter queues."""
+    """Return what waits in the stack's dead-letter queues."""
     client: Any = stack.session.client("sqs")
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     counts: dict[str, int] = {}

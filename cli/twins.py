@@ -12,7 +12,7 @@ _MARK = frozenset({"Mode", "SelectorTagValue", "SweepRateMinutes"})
 
 
 def is_ours(stack: Mapping[str, Any]) -> bool:
-    """Whether a stack, as CloudFormation describes it, is one of GPU Governor."""
+    """Return whether a stack, as CloudFormation describes it, is one of GPU Governor."""
     return parameters_of(stack).keys() >= _MARK
 
 

@@ -223,7 +223,7 @@ def _cost(amount: Decimal) -> str:
 
 
 def _elsewhere(stack: Stack) -> str:
-    """Where instances are, which only the stack knows."""
+    """Return where instances are, which only the stack knows."""
     try:
         targets = [str(one) for one in swept(stack.policy[0].base().policy, stack.hub)]
     except (CommandError, GovernorError, BotoCoreError, ClientError) as error:

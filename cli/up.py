@@ -74,7 +74,7 @@ def show(scene: Scene, state: StateTable, front: Front) -> Story:
 
 
 def _codes(scene: Scene, api: str) -> Callable[[], str]:
-    """What gives codes as `governor open` does, to the person at this machine."""
+    """Return what gives codes as `governor open` does, to the person at this machine."""
     key = visitors_key(scene.cloud)
     session = boto3.Session(key["AWS_ACCESS_KEY_ID"], key["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
     person = Api(api, session)

@@ -57,7 +57,7 @@ class Seen:
             mask[start:end] = bytes(max(0, end - start))
 
     def asks(self, rule: Rule, index: int) -> bool:
-        """Whether the rule asks at the end of the bin with this index."""
+        """Return whether the rule asks at the end of the bin with this index."""
         released = rule.released_minutes
         if released is not None and self._is_released(index) and self._is_idle(index, released):
             return True

@@ -131,11 +131,11 @@ class LocalCloud:
 
     @property
     def endpoint_url(self) -> str:
-        """Where every AWS API answers."""
+        """Return where every AWS API answers."""
         return f"http://127.0.0.1:{self._port}"
 
     def environment(self) -> dict[str, str]:
-        """What any AWS program needs to talk to this cloud."""
+        """Return what any AWS program needs to talk to this cloud."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint_url,
             "AWS_ACCESS_KEY_ID": ACCOUNT,
@@ -175,7 +175,7 @@ class LocalCloud:
         return f"{self.endpoint_url}/_aws/execute-api/{api}/$default{parts.path}{query}"
 
     def log(self) -> str:
-        """What the engine has printed so far."""
+        """Return what the engine has printed so far."""
         return (self.run_dir / "engine.log").read_text(errors="replace")
 
     # deployment

@@ -78,7 +78,7 @@ def write_past(
 
 
 def past_metrics(members: Mapping[str, Member], now: datetime) -> Iterator[Points]:
-    """What their agents and EC2 published in those weeks."""
+    """Yield what their agents and EC2 published in those weeks."""
     first = _hour(now - WEEKS)
     hours = list(_hours(first, now))
     for instance_id, member in members.items():
@@ -136,7 +136,7 @@ def _hours(first: datetime, now: datetime) -> Iterator[datetime]:
 
 
 def _price(member: Member) -> Decimal:
-    """What an hour adds to the bill: a Capacity Block is paid in advance, Spot costs a third."""
+    """Return what an hour adds to the bill: a Capacity Block is paid in advance, Spot costs a third."""
     price = list_price(member.instance_type) or Decimal(0)
     return {"capacity-block": Decimal(0), "spot": price / 3}.get(member.lifecycle, price)
 
@@ -270,7 +270,7 @@ def _count(
 
 
 def _row(target: Target, instance_id: str, member: Member, now: datetime) -> FleetRow:
-    """What the sweep before this one has measured by hour; it judges anew."""
+    """Return what the sweep before this one has measured by hour; it judges anew."""
     owner, project = _whose(member)
     hours = [_busiest(member, _hour(now) - HOUR * back, now) for back in range(HOURS)]
     return FleetRow(

@@ -206,7 +206,7 @@ _WEBHOOK = _object(
 
 
 def slack_problems(blocks: object) -> list[str]:
-    """What Slack would call `invalid_blocks`."""
+    """Return what Slack would call `invalid_blocks`."""
     if not isinstance(blocks, list) or not 1 <= len(blocks) <= 50:
         return ["blocks: 1 to 50 are allowed"]
     problems, ids = [], []
@@ -223,12 +223,12 @@ def slack_problems(blocks: object) -> list[str]:
 
 
 def teams_problems(envelope: object) -> list[str]:
-    """What a workflow could not post."""
+    """Return what a workflow could not post."""
     return _problems("teams", envelope, "message")
 
 
 def pagerduty_problems(event: object) -> list[str]:
-    """What the Events API calls an invalid event."""
+    """Return what the Events API calls an invalid event."""
     action = event.get("event_action") if isinstance(event, dict) else None
     if action not in ("trigger", "resolve"):
         return ["'event_action' is missing or unknown"]
@@ -236,7 +236,7 @@ def pagerduty_problems(event: object) -> list[str]:
 
 
 def webhook_problems(document: object) -> list[str]:
-    """Where a document is not what version 1 promises."""
+    """Return where a document is not what version 1 promises."""
     return _problems("webhook", document, "document")
 
 

@@ -141,12 +141,12 @@ class Receivers:
 
     @property
     def url(self) -> str:
-        """Where the channels go."""
+        """Return where the channels go."""
         return f"https://127.0.0.1:{self._servers[0].server_port}"
 
     @property
     def inbox_url(self) -> str:
-        """Where a person looks; plain HTTP, as no browser knows the certificate."""
+        """Return where a person looks; plain HTTP, as no browser knows the certificate."""
         return f"http://127.0.0.1:{self._servers[1].server_port}/"
 
     def short_link(self, url: str) -> str:
@@ -156,7 +156,7 @@ class Receivers:
             return f"{self.inbox_url}{len(self._links)}"
 
     def linked(self, path: str) -> str | None:
-        """Where a short link leads; `None` for any other path."""
+        """Return where a short link leads; `None` for any other path."""
         number = path.removeprefix("/")
         with self._lock:
             known = number.isascii() and number.isdigit() and 1 <= int(number) <= len(self._links)
@@ -275,7 +275,7 @@ class Receivers:
     # requests
 
     def answer(self, path: str, headers: Mapping[str, str], body: bytes) -> _Reply:
-        """What the service behind a path says to a POST; keeps the request."""
+        """Return what the service behind a path says to a POST; keeps the request."""
         channel, operation = self._place(path)
         with self._lock:
             planned = self._planned.get(channel, [])

@@ -104,7 +104,7 @@ class LambdaRuntime:
             return json.loads(answer.read() or b"null")
 
     def log(self) -> str:
-        """What runtime and handler have printed."""
+        """Return what runtime and handler have printed."""
         return Path(self._log.name).read_text(errors="replace")
 
     def _wait(self) -> None:
@@ -124,7 +124,7 @@ class LambdaRuntime:
 
 
 def is_error(answer: object) -> bool:
-    """Whether an answer is Lambda's error document."""
+    """Return whether an answer is Lambda's error document."""
     return isinstance(answer, dict) and {"errorType", "errorMessage"} <= set(answer)
 
 

@@ -160,7 +160,7 @@ class Scene:
         return None
 
     def errors(self, most: int = 10) -> list[str]:
-        """What the functions have logged last as errors, oldest first."""
+        """Return what the functions have logged last as errors, oldest first."""
         logs = self.cloud.client("logs")
         found = []
         for group in logs.describe_log_groups()["logGroups"]:
@@ -204,7 +204,7 @@ class Scene:
 
 
 def _error(group: str, line: str) -> str | None:
-    """What a function has logged as an error, and the last line of its traceback."""
+    """Return what a function has logged as an error, and the last line of its traceback."""
     try:
         said = json.loads(line)
     except ValueError:
@@ -274,7 +274,7 @@ def deploy_scene(
 
 
 def channel_secret(receivers: Receivers) -> dict[str, str]:
-    """What the owner of a stack would fill in, for channels that end at the receivers."""
+    """Return what the owner of a stack would fill in, for channels that end at the receivers."""
     return {
         "slack_bot_token": receivers.slack_token,
         "slack_channel": receivers.slack_channel,

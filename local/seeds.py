@@ -156,7 +156,7 @@ class Seeds:
         self._functions = functions_of(scene.cloud)
 
     def call(self, function: str, event: Any) -> Any:
-        """What a deployed function answers. Raises: LocalCloudError when it raised."""
+        """Return what a deployed function answers. Raises: LocalCloudError when it raised."""
         answer = self.scene.cloud.client("lambda").invoke(
             FunctionName=self._functions[function], Payload=json.dumps(event)
         )
@@ -220,7 +220,7 @@ class Seeds:
             self.call(function, {"episode": episode, **fields})
 
     def api(self, route: str, approval_id: str | None = None, document: Any = None) -> Any:
-        """What the JSON API answers Alice."""
+        """Return what the JSON API answers Alice."""
         method, _, path = route.partition(" ")
         event: dict[str, Any] = {"routeKey": route, "rawPath": path, "headers": {}}
         event["requestContext"] = {"http": {"method": method, "path": path}, "authorizer": _ALICE}
@@ -277,7 +277,7 @@ def _cookies(answer: Mapping[str, Any]) -> list[str]:
 
 
 def _fields(page: str) -> dict[str, str]:
-    """What the forms of a page send by themselves, with every box ticked."""
+    """Return what the forms of a page send by themselves, with every box ticked."""
     return {name: html.unescape(value) for name, value in _INPUT.findall(page)}
 
 

@@ -337,7 +337,7 @@ class Deployment:
                 )
 
     def _options(self, stack: str) -> str:
-        """What the command line needs to find the stack."""
+        """Return what the command line needs to find the stack."""
         named = {"--stack-name": stack if stack != STACK else None, "--profile": self.given.get("PROFILE")}
         if self.region != self.session.region_name or "REGION" in self.given:
             named["--region"] = self.region

@@ -148,7 +148,8 @@ def _install_command(*packages: str) -> str:
 
 
 def fingerprint(pins: bytes, folder: Path) -> str:
-    """What an environment was made of. Its place counts: the scripts in it name their interpreter's path."""
+    """Return what an environment was made of. Its place counts: the scripts in it name their interpreter's
+    path."""
     return f"{hashlib.sha256(pins).hexdigest()} {sys.version} {sys.executable} {folder}"
 
 
@@ -187,7 +188,8 @@ def _install(name: str, folder: Path, pins: Path) -> None:
 
 
 def _install_with_uv(folder: Path, pins: Path) -> bool:
-    """Whether uv has installed the pins. What it left undone is pip's to do, so its failure is only told."""
+    """Return whether uv has installed the pins. What it left undone is pip's to do, so its failure is only
+    told."""
     uv_folder, _ = ENVIRONMENTS["uv"]
     try:
         ensure("uv")

@@ -95,7 +95,7 @@ class Figure:
 
     @property
     def is_over(self) -> bool:
-        """Whether the target is missed."""
+        """Return whether the target is missed."""
         return self.value is not None and self.target is not None and self.value > self.target
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def pages(root: Path) -> dict[str, int]:
 
 
 def seconds(build: Path, name: str) -> float | None:
-    """What the last run took."""
+    """Return what the last run took."""
     path = build / f"{name}.seconds"
     return float(path.read_text(encoding="utf-8")) if path.exists() else None
 

@@ -117,8 +117,9 @@ def places(node: ast.AST, scope: str = "", line: int = 0, *, inside: bool = Fals
 
 
 def _says_no_more(node: ast.AST, name: str, child: ast.AST) -> bool:
-    """Whether another change is noticed by the same tests: a condition that is always true or false says more
-    than one turned round, and as much as its only statement left out. What is unpacked cannot be shorter.
+    """Return whether another change is noticed by the same tests: a condition that is always true or false
+    says more than one turned round, and as much as its only statement left out. What is unpacked cannot be
+    shorter.
     """
     match node, name, child:
         case ((ast.If() | ast.IfExp() | ast.While()), "test", ast.UnaryOp(op=ast.Not())):
@@ -133,7 +134,7 @@ def _says_no_more(node: ast.AST, name: str, child: ast.AST) -> bool:
 
 
 def variants(node: ast.AST, scope: str) -> Iterator[ast.AST]:
-    """What may stand in the place of a node."""
+    """Yield what may stand in the place of a node."""
     match node:
         case ast.Raise() | ast.AugAssign() | ast.Expr(value=ast.Call()):
             if not ast.unparse(node).startswith(("_log.", "assert_never(")):

@@ -73,7 +73,7 @@ class Picture:
 
     @property
     def text(self) -> str:
-        """What the page says, a line for each piece of text."""
+        """Return what the page says, a line for each piece of text."""
         reader = _Reader()
         reader.feed(self.html)
         return "\n".join(reader.lines) + "\n"

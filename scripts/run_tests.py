@@ -94,12 +94,12 @@ def _row(commands: Sequence[Command], output: IO[bytes]) -> subprocess.Popen[byt
 
 
 def _before(part: Command) -> Command:
-    """What needs no cloud works while the local cloud waits, which is what the suite is as long as."""
+    """Return what needs no cloud works while the local cloud waits, which is what the suite is as long as."""
     return ("nice",) if part[0] == WHOLE else ()
 
 
 def closing_counts(said: str) -> Counter[str]:
-    """What the closing lines of pytest count, over all of them: "3 failed, 20 passed in 1.2s"."""
+    """Return what the closing lines of pytest count, over all of them: "3 failed, 20 passed in 1.2s"."""
     counts: Counter[str] = Counter()
     for line in _CLOSING.findall(said):
         for number, what in re.findall(r"(\d+) ([a-z]+)", line):

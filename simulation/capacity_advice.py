@@ -32,7 +32,7 @@ class Group:
 
 
 def of_group(group: Group) -> list[Advice]:
-    """What a group could do without. Only where all its members were measured for long enough."""
+    """Return what a group could do without. Only where all its members were measured for long enough."""
     if not all(map(is_known, group.members)):
         return []
     return worthwhile(group.members[0].policy.advice, (scale_in(group), minimum_size(group)))

@@ -91,7 +91,7 @@ class Survey:
 
     @property
     def most_usd(self) -> Usd:
-        """What that costs at the most."""
+        """Return what that costs at the most."""
         return self.most_metrics * USD_PER_METRIC
 
 
@@ -189,7 +189,7 @@ class Fetch:
         return [*queries, _ec2_query("CPUUtilization", one, "Maximum")]
 
     def _fine_queries(self, one: Subject) -> list[MetricQuery]:
-        """What the sweep reads of a candidate. CPU in any case: it shows when the instance ran."""
+        """Return what the sweep reads of a candidate. CPU in any case: it shows when the instance ran."""
         names, shape = self.wish.metrics, one.shape
         metrics = [names.utilization]
         if "power" in self.wish.figures and shape and shape.board_power_watts:
@@ -212,7 +212,7 @@ class Fetch:
     def _parts(
         self, subjects: Sequence[Subject], wanted: Mapping[str, frozenset[int]], days: Sequence[Window]
     ) -> list[tuple[list[MetricQuery], Window]]:
-        """What is read finer, day by day. `wanted` holds numbers of days by instance."""
+        """Return what is read finer, day by day. `wanted` holds numbers of days by instance."""
         parts: list[tuple[list[MetricQuery], Window]] = [([], day) for day in days]
         for one in subjects:
             queries = self._fine_queries(one)

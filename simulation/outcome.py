@@ -49,7 +49,7 @@ class Stop:
 
     @property
     def is_hit_soon(self) -> bool:
-        """Whether work resumed within an hour."""
+        """Return whether work resumed within an hour."""
         return self.hit_work and self.length <= HIT_SOON
 
 
@@ -70,12 +70,13 @@ class Event:
 
     @property
     def asked_at(self) -> UtcDatetime | None:
-        """When people were asked, or when it was stopped without asking; `None` where neither happened."""
+        """Return when people were asked, or when it was stopped without asking; `None` where neither
+        happened."""
         return self.sent_at or (None if self.stop is None else self.stop.at)
 
     @property
     def is_wrong(self) -> bool | None:
-        """Whether work was back within an hour of the question; `None` where nobody can know."""
+        """Return whether work was back within an hour of the question; `None` where nobody can know."""
         asked = self.asked_at
         if asked is None:
             return None

@@ -243,7 +243,7 @@ class SpotOffer:
 
 
 def asks_for_spot(past: Past) -> bool:
-    """Whether its work comes in bursts that an interruption cannot lose: it runs On-Demand, no service
+    """Return whether its work comes in bursts that an interruption cannot lose: it runs On-Demand, no service
     manages it, and it has a checkpoint hook."""
     instance, rule = past.instance, past.policy.advice
     hooked = instance.tags.get(CHECKPOINT_TAG, "").strip().lower() in ("hook", "signal")

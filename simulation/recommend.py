@@ -109,7 +109,7 @@ class Figures:
 
     @property
     def bound(self) -> float:
-        """What the share exceeds with a chance of one in ten."""
+        """Return what the share exceeds with a chance of one in ten."""
         return upper_bound(self.wrong, self.questions, CONFIDENCE)
 
 
@@ -346,7 +346,7 @@ def _days(recording: Recording) -> float:
 
 
 def _may_be_sooner(recordings: Sequence[Recording], policies: Policies) -> bool:
-    """Whether memory is ever seen released, so that the shorter wait plays a part."""
+    """Return whether memory is ever seen released, so that the shorter wait plays a part."""
     return any(any(one.released(policies.applied_to(one.instance).policy)) for one in recordings)
 
 

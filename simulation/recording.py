@@ -68,12 +68,12 @@ class Recording:
         object.__setattr__(self, "runs", tuple(_split(found, launched)))
 
     def time(self, index: int) -> UtcDatetime:
-        """When the bin with that index begins."""
+        """Return when the bin with that index begins."""
         return self.span.start + index * PERIOD
 
     @property
     def is_silent(self) -> bool:
-        """Whether no GPU has a reading in all of it."""
+        """Return whether no GPU has a reading in all of it."""
         return not any(value >= 0 for value in self.figures.utilization)
 
     @property
@@ -210,7 +210,7 @@ class RecordedMetrics:
 
 
 def has_holes(values: array[float]) -> bool:
-    """Whether any of them is NaN: then their sum is, which is found much faster."""
+    """Return whether any of them is NaN: then their sum is, which is found much faster."""
     total = sum(values)
     return total != total
 
@@ -235,7 +235,7 @@ def _metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:
-    """Where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
+    """Return where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
     dead: Sequence[int] = range(bins)
     for values in series:
         # Without a hole in one of them, it ran all the time.

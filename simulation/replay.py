@@ -414,7 +414,8 @@ class _Sweeps:
 
 
 def _can_open(kind: VerdictKind, proof: Verdict | None) -> bool:
-    """Whether people are notified: of what others manage when it is idle, else when a question is proved."""
+    """Return whether people are notified: of what others manage when it is idle, else when a question is
+    proved."""
     proved = proof is not None and proof.kind is VerdictKind.IDLE
     return kind is VerdictKind.MANAGED_ELSEWHERE or (kind is VerdictKind.IDLE and proved)
 
@@ -458,7 +459,7 @@ def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, peo
 
 
 def _request(track: Track, now: datetime, length: timedelta | None = None) -> EvidenceRequest:
-    """What the sweep reads; with a length, what it reads before a question."""
+    """Return what the sweep reads; with a length, what it reads before a question."""
     policy = track.policy
     if length is None:
         figures = _subject(track, now).figures_to_read()
@@ -504,7 +505,8 @@ def _people_know(track: Track, now: datetime) -> bool:
 
 
 def _works_since(track: Track, index: int, now: UtcDatetime) -> bool:
-    """Whether work began between the end of the judged window and now, as the product's second look reads."""
+    """Return whether work began between the end of the judged window and now, as the product's second look
+    reads."""
     policy = track.policy
     window = window_before(now, policy.window, policy.period, policy.lag)
     end = (window.end - track.recording.span.start) // PERIOD

@@ -111,7 +111,7 @@ def sentence(one: Summary) -> str:
 
 
 def by_saving(summaries: Sequence[Summary]) -> list[Summary]:
-    """What saves most comes first."""
+    """Return what saves most comes first."""
     return sorted(summaries, key=lambda one: (-one.usd_saved, -one.hours_saved))
 
 

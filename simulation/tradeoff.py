@@ -48,7 +48,7 @@ class Point:
 
     @property
     def saved(self) -> str:
-        """What it saves, in words."""
+        """Return what it saves, in words."""
         return saved_text(self.summary)
 
 
@@ -152,7 +152,7 @@ def _nice(value: float) -> float:
 
 
 def caption(shown: Sequence[Point]) -> str:
-    """What the points are."""
+    """Return what the points are."""
     if any(not one.given for one in shown):
         return (
             "The large point is the policy; the others are the same policy with other waits before it acts."
@@ -161,5 +161,5 @@ def caption(shown: Sequence[Point]) -> str:
 
 
 def is_worth_showing(shown: Sequence[Point]) -> bool:
-    """Whether there is something to choose from: two points, and one that stops anything."""
+    """Return whether there is something to choose from: two points, and one that stops anything."""
     return len(shown) > 1 and any(one.summary.stops for one in shown)

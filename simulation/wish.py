@@ -29,7 +29,7 @@ class Wish:
 
 
 def wish_of(policies: Sequence[Policy]) -> Wish:
-    """What these policies, bases and overrides alike, look at together.
+    """Return what these policies, bases and overrides alike, look at together.
 
     Raises:
         ReplayError: they select by other tags or read other metrics, or need finer data than there are.
@@ -52,7 +52,7 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
 
 
 def _figures(policy: Policy) -> frozenset[str]:
-    """What may veto and is recorded, and the memory where it may bring a question forward."""
+    """Return what may veto and is recorded, and the memory where it may bring a question forward."""
     return (wanted_figures(policy) - {"agentless", "bound"}) | (
         set() if sooner_window(policy) is None else {"memory"}
     )

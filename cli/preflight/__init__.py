@@ -119,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def look(check: Check, world: World) -> Finding:
-    """What a check comes to. It never fails: what hinders it is `unknown`, with what to do."""
+    """Return what a check comes to. It never fails: what hinders it is `unknown`, with what to do."""
     if world.clock() - world.now > LONGEST:
         return unknown("not begun: 15 minutes are over", f"governor preflight --only {check.name}")
     try:

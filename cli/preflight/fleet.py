@@ -146,7 +146,7 @@ def ec2_metric_delay(world: World) -> Finding:
 
 
 def _delay(world: World, series: Sequence[Any], period: int) -> Finding:
-    """Whether each series that is alive has the newest period that ended `lag_seconds` ago."""
+    """Return whether each series that is alive has the newest period that ended `lag_seconds` ago."""
     lag = world.policy.metrics.lag_seconds
     newest = [one for one in _newest(world, series[:500], period) if world.now - one <= _SILENT]
     if not newest:

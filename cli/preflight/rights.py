@@ -188,7 +188,7 @@ def bound_namespace(world: World) -> Finding:
 
 
 def judged(world: World, rule: Rule) -> Finding:
-    """What the simulator says of a rule: of the deployed role where there is one."""
+    """Return what the simulator says of a rule: of the deployed role where there is one."""
     table = "arn:{partition}:dynamodb:{region}:{account}:table/"
     names = {"partition": world.partition, "region": world.region, "account": world.account}
     if world.is_deployed:

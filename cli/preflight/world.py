@@ -221,7 +221,7 @@ class World:
 
     @property
     def is_deployed(self) -> bool:
-        """Whether there is a stack."""
+        """Return whether there is a stack."""
         return self._stack is not None
 
     @cached_property
@@ -291,11 +291,11 @@ class World:
 
 
 def is_understood(error: CloudError) -> bool:
-    """Whether the product tells this error from others: a guard or a message of its own answers it."""
+    """Return whether the product tells this error from others: a guard or a message of its own answers it."""
     return type(error) is not CloudError
 
 
 def denied(error: AccessDenied) -> Finding:
-    """What the caller lacks."""
+    """Return what the caller lacks."""
     action = error.operation or "an action"
     return unknown(f"your identity may not call {action}", f"allow {action}, or have somebody run it who may")

@@ -30,7 +30,7 @@ def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode
 
 
 def _facts(opened: Opened) -> dict[str, str]:
-    """What the log says of it, and by it the stack's dashboard. Owners may be addresses."""
+    """Return what the log says of it, and by it the stack's dashboard. Owners may be addresses."""
     if opened.episode is None:
         return {"reason": opened.reason}
     instance, reason = opened.episode.instance, opened.episode.reason

@@ -15,7 +15,7 @@ from governor.wiring.policies import use_case
 
 @observed(use_case(Ec2Parts(), RefreshPrices))
 def handler(event: dict[str, Any], context: Any, refresh_prices: Ready[RefreshPrices]) -> dict[str, Any]:
-    """What was read, by Region, and how many commitments. Raises, when all was tried: Unavailable."""
+    """Return what was read, by Region, and how many commitments. Raises, when all was tried: Unavailable."""
     parse(Payload, event)
     refreshed = refresh_prices()()
     known = refreshed.commitments

@@ -70,7 +70,7 @@ class CloudWatchSimulator:
         }
 
     def knows(self, operation: str) -> bool:
-        """Whether this simulator answers the operation."""
+        """Return whether this simulator answers the operation."""
         return operation in self._operations
 
     def operation(self, name: str, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class Ec2Simulator:
         }
 
     def knows(self, operation: str) -> bool:
-        """Whether this simulator answers the operation."""
+        """Return whether this simulator answers the operation."""
         return operation in self._operations
 
     def operation(self, name: str, account: str, region: str, request: Request) -> Answer:
@@ -231,7 +231,7 @@ class Ec2Simulator:
         self._emit(account, region, "aws.ec2", name, detail, [arn])
 
     def is_running(self, account: str, region: str, instance_id: str) -> bool:
-        """Whether an agent on the instance could answer."""
+        """Return whether an agent on the instance could answer."""
         with self._lock:
             found = self._region(account, region).instances.get(instance_id)
             return found is not None and found["State"]["Name"] == "running"

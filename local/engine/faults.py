@@ -37,7 +37,7 @@ class Fault:
     match: Mapping[str, Any] = field(default_factory=dict)
 
     def meets(self, request: Mapping[str, Any]) -> bool:
-        """Whether every parameter named is that value, or has it somewhere inside."""
+        """Return whether every parameter named is that value, or has it somewhere inside."""
         return all(_holds(request.get(name), value) for name, value in self.match.items())
 
 

@@ -57,7 +57,7 @@ TAG: Properties = {
 
 
 def select(found: Iterable[Any], request: Mapping[str, Any], properties: Properties) -> list[Any]:
-    """What meets all filters of the request. Raises: AwsError for a filter that is not simulated."""
+    """Return what meets all filters of the request. Raises: AwsError for a filter that is not simulated."""
     filters = request.get("Filters", ())
     for one in filters:
         name = one["Name"]

@@ -84,7 +84,8 @@ class Weather:
             self.seed, self.share = seed, share
 
     def strike(self, operation: str) -> tuple[str, float]:
-        """What happens to the next call of an operation, if anything, and a number from 0 to 1 to go by."""
+        """Return what happens to the next call of an operation, if anything, and a number from 0 to 1 to go
+        by."""
         with self._lock:
             self.calls[operation] += 1
             chance = random.Random(f"{self.seed} {operation} {self.calls[operation]}")  # noqa: S311 - no secret

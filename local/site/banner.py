@@ -26,7 +26,7 @@ _BODY = re.compile(rb"<body[^>]*>")
 
 
 def inside(progress: Progress, tabs: Mapping[str, str], at: str) -> str:
-    """What the banner says. `tabs` are links by path; `at` is the one that is open."""
+    """Return what the banner says. `tabs` are links by path; `at` is the one that is open."""
     now = next((step for step in progress.steps if not step.is_done), None)
     template = TEMPLATES.get_template("banner.html")
     return template.render(steps=progress.steps, now=now, news=progress.news, tabs=tabs, at=at)

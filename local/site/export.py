@@ -63,7 +63,7 @@ def _pages(front: Front) -> dict[str, str]:
 
 
 def _reader(front: Front) -> Callable[[str], str]:
-    """What reads pages, as a visitor with one session."""
+    """Return what reads pages, as a visitor with one session."""
     entered = front.answer("GET", "/", _ACCEPT)
     cookie = next(value.partition(";")[0] for name, value in entered.headers if name == "Set-Cookie")
 
@@ -86,7 +86,7 @@ def _path(page: str, link: str) -> str | None:
 
 
 def _goes_on(page: str, link: str) -> bool:
-    """Whether it leads from month to month, or from filter to filter, without an end."""
+    """Return whether it leads from month to month, or from filter to filter, without an end."""
     return "?" in page and "?" in link and page.partition("?")[0] == link.partition("?")[0]
 
 

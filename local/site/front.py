@@ -38,7 +38,7 @@ class Reply:
 
     @property
     def is_page(self) -> bool:
-        """Whether it is HTML."""
+        """Return whether it is HTML."""
         return any(
             name.lower() == "content-type" and value.startswith("text/html") for name, value in self.headers
         )
@@ -72,7 +72,7 @@ class Front:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def is_own(self, host: str) -> bool:
-        """Whether a request is for this server."""
+        """Return whether a request is for this server."""
         port = self._server.server_port
         return host in (f"127.0.0.1:{port}", f"localhost:{port}")
 

@@ -132,7 +132,7 @@ def _time(one: Received) -> datetime:
 
 
 def _first_text(payload: Any) -> str:
-    """What a card says first."""
+    """Return what a card says first."""
     if isinstance(payload, dict):
         if isinstance(text := payload.get("text"), str) and text.strip():
             return text.strip().splitlines()[0]

@@ -68,7 +68,7 @@ class Story:
 
     @property
     def is_told(self) -> bool:
-        """Whether anything was stopped or terminated since it began."""
+        """Return whether anything was stopped or terminated since it began."""
         return bool(self._done())
 
     def progress(self) -> Progress:
@@ -82,7 +82,7 @@ class Story:
         return Progress(steps, (*self._acting(), *done))
 
     def _done(self) -> list[News]:
-        """What was stopped or terminated since the story began, oldest first."""
+        """Return what was stopped or terminated since the story began, oldest first."""
         booked = (one for month in months(self._began, self.clock()) for one in self.state.entries(month))
         return [self._ended(one) for one in booked if one.booked_at >= self._began and one.ours]
 
@@ -96,7 +96,7 @@ class Story:
         return News(f"{name} is {entry.outcome.value}{saves}.", path)
 
     def _acting(self) -> list[News]:
-        """What was answered with yes, and is not done yet."""
+        """Return what was answered with yes, and is not done yet."""
         records = self.state.records(self.target).values()
         episodes = [self.state.episode(one.open_episode) for one in records if one.open_episode]
         answered = (one for one in episodes if one and self._is_answered(one))

@@ -109,5 +109,5 @@ class Buffer:
 
     @property
     def size_bytes(self) -> int:
-        """What the entries hold, compressed."""
+        """Return what the entries hold, compressed."""
         return self._bytes

@@ -93,7 +93,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def identify(options: argparse.Namespace, environment: Mapping[str, str]) -> Identity:
-    """Who this instance is: by the options where they say so, by the metadata service otherwise.
+    """Return who this instance is: by the options where they say so, by the metadata service otherwise.
 
     Raises:
         MetadataError: neither tells.

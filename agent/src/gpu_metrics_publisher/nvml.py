@@ -191,7 +191,7 @@ class NvmlSource:
         return Sample(device.gpu, figures, xids)
 
     def _figure(self, device: _Device, name: str, read: Callable[[Any], Any]) -> Any | None:
-        """What `read` gives, or `None` where this GPU or driver does not measure it."""
+        """Return what `read` gives, or `None` where this GPU or driver does not measure it."""
         nvml = self._nvml
         try:
             return read(device.handle)
@@ -352,7 +352,7 @@ def _lost(gpu: Gpu, xids: tuple[int, ...] | None = None) -> Sample:
 
 
 def _text(read: Callable[[Any], str | bytes], handle: Any) -> str:
-    """What `read` gives, as CloudWatch takes it in a dimension; empty where it is no text.
+    """Return what `read` gives, as CloudWatch takes it in a dimension; empty where it is no text.
 
     The binding decodes it, before 11.515 its caller did.
     """

@@ -110,13 +110,13 @@ class PatientSource:
         return self._pending is not None and self._pending.hangs
 
     def _settled(self) -> bool:
-        """Whether another question can be asked."""
+        """Return whether another question can be asked."""
         if self._pending is not None and self._pending.answered.is_set():
             self._late(self._pending)
         return self._pending is None
 
     def _late(self, pending: _Question) -> Any:
-        """What was given in the end."""
+        """Return what was given in the end."""
         self._pending = None
         if pending.hangs:
             _log.warning("NVML answers again")

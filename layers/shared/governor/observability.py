@@ -46,7 +46,7 @@ for _handler in logging.getLogger().handlers:
 logger = Logger(logger_formatter=_WithoutAddresses())
 metrics = Metrics()
 _tallied: list[tuple[str, int]] = []
-"""What threads of this invocation have counted: an append is one step, a metric of Powertools is not."""
+"""Counts of this invocation's threads: an append is one step, a metric of Powertools is not."""
 
 Wired = TypeVar("Wired")
 Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What the use cases need from the world, as Protocols. Adapters and in-memory twins fulfil them.
+"""Ports: the use cases' needs, as Protocols. Adapters and in-memory twins fulfil them.
 
 Every method may raise `CloudError` unless its docstring says otherwise, and nothing else from outside
 `governor.errors`. With a `Target` that has a `role_arn` it acts as that role in that account.
@@ -170,7 +170,7 @@ class InstanceStarter(Protocol):
 
 
 class UndoAnswer(NamedTuple):
-    """Whether the instance was asked to start, and the answer to the person who asked."""
+    """Result of an undo: whether the instance was asked to start, and the answer to the person who asked."""
 
     done: bool
     text: str
@@ -210,7 +210,7 @@ class PriceBook(Protocol):
 
 
 class PriceReader(Protocol):
-    """What AWS lists for a Region, and what the hub's account is committed to. Raises: CloudError."""
+    """AWS's prices of a Region, and the commitments of the hub's account. Raises: CloudError."""
 
     def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]: ...
     def storage(self, region: str) -> StoragePrices: ...

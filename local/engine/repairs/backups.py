@@ -74,7 +74,7 @@ def repair() -> None:
 
 
 def _milliseconds(record: dict[str, Any]) -> int:
-    """When it was written; the record's own time is cut to the second."""
+    """Return when it was written; the record's own time is cut to the second."""
     return int(record["dynamodb"]["SequenceNumber"][:20])
 
 

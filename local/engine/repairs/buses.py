@@ -59,7 +59,8 @@ def _with_other_places(engine: Any, within: Callable[..., None]) -> Callable[...
 
 
 def lets_in(policy: dict[str, Any], account: str, source: str) -> bool:
-    """Whether a statement allows this account to put events of this source. Organizations are not known."""
+    """Return whether a statement allows this account to put events of this source. Organizations are not
+    known."""
     for statement in policy.get("Statement", ()):
         principal = statement.get("Principal")
         named = principal.get("AWS", ()) if isinstance(principal, dict) else ()

@@ -99,7 +99,7 @@ def _whole_seconds(engine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def whole_number(path: str, raw_input: Any, *, at_least: int) -> int:
-    """What a reference path leads to. Raises: the engine's error, as `States.Runtime`."""
+    """Return what a reference path leads to. Raises: the engine's error, as `States.Runtime`."""
     from ministack.services import stepfunctions
 
     value = stepfunctions._resolve_path(path, raw_input)

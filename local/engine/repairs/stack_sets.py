@@ -186,7 +186,7 @@ class _StackSets:
 
 
 def _given(params: Params, before: Params | None = None) -> dict[str, Any]:
-    """What each stack of a set is made of, with the values of before where parameters keep them."""
+    """Return what each stack of a set is made of, with the values of before where parameters keep them."""
     parts = ("TemplateBody", "Parameters.", "Capabilities.")
     given = {name: value for name, value in params.items() if name.startswith(parts)}
     kept = {

@@ -26,13 +26,13 @@ from governor.ports import Answer, Item
 _log = logging.getLogger(__name__)
 _SESSION_NAME = "gpu-governor"
 _NAME_CHARACTERS = 64
-"""Of a session or a source identity at most, at least two. Source: STS API, AssumeRole."""
+"""Longest name of a session or a source identity; at least two characters. Source: STS API, AssumeRole."""
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ATTEMPTS = 5
 _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
-"""Of those that are about one instance each."""
+"""Most requests at a time that are about one instance each."""
 _HASTY_ATTEMPTS = 2
 _SERVICES = {"states": "stepfunctions"}
 """Names of botocore, where an operation is known by another one."""
@@ -234,7 +234,7 @@ _WITHOUT_ANSWER: dict[tuple[type[Exception], ...], type[errors.CloudError]] = {
     ): errors.Unavailable,
     (exceptions.NoCredentialsError, exceptions.PartialCredentialsError): errors.AccessDenied,
 }
-"""What it means that botocore got no answer: the network failed, or there are no credentials."""
+"""The meaning of no answer to botocore: the network failed, or there are no credentials."""
 
 
 def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorError:

@@ -37,7 +37,7 @@ _PAGE = 1000
 _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
 _MOST_UNGOVERNED = 500
 _FILTER_VALUES = 200
-"""Of one filter. Source: EC2 API, Filter."""
+"""Most values of one filter. Source: EC2 API, Filter."""
 _CHARGED = ("active", "cancelling")
 """States of a Capacity Reservation: until it is canceled, it is charged."""
 _TAG_BATCH = 500
@@ -85,7 +85,7 @@ class Ec2Instances(Adapter):
                 yield from reservation["Instances"]
 
     def _known(self, operation: str, target: Target, found: str, **asked: Any) -> Sequence[Any]:
-        """What EC2 answers in the field `found` about things by their ids; nothing of unknown ones."""
+        """Return what EC2 answers in the field `found` about things by their ids; nothing of unknown ones."""
         try:
             known: Sequence[Any] = self._call(operation, target, **asked)[found]
         except NotFound:

@@ -1,6 +1,6 @@
-"""What an instance costs: the policy's price, the Spot price, AWS's list as it was read, the shipped one, or
-`None`; never zero. For advice: what a type costs now as Spot in several Regions, and how likely it is to be
-had."""
+"""The price of an instance: the policy's price, the Spot price, AWS's list as it was read, the shipped one,
+or `None`; never zero. For advice: what a type costs now as Spot in several Regions, and how likely it is to
+be had."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ _log = logging.getLogger(__name__)
 _LIST_REGION = "us-east-1"
 _KEPT = timedelta(hours=1)
 _FAILURE_KEPT = timedelta(minutes=1)
-"""What could not be read is not asked for again by every instance of its kind."""
+"""Prices that could not be read: not every instance of the kind asks again."""
 _MOST_REGIONS = 10
-"""Of one question for scores. Source: EC2 API reference, GetSpotPlacementScores."""
+"""Most Regions of one request for scores. Source: EC2 API reference, GetSpotPlacementScores."""
 
 
 class AwsPrices(Adapter):
@@ -80,7 +80,7 @@ class AwsPrices(Adapter):
         return replace(price, storage=listed.storage, may_be_committed=may_be_committed)
 
     def _may_be_committed(self, instance: Instance) -> bool:
-        """Whether one of the hub's account may pay: also where that is not known."""
+        """Return whether one of the hub's account may pay: also where that is not known."""
         now = self._now()
         if self._committed is None or self._committed[0] <= now:
             try:
@@ -225,7 +225,7 @@ def _plan(found: Mapping[str, Any]) -> Commitment:
 
 
 def _reserved(found: Mapping[str, Any], region: str) -> Commitment:
-    """What it costs an hour: its fixed price over its term, and what recurs."""
+    """Return what it costs an hour: its fixed price over its term, and what recurs."""
     hours = Decimal(found["Duration"]) / 3600
     recurring = (one["Amount"] for one in found.get("RecurringCharges", ()) if one["Frequency"] == "Hourly")
     each = sum(

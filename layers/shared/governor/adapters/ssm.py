@@ -10,12 +10,12 @@ from governor.domain.instance import Session, Target
 from governor.domain.units import as_utc, iso
 
 _SHORTEST_SECONDS = 30
-"""What SendCommand takes at least as `TimeoutSeconds`; and EC2 may be later than it said."""
+"""The least `TimeoutSeconds` that SendCommand accepts; and EC2 may be later than it said."""
 _LONGEST_SECONDS = 9_999
-"""What the document takes as `SecondsLeft`."""
+"""The `SecondsLeft` that the document accepts."""
 _SESSIONS_PAGE = 200
 _PAGE = 50
-"""What DescribeInstanceInformation answers at a time, at most. Source: its API."""
+"""Most instances in one answer of DescribeInstanceInformation. Source: its API."""
 
 
 class PolicyParameter(Adapter):

@@ -98,7 +98,7 @@ class _Item:
     own: dict[tuple[str, str], Delivery]
     """By the key of a route, what is on record of the alert itself."""
     has_own: bool = False
-    """Whether the policy names a channel of their own for those whom it is for."""
+    """Return whether the policy names a channel of their own for those whom it is for."""
     left: list[int | None] = field(default_factory=list)
     news: list[Delivery] = field(default_factory=list)
     """The deliveries that were settled now."""

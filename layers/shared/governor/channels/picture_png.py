@@ -39,7 +39,7 @@ _COLUMNS = bytes.fromhex(
 _LETTERS = {letter: _COLUMNS[5 * at : 5 * at + 5] for at, letter in enumerate(" 0123456789:FMSTWadehinortu")}
 """Five columns of seven dots, the lowest bit on top: all that percents, days, times and `no data` need."""
 _DOT, _ADVANCE, _TALL = 3, 18, 21
-"""Of a letter, in pixels: on a phone as tall as a letter of 14 points."""
+"""Height of a letter, in pixels: on a phone as tall as a letter of 14 points."""
 
 
 def evidence_png(episode: Episode) -> bytes:

@@ -46,7 +46,7 @@ class Route:
 
 
 Recipients = Mapping[tuple[str, str], str | None]
-"""Who got earlier messages of the same episode: by the key of the route, whose own it is."""
+"""Recipients of earlier messages of the same episode: by the key of the route, whose own it is."""
 
 
 @dataclass(frozen=True, slots=True)

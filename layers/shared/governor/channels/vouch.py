@@ -40,7 +40,7 @@ class Vouched:
 
 @dataclass(frozen=True, slots=True)
 class Vouch:
-    """Of the message itself only the seal is looked at before anything is believed."""
+    """Check the seal of the message before anything in it is believed."""
 
     clock: Clock
     state: StateTable

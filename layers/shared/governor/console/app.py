@@ -29,7 +29,7 @@ View = Callable[[Asked], Page]
 Post = Callable[[Asked], Page | Response | str]
 """Does what a form says, once it is known to be one of the caller's own; returns a page, or where to go."""
 Answer = Callable[["Request", Mapping[str, str]], Response]
-"""Of a request, and the parameters of its path."""
+"""Answers a request, given the parameters of its path."""
 _CSV = ".csv"
 _OLD = timedelta(minutes=30)
 """A target that no sweep has read for this long counts as not read."""

@@ -1,4 +1,4 @@
-"""What a view is given, each of it read once a request, and the page that it returns."""
+"""Input of a view, each of it read once a request, and the page that it returns."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Caller:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a view is asked, by whom and when; its query holds the path's parameters. CSV tables are whole."""
+    """A request for a view: by whom and when; its query holds the path's parameters. CSV tables are whole."""
 
     reader: Reader
     caller: Caller
@@ -147,12 +147,12 @@ class Asked:
 
     @property
     def what_is_missing(self) -> str:
-        """What the page says of records that cannot be read; empty where none is the caller's."""
+        """Return what the page says of records that cannot be read; empty where none is the caller's."""
         return _INCOMPLETE if self.is_incomplete else ""
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether a record that cannot be read is the caller's, as far as its key says whose it is."""
+        """Return whether a record that cannot be read is the caller's, as far as its key says whose it is."""
         whose = {name for row, _ in self.seen for name in (row.instance_id, row.approval_id, row.episode)}
         whose |= self.scope.accounts
         unread = self.reader.table.unread
@@ -164,7 +164,7 @@ class Asked:
 
 
 Cell = str | int | float | datetime | None | Any
-"""Of a table: text, numbers, times, amounts (`Decimal`), or nothing."""
+"""A cell of a table: text, numbers, times, amounts (`Decimal`), or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +186,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a view shows, as HTML and JSON. The first of `tables` is its CSV; `?table=` names another one."""
+    """The output of a view, as HTML and JSON. The first of `tables` is its CSV; `?table=` names another
+    one."""
 
     title: str
     template: str

@@ -1,4 +1,4 @@
-"""Who asks, and whether a form is theirs. Sessions are stored, so that they can be ended here."""
+"""Sessions: who asks, and whether a form is theirs. They are stored, so that they can be ended here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie, set_cookie
 
 _CODE_COOKIE = "__Host-governor-code"
-"""Of the browser that was told whose session a code opens. No form of another site sends it along."""
+"""Cookie of the browser that was shown whose session a code opens. No form of another site sends it along."""
 
 
 class Known(NamedTuple):

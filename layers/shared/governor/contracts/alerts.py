@@ -1,4 +1,4 @@
-"""What arrives from the alert topic through a queue: the governor's own alerts, and CloudWatch's alarms."""
+"""Messages of the alert topic, through a queue: the governor's own alerts, and CloudWatch's alarms."""
 
 from __future__ import annotations
 

@@ -292,7 +292,7 @@ def _value(value: Mapping[str, Any]) -> Any:
 
 
 class RotationEvent(Event):
-    """What Secrets Manager invokes a rotation function with."""
+    """The event of Secrets Manager for a rotation function."""
 
     step: RotationStep = Field(alias="Step")
     version: str = Field(alias="ClientRequestToken", min_length=32, max_length=64)

@@ -20,7 +20,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Payload(BaseModel):
-    """What this project's own parts send each other. Made ready on first use, as each function has one."""
+    """A message between parts of this project. Made ready on first use, as each function has one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 

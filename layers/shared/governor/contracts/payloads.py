@@ -1,4 +1,4 @@
-"""What state machines and functions send each other: unknown fields are refused, so misfits fail early."""
+"""Messages between state machines and functions: unknown fields are refused, so misfits fail early."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TargetPayload(Payload):
 
 
 class PlanPayload(Payload):
-    """What the targets are listed for."""
+    """Purpose of the list of targets."""
 
     check: Literal["sweep", "health"] = "sweep"
 

@@ -269,7 +269,8 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
 
 
 def _vouches(one: Override, name: str, known: frozenset[str]) -> bool:
-    """Whether two people stand behind a termination that nobody is asked about, and for which instances."""
+    """Return whether two people stand behind a termination that nobody is asked about, and for which
+    instances."""
     says = one.set.get("mode") == Mode.AUTO and one.set.get("plan", {}).get(name) == "terminate"
     return bool(one.match.tags) and says and len({who.lower() for who in one.approved_by} & known) > 1
 
@@ -347,7 +348,7 @@ _WANTED = {
     "greater_than_equal": "at least {ge:.15g}",
     "less_than_equal": "at most {le:.15g}",
 }
-"""What is wanted, by the validator's name for that something else stands there."""
+"""The expected value, by the validator's name of the error."""
 
 
 def _reason(item: ErrorDetails) -> str:

@@ -29,7 +29,7 @@ _MERGE = _TAG + "merge"
 _NUMBERS = ("int", "float")
 _PLAIN = ("str", "bool", "null", *_NUMBERS)
 _TEXT = ("timestamp", "value", "merge")
-"""Of YAML 1.1 only: dates, and the signs `=` and `<<`."""
+"""Parts of YAML 1.1 only: dates, and the signs `=` and `<<`."""
 _ODD = (
     (r"[-+]?0b", "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"),
     (r"[-+]?0[0-9_]", "begins with a zero, octal in YAML 1.1; write it without, or in quotes"),
@@ -37,21 +37,21 @@ _ODD = (
 )
 """Numbers that YAML 1.1 reads in another way than 1.2."""
 _INT_BITS = 64
-"""Of a whole number, its sign included."""
+"""Bits of a whole number, its sign included."""
 
 Path = tuple[str, ...]
-"""Of a setting: the keys, and the indices of lists, that lead to it."""
+"""Path of a setting: the keys, and the indices of lists, that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """What a document says, and where: the line (from 1) of the key of every setting, or of a list's item."""
+    """A document and its lines: the line (from 1) of the key of every setting, or of a list's item."""
 
     settings: Mapping[str, Any]
     lines: Mapping[Path, int]
 
     def line(self, path: Path) -> int | None:
-        """Of the setting itself, else of what it stands in, or would."""
+        """Return the line of the setting itself, else of what holds it, or would."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -124,7 +124,8 @@ class _Reader(yaml.SafeLoader):
             self._depth -= 1
 
     def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
-        """What a node says; `above` are the nodes that it stands in. `None` where that is a mistake."""
+        """Return what a node says; `above` are the nodes that it stands in. `None` where that is a
+        mistake."""
         if any(node is one for one in above):
             return self._mistake(path, "refers to what it stands in", above[-1])
         self._settings += 1

@@ -48,7 +48,7 @@ class Change:
     before: Mapping[str, Any]
     after: Mapping[str, Any]
     principal: str | None = None
-    """Who changed it, where it was the table itself: DynamoDB deletes what has expired."""
+    """Author of a change by the table itself: DynamoDB deletes what has expired."""
 
     @property
     def subject(self) -> str:
@@ -58,7 +58,8 @@ class Change:
 
     @property
     def key(self) -> str:
-        """Where its document is kept: the same for the same change. A sequence alone is of one shard."""
+        """Return where its document is kept: the same for the same change. A sequence alone is of one
+        shard."""
         item = short_hash(self.pk, self.sk)
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 

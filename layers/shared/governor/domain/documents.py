@@ -16,7 +16,7 @@ from typing import Any
 from governor.domain.units import as_utc, iso
 
 _FINEST = Decimal("0.000001")
-"""What is summed before is exact: a rate an hour has no end of decimals where time is in seconds."""
+"""Sums before it are exact: a rate an hour has no end of decimals where time is in seconds."""
 _FORMULA = re.compile(r"((?:^|[;,|\t\r\n])[\s\x00-\x1f]*)(?=[=+\-@])|^(?=[\t\r])")
 """Before what a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
 

@@ -1,4 +1,4 @@
-"""What was measured: aligned series over one window, with holes kept as holes: `None`, and never filled. This
+"""Measurements: aligned series over one window, with holes kept as holes: `None`, and never filled. This
 module knows how to summarize readings, not what they mean."""
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Evidence:
     work: str | None = None
     """The metric by which a job has said that it works: namespace and name."""
     samples: Series = ()
-    """Of an aggregate of several GPUs: how many samples each period holds, which tells a GPU's hole."""
+    """Samples in each period of an aggregate of several GPUs, which tells a GPU's hole."""
     memory_newest_percent: Percent | None = None
     """The most memory any GPU holds in the newest minutes; `None` where one of them was not measured."""
     last_measured: Mapping[str, UtcDatetime] = field(default_factory=dict)

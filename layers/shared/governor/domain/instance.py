@@ -1,4 +1,4 @@
-"""What the governor knows of an EC2 instance, and who it belongs to: facts only, as EC2 tells them."""
+"""An EC2 instance as the governor knows it, and its owner: facts only, as EC2 tells them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOW_UTILIZATION_TAG = "LowUtilization"
 """Since when it is known to be idle."""
 REVIEW_TAG = "ReviewForTermination"
 MARKS = (LOW_UTILIZATION_TAG, REVIEW_TAG)
-"""What the sweep writes on an idle instance, and takes off it when it works again."""
+"""Tags that the sweep writes on an idle instance, and removes when it works again."""
 EPISODE_TAG = "GpuGovernor:Episode"
 """On snapshots, as those after it. The gate before termination counts snapshots by it."""
 INSTANCE_TAG = "GpuGovernor:Instance"
@@ -32,7 +32,7 @@ EVENT_TAG = "GpuGovernor:Event"
 DELETE_AFTER_TAG = "DeleteAfter"
 LINUX = "Linux/UNIX"
 PLAIN_OPERATION = "RunInstances"
-"""What AWS charges plain Linux as. Source: EC2 user guide, AMI billing information fields."""
+"""AWS's name of plain Linux on the bill. Source: EC2 user guide, AMI billing information fields."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,7 +50,7 @@ class Target:
 
 
 TAG_VALUE_CHARACTERS = 256
-"""Of a tag's value at most. Source: EC2 user guide, tag restrictions."""
+"""Longest value of a tag. Source: EC2 user guide, tag restrictions."""
 
 
 class Lifecycle(StrEnum):
@@ -80,7 +80,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """What it takes to launch the like of an instance again (`RunInstances`), as far as EC2 still tells. User
+    """Parameters to launch the like of an instance again (`RunInstances`), as far as EC2 still tells. User
     data may hold secrets, and is kept apart (`UserData`)."""
 
     image_id: str | None = None
@@ -105,8 +105,8 @@ class LaunchFacts:
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """What is recorded of an instance's user data, whose text is in the archive alone: `kept_at` is an
-    `s3://` address; size in bytes. All is empty where the instance has none."""
+    """The record of an instance's user data, whose text is in the archive alone: `kept_at` is an `s3://`
+    address; size in bytes. All is empty where the instance has none."""
 
     size: int = 0
     sha256: str = ""
@@ -137,7 +137,7 @@ class Instance:
     availability_zone: str = ""
     platform: str = LINUX
     operation: str = PLAIN_OPERATION
-    """What AWS charges its software as (`UsageOperation`)."""
+    """AWS's name of its software on the bill (`UsageOperation`)."""
     tenancy: str = "Shared"
     """As the price list calls it: `Shared`, `Dedicated`, `Host`."""
     public_ip: str | None = None
@@ -178,7 +178,7 @@ class Snapshot:
     start_time: UtcDatetime | None = None
     owner_id: str = ""
     size_gib: int | None = None
-    """Of its volume: more than what is billed."""
+    """Size of its volume: more than what is billed."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self, account: str, since: UtcDatetime) -> bool:
@@ -203,7 +203,7 @@ class SpotRequestType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What an instance type carries, each per accelerator. Source: the shipped catalogue, or
+    """Hardware of an instance type, each figure per accelerator. Source: the shipped catalogue, or
     DescribeInstanceTypes. `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one."""
 
     instance_type: str
@@ -298,7 +298,7 @@ def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
 
 
 def _unnamed_manager(key: str, value: str, added: Collection[str]) -> str | None:
-    """Who sets a tag that no list names, by pattern; key and value in lower case."""
+    """Return who sets a tag that no list names, by pattern; key and value in lower case."""
     if key.startswith("aws:"):
         return None if key.startswith(_HARMLESS_AWS_TAGS) else f"an AWS service ({key.split(':')[1]})"
     if key == "vendor" and value == "databricks":

@@ -34,7 +34,7 @@ class Section:
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
     risk: ClassVar[Risk] = "any"
-    """Of each setting that declares no other."""
+    """Risk of each setting that declares no other."""
 
     def __post_init__(self) -> None:
         """Raises: SettingError with every value out of range or, where there is none, every contradiction."""

@@ -1,5 +1,5 @@
-"""What holds actions back: the counts and the freeze over all targets, and the caps. Each has a partition of
-its own (`docs/state.md`), so that IAM can say who writes it."""
+"""Brakes on actions: the counts and the freeze over all targets, and the caps. Each has a partition of its
+own (`docs/state.md`), so that IAM can say who writes it."""
 
 from __future__ import annotations
 

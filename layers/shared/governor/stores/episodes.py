@@ -41,7 +41,7 @@ from governor.stores.table import (
 
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
-"""Of a close that read an older state."""
+"""Attempts of a close that read an older state."""
 _CLOSED = where("phase", "=", Phase.CLOSED)
 _OPEN = present() & where("phase", "<>", Phase.CLOSED)
 _NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})

@@ -30,7 +30,7 @@ from governor.stores.table import (
 )
 
 _ATTEMPTS = 3
-"""Of a count that met another one beginning at the same moment."""
+"""Attempts of a count that met another one beginning at the same moment."""
 _CANCELLED = "TransactionCanceledException"
 _COUNT_KEPT = timedelta(days=1)
 _NOTICE_KEPT = timedelta(days=30)

@@ -1,4 +1,4 @@
-"""What owners were told of expiring snapshots, and what became of each: a partition a target."""
+"""Notices to owners about expiring snapshots, and each snapshot's end: a partition a target."""
 
 from __future__ import annotations
 

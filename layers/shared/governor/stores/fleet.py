@@ -1,4 +1,4 @@
-"""What the console reads: a page of rows per target, and costs per target and day (UTC), by each sweep."""
+"""The console's read models: a page of rows per target, and costs per target and day (UTC), by each sweep."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ _PART_KEPT = timedelta(hours=2)
 
 class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
-        """What the last sweep saw, by instance id; empty where that cannot be read as a whole. With it comes
-        what later sweeps have saved that did not end."""
+        """Return what the last sweep saw, by instance id; empty where that cannot be read as a whole. With it
+        comes what later sweeps have saved that did not end."""
         whole: list[Document] = []
         parts: dict[str, list[Document]] = {}
         for item in self._table.query(target_pk(target), _OBSERVATIONS):

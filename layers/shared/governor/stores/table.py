@@ -28,7 +28,7 @@ _CHUNK_BYTES = 350_000
 """An item may have 400 KB with its names and keys."""
 _SLICE_BYTES = 32_768
 DAMAGED = (KeyError, ValueError, TypeError, ArithmeticError, zlib.error)
-"""What reading may raise where packed JSON is cut short, or not what was written."""
+"""Errors of packed JSON that is cut short, or not as it was written."""
 
 Document = dict[str, Any]
 Key = tuple[str, str]
@@ -207,7 +207,8 @@ class Table(ABC):
 
 
 class Readable(Table):
-    """What can be read of another table; `unread` names the rest. No action is decided by what is missing."""
+    """The readable part of another table; `unread` names the rest. No action is decided by what is
+    missing."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table

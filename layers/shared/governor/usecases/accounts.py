@@ -20,7 +20,8 @@ class Accounts:
     member_role_name: str | None = None
 
     def governs(self, policy: Policy, account: str, region: str) -> bool:
-        """Whether the policy's targets name the place. Events come from wherever somebody forwards them."""
+        """Return whether the policy's targets name the place. Events come from wherever somebody forwards
+        them."""
         return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
 
     def must_govern(self, policy: Policy, account: str, region: str) -> None:

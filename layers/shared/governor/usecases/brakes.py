@@ -1,4 +1,5 @@
-"""What holds a step back for a while: a freeze, the caps of an hour, and answers that the API refused."""
+"""Reasons to hold a step back for a while: a freeze, the caps of an hour, and answers that the API
+refused."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def begin(
 
 
 def too_late(operation: str, limit: str) -> Unavailable:
-    """What counts as failed because it took longer than `limit`."""
+    """Return what counts as failed because it took longer than `limit`."""
     return Unavailable(f"{operation} took more than {limit}", operation=operation)
 
 

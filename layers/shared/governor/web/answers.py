@@ -1,4 +1,4 @@
-"""What the API, the page and the console share: what they say of a question, and how they take an answer."""
+"""Parts shared by the API, the page and the console: words about a question, and how an answer is taken."""
 
 from __future__ import annotations
 

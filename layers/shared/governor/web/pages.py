@@ -26,7 +26,7 @@ from governor.web.responses import SEVERAL, TEMPLATES
 
 _NINE = 9
 _LONGEST_NAME = 48
-"""Of a headline on a phone; the whole name stands among the facts."""
+"""Longest name in a headline on a phone; the whole name stands among the facts."""
 _BUTTON_HERE = "Still needed?"
 """Begins the line of a message that leads to the button of this page."""
 _OUTCOMES = {
@@ -54,7 +54,7 @@ class Visitor:
     sign_in: str | None = None
     """The place to sign in, when nothing can be decided before that."""
     only_looks: bool = False
-    """Of the console, whose policy makes nobody an approver by what they may see."""
+    """True in the console, whose policy makes nobody an approver by what they may see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from governor.domain.units import UtcDatetime, in_parts, span
 
 _WIDTH, _CHART_LEFT, _STRIP_LEFT = 358.0, 28.0, 58.0
 _TOP, _BOTTOM = 10.0, 90.0
-"""Of 100 and 0 percent."""
+"""Heights of 100 and 0 percent."""
 _STRIP, _STRIP_PITCH = 14.0, 18.0
 _FOOT = 20.0
 _LETTER = 5.8
@@ -27,7 +27,7 @@ _LETTER = 5.8
 _HEATS = (25.0, 50.0, 75.0, 100.0)
 """Percent up to which a period is drawn as pale as its place in this list."""
 _COLUMNS = 96
-"""Of a strip: more cannot be told apart on a phone, and sixteen GPUs would be a long page."""
+"""Most bars of a strip: more cannot be told apart on a phone, and sixteen GPUs would be a long page."""
 
 
 def _shown(episode: Episode) -> tuple[Window, list[tuple[str, Series]]]:

@@ -29,7 +29,7 @@ _LATEST = 2**32
 _LONGEST_LINK = 1500
 """The cookie that holds it must fit into 4,096 bytes."""
 _PATH = re.compile(r"/(?![/\\])[\w/.~%?&=+:@,-]*", re.ASCII)
-"""Of the console. It is put behind our own address, so that it leads nowhere else."""
+"""Path of the console. It is put behind our own address, so that it leads nowhere else."""
 _CODE = re.compile(r"[\x20-\x7e]{1,2048}")
 _ERROR = re.compile(r"[a-z_]{1,40}")
 """The error codes of RFC 6749, 4.1.2.1, and of OpenID Connect are such; nothing else is shown."""

@@ -235,7 +235,7 @@ class ApprovalSite:
 
 
 def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
-    """What a form is bound to: its page and link, and the session where somebody is signed in."""
+    """Return what a form is bound to: its page and link, and the session where somebody is signed in."""
     link = request.approval_id, visitor.recipient, request.query["e"]
     return (*link, visitor.session_id) if visitor.session_id else link
 

@@ -1,4 +1,4 @@
-"""What functions are made of at cold start. A keyword argument puts another part in the place of one.
+"""Parts of functions, made at cold start. A keyword argument puts another part in the place of one.
 
 Each function makes only what its use case asks for, so that none opens a client that it has no right to use.
 """

@@ -61,7 +61,7 @@ def console(parts: Parts) -> Console:
 
 
 def forms(decide: Decide, undoer: Undoer) -> Mapping[str, Post]:
-    """What takes each form, by its path."""
+    """Return what takes each form, by its path."""
     answers = questions.Answers(decide, undoer)
     return {
         "/questions": answers.several,

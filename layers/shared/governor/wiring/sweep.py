@@ -1,4 +1,4 @@
-"""What comes before a sweep. Apart: no other function starts with the review of the policy."""
+"""Wiring of the steps before a sweep. Apart: no other function starts with the review of the policy."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ class _Form:
     needed: tuple[str, ...] = ()
     """Fields that have a default and are never guessed."""
     older: Mapping[str, object] = field(default_factory=dict)
-    """What a missing attribute means, where that is not the default of the field."""
+    """The meaning of a missing attribute, where it is not the default of the field."""
     omitted: tuple[str, ...] = ()
     packed: Callable[[Any], Document] | None = None
     """The domain's own form, as compressed JSON: a week of GPUs by the minute fits no item otherwise."""

@@ -20,7 +20,7 @@ from governor.stores.table import Condition, Document, Key, Table, Write, epoch
 _BATCH = 100
 """Items of one read. Source: DynamoDB API, BatchGetItem."""
 _ATTEMPTS = 6
-"""Of a transaction that met another one on the same item, and of a read that left out items."""
+"""Attempts of a transaction that met another one on the same item, and of a read that left out items."""
 
 
 class DynamoTable(Adapter, Table):

@@ -1,4 +1,4 @@
-"""What several views show of rows and money: who is idle, what happens next, problems, sums by day."""
+"""Parts of several views about rows and money: who is idle, what happens next, problems, sums by day."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from governor.domain.units import Item, Usd, UtcDatetime, full_stop, left, liste
 from governor.errors import InputError
 
 COLUMNS = tuple(one.name for one in fields(FleetRow) if one.name not in ("hours", "advice"))
-"""Of a row, as CSV gives it."""
+"""Columns of a row in CSV."""
 LONGEST_TEXT = 300
-"""Of a search or a filter."""
+"""Longest text of a search or a filter."""
 _STALE = timedelta(hours=1)
 """Without a sweep for so long, what is shown is no longer now."""
 
@@ -173,7 +173,8 @@ def table(name: str, seen: Iterable[Row]) -> Table:
 
 
 def problems(ask: Asked) -> Iterator[Problem]:
-    """What stands in the way, as far as stored data shows it; nothing of what the caller may not see."""
+    """Yield what stands in the way, as far as stored data shows it; nothing of what the caller may not
+    see."""
     reader, scope, seen, now = ask.reader, ask.scope, ask.seen, ask.now
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:

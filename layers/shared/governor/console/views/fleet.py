@@ -94,7 +94,8 @@ _ORDER_WORDS = {
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
-    """Whether it has the verdict and the places, and the searched text anywhere, in any letter case."""
+    """Return whether it has the verdict and the places, and the searched text anywhere, in any letter
+    case."""
     if wanted["verdict"] and row.verdict != wanted["verdict"]:
         return False
     if any(wanted[one] and getattr(row, one).casefold() != wanted[one].casefold() for one in _PLACES):

@@ -71,6 +71,6 @@ def _standing(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
 
 
 def _may_end(ask: Asked, target: Target | None) -> bool:
-    """Whether the caller is an admin of everything, or of the whole account."""
+    """Return whether the caller is an admin of everything, or of the whole account."""
     grants = [one.scope for one in ask.caller.grants if one.rank is Rank.ADMIN]
     return any(one.everything or (target and target.account in one.accounts) for one in grants)

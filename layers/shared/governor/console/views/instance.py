@@ -118,8 +118,8 @@ def _found(ask: Asked) -> Row | None:
 
 
 def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
-    """Whether the caller is an admin of the instance as it is, and as it was when somebody held it: by a tag,
-    whoever may tag moves an instance into another project."""
+    """Return whether the caller is an admin of the instance as it is, and as it was when somebody held it: by
+    a tag, whoever may tag moves an instance into another project."""
     was = {hold.exempt_in} if hold.exempt_reason is not None else set()
     was |= {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
     projects = {row.project, *(one or "" for one in was)}
@@ -127,7 +127,7 @@ def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
 
 
 def _was_held(row: FleetRow, now: UtcDatetime) -> bool:
-    """Whether the last sweep saw it held by a decision."""
+    """Return whether the last sweep saw it held by a decision."""
     return (row.kept_until is not None and row.kept_until > now) or row.reason == EXEMPT_BY_DECISION
 
 
@@ -139,7 +139,7 @@ def _shown_reason(ask: Asked, row: FleetRow, hold: Hold) -> str | None:
 
 
 def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:
-    """Whether the caller may start what the episode has stopped, and nobody has since."""
+    """Return whether the caller may start what the episode has stopped, and nobody has since."""
     is_back = found is not None and found[0].launched_at > episode.ref.launch_time
     rank = ask.caller.rank(episode.ref.account, episode.project, episode.owner)
     may = rank is not None and rank >= Rank.APPROVER and may_undo(episode.terms, ask.caller.person)

@@ -33,7 +33,7 @@ class Spending:
     before_days: Usd
     """Spent in days of the month of which only the sum is stored."""
     past: Mapping[date, Usd]
-    """What its days have cost, for a forecast."""
+    """Return the costs of its days, for a forecast."""
 
     @property
     def share(self) -> Share:

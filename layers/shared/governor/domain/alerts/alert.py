@@ -189,7 +189,8 @@ these keys is known (`EventLog.told`)."""
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """What a machine has opened for a critical message, as `key` names it, and may close at `ends_at`."""
+    """An incident that a machine has opened for a critical message, as `key` names it, and may close at
+    `ends_at`."""
 
     key: str
     subject: str
@@ -286,7 +287,7 @@ class Delivery:
     given_up: bool = False
     """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
     not_before: UtcDatetime | None = None
-    """When to try again: the channel has said so, or somebody who may have died is sending it now."""
+    """Time of the next try: the channel has said so, or somebody who may have died is sending it now."""
 
     @property
     def key(self) -> tuple[str, str]:

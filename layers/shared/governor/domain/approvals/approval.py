@@ -91,18 +91,20 @@ class Approval:
     decision: Decision | None = None
     first_yes: Decision | None = None
     waits_told_at: UtcDatetime | None = None
-    """When people were notified that an approved step waits; once an episode."""
+    """Time of the notification that an approved step waits; once an episode."""
     void_reason: str | None = None
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
-    """Who holds it. Never taken off again: an episode that is held ends, and the next one asks anew."""
+    """The person who holds it. Never taken off again: an episode that is held ends, and the next one asks
+    anew."""
     keep_ended_at: UtcDatetime | None = None
     keep_ended_by: str | None = None
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """When its links end: the page is the record for so long after the last answer, or its expiry."""
+        """Return when its links end: the page is the record for so long after the last answer, or its
+        expiry."""
         answers = [one.at for one in (self.first_yes, self.decision, self.brake) if one is not None]
         return max(self.created_at, self.expires_at, *answers) + _RECORD_SHOWN
 

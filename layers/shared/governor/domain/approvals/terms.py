@@ -1,5 +1,5 @@
-"""Who may give which answer, and who sees and does what in the console. The terms of a question are frozen
-when it is opened. A list's link proves nothing about who presses; any other proof names a person."""
+"""Rights: who may give which answer, and who sees and does what in the console. The terms of a question are
+frozen when it is opened. A list's link proves nothing about who presses; any other proof names a person."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
 
 
 class Rank(IntEnum):
-    """What somebody may do; each includes those before it."""
+    """Rank of a person; each includes those before it."""
 
     VIEWER = 1
     """Looks, and changes nothing."""
@@ -277,12 +277,12 @@ class SignIn:
     """Only where the issuer says that it is verified."""
     groups: tuple[str, ...] = ()
     role: Role = Role.VIEWER
-    """What the issuer's approver group makes of them."""
+    """The rank that the issuer's approver group gives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """What opens one session for an IAM caller, as it is stored: never the secret itself."""
+    """A code that opens one session for an IAM caller, as it is stored: never the secret itself."""
 
     arn: str
     ends_at: UtcDatetime

@@ -111,17 +111,17 @@ def quiet_until(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Who may decide, frozen with the question: `broadcast_may` is what somebody may whose link went to a
-    list, `people_needed` how many different people an approval takes."""
+    """The people who may decide, frozen with the question: `broadcast_may` is what somebody may whose link
+    went to a list, `people_needed` how many different people an approval takes."""
 
     broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
     people_needed: int = 1
     known_people: frozenset[str] = frozenset()
     """Addresses that the policy named as persons when the question was opened."""
     tag_owner_may: frozenset[Power] | None = None
-    """What an address may decide that only a tag names; `None`, of earlier releases: as any person."""
+    """The decisions of an address that only a tag names; `None`, of earlier releases: as any person."""
     cli_may: frozenset[Power] | None = None
-    """What an identity of AWS may decide that no contact has. `None`: as above."""
+    """The decisions of an identity of AWS that no contact has. `None`: as above."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ class Episode:
     terms: Terms = Terms()
     schedule: Schedule | None = None
     time_zone: str = "UTC"
-    """Of those who are asked."""
+    """Time zone of the people who are asked."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
     working_from: str = "00:00"
     """Theirs, too: a keep ends when their next working day begins."""
@@ -160,13 +160,13 @@ class Episode:
     asked_under: AskedUnder | None = None
     """The policy's figures when it was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
-    """Whether the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
+    """True if the policy lets an expiry pass for a yes (`approval.on_expiry: act`)."""
     snapshots: Mapping[str, str] = field(default_factory=dict)
     """Volume id by snapshot id."""
     user_data: UserData | None = None
-    """Of the copy that is kept before a termination; `None` before that."""
+    """Record of the copy that is kept before a termination; `None` before that."""
     snapshots_reserved_at: UtcDatetime | None = None
-    """When a try began that may make them; no other one may until it is long over."""
+    """Begin of a try that may make them; no other one may until it is long over."""
     phase_since: UtcDatetime | None = None
     cleared_step: str | None = None
     """The step the last recheck let through; a recheck lets one step through, not those after it."""
@@ -177,11 +177,11 @@ class Episode:
     last_no: str | None = None
     """Why the last recheck, guard or call went no further, after its outcome or the name of its error."""
     presence: str | None = None
-    """What was known of people logged in when the question was made, where there is something to say."""
+    """Facts about people logged in when the question was made, where there are any."""
     became: Outcome | None = None
-    """What it made of the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or nothing."""
+    """The effect on the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or nothing."""
     outcome_told_at: UtcDatetime | None = None
-    """When people were told of the outcome; `None` until a channel has taken the message."""
+    """Time of the outcome's notification; `None` until a channel has accepted the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
     undone_at: UtcDatetime | None = None
     undone_by: str | None = None
@@ -219,7 +219,8 @@ class Episode:
 
     @property
     def can_be_started(self) -> bool:
-        """Whether people may have it started again: this episode stopped it, and does no more to it."""
+        """Return whether people may have it started again: this episode stopped it, and does no more to
+        it."""
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
         is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
         return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
@@ -231,7 +232,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRecord:
-    """What the state table holds of an instance that ever was idle or decided about. `open_episode` is the
+    """The state table's record of an instance that ever was idle or decided about. `open_episode` is the
     lock; `quiet_until` keeps the same idleness from being told again, until work resumes."""
 
     target: Target
@@ -253,11 +254,11 @@ class InstanceRecord:
     """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
 
     def is_warned(self, now: datetime) -> bool:
-        """Whether it is saving its work, because EC2 takes it back."""
+        """Return whether it is saving its work, because EC2 takes it back."""
         return self.warned_until is not None and now < self.warned_until
 
     def holds_an_old_warning_alone(self, now: datetime) -> bool:
-        """Whether nothing would be lost with it."""
+        """Return whether nothing would be lost with it."""
         bare = InstanceRecord(self.target, self.instance_id, warned_until=self.warned_until)
         return self.warned_until is not None and not self.is_warned(now) and self == bare
 
@@ -282,7 +283,7 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What the last sweep saw; a cache. Losing it costs reads, and a comparison with the sweep before.
+    """Observations of the last sweep; a cache. Losing it costs reads, and a comparison with the sweep before.
     `source` says by which series utilization was last seen (`aggregate`, `per-gpu`); `dimensions` are the
     per-GPU sets of `(name, value)` pairs, `None` when never listed."""
 
@@ -291,24 +292,24 @@ class Observation:
     at: UtcDatetime
     reason: str = ""
     policy_version: str = ""
-    """Of the policy it was judged by: under another one `last_busy` may mean something else."""
+    """Version of the policy that judged it: under another one `last_busy` may mean something else."""
     last_busy: UtcDatetime | None = None
     source: str | None = None
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
     searched_at: UtcDatetime | None = None
     told_silent: bool = False
-    """Whether people were told of the silence that has lasted since."""
+    """True if people were notified of the silence that has lasted since."""
     next_gpu_check_at: UtcDatetime | None = None
-    """When a busy instance known by its aggregate is next looked at GPU by GPU."""
+    """Time of the next read, GPU by GPU, of a busy instance known by its aggregate."""
     advice: tuple[str, ...] = ()
     idle_since: UtcDatetime | None = None
     idle_told_at: UtcDatetime | None = None
     managed_told_at: UtcDatetime | None = None
-    """When the owner of its environment was last told of it."""
+    """Time of the last notification of its environment's owner."""
     is_late: bool = False
-    """Whether it is `no-data` only because its newest readings are missing, and not for long."""
+    """True if it is `no-data` only because its newest readings are missing, and not for long."""
     late_since: UtcDatetime | None = None
-    """When that began; kept as long as it has no data."""
+    """Time at which that began; kept as long as it has no data."""
     last_known: str | None = None
     """The newest verdict by its metrics, or `too-young`: a keep does not hide what it turns from after it."""
     project: str | None = None

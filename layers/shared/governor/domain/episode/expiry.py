@@ -22,7 +22,7 @@ _GONE = ("shutting-down", "terminated")
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What the owner was told of one snapshot, and what became of it. `message` is the alert's id."""
+    """The notice to the owner about one snapshot, and the snapshot's end. `message` is the alert's id."""
 
     episode: str
     """The execution name."""
@@ -94,7 +94,7 @@ class Holdings:
 
     @property
     def _is_whole(self) -> bool:
-        """Whether the instance still has every volume that a snapshot is of."""
+        """Return whether the instance still has every volume that a snapshot is of."""
         if self.instance is None or self.instance.state in _GONE:
             return False
         taken = {volume for episode in self.episodes for volume in episode.snapshots.values()}

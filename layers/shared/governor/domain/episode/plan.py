@@ -116,7 +116,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """What the plan changes on the bill, per hour. `None` where the price or a volume's size is not known."""
+    """Changes on the bill by the plan, per hour. `None` where the price or a volume's size is not known."""
 
     cost_before_usd_per_hour: UsdPerHour | None
     cost_after_usd_per_hour: UsdPerHour | None
@@ -145,7 +145,7 @@ class Plan:
     stays: tuple[str, ...]
     saving: Saving
     loses_local_disks: bool = False
-    """Whether disks inside the host are wiped: their data is in no snapshot and never comes back."""
+    """True if disks inside the host are wiped: their data is in no snapshot and never comes back."""
 
     @property
     def destroys(self) -> bool:

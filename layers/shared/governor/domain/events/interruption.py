@@ -1,4 +1,4 @@
-"""What EC2 announces about a running instance, and whether it is asked to save its work."""
+"""EC2's warnings about a running instance, and whether it is asked to save its work."""
 
 from __future__ import annotations
 
@@ -116,7 +116,8 @@ class Warned:
 
     @property
     def plan(self) -> str:
-        """What will be done, for a sentence after `will`. What is not known here is taken for the worst."""
+        """Return what will be done, for a sentence after `will`. What is not known here is taken for the
+        worst."""
         if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
@@ -133,7 +134,8 @@ class Warned:
         return f"EC2 takes {what} back and will {self.plan} it at about {clock(self.ends_at, 'UTC', self.at)}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Whether it is of an earlier run, or of an end that is long past: events may come an hour late."""
+        """Return whether it is of an earlier run, or of an end that is long past: events may come an hour
+        late."""
         if self.at < instance.launch_time:
             return True
         return self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
@@ -150,7 +152,7 @@ class Warned:
 
 
 class SpotPrice(NamedTuple):
-    """What a type costs now as Spot in one zone, by the account's own zone names."""
+    """The Spot price of a type in one zone, by the account's own zone names."""
 
     region: str
     zone: str
@@ -158,7 +160,7 @@ class SpotPrice(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """Whether the instance is asked to save its work, whether its GPU processes may get SIGTERM, and why."""
+    """The decision to ask the instance to save its work, to send SIGTERM to GPU processes, and why."""
 
     send: bool
     signal: bool
@@ -166,7 +168,7 @@ class Checkpoint(NamedTuple):
 
 
 class HookState(StrEnum):
-    """What is known of a hook that shall be sent, when its owner is notified."""
+    """The state of a hook to be sent, when its owner is notified."""
 
     NEXT = "next"
     SENT = "sent"
@@ -178,7 +180,7 @@ class HookState(StrEnum):
 
 
 class HookAnswer(NamedTuple):
-    """What became of a hook that shall be sent. `error` says why, where it is refused or not known."""
+    """The result of a hook. `error` says why, where it is refused or not known."""
 
     state: HookState
     error: str = ""

@@ -1,4 +1,4 @@
-"""What AWS announces with a date: scheduled changes of instances, and the ends of Capacity Blocks."""
+"""Announcements of AWS with a date: scheduled changes of instances, and the ends of Capacity Blocks."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ class Notice:
         return tuple(one for one in instances if one.capacity_reservation_id == self.reservation_id)
 
     def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Whether now is the time for its reminder: at most `before` ahead, and not over."""
+        """Return whether now is the time for its reminder: at most `before` ahead, and not over."""
         return self.at is not None and self.at - before <= now < self.at
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """What AWS Health announces, by instance id. A repeated event says the same at the same time."""
+    """Announcements of AWS Health, by instance id. A repeated event says the same at the same time."""
 
     notices: Mapping[str, Notice]
     is_over: bool = False
@@ -72,5 +72,5 @@ class BlockChange:
 
     @property
     def terminated_from(self) -> UtcDatetime:
-        """When EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity Blocks."""
+        """Return when EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity Blocks."""
         return self.at + _EXPIRY_LEAD

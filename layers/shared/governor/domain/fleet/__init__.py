@@ -1,1 +1,1 @@
-"""What the console shows of the fleet: records that each sweep keeps, and nothing that decides."""
+"""The console's data on the fleet: records that each sweep keeps, and nothing that decides."""

@@ -1,4 +1,4 @@
-"""What one sweep saw, and what each day cost: small enough to be read whole for every page of the console."""
+"""Rows of one sweep, and costs of each day: small enough to be read whole for every page of the console."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class FleetRow:
     asked_at: UtcDatetime | None = None
     expires_at: UtcDatetime | None = None
     verb: str | None = None
-    """What the open episode is about: `stop` or `terminate`; `None` where it plans neither."""
+    """The action of the open episode: `stop` or `terminate`; `None` where it plans neither."""
     is_reported: bool = False
     """Nobody is asked about it, as far as is known: its idleness is reported, and nothing follows."""
     quiet_until: UtcDatetime | None = None
@@ -59,7 +59,8 @@ class FleetRow:
 
 @dataclass(frozen=True, slots=True)
 class FleetPage:
-    """What the last sweep of one target saw. `problem` says why it is incomplete, and names no instance."""
+    """The rows of one target by its last sweep. `problem` says why it is incomplete, and names no
+    instance."""
 
     account: str
     region: str
@@ -91,7 +92,7 @@ def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDateti
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What instances cost while they were used, idle, kept by an answer, and not measured."""
+    """Cost of instances while used, idle, kept by an answer, and not measured."""
 
     used: Usd = Decimal(0)
     idle: Usd = Decimal(0)
@@ -123,7 +124,7 @@ def part_of(kind: VerdictKind | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DayCosts:
-    """What the governed instances of one target cost on a day (UTC), by owner and project."""
+    """Cost of the governed instances of one target on a day (UTC), by owner and project."""
 
     day: date
     account: str

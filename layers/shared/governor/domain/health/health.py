@@ -55,7 +55,7 @@ _ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """What the hardware itself reports: a figure above zero, or an Xid error; one finding for both."""
+    """Reports of the hardware itself: a figure above zero, or an Xid error; one finding for both."""
 
     kind: FindingKind
     xid: int
@@ -237,7 +237,7 @@ def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | No
 
 
 def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
-    """What GPUs at work could do better. Nothing is said of GPUs that were not measured."""
+    """Yield what GPUs at work could do better. Nothing is said of GPUs that were not measured."""
     means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
     traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus}, rule)
     gaps = _straggler_gaps(means, rule)
@@ -267,7 +267,7 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
 
 
 def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float]:
-    """Of each GPU far under the median of the others: by how many points. Only where the others work."""
+    """Points of each GPU under the median of the others, where that is far. Only where the others work."""
     gaps: dict[str, float] = {}
     for name, value in means.items():
         peers = [other for peer, other in means.items() if peer != name]

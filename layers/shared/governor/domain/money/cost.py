@@ -1,4 +1,4 @@
-"""What projects cost in a month (UTC), in Decimal USD. A sweep brings a meter forward from where the one
+"""Costs of projects in a month (UTC), in Decimal USD. A sweep brings a meter forward from where the one
 before has left it: one that comes twice adds nothing."""
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What the instances of a target have cost in one month (UTC) by project, up to `counted_until`.
-    `unpriced_hours` of instances are in no amount; `usd_per_hour` is what ran at `counted_until`."""
+    """Cost of a target's instances in one month (UTC) by project, up to `counted_until`. `unpriced_hours` of
+    instances are in no amount; `usd_per_hour` is what ran at `counted_until`."""
 
     target: Target
     month: str
@@ -72,7 +72,7 @@ def month_end(at: UtcDatetime) -> UtcDatetime:
 
 
 def parse_month(text: str) -> UtcDatetime:
-    """When the month `yyyy-mm` began. Raises: ValueError."""
+    """Return when the month `yyyy-mm` began. Raises: ValueError."""
     return datetime.strptime(text, "%Y-%m").replace(tzinfo=UTC)
 
 
@@ -157,7 +157,7 @@ def with_rates(meter: Meter, rates: Iterable[Rate]) -> Meter:
 
 
 class ProjectCost(NamedTuple):
-    """What one project has cost this month, over all targets. `by_target`: the most expensive first."""
+    """Cost of one project this month, over all targets. `by_target`: the most expensive first."""
 
     project: str
     usd: Usd

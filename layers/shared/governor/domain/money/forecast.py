@@ -1,4 +1,4 @@
-"""What a month will have cost at its end, by what its days (UTC) have cost in past weeks, in Decimal USD."""
+"""Forecast of a month's cost at its end, by what its days (UTC) have cost in past weeks, in Decimal USD."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _WEEK = timedelta(weeks=1)
 
 Days = Mapping[date, Usd]
 Rule = Callable[[Days, date, date], Usd]
-"""What a day will cost, by the days before another one. A day that is not there cost nothing."""
+"""Computes a day's expected cost, by the days before another one. A day that is not there cost nothing."""
 
 
 class Forecast(NamedTuple):

@@ -1,5 +1,5 @@
-"""What each action has saved, in Decimal USD: booked when its question ended, settled when it saves no more.
-It is said three ways: at list prices; in cash, the least and the most that the bill can have fallen by; and
+"""Savings of each action, in Decimal USD: booked when its question ended, settled when it saves no more. It
+is said three ways: at list prices; in cash, the least and the most that the bill can have fallen by; and
 conservatively, as if people had done the same on their next working morning."""
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LedgerEntry:
     project: str
     price_source: str
     booked_at: UtcDatetime
-    """When EC2 was asked, or when nothing was done."""
+    """Time of the request to EC2, or of the end without one."""
     cost_before_usd_per_hour: UsdPerHour | None
     cost_after_usd_per_hour: UsdPerHour | None
     saved_usd_per_hour: UsdPerHour | None
@@ -69,25 +69,25 @@ class LedgerEntry:
     """The least that an hour of it takes off the bill; `None` in entries of earlier releases: not known."""
     cash_high_usd_per_hour: UsdPerHour | None = None
     storage_usd_per_hour: UsdPerHour | None = None
-    """What its volumes and snapshots cost more afterwards; `None` in entries of earlier releases."""
+    """Added cost of its volumes and snapshots afterwards; `None` in entries of earlier releases."""
     saves_from: UtcDatetime | None = None
     """From when the bill is lower: the end of what the last start costs at least."""
     morning: UtcDatetime | None = None
-    """When the owner's next working day began; `None` in entries of earlier releases."""
+    """Begin of the owner's next working day; `None` in entries of earlier releases."""
     idle_usd: Usd | None = None
-    """What it had cost while idle when it was booked; `None`: not known."""
+    """Its cost while idle until it was booked; `None`: not known."""
     recorded_at: UtcDatetime | None = None
-    """When this was written; `booked_at` where an earlier release wrote it."""
+    """Time of writing; `booked_at` where an earlier release wrote it."""
     ended: Ending | None = None
     """`None` while it is open, and in entries of earlier releases."""
     settled_at: UtcDatetime | None = None
-    """When its end was written."""
+    """Time of writing its end."""
     replaced_by: str = ""
     """The id of the instance that was started in its place."""
     cash_source: str = ""
     """The bill that its cash is by; empty: estimated."""
     corrected_at: UtcDatetime | None = None
-    """When that was written."""
+    """Time of writing the bill's figures."""
 
     @property
     def end(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class LedgerEntry:
 
 
 class Cash(NamedTuple):
-    """What an hour less of an instance takes off the bill, at least and at most."""
+    """Effect of an hour less of an instance on the bill, at least and at most."""
 
     low: UsdPerHour
     high: UsdPerHour
@@ -145,7 +145,7 @@ def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
 
 
 def is_provisional(month: str, now: UtcDatetime) -> bool:
-    """Whether the bill of this month may still change: until the 15th of the next one."""
+    """Return whether the bill of this month may still change: until the 15th of the next one."""
     return now < month_end(parse_month(month)) + PROVISIONAL
 
 
@@ -173,18 +173,18 @@ class Saved:
     actions. Beside it what it can have been in cash, and what had been saved by the owners' next mornings."""
 
     avoided_usd: Usd = Decimal(0)
-    """What the instances would have cost, had they run on."""
+    """Cost of the instances, had they run on."""
     undone_usd: Usd = Decimal(0)
     """That part of it which false stops avoided: nobody wanted it."""
     storage_usd: Usd = Decimal(0)
-    """What volumes and snapshots of the other instances cost meanwhile."""
+    """Cost of volumes and snapshots of the other instances meanwhile."""
     actions: int = 0
     false_stops: int = 0
     unpriced: int = 0
     cash_low_usd: Usd = Decimal(0)
     cash_high_usd: Usd = Decimal(0)
     by_morning_usd: Usd = Decimal(0)
-    """Of entries of earlier releases nothing: their mornings are not known."""
+    """Nothing for entries of earlier releases: their mornings are not known."""
 
     @property
     def net_usd(self) -> Usd:
@@ -193,8 +193,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What the ledger said of a month at `as_of`, of what was written by then, while savings counted for so
-    many days: the same whenever it is computed again."""
+    """The ledger's sum of a month at `as_of`, of what was written by then, while savings counted for so many
+    days: the same whenever it is computed again."""
 
     month: str
     as_of: UtcDatetime

@@ -1,4 +1,4 @@
-"""What GPU Governor itself costs: what was used, times list prices in us-east-1, in Decimal USD."""
+"""Cost of GPU Governor itself: what was used, times list prices in us-east-1, in Decimal USD."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What AWS lists for a Region: On-Demand prices by type, operation and tenancy, and of storage; and what the
+"""AWS's price list of a Region: On-Demand prices by type, operation and tenancy, and of storage; and what the
 hub's account is committed to.
 
 Only USD an hour over 0, of capacity that is used, counts: the list has zeros for capacity that is paid
@@ -32,8 +32,8 @@ WANTED = {"capacitystatus": "Used", "marketoption": "OnDemand"}
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """What was read of a Region. `usd_per_hour` by `key_of`; `read_at` by type, also of one without price,
-    and of `STORAGE`."""
+    """Prices read of a Region. `usd_per_hour` by `key_of`; `read_at` by type, also of one without price, and
+    of `STORAGE`."""
 
     region: str
     read_at: Mapping[str, UtcDatetime] = field(default_factory=dict)
@@ -66,7 +66,7 @@ def key_of(instance_type: str, operation: str, tenancy: str) -> str:
 
 
 def filters_of(region: str, **attributes: str) -> list[dict[str, str]]:
-    """What GetProducts is asked for products of a Region with these attributes."""
+    """Return what GetProducts is asked for products of a Region with these attributes."""
     wanted = {"regionCode": region, **attributes}
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
 
@@ -94,7 +94,7 @@ _USAGE = {
     "EBS:SnapshotUsage": "snapshot|",
     "PublicIPv4:InUseAddress": "address|",
 }
-"""What a usage type, without the code of its Region, is the price of. io2 costs less from 32,000 IOPS on."""
+"""Meaning of a usage type without the code of its Region. io2 costs less from 32,000 IOPS on."""
 STORAGE_PRODUCTS = (
     *((SERVICE, "productFamily", family) for family in ("Storage", "System Operation")),
     *((SERVICE, "productFamily", family) for family in ("Provisioned Throughput", "Storage Snapshot")),
@@ -129,8 +129,8 @@ class CommitmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """What is charged an hour, used or not (`None`: not in USD). An empty `region`, `family` or `platform`
-    means any. A Reserved Instance counts for its whole family: many are flexible in size."""
+    """Charge of an hour, used or not (`None`: not in USD). An empty `region`, `family` or `platform` means
+    any. A Reserved Instance counts for its whole family: many are flexible in size."""
 
     kind: CommitmentKind
     id: str

@@ -1,5 +1,5 @@
-"""What a month, or a part of one, cost while idle and what was saved in it: the same figures for the console,
-the mail, the command line and the copy in S3."""
+"""Report of a month, or a part of one: idle cost and savings. The same figures for the console, the mail, the
+command line and the copy in S3."""
 
 from __future__ import annotations
 

@@ -111,7 +111,8 @@ _COMPARED: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AskedUnder:
-    """What decides whether an instance is idle and may be acted on, as it was when an episode was opened."""
+    """Settings that decide whether an instance is idle and may be acted on, as it was when an episode was
+    opened."""
 
     idle: IdleRule
     vetoes: Vetoes

@@ -1,4 +1,4 @@
-"""Who is asked about an instance, how a proven identity becomes a known person, and who sees the console.
+"""People: who is asked about an instance, how a proven identity becomes a known person, who sees the console.
 
 A contact is a person or a group, named in the policy.
 """
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from governor.domain.settings import Mistake, Section, checked, named
 
 ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
-"""What an account id is, and what to write instead of anything else."""
+"""Form of an account id, and the advice for anything else."""
 _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
 _ADDRESS_CHARACTERS = 254
 """RFC 5321, 4.5.3.1.3."""
@@ -33,7 +33,7 @@ _NO_ADDRESS = "it is not an email address like name@example.com"
 
 
 def is_address(text: str) -> bool:
-    """Whether it is one email address as mail services take it: ASCII, with a whole domain."""
+    """Return whether it is one email address as mail services take it: ASCII, with a whole domain."""
     return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
 
 
@@ -74,7 +74,7 @@ class Contact(Section):
 
     @property
     def has_own_channel(self) -> bool:
-        """Whether the policy names a way to them, set up or not."""
+        """Return whether the policy names a way to them, set up or not."""
         return bool(self.emails or self.lists or self.slack_channel)
 
     def contradictions(self) -> Iterator[Mistake]:
@@ -92,7 +92,7 @@ class Contact(Section):
 
 @dataclass(frozen=True, slots=True)
 class Ownership(Section):
-    """Who is responsible for an instance, and how they are reached."""
+    """People responsible for an instance, and how they are reached."""
 
     owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
     """Tags that name the owner: a contact, or an email address. The first tag that exists counts."""
@@ -126,7 +126,8 @@ class Ownership(Section):
                     yield ("contacts", name, "emails", str(index)), why
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Who is asked first: by the owner, else by the project, else the default contacts. May be empty."""
+        """Return who is asked first: by the owner, else by the project, else the default contacts. May be
+        empty."""
         by_owner = self._by_owner(owner.strip())
         if by_owner is not None:
             return (by_owner,)
@@ -136,7 +137,7 @@ class Ownership(Section):
         return tuple(self.contacts[name] for name in self.default_contacts)
 
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Who is asked in addition when nobody answered; those asked before are not repeated."""
+        """Return who is asked in addition when nobody answered; those asked before are not repeated."""
         before = self.asked(owner, project)
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
         return tuple(contact for name in names if (contact := self.contacts[name]) not in before)
@@ -188,7 +189,7 @@ def _is_name(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleScope(Section):
-    """What some people see in the console, and what they may do there."""
+    """Scope and rank of some people in the console."""
 
     groups: tuple[str, ...] = checked((), _NAME, _is_name)
     """Groups of the issuer, by the names in its claim."""
@@ -214,7 +215,7 @@ class ConsoleScope(Section):
 
 @dataclass(frozen=True, slots=True)
 class Console(Section):
-    """Who sees what in the console. Contacts see what they or their projects own without being named here."""
+    """Access to the console. Contacts see what they or their projects own without being named here."""
 
     scopes: Mapping[str, ConsoleScope] = field(default_factory=dict)
-    """What groups of the issuer and IAM callers see, by a name of your choice."""
+    """Scopes of the issuer's groups and of IAM callers, by a name of your choice."""

@@ -55,7 +55,7 @@ class Mode(StrEnum):
 
 
 class Action(StrEnum):
-    """What a plan ends in."""
+    """Last step of a plan."""
 
     STOP = "stop"
     TERMINATE = "terminate"
@@ -174,7 +174,7 @@ class Metrics(Section):
 
 @dataclass(frozen=True, slots=True)
 class IdleRule(Section):
-    """When an instance is idle: every GPU stays under the threshold for the whole window."""
+    """Rules of idleness: every GPU stays under the threshold for the whole window."""
 
     utilization_below_percent: float = between(5.0, 0.1, 50, "raised")
     """A GPU is idle while its maximum utilization is under this percentage."""
@@ -243,15 +243,16 @@ class PlanRule(Section):
 
 
 _MOST_DAYS = 20
-"""Of a question: its link is accepted for 30 days, and nights and weekends come on top of this."""
+"""Longest life of a question: its link is accepted for 30 days, and nights and weekends come on top of
+this."""
 
 Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
-"""What an answer amounts to."""
+"""Effect of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule(Section):
-    """When people are asked, and how long each stage of a question lasts.
+    """Times of a question and of each of its stages.
 
     A question is followed by a reminder, an escalation and the expiry. An answer ends it.
     """
@@ -282,7 +283,7 @@ class ApprovalRule(Section):
     notice_minutes: float = between(60.0, 0.01, 2_880, "lowered")
     """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may hold it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
-    """What happens if nobody answers. `act` carries out the plan, but never a termination."""
+    """The outcome if nobody answers. `act` carries out the plan, but never a termination."""
     keep_at_most_days: int = between(30, 1, 365, "lowered")
     """Longest time in days for which an answer may keep an instance."""
     keep_after_undo_hours: float = between(24.0, 0, 720, "lowered")
@@ -332,7 +333,7 @@ class ApprovalRule(Section):
 
 @dataclass(frozen=True, slots=True)
 class Breaker(Section):
-    """When all plans of an account and Region freeze: too many instances changed in one sweep."""
+    """Limits that freeze all plans of an account and Region: too many instances changed in one sweep."""
 
     turned_idle_percent: float = between(50.0, 1, 100)
     """Percentage of the working instances that turn idle in one sweep."""
@@ -373,7 +374,7 @@ class Caps(Section):
 
 @dataclass(frozen=True, slots=True)
 class Managed(Section):
-    """When the owner of an environment that another service runs is notified of its idle instances."""
+    """Messages to the owner of an environment that another service runs, about its idle instances."""
 
     idle_for_minutes: int = between(60, 60, 43_200, "none")
     """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
@@ -440,7 +441,7 @@ class Budget(Section):
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
     """Percentages of the budget at which the project's owner is notified, once a month each."""
     act: Literal["notify", "ask"] = setting("notify", "any")
-    """What follows above 100%. `ask`: people are asked about idle instances that an override with
+    """The effect above 100%. `ask`: people are asked about idle instances that an override with
     `mode: observe` leaves alone. Never while the document's own `mode` is `observe`."""
     publish_at_most_projects: int = between(0, 0, 1_000)
     """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
@@ -485,7 +486,7 @@ class Events(Section):
 
 @dataclass(frozen=True, slots=True)
 class Health(Section):
-    """When the owner is notified of the state of GPUs. Nothing is ever done about it."""
+    """Messages to the owner about the state of GPUs. Nothing is ever done about it."""
 
     risk = "none"
     # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
@@ -529,7 +530,7 @@ class Health(Section):
 
 @dataclass(frozen=True, slots=True)
 class Advice(Section):
-    """What `governor advice` proposes to save money. Nothing is ever done about it."""
+    """Limits of `governor advice`, which proposes how to save money. Nothing is ever done about it."""
 
     risk = "none"
     weeks: int = between(6, 1, 12)

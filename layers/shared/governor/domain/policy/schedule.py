@@ -1,4 +1,4 @@
-"""When a question is asked, repeated and given up: never in the quiet hours of those who are asked."""
+"""Schedule of a question: asked, repeated and given up, never in the quiet hours of those who are asked."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetim
 
 
 def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: str) -> UtcDatetime:
-    """When the next working day after today begins there: at 09:00 where the day has no beginning."""
+    """Return when the next working day after today begins there: at 09:00 where the day has no beginning."""
     today = now.astimezone(ZoneInfo(zone)).date()
     following = (today + timedelta(days=offset) for offset in range(1, 8))
     day = next(day for day in following if _WEEK[day.weekday()] in days)

@@ -17,12 +17,12 @@ _HISTORY, _DAYS_NEEDED = timedelta(days=14), 3
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """Whether destructive plans of a target are frozen, since when and why."""
+    """Freeze of a target's destructive plans: since when and why."""
 
     tripped_at: UtcDatetime
     why: str
     told_at: UtcDatetime | None = None
-    """When people were last told; `None` until a channel has taken the message."""
+    """Time of the last notification; `None` until a channel has accepted the message."""
     turned: int = 0
     """How many instances turned idle or silent at once."""
     held: frozenset[str] = frozenset()
@@ -81,7 +81,7 @@ def count_turned(changes: Sequence[Change]) -> Turned:
 
 
 def acts_unasked(policy: Policy) -> bool:
-    """Whether it may come to a stop under this policy although nobody has said yes."""
+    """Return whether it may come to a stop under this policy although nobody has said yes."""
     return policy.mode is Mode.AUTO or (policy.mode is Mode.ASK and policy.approval.on_expiry == "act")
 
 
@@ -92,7 +92,8 @@ def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
 
 
 def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
-    """Whether plans may be carried out again; never by time alone where some would be acted on `unasked`."""
+    """Return whether plans may be carried out again; never by time alone where some would be acted on
+    `unasked`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 
@@ -128,7 +129,7 @@ def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[
 
 
 def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
-    """Whether so many silent ones of so many have one cause, and not one each."""
+    """Return whether so many silent ones of so many have one cause, and not one each."""
     return _is_share(silent, whole, rule.turned_silent_percent, rule)
 
 
@@ -165,7 +166,7 @@ class HourCount:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """What is counted, by the hour's begin, and the freeze that stands."""
+    """Counts by the hour's begin, and the freeze that stands."""
 
     hours: Mapping[UtcDatetime, HourCount] = field(default_factory=dict)
     freeze: BreakerState | None = None

@@ -68,7 +68,7 @@ class Subject:
     hold: Hold = NO_HOLD
     memory: Memory | None = None
     people_know: bool = False
-    """Whether people know of its idleness: then only whether work resumed is worth a read."""
+    """True if people know of its idleness: then only whether work resumed is worth a read."""
 
     def before_reading(self) -> Verdict | None:
         """The verdict that needs no metrics; `None` where they must be read."""
@@ -89,7 +89,7 @@ class Subject:
         return Verdict(memory.verdict, reason, not_before=until, last_busy=worked, advice=memory.advice)
 
     def _is_watched(self, memory: Memory) -> bool:
-        """Whether it was read as idle a short while ago, which people know: by a beat of its own."""
+        """Return whether it was read as idle a short while ago, which people know: by a beat of its own."""
         is_known = self.people_know and memory.verdict is VerdictKind.IDLE and memory.idle_since is not None
         every = self.policy.watch_every
         return is_known and not is_due(self.instance.instance_id, every, memory.at, self.now)
@@ -116,7 +116,8 @@ class Subject:
         return replace(verdict, reason=idle_sentence(idle_for, policy, verdict.manager))
 
     def _is_late(self, verdict: Verdict, evidence: Evidence) -> bool:
-        """Whether nobody is alerted yet. What always comes late, or with ever new holes, is silence."""
+        """Return whether nobody is alerted yet. What always comes late, or with ever new holes, is
+        silence."""
         late_for = self.now - (self._late_before() or self.now)
         if verdict.is_late:
             return late_for < LATE
@@ -227,8 +228,8 @@ class Subject:
 
 
 def is_due(key: str, every: timedelta, before: UtcDatetime, now: UtcDatetime) -> bool:
-    """Whether what is looked at so often is due after a look `before`: by a beat of its own, so that never
-    all are at once."""
+    """Return whether what is looked at so often is due after a look `before`: by a beat of its own, so that
+    never all are at once."""
     own, beat = zlib.crc32(key.encode()), max(1, int(every.total_seconds()))
     return (int(now.timestamp()) + own) // beat > (int(before.timestamp()) + own) // beat
 
@@ -243,7 +244,7 @@ def asked_because(idle_for: timedelta, evidence: Evidence, policy: Policy, manag
 
 
 def is_released(evidence: Evidence, policy: Policy) -> bool:
-    """Whether the job has plainly gone: no GPU holds memory. Unknown memory counts as held."""
+    """Return whether the job has plainly gone: no GPU holds memory. Unknown memory counts as held."""
     held = evidence.memory_newest_percent
     return held is not None and held < policy.approval.released_memory_below_percent
 

@@ -100,7 +100,7 @@ def _slug(kind: Kind) -> str:
 
 
 def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
-    """What keeps idle instances in such an environment, and how its owner changes it."""
+    """Return what keeps idle instances in such an environment, and how its owner changes it."""
     state = "unread"
     if batch is not None:
         state = "jobs" if batch.jobs_running else "minimum" if batch.minimum_vcpus else "free"

@@ -54,10 +54,10 @@ FIGURES: Mapping[str, Figure] = {
     "agentless": Figure("EC2's own GPUPowerUtilization", "agentless_power_percent"),
     "bound": Figure("the utilization that the instance itself publishes", "bound_utilization_percent"),
 }
-"""What a policy may let veto, in the order it is looked at. The last two have the limits of others."""
+"""Figures that may veto by the policy, in the order of the checks. The last two have the limits of others."""
 
 WORK = "work"
-"""What jobs say of themselves, in `Evidence.last_active` and `Evidence.read`."""
+"""Names of jobs' own metrics in `Evidence.last_active` and `Evidence.read`."""
 LATE = timedelta(minutes=30)
 """So long missing readings may still come: nobody is alerted, and nothing is counted."""
 _NEWEST_FIGURE = timedelta(minutes=20)
@@ -65,7 +65,7 @@ _NEWEST_FIGURE = timedelta(minutes=20)
 
 
 class Family(Enum):
-    """What the sweep, the breaker and a recheck make of a verdict, by the kinds that belong to it."""
+    """Meaning of a verdict for the sweep, the breaker and a recheck, by the kinds that belong to it."""
 
     WORKING = ("busy", "partly-idle")
     IDLE = ("idle", "managed-elsewhere", "frozen")
@@ -121,7 +121,7 @@ NOTES: Mapping[VerdictKind, str] = {
     VerdictKind.NO_DATA: "check its agent",
     VerdictKind.PARTLY_IDLE: "a smaller type may do",
 }
-"""What is said beside the verdict where what happens next does not follow from its family."""
+"""Sentences beside the verdict, where the next step does not follow from its family."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ EXEMPT_BY_DECISION = "exempted by decision"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an instance is, why, and from when on it could be something else (`not_before`: nothing needs to
-    be read). `advice` holds hints that never lead to an action by themselves."""
+    """Verdict on an instance, the reason, and from when on it could change (`not_before`: nothing needs to be
+    read). `advice` holds hints that never lead to an action by themselves."""
 
     kind: VerdictKind
     reason: str
@@ -162,13 +162,13 @@ class Verdict:
     advice: tuple[str, ...] = ()
     manager: Manager | None = None
     presence: str = ""
-    """What people must know of who may be logged in, as a sentence; empty where nobody is known to be."""
+    """Sentence about people who may be logged in; empty where nobody is known to be."""
     is_late: bool = False
     """No data only because the newest readings are missing, and not for long: they may still come."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether the evidence proves idleness, whoever the instance belongs to."""
+        """Return whether the evidence proves idleness, whoever the instance belongs to."""
         return self.kind in IDLE
 
 
@@ -206,7 +206,7 @@ def _needed_bins(bins: int, coverage_percent: float) -> int:
 
 
 def is_candidate(evidence: Evidence, policy: Policy) -> bool:
-    """Whether utilization alone would call it idle, so that the other figures are worth reading."""
+    """Return whether utilization alone would call it idle, so that the other figures are worth reading."""
     return _judge_utilization(evidence, policy) is None
 
 
@@ -253,7 +253,7 @@ def _required(policy: Policy) -> Iterator[str]:
 
 
 def limit_of(policy: Policy, figure: str) -> float | None:
-    """What a figure must stay under; `None` where the policy does not ask for it."""
+    """Return what a figure must stay under; `None` where the policy does not ask for it."""
     if figure == "bound":
         return policy.idle.utilization_below_percent if policy.metrics.bound_namespaces else None
     limit: float | None = getattr(policy.vetoes, FIGURES["power" if figure == "agentless" else figure].field)
@@ -261,13 +261,13 @@ def limit_of(policy: Policy, figure: str) -> float | None:
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Whether too little was measured, and only because of one hole of less than half an hour."""
+    """Return whether too little was measured, and only because of one hole of less than half an hour."""
     is_thin = any(seen < policy.idle.minimum_coverage_percent for seen, _ in _measured(evidence, policy))
     return is_thin and _is_but_for_one_hole(evidence, policy)
 
 
 def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Whether everything is measured enough as soon as its longest hole, a short one, is forgiven."""
+    """Return whether everything is measured enough as soon as its longest hole, a short one, is forgiven."""
     needed, length = policy.idle.minimum_coverage_percent, evidence.window.length
     return all(
         hole < LATE and seen + 100 * (hole / length) >= needed for seen, hole in _measured(evidence, policy)
@@ -275,7 +275,7 @@ def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
 
 
 def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timedelta]]:
-    """Of every GPU, and of every required figure that was read: the share measured, and the longest hole."""
+    """Share measured and longest hole of every GPU, and of every required figure that was read."""
     window = evidence.window
     for gpu in evidence.gpus:
         yield coverage_percent(padded(gpu.utilization, window)), longest_hole(gpu.utilization, window)
@@ -516,7 +516,8 @@ def _not_lately(
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
-    """What of the evidence reaches a limit of the policy, or `None`. What is missing proves nothing."""
+    """Return what of the evidence reaches a limit of the policy, or `None`. What is missing proves
+    nothing."""
     tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
     if tops and max(tops) >= policy.idle.utilization_below_percent:
         return f"utilization reached {max(tops):.1f}%"

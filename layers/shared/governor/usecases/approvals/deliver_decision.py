@@ -15,7 +15,8 @@ from governor.stores import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """What the waiting task gets: plain JSON data. Raises: ValueError while the approval is pending."""
+    """Return what the waiting task gets: plain JSON data. Raises: ValueError while the approval is
+    pending."""
     decision, status = approval.decision, approval.status
     by = decision.by if decision else "the governor"
     match status:

@@ -14,7 +14,7 @@ from governor.ports import RotatingSecret
 
 _KEY = re.compile(r"k([1-9][0-9]{0,8})")
 _KEY_BYTES = 48
-"""Of random bits; 64 characters."""
+"""Bytes of random bits; 64 characters."""
 
 
 class RotationStep(StrEnum):

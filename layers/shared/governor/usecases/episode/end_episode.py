@@ -31,7 +31,7 @@ _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
 _OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
-"""What was marked is over; an instance that runs on and is still idle is marked again."""
+"""Marks of it are over; an instance that runs on and is still idle is marked again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ _LOOKED_BACK = timedelta(days=3 * 366)
 
 @dataclass(slots=True)
 class Expired:
-    """What one run did. `problems` are tried again the next day."""
+    """Result of one run. `problems` are tried again the next day."""
 
     noticed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)

@@ -46,7 +46,7 @@ _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """What the guards found. `caps` are the most actions in an hour by what is capped. `unanswered`: nobody
+    """Findings of the guards. `caps` are the most actions in an hour by what is capped. `unanswered`: nobody
     has answered or held it, and no step was begun; the policy takes that for a yes."""
 
     episode: Episode

@@ -26,7 +26,7 @@ DATE_KEPT = timedelta(days=30)
 _STILL_NEWS = timedelta(days=1)
 """How long after its date it is sent: events come late, and what is due may take a while."""
 _Alerts = Mapping[str, tuple[str, Alert]]
-"""What is sent once, by its key, each with the name of who, or what, was notified by it."""
+"""Messages that are sent once, by key, each with the name of who, or what, was notified by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,5 +128,5 @@ def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
-    """Whether a reminder will follow: what comes sooner needs none."""
+    """Return whether a reminder will follow: what comes sooner needs none."""
     return notice.at is not None and now < notice.at - timedelta(hours=policy.events.remind_before_hours)

@@ -22,7 +22,8 @@ from governor.usecases.once import Once, joined, run_all
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
 _FEWEST_TYPES = 3
-"""Of fewer EC2 gives a low score whatever there is. Source: EC2 user guide, Spot placement score."""
+"""Fewest types: EC2 gives a low score to fewer, whatever there is. Source: EC2 user guide, Spot placement
+score."""
 
 
 class Notified(StrEnum):
@@ -37,7 +38,7 @@ class Notified(StrEnum):
 
 @dataclass(slots=True)
 class Reaction:
-    """What was done about one event. `notes` are failures that nothing had to wait for."""
+    """Effects of one event. `notes` are failures that nothing had to wait for."""
 
     ours: bool = True
     notified: Notified | None = None
@@ -85,7 +86,7 @@ class Case(Attempt):
 
     @property
     def is_unasked(self) -> bool:
-        """Whether its hook was not sent, as far as that is known."""
+        """Return whether its hook was not sent, as far as that is known."""
         return self.hook_error is not None and not self.hook.was_sent
 
 
@@ -144,7 +145,8 @@ class NotifyWarning:
         return self.once(f"mass#{place}#{int(since.timestamp())}", notify)
 
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
-        """What may be taken back there, by owner; nobody's are none, or `None` where that is not known."""
+        """Return what may be taken back there, by owner; nobody's are none, or `None` where that is not
+        known."""
         group, zone = case.warned.group, case.instance.availability_zone
 
         def is_meant(one: Instance) -> bool:

@@ -25,9 +25,9 @@ SEND = "ssm:SendCommand"
 _NOT_REACHABLE = "InvalidInstanceId"
 """One of the instances is not managed by Systems Manager, or does not run; none has got the command."""
 _Results = dict[str, CloudError | None]
-"""What became of hooks, by event id or key: `None` where one was sent, else why not."""
+"""Results of hooks, by event id or key: `None` where one was sent, else why not."""
 _Kind = tuple[Target, str, int, bool]
-"""What a command says: account and Region, reason, seconds left, whether GPU processes may get SIGTERM."""
+"""Content of a command: account and Region, reason, seconds left, whether GPU processes may get SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,8 @@ class SendCheckpoint:
 
 
 def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
-    """What became of one hook, for the message about its warning. One that is not there was sent before."""
+    """Return what became of one hook, for the message about its warning. One that is not there was sent
+    before."""
     if key not in results:
         return HookAnswer(HookState.EARLIER)
     error = results[key]

@@ -43,12 +43,12 @@ _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 
 
 _Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
-"""What a pass over a namespace has found."""
+"""Result of a pass over a namespace."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceRequest:
-    """What to read for one instance.
+    """Request to read one instance.
 
     Attributes:
         dimensions: per-GPU dimension sets where they are known.
@@ -95,7 +95,7 @@ class _Work:
     figures: dict[str, dict[str, Series]] = field(default_factory=dict)
     """Series by figure and GPU; the GPU is `all` in an aggregate and in EC2's figures."""
     jobs: list[tuple[str, Series]] = field(default_factory=list)
-    """What jobs say of themselves, by namespace and metric."""
+    """Jobs' own metrics, by namespace and metric."""
     aggregated: Series = ()
     sets: tuple[Dimensions, ...] = ()
     source: MetricSource = MetricSource.NONE
@@ -255,7 +255,8 @@ class _Batch:
         }
 
     def _wants_search(self, work: _Work) -> bool:
-        """Where it is silent, or GPUs that are wanted, or that its type has, are not among those read."""
+        """Return where it is silent, or GPUs that are wanted, or that its type has, are not among those
+        read."""
         if work.problem is not None or not work.request.search:
             return False
         by_gpu, reporting = work.source is MetricSource.PER_GPU, work.reporting()
@@ -311,7 +312,7 @@ class _Batch:
         return self._listed(works, "agentless", wanted, "EC2's own GPU metrics")
 
     def _bound(self, works: list[_Work]) -> Iterator[_Asked]:
-        """What the instance says of itself, as its own role; the highest of several such namespaces."""
+        """Yield what the instance says of itself, as its own role; the highest of several such namespaces."""
         base, wanted = re.escape(self._names.namespace), SeriesFilter(None, self._names.utilization)
         for one in self._listed(works, "bound", wanted, "the instances' own namespaces"):
             own = rf"{base}/AROA[A-Z0-9]+:{re.escape(one.work.instance_id)}"
@@ -427,7 +428,7 @@ class _Batch:
         )
 
     def _scale(self, work: _Work, figure: str) -> float:
-        """What makes a reading percent, or bytes a second."""
+        """Return what makes a reading percent, or bytes a second."""
         if figure == "network":
             return 1.0 / self._ec2_window.period.total_seconds()
         return 1.0 if figure in ("cpu", "agentless", "bound") else 100.0 / (work.whole(figure) or 1)

@@ -31,7 +31,7 @@ _EARLY = timedelta(minutes=1)
 
 @dataclass(slots=True)
 class HealthSummary:
-    """What a look saw and sent. `problems` were not read or sent; the next look tries those once more."""
+    """Result of one health check. `problems` were not read or sent; the next look tries those once more."""
 
     target: Target
     at: UtcDatetime
@@ -143,7 +143,8 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
 
 
 def _to_repeat(known: Collection[str], now: UtcDatetime) -> tuple[UtcDatetime, Collection[str]] | None:
-    """When the next look is due, and the instances that the last one has left, unless it is due now."""
+    """Return when the next look is due, and the instances that the last one has left, unless it is due
+    now."""
     left: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")

@@ -34,7 +34,7 @@ class HealthRequest:
 
 @dataclass(slots=True)
 class HealthReading:
-    """What is known of the GPUs of one instance.
+    """Facts about the GPUs of one instance.
 
     Attributes:
         findings: the highest severity first. Advice on what holds GPUs back only where it was asked for.
@@ -154,7 +154,7 @@ class _Work:
                 yield self, figure, dimensions, figure.of_all if sets.later else figure.of_gpu
 
     def later_reads(self) -> Iterator[_Read]:
-        """What the first look could not rule out, GPU by GPU; then Xid numbers and memory traffic."""
+        """Yield what the first look could not rule out, GPU by GPU; then Xid numbers and memory traffic."""
         suspects = {figure: self._suspects(figure) for figure in _FIGURES}
         self.reading.works = bool(suspects[_UTILIZATION])
         for figure in (one for one in _FIGURES if suspects[one]):
@@ -201,7 +201,7 @@ class _Work:
 
 
 _Read = tuple[_Work, _Figure, Dimensions, str]
-"""Whose figure to read, from which series, by which statistic."""
+"""A figure to read: of which GPU, from which series, by which statistic."""
 
 
 @dataclass(frozen=True, slots=True)

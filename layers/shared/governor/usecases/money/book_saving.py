@@ -58,7 +58,8 @@ class BookSaving:
         return _entry(episode, became, episode.steps_done.get(first.value, now), saving, now)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """What others or EC2 did is on the bill, but it is no saving of ours: zero, and ended at once."""
+        """Return what others or EC2 did is on the bill, but it is no saving of ours: zero, and ended at
+        once."""
         instance = self._instance(episode)
         gone = instance is None or instance.state in _GONE
         if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):
@@ -141,7 +142,7 @@ def _entry(
 
 
 def _put_away(episode: Episode) -> bool:
-    """Whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
+    """Return whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
     return bool({Step.STOP.value, Step.TERMINATE.value} & episode.steps_done.keys())
 
 

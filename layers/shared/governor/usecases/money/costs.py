@@ -143,7 +143,7 @@ class SumUpMonth:
         )
 
     def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
-        """What was saved this month, by actions of this month and of those before that still count."""
+        """Return what was saved this month, by actions of this month and of those before that still count."""
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
         entries = (one for month in months(start - counts_for, now) for one in self.state.entries(month))

@@ -18,7 +18,8 @@ from governor.stores import StateTable
 
 @dataclass(slots=True)
 class Refreshed:
-    """What was read: types by Region, and whether commitments were. `problems`: what could not be read."""
+    """Result of one refresh: types by Region, and whether commitments were read. `problems`: what could not
+    be read."""
 
     types: dict[str, list[str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)

@@ -61,7 +61,7 @@ class Reader(NamedTuple):
 
 @dataclass(slots=True)
 class Night:
-    """What one run did. `problems`: what it could not do, and months that no longer sum up."""
+    """Result of one run. `problems`: what it could not do, and months that no longer sum up."""
 
     copied: list[str] = field(default_factory=list)
     reported: list[str] = field(default_factory=list)

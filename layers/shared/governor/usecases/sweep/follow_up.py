@@ -84,7 +84,7 @@ class FollowUp:
         settle_restart(self.state, entries, instance.launch_time, within, sweep.now)
 
     def _replaced(self, sweep: Sweep) -> None:
-        """What was started for the first time may take the place of what was put away."""
+        """End savings of instances whose place an instance that started for the first time may take."""
         started = [
             (case.instance, owner_of(case.instance, case.policy.ownership))
             for case in sweep.cases

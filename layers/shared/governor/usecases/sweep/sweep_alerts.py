@@ -45,7 +45,7 @@ _MOST_EVENTS = 200
 
 @dataclass(frozen=True, slots=True)
 class SweepAlerts:
-    """What is sent is noted on the case, so that the next sweep does not send it again."""
+    """Note sent alerts on the case, so that the next sweep does not send them again."""
 
     announcer: Announcer
     batch: BatchReader

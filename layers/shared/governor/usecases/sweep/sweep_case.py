@@ -32,7 +32,7 @@ GPU_CHECK_EVERY = timedelta(days=1)
 
 @dataclass(slots=True)
 class SweepSummary:
-    """What a sweep saw and did. `verdicts` counts by kind; `problems` are effects that failed."""
+    """Result of a sweep. `verdicts` counts by kind; `problems` are effects that failed."""
 
     target: Target
     at: UtcDatetime
@@ -49,7 +49,7 @@ class Case:
     applied: AppliedPolicy
     record: InstanceRecord
     before: Observation
-    """Of the sweep before; without a verdict where that did not see this run of the instance."""
+    """Observation of the sweep before; without a verdict where that did not see this run of the instance."""
     now: UtcDatetime
     unknown: str | None = None
     """Why nothing can be said about it, whatever its metrics show."""
@@ -57,7 +57,7 @@ class Case:
     proof: Verdict | None = None
     """The verdict over the longer window that a question needs, where it was worth reading."""
     gathered: Gathered | None = None
-    """What was read; `None` where the verdict needed no metrics."""
+    """Evidence; `None` where the verdict needed no metrics."""
     next_gpu_check_at: UtcDatetime | None = None
     notified: bool = False
     """People or subscribers were notified of its verdict in this sweep."""
@@ -98,14 +98,14 @@ class Case:
 
     @property
     def checks_gpus(self) -> bool:
-        """Whether a busy instance known by its aggregate is read GPU by GPU in this sweep."""
+        """Return whether a busy instance known by its aggregate is read GPU by GPU in this sweep."""
         due = self.before.next_gpu_check_at
         by_aggregate = self.before.source == MetricSource.AGGREGATE
         return self.before.verdict in WORKING and by_aggregate and due is not None and self.now >= due
 
     @property
     def is_idle(self) -> bool:
-        """Whether it is idle, and nothing but an answer stands between it and its plan."""
+        """Return whether it is idle, and nothing but an answer stands between it and its plan."""
         return self.verdict.kind is VerdictKind.IDLE
 
     @property
@@ -114,7 +114,7 @@ class Case:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether an answer, or the lack of one, keeps this idleness from being asked about again."""
+        """Return whether an answer, or the lack of one, keeps this idleness from being asked about again."""
         record = self.record
         return (
             record.quiet_until is not None
@@ -124,7 +124,7 @@ class Case:
 
     @property
     def is_managed_due(self) -> bool:
-        """Whether the owner of its environment got no message about it for long enough."""
+        """Return whether the owner of its environment got no message about it for long enough."""
         at = self.before.managed_told_at
         return at is None or self.now - at >= timedelta(hours=self.policy.managed.tell_again_after_hours)
 
@@ -139,7 +139,7 @@ class Case:
 
     @property
     def people_know(self) -> bool:
-        """Whether people know of its idleness: then only whether work resumed is worth a read."""
+        """Return whether people know of its idleness: then only whether work resumed is worth a read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
     @property
@@ -152,13 +152,13 @@ class Case:
 
     @property
     def was_heard(self) -> bool:
-        """Whether its metrics were read, so that their absence is silence and lasts."""
+        """Return whether its metrics were read, so that their absence is silence and lasts."""
         read = self.gathered is not None and self.gathered.evidence.read_problem is None
         return read and not self.verdict.is_late
 
     @property
     def fell_silent(self) -> bool:
-        """Whether it is silent, and nobody was notified of that."""
+        """Return whether it is silent, and nobody was notified of that."""
         silent = self.verdict.kind is VerdictKind.NO_DATA and self.was_heard
         return silent and not self.before.told_silent
 
@@ -177,14 +177,14 @@ class Case:
 
     @property
     def goes_on_working(self) -> bool:
-        """Whether only time has passed since the sweep before, so that nothing follows from this one: it
-        worked and works, or started long ago and was never seen."""
+        """Return whether only time has passed since the sweep before, so that nothing follows from this one:
+        it worked and works, or started long ago and was never seen."""
         was_seen, started = self.before.verdict, self.now - self.instance.launch_time
         worked = was_seen in WORKING or (not was_seen and started >= SETTLED_AFTER)
         return worked and self.verdict.kind in WORKING
 
     def observation(self, rate: Rate | None = None) -> Observation:
-        """What the next sweep needs to know of this one; without a rate, hours count as before."""
+        """Return what the next sweep needs to know of this one; without a rate, hours count as before."""
         before, gathered, verdict, now = self.before, self.gathered, self.verdict, self.now
         kind, notified_at = verdict.kind, now if self.notified else None
         idle_notified_at = notified_at if self.is_idle else None
@@ -231,14 +231,15 @@ class Sweep:
     now: UtcDatetime
     cases: Sequence[Case]
     records: Mapping[str, InstanceRecord]
-    """Of every instance that ever was idle or decided about, running or not."""
+    """Records of every instance that ever was idle or decided about, running or not."""
     summary: SweepSummary
     swept_before: UtcDatetime | None
-    """When the last sweep that ended looked."""
+    """Time of the last sweep that ended."""
     spread: Spread
 
     def is_hourly(self, key: str) -> bool:
-        """Whether what is looked at once an hour is due: at a minute of its own, so that never all are."""
+        """Return whether what is looked at once an hour is due: at a minute of its own, so that never all
+        are."""
         return self.swept_before is None or is_due(key, timedelta(hours=1), self.swept_before, self.now)
 
     def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
