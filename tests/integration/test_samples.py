@@ -47,7 +47,7 @@ HAPPY: Mapping[str, Mapping[str, Any]] = {
     "serve_console/home": {"statusCode": 200},
     "sum_up_month/after-sweep": {"told": 0},
     "report_savings/nightly": {},
-    "expire_snapshots/daily": {"noticed": 0, "deleted": 0, "kept": 0},
+    "expire_snapshots/daily": {"noticed": 0, "deleted": 0},
     "refresh_prices/hourly": {"commitments": 0, "commitments_unread": {}},
     "sweep_target/own-account": {**PLACE, "problems": 0, "frozen": False},
     "take_snapshot/all-volumes": {"dry_run": False},
