@@ -17,7 +17,7 @@ ELSEWHERE = "444444444444"
 HUB = {"HubAccountId": ACCOUNT, "HubRegion": REGION}
 BUNDLE = {"PublisherBucket": "bundles", "PublisherKey": "publisher.tar.gz", "PublisherSha256": "0" * 64}
 STACKS = [
-    ("member", HUB, {"AWS::IAM::Role": 9}),
+    ("member", HUB, {"AWS::IAM::Role": 10}),
     ("forward_events", HUB, {"AWS::Events::Rule": 6, "AWS::CloudWatch::Alarm": 2}),
     ("telemetry", {"AlertEmail": "ops@example.com"}, {"AWS::SSM::Document": 4, "AWS::SSM::Association": 3}),
     ("telemetry", {"TelemetryBy": "tag", **BUNDLE}, {"AWS::SSM::Document": 5, "AWS::SSM::Association": 4}),
