@@ -237,10 +237,10 @@ class Ec2Simulator:
             return found is not None and found["State"]["Name"] == "running"
 
     def tags(self, account: str, region: str) -> dict[str, dict[str, str]]:
-        """The tags of every instance, by its id."""
+        """The tags of every instance and snapshot, by its id."""
         with self._lock:
-            instances = self._region(account, region).instances
-            return {key: tags_of(instance) for key, instance in instances.items()}
+            place = self._region(account, region)
+            return {key: tags_of(one) for key, one in {**place.instances, **place.snapshots}.items()}
 
     def dump(self, account: str, region: str) -> dict[str, Any]:
         """State by id, for a look from outside."""

@@ -21,10 +21,12 @@ from botocore.exceptions import ClientError
 
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_document, sealed_text
+from governor.domain.alerts.alert import Alert, AlertKind, Delivery, Severity, alert_document, sealed_text
 from governor.domain.episode.episode import Outcome
 from governor.domain.instance import INSTANCE_TAG
-from governor.stores import EventLog
+from governor.domain.units import iso
+from governor.stores import EventLog, keys
+from governor.stores.table import present, update
 from local.cloud import ROOT
 from local.fleet import T4
 from local.samples import of_this_account
@@ -247,6 +249,37 @@ def test_every_role_suffices_for_exempting_expiring_and_reacting(guarded: Stage)
     guarded.policy(f"mode: ask\napproval: {quick}")
     silent, _ = guarded.ask()
     assert "expired" == guarded.outcome(silent)
+
+
+def test_expired_snapshots_go_a_week_after_the_message(guarded: Stage) -> None:
+    """The function may read what decides, send the message, and delete those snapshots; time is moved in
+    what is stored."""
+    guarded.policy("mode: ask\nplan: {snapshot_retention_days: 1, delete_expired_snapshots: true}")
+    instance_id, link = guarded.ask()
+    assert 303 == decide(link, "approve")[0]
+    assert "stopped" == guarded.outcome(instance_id)
+    episode, now = guarded.episode(instance_id), datetime.now(tz=UTC)
+    ids, ec2 = list(episode.snapshot_ids), guarded.scene.cloud.client("ec2")
+    table = DynamoTable(guarded.clients, guarded.scene.outputs["StateTableName"])
+    table.write(update(keys.episode(episode.ref), {"closed_at": now - timedelta(days=9)}, present()))
+    ec2.create_tags(Resources=ids, Tags=[{"Key": "DeleteAfter", "Value": iso(now - timedelta(days=8))}])
+
+    answer, failed = guarded.invoke("ExpireSnapshots", {})
+
+    assert (False, len(ids), 0) == (failed, answer["noticed"], answer["deleted"])
+    assert ids == guarded.await_mail(instance_id, "snapshots-expire")["facts"]["snapshot_ids"]
+    told = [one for one in guarded.state.expiries(TARGET) if one.episode == episode.ref.execution_name]
+    earlier = [replace(one, noticed_at=now - timedelta(days=8)) for one in told]
+    guarded.state.note_expiring(TARGET, earlier)
+    message, at = told[0].message, now - timedelta(days=7, hours=1)
+    guarded.state.note_delivery(Delivery(message, message, "email", "alice@example.com", at))
+
+    answer, failed = guarded.invoke("ExpireSnapshots", {})
+
+    assert (False, len(ids)) == (failed, answer.get("deleted")), answer
+
+    mine = [{"Name": "snapshot-id", "Values": ids}]
+    assert [] == ec2.describe_snapshots(Filters=mine)["Snapshots"]
 
 
 def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(guarded: Stage) -> None:

@@ -142,6 +142,9 @@ def _of_ec2(
                 kind = _PREFIXES.get(one.partition("-")[0])
                 arn = f"arn:aws:ec2:{place}:{kind}/{one}" if kind else f"arn:aws:ec2:{region}::snapshot/{one}"
                 yield Check(arn, {**keys, **_tag_keys(tags.get(one, {}))})
+        case "DeleteSnapshot":
+            one = str(_one(query, "SnapshotId"))
+            yield Check(f"arn:aws:ec2:{region}::snapshot/{one}", _tag_keys(tags.get(one, {})))
         case "CreateSnapshots":
             one = str(_one(query, "InstanceSpecification.InstanceId"))
             new = f"arn:aws:ec2:{region}::snapshot/*"
