@@ -290,8 +290,22 @@ def test_one_that_an_image_needs_is_noted_and_no_failure(error: Exception, what:
     assert [] == world.on(EXPIRES + 60).noticed
 
 
-def test_a_run_that_died_after_the_call_is_made_good() -> None:
-    """The snapshot is gone by then: it is noted, or is no longer among what may be deleted."""
+def test_a_run_that_died_after_ec2_deleted_it_is_made_good() -> None:
+    """The next run notes that it is gone, so that it is not looked for every day."""
+    world = Years()
+    world.on(EXPIRES - 7)
+    (told,) = world.state.expiries(TARGET)
+    assert world.state.begin_deletion(TARGET, told, world.clock.now())
+    world.ec2.snapshots.clear()
+
+    world.on(EXPIRES)
+
+    (noted,) = world.state.expiries(TARGET)
+    assert ("snapshot gone", world.clock.now()) == (noted.what, noted.ended_at)
+    assert [] == world.deletions
+
+
+def test_a_call_that_failed_is_repeated_the_next_day() -> None:
     world = Years()
     world.on(EXPIRES - 7)
     (snapshot_id,) = world.ec2.snapshots

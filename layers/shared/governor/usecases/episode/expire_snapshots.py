@@ -84,6 +84,11 @@ class ExpireSnapshots:
             return
         target = self.accounts.target(place.account, place.region)
         holdings = self._holdings(target, instance_id, episodes, now)
+        for expiry in known.values():
+            is_begun = expiry.begun_at is not None and expiry.ended_at is None
+            if is_begun and expiry.snapshot_id not in holdings.snapshots:
+                # A run died after EC2 had deleted it.
+                self.state.end_deletion(target, expiry, now, "snapshot gone", None)
         if (why := holdings.kept_by(now)) is not None:
             run.kept[instance_id] = why
             return
