@@ -120,5 +120,5 @@ def earlier_link(signer: LinkSigner, page_id: str, recipient: str, expires_at: d
 def form_token(
     signer: LinkSigner, page_id: str, recipient: str, expires_at: datetime, session: str = ""
 ) -> str:
-    """What the form of a page that was opened by such a link sends back."""
+    """Return what the form of a page that was opened by such a link sends back."""
     return signer.csrf(page_id, recipient, str(int(expires_at.timestamp())), *filter(None, [session]))

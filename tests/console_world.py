@@ -121,7 +121,7 @@ class ConsoleWorld:
         return Reader(Readable(self.table), FakeClock(NOW), self.policy, TARGETS, "governor")
 
     def asked(self, who: Caller | None = None, **query: str) -> Asked:
-        """What a view is asked by somebody now."""
+        """Return what a view is asked by somebody now."""
         return Asked(self.reader, who or caller(), query, NOW)
 
 

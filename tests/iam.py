@@ -38,7 +38,7 @@ class Request:
 
 
 def allows(policy: Iterable[Mapping[str, Any]], request: Request) -> bool:
-    """Whether a statement allows it and none denies it."""
+    """Return whether a statement allows it and none denies it."""
     matching = [one["Effect"] for one in policy if _matches(one, request)]
     return "Allow" in matching and "Deny" not in matching
 

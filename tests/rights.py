@@ -90,7 +90,8 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
 
 @lru_cache(100_000)
 def may(function: str, action: str, pk: str | None) -> bool:
-    """Whether the role of the function allows the call on this partition; `None`: on no key, as Scan."""
+    """Return whether the role of the function allows the call on this partition; `None`: on no key, as
+    Scan."""
     context = {} if pk is None else {"dynamodb:LeadingKeys": [pk]}
     return allows(own_statements()[function], Request(action, TABLE, context))
 

@@ -50,7 +50,7 @@ class Stranger:
         assert 200 == self.visitor.press(name)
 
     def news(self, pattern: str) -> re.Match[str]:
-        """What the banner comes to say by itself."""
+        """Return what the banner comes to say by itself."""
         where = self.visitor.page.locator("#simulated .news", has_text=re.compile(pattern))
         where.wait_for()
         found = re.search(pattern, where.inner_text())

@@ -74,11 +74,11 @@ class Visitor:
             folded.first.click()
 
     def offered(self) -> list[str]:
-        """What the buttons of the page say."""
+        """Return what the buttons of the page say."""
         return [text.strip() for text in self.page.get_by_role("button").all_inner_texts()]
 
     def text(self) -> str:
-        """What the page says, as it is seen."""
+        """Return what the page says, as it is seen."""
         return str(self.page.locator("main").inner_text())
 
     def await_text(self, text: str) -> None:
@@ -86,7 +86,7 @@ class Visitor:
         self.page.get_by_text(text).first.wait_for(timeout=_HOW_IT_ENDS_SECONDS * 1000)
 
     def focused(self, question: str) -> str:
-        """What a function of JavaScript says of the element where the keyboard is."""
+        """Return what a function of JavaScript says of the element where the keyboard is."""
         return str(self.page.evaluate(f"({question})(document.activeElement)"))
 
     def assert_at_ease_in_every_scheme(self) -> None:

@@ -32,7 +32,7 @@ def change(**detail: Any) -> ScheduledChange:
 
 
 def announced(**detail: Any) -> Notice:
-    """What it says of its instance."""
+    """Return what it says of its instance."""
     (notice,) = change(**detail).notices.values()
     return notice
 

@@ -17,7 +17,7 @@ _CHAIN = "\n".join(["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1
 
 
 def problems(text: str) -> tuple[PolicyProblem, ...]:
-    """What the refusal of a document says."""
+    """Return what the refusal of a document says."""
     with pytest.raises(PolicyError) as refused:
         parse_policy(text)
     return refused.value.problems

@@ -112,7 +112,7 @@ class Stage:
         return {EVERYBODY: BROADCAST, **known}[int(number)]
 
     def seal(self, text: bytes) -> str:
-        """What the stack's own functions put under an alert."""
+        """Return what the stack's own functions put under an alert."""
         functions = self.scene.cloud.client("lambda").list_functions()["Functions"]
         keys = {one.get("Environment", {}).get("Variables", {}).get("ALERT_KEY_ARN") for one in functions}
         (key,) = keys - {None}
@@ -130,7 +130,7 @@ class Stage:
         self.eventually(in_force, "the keys were not rotated")
 
     def link_keys(self) -> Mapping[str, str]:
-        """What the secret of the link keys holds now."""
+        """Return what the secret of the link keys holds now."""
         return SecretDocument(self.clients, self.scene.outputs["LinkKeySecretArn"]).read()
 
     def await_mail(self, instance_id: str, kind: str) -> dict[str, Any]:

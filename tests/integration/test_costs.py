@@ -21,7 +21,7 @@ def meter(stage: Stage) -> Meter:
 
 
 def published(stage: Stage, name: str, project: str | None) -> list[dict[str, Any]]:
-    """What the function has written for CloudWatch to make a metric of."""
+    """Return what the function has written for CloudWatch to make a metric of."""
     logs = stage.scene.cloud.client("logs")
     events = logs.filter_log_events(logGroupName="/aws/lambda/gpu-governor/sum_up_month")["events"]
     lines = [json.loads(e["message"]) for e in events if '"CloudWatchMetrics"' in e["message"]]

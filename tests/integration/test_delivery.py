@@ -31,7 +31,7 @@ AT_ONCE = "{digest_from: 0, digest_after_seconds: 0}"
 
 
 def received(stage: Stage, channel: str, instance_id: str) -> list[Received]:
-    """What a channel has taken about an instance."""
+    """Return what a channel has taken about an instance."""
     every = stage.scene.receivers.received(channel)
     return [one for one in every if one.status < 300 and instance_id in str(one.payload)]
 

@@ -43,7 +43,7 @@ def failing(tmp_path: Path, cloud: LocalCloud) -> Path:
 
 
 def left(cloud: LocalCloud) -> Mapping[str, list[str]]:
-    """What an account holds beside what was there before the stack."""
+    """Return what an account holds beside what was there before the stack."""
 
     def named(service: str, call: str, field: str, name: str | None) -> list[str]:
         found = getattr(cloud.client(service), call)()[field]

@@ -87,7 +87,7 @@ def told(stage: Stage, version: str, state: str) -> dict[str, Any]:
 
 
 def in_force(stage: Stage, version: str) -> bool | None:
-    """Whether the version is in force; for waiting."""
+    """Return whether the version is in force; for waiting."""
     return stage.state.version_in_force() == version or None
 
 

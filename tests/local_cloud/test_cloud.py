@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 
 def gone_in_time(pid: int) -> bool:
-    """Whether a process ends in good time."""
+    """Return whether a process ends in good time."""
     until = time.monotonic() + 300
     while time.monotonic() < until and Path(f"/proc/{pid}").exists():
         time.sleep(0.1)

@@ -29,7 +29,8 @@ class Function:
         return dict(json.loads(answer["Payload"].read()))
 
     def describe(self, rest: float = 0) -> dict[str, Any]:
-        """What its process says of itself, after a rest in which others need a process of their own."""
+        """Return what its process says of itself, after a rest in which others need a process of their
+        own."""
         return self.invoke(do="describe-yourself", rest=rest)
 
 

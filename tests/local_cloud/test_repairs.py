@@ -82,7 +82,7 @@ class Probe:
         return None
 
     def nothing_told(self, seconds: int) -> bool:
-        """Whether the mailbox stays empty for that time."""
+        """Return whether the mailbox stays empty for that time."""
         return self._next(seconds) is None
 
     def entered(self, execution: str) -> list[str]:

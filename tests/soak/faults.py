@@ -45,7 +45,7 @@ class World(Protocol):
 
     @property
     def rivals(self) -> Callable[[], object]:
-        """What everybody else does."""
+        """Return what everybody else does."""
 
 
 def nobody(*_: object) -> None:
@@ -86,7 +86,7 @@ class CrashPoint:
     until: datetime = datetime.min.replace(tzinfo=UTC)
 
     def is_over(self, moment: datetime) -> bool:
-        """Whether it has struck, and nothing will fail any more."""
+        """Return whether it has struck, and nothing will fail any more."""
         return bool(self.at) and (not self.down or moment >= self.until)
 
     def around(self, world: World, name: str, call: Callable[[], Any]) -> Any:

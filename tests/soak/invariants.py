@@ -102,7 +102,7 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
 
 
 def _kept(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
-    """Whether what is stored forbids it."""
+    """Yield whether what is stored forbids it."""
     stopped = any(one.what == "stop" and one.episode == deed.episode for one in cloud.deeds)
     if deed.what == "snapshot" and stopped:
         return  # what came too late for the stop is stored, and what is stopped gets its copy
@@ -118,7 +118,7 @@ def _kept(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
 
 
 def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
-    """Whether somebody said yes, or knew, as people themselves remember it."""
+    """Yield whether somebody said yes, or knew, as people themselves remember it."""
     mails = [mail for mail in cloud.mails if mail.episode == episode.ref.execution_name]
     if no := _noes(cloud, episode, deed):
         yield f"{no[0].by} has said {no[0].answer}"
@@ -141,7 +141,7 @@ def _unheard(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
 
 
 def _noes(cloud: Cloud, episode: Episode, deed: Deed | None = None) -> list[Press]:
-    """Who has said no and saw it accepted; in time for a deed, if one is given.
+    """Return who has said no and saw it accepted; in time for a deed, if one is given.
 
     A no in the middle of a step's own call counts from the next step on, and is refused where there is none.
     """
@@ -158,7 +158,7 @@ def _noes(cloud: Cloud, episode: Episode, deed: Deed | None = None) -> list[Pres
 
 
 def _refused(cloud: Cloud, episode: Episode) -> list[Press]:
-    """Who has said no and was refused."""
+    """Return who has said no and was refused."""
     return [
         one
         for one in cloud.presses
@@ -167,8 +167,8 @@ def _refused(cloud: Cloud, episode: Episode) -> list[Press]:
 
 
 def _no_way_back(cloud: Cloud, press: Press) -> Iterator[str]:
-    """Whether somebody may not start what was stopped by an episode that does no more to it. A page about
-    several has no such button."""
+    """Yield whether somebody may not start what was stopped by an episode that does no more to it. A page
+    about several has no such button."""
     if press.answer != "undo" or press.status != 409 or press.approval_id.startswith(DIGEST_PREFIX):
         return
     episode = _episode_of(cloud, press)
@@ -190,7 +190,7 @@ def _deeds(cloud: Cloud, episode: Episode, what: str) -> list[datetime]:
 
 
 def _unsaved(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
-    """Whether every volume has a completed snapshot of this episode, begun when nothing was written any
+    """Yield whether every volume has a completed snapshot of this episode, begun when nothing was written any
     more, or after the yes where it cannot be stopped."""
     name = episode.ref.execution_name
     began = [

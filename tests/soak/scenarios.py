@@ -152,7 +152,7 @@ class Scenario:
             cloud.run(HOURS)
 
     def _is_over(self, cloud: Cloud) -> bool:
-        """Whether sweeps have nothing to look at any more, and all is right."""
+        """Return whether sweeps have nothing to look at any more, and all is right."""
         ended = all(run.status != "RUNNING" for run in cloud.runs.values())
         away = cloud.ec2.instances[ID].state in ("stopped", "terminated")
         return ended and away and not self.complaints(cloud)

@@ -28,7 +28,7 @@ FORBIDDEN = {
 
 
 def leaks(lines: list[str]) -> set[str]:
-    """What is in the lines and opens a door, or says whose it is, with its line."""
+    """Return what is in the lines and opens a door, or says whose it is, with its line."""
     return {
         f"{what}: {found.group()} in {line.strip()[-300:]}"
         for line in lines

@@ -25,7 +25,7 @@ SESSION: Any = SimpleNamespace(get_credentials=lambda: Credentials("a", "b"), re
 def said(
     monkeypatch: pytest.MonkeyPatch, method: str, answer: Exception | bytes | Document, status: int = 503
 ) -> str:
-    """What a person reads when the API answers so."""
+    """Return what a person reads when the API answers so."""
 
     def urlopen(*_: Any, **__: Any) -> io.BytesIO:
         if isinstance(answer, dict):

@@ -170,7 +170,7 @@ APPROVED = {"status": "APPROVED", "decided_by": "alice", "decided_at": HOURS_AGO
 def approved(
     capsys: pytest.CaptureFixture[str], posted: dict[str, Any] | None, stored: dict[str, Any] | None = None
 ) -> str:
-    """What is said after an approval that the API answers so; none: it refuses."""
+    """Return what is said after an approval that the API answers so; none: it refuses."""
 
     def call(method: str, _: str, document: object = None) -> dict[str, Any]:
         if method == "POST" and posted is None:

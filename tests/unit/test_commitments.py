@@ -43,7 +43,7 @@ def payer() -> Mock:
 
 
 def looked(client: Mock) -> tuple[list[Advice], dict[str, None]]:
-    """What is advised, and what is not known."""
+    """Return what is advised, and what is not known."""
     unread: dict[str, None] = {}
     pasts = [make_past("g5.xlarge", [80.0])]
     return commitments(FakeClients(client), TARGET, HOURS, Policy(), pasts, unread), unread

@@ -22,7 +22,7 @@ GOALS = {100: 10, 1_000: 25}
 
 
 def reads(items: dict[str, Decimal]) -> Decimal:
-    """What CloudWatch's reads are of it."""
+    """Return what CloudWatch's reads are of it."""
     return round(sum((usd for name, usd in items.items() if "GetMetricData" in name), Decimal(0)), 1)
 
 

@@ -25,7 +25,7 @@ def world() -> HealthWorld:
 
 
 def looked(made: HealthWorld) -> list[HealthReading]:
-    """What the command finds."""
+    """Return what the command finds."""
     return health.look(
         TARGET, parse_policy("health: {window_minutes: 90}"), made.ec2, made.metrics, made.clock.now()
     )

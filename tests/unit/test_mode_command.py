@@ -102,7 +102,7 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
 
 
 def said(capsys: pytest.CaptureFixture[str], *line: str, status: int = 0) -> str:
-    """What a command prints."""
+    """Return what a command prints."""
     assert status == main(list(line))
     printed = capsys.readouterr()
     return printed.out + printed.err

@@ -110,7 +110,7 @@ def read(stack: Any, fleet: int = 100_000) -> measured.Measured:
 
 
 def usd(found: measured.Measured) -> dict[str, Decimal | None]:
-    """What each item cost."""
+    """Return what each item cost."""
     names = {unit: name for name, unit in UNITS.items()}
     return {names[line.unit]: line.usd for line in found.cost.lines}
 

@@ -352,7 +352,7 @@ class Account:
 
 
 def found(account: Account, name: str, *, is_deployed: bool = True) -> Finding:
-    """What one check comes to there."""
+    """Return what one check comes to there."""
     (check,) = [one for one in preflight.CHECKS if one.name == name]
     return preflight.look(check, account.world(is_deployed=is_deployed))
 

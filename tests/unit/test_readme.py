@@ -38,7 +38,7 @@ RUN_BY = {
 
 
 def commands() -> set[str]:
-    """What a reader is told to type, less paths and comments."""
+    """Return what a reader is told to type, less paths and comments."""
     fenced = re.findall(r"^((?:make|bin/governor) [^#\n]*)", README, re.MULTILINE)
     inline = re.findall(r"`((?:make|governor|bin/governor) [a-zA-Z][^`]*)`", README)
     return {one.strip().removeprefix("bin/") for one in (*fenced, *inline)}

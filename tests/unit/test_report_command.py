@@ -54,7 +54,7 @@ def deployed(monkeypatch: pytest.MonkeyPatch, world: ConsoleWorld) -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """What the command prints."""
+    """Return what the command prints."""
     assert 0 == governor.main(["report", *arguments])
     return capsys.readouterr().out
 

@@ -96,7 +96,7 @@ def _descriptions(node: object) -> Iterator[str]:
 
 
 def _strings(node: object) -> Iterator[str]:
-    """What is put together of parts is read part by part."""
+    """Yield what is put together of parts is read part by part."""
     if isinstance(node, str):
         yield node
     elif isinstance(node, list):
@@ -114,7 +114,7 @@ def wrong_words(text: str) -> list[str]:
 
 
 def prose_of(path: Path) -> str:
-    """What a person reads of a file, less code, names and markup."""
+    """Return what a person reads of a file, less code, names and markup."""
     text = path.read_text(encoding="utf-8")
     match path.suffix:
         case ".py":

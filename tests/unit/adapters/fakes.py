@@ -12,7 +12,7 @@ from governor.domain.instance import Target
 
 
 def client_error(code: str, message: str = "no", status: int = 400, **more: Any) -> ClientError:
-    """What boto3 raises for an error answer."""
+    """Return what boto3 raises for an error answer."""
     response: Any = {
         "Error": {"Code": code, "Message": message},
         "ResponseMetadata": {"HTTPStatusCode": status},

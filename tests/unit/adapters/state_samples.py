@@ -159,7 +159,7 @@ def decision(answer: Answer, by: str = "ada", person: str | None = None) -> Deci
 
 
 def observation(**changes: Any) -> Observation:
-    """What a sweep saw."""
+    """Return what a sweep saw."""
     seen = Observation(
         launch_time=LAUNCHED,
         verdict="busy",

@@ -39,7 +39,7 @@ class OverSts(Clients):
         self._sessions[None, None] = SimpleNamespace(create_client=lambda *_, **__: self.sts)
 
     def asked(self, *session: str) -> list[dict[str, Any]]:
-        """What STS is asked for, for one call of EC2 there."""
+        """Return what STS is asked for, for one call of EC2 there."""
         role = (ROLE, (session[0], session[1]) if session else None)
         # The signer asks for the credentials at the first request.
         self._session(role)._credentials.get_frozen_credentials()

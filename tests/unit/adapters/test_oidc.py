@@ -74,7 +74,7 @@ class World:
         return reply.status, reply.body
 
     def authorized(self, provider: OidcProvider | None = None) -> dict[str, str]:
-        """What a browser brings back from the issuer."""
+        """Return what a browser brings back from the issuer."""
         address = (provider or self.provider).authorization_url(
             state=STATE, nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK, fresh=False
         )

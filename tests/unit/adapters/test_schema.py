@@ -48,7 +48,8 @@ def kinds() -> Mapping[str, type]:
 
 
 def shape(schema: Any) -> Any:
-    """What a reader needs of a schema: types, values of enumerations, and which fields may be missing."""
+    """Return what a reader needs of a schema: types, values of enumerations, and which fields may be
+    missing."""
     if isinstance(schema, (list, tuple)):
         return [shape(one) for one in schema]
     match schema["type"]:
@@ -74,7 +75,8 @@ def shapes() -> dict[str, Any]:
 
 
 def breaks(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """What a reader of the `old` shape could not read of the `new` one, whose writer writes every field."""
+    """Yield what a reader of the `old` shape could not read of the `new` one, whose writer writes every
+    field."""
     old, new = (one.get("may be missing", one) if isinstance(one, dict) else one for one in (old, new))
     if type(old) is not type(new) or isinstance(old, str):
         if old != new:

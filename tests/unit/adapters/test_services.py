@@ -178,7 +178,7 @@ def seal(text: bytes) -> str:
 
 
 def published(sent: Alert) -> Mapping[str, Any]:
-    """What SNS is asked to publish."""
+    """Return what SNS is asked to publish."""
     client = ScriptedClient(publish=[{"MessageId": "m-1"}])
     SnsAnnouncer(FakeClients(client), TOPIC, seal).announce(sent)
     return client.calls[0][1]

@@ -283,7 +283,7 @@ def at_once(steps: list[Callable[[], bool]]) -> list[bool]:
 
 
 def wins(change: Callable[[], object]) -> bool:
-    """Whether a conditional change went through."""
+    """Return whether a conditional change went through."""
     try:
         change()
     except ConflictError:

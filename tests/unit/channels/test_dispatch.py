@@ -164,7 +164,7 @@ class Post:
 
 
 def recipient(post: Any, message: Message) -> str:
-    """Whose link it is."""
+    """Return whose link it is."""
     page_id, number = SIGNER.check_short(str(message.link).rpartition("/")[2])
     known = {one: name for name, one in post.world.state.numbers(page_id).items()}
     return "broadcast" if number == 0 else known[number]
@@ -454,7 +454,7 @@ class Office:
         )
 
     def got(self, stage: str) -> list[str]:
-        """Who has got the message of a stage, each as often as it came."""
+        """Return who has got the message of a stage, each as often as it came."""
         return sorted(
             target
             for (_, target), channel in self.channels.items()
@@ -1227,7 +1227,7 @@ class Fleet:
         return found
 
     def flush(self) -> list[str]:
-        """What was put for later, handed out; the ids of what is left."""
+        """Return what was put for later, handed out; the ids of what is left."""
         bodies, self.queue.put = self.queue.put, []
         return self.worker([Queued(f"f{n}", f"rf{n}", body, 1) for n, (body, _) in enumerate(bodies)])
 

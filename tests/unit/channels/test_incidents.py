@@ -53,14 +53,14 @@ class Pager:
         )
 
     def send(self, alert: Alert) -> list[str]:
-        """What PagerDuty gets of an alert."""
+        """Return what PagerDuty gets of an alert."""
         before, self.post.world.clock.moment = len(self.https.sent), self.fleet.clock.moment
         self.post.dispatch([sealed(alert)])
         events = [json.loads(body) for _, body, _ in self.https.sent[before:]]
         return [f"{event['event_action']} {event['dedup_key']}" for event in events]
 
     def sweep(self, at: datetime) -> list[str]:
-        """What PagerDuty gets of a sweep at that time."""
+        """Return what PagerDuty gets of a sweep at that time."""
         self.fleet.clock.moment = at
         self.fleet.announcer.sent.clear()
         self.fleet.sweep()

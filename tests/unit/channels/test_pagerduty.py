@@ -51,7 +51,7 @@ def test_an_escalation_triggers_one_incident_for_its_episode() -> None:
 
 
 def sent(message: Message) -> list[tuple[str, str]]:
-    """What PagerDuty gets: action and incident."""
+    """Return what PagerDuty gets: action and incident."""
     https = FakeHttps([HttpAnswer(202)] * 2)
     channel(https).send(message)
     events = [json.loads(body) for _, body, _ in https.sent]

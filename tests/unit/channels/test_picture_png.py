@@ -91,7 +91,7 @@ def test_evidence_without_gpus_is_an_empty_picture() -> None:
 
 
 def words(png: bytes) -> list[str]:
-    """What is written in it, line by line, as somebody reads it: letter for letter."""
+    """Return what is written in it, line by line, as somebody reads it: letter for letter."""
     rows, found = pixels(png), list[tuple[int, int, str]]()
     shapes = {columns: letter for letter, columns in _LETTERS.items() if any(columns)}
     for top in range(len(rows) - _TALL + 1):

@@ -69,7 +69,7 @@ class Paged(Failing):
         assert [] == self.flush()
 
     def pages(self) -> list[tuple[str, str]]:
-        """What PagerDuty got: what to do with which incident."""
+        """Return what PagerDuty got: what to do with which incident."""
         events = [json.loads(body) for _, body, _ in self.https.sent]
         return [(event["event_action"], event["dedup_key"]) for event in events]
 

@@ -30,7 +30,7 @@ def sign(body: bytes, stamp: str = STAMP, secret: str = SECRET) -> str:
 
 
 def payload(**changes: Any) -> dict[str, Any]:
-    """What Slack sends when somebody presses Approve in a message."""
+    """Return what Slack sends when somebody presses Approve in a message."""
     plain: dict[str, Any] = {
         "type": "block_actions",
         "user": {"id": "U0123ABC", "username": "ann", "team_id": "T01"},

@@ -123,14 +123,14 @@ def queued(alert: Alert) -> Alert:
 
 
 def texts(alert: Alert, episode: Episode | None, now: datetime = NOW) -> dict[str, str]:
-    """What a person reads, by channel."""
+    """Return what a person reads, by channel."""
     message = message_of(queued(alert), episode, link=LINK, now=now)
     plain = f"{sns_subject_of(alert)}\n{sns_message_of(alert, lambda _: '')['email']}"
     return {**rendered(message), "sns": plain, **paged(message), **hooked(message)}
 
 
 def rendered(message: Message) -> dict[str, str]:
-    """What a person reads in the channels that take digests, too."""
+    """Return what a person reads in the channels that take digests, too."""
     mail = email_document(message, sender="gpu@example.com", recipient="ann@example.com")
     return {
         "mail text": f"{mail['Subject']}\n{_body(mail, 'plain')}",
@@ -172,7 +172,7 @@ def _strings(node: object) -> Iterator[str]:
 
 
 def lacks(text: str, needed: Mapping[str, str]) -> list[str]:
-    """What of it the text does not say."""
+    """Return what of it the text does not say."""
     return [name for name, words in needed.items() if words not in text]
 
 
@@ -339,7 +339,7 @@ def test_a_question_that_waited_for_the_morning_says_how_long_it_is_idle_by_then
 
 
 def _claims(text: str) -> set[str]:
-    """What a text says of how long it is idle."""
+    """Return what a text says of how long it is idle."""
     return set(
         re.findall(
             r"(?i)\b(?:idle(?: for)?|found idle) (?:over )?\d+ [a-z]+(?: \d\d min)?(?: ago)?"

@@ -37,7 +37,7 @@ def sample(name: str) -> Any:
 
 
 def call(function: str, event: Any, wired: Any) -> dict[str, Any]:
-    """What the handler returns for the event."""
+    """Return what the handler returns for the event."""
     handler = module(function).handler
     with mock.patch.dict("os.environ", _RUNTIME), warnings.catch_warnings():
         # Powertools says so at each invocation that counted nothing.

@@ -68,7 +68,7 @@ class Stack:
         return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
     def handle_event(self, event: Any) -> dict[str, Any]:
-        """What the handler returns."""
+        """Return what the handler returns."""
         wired = ToInterruptions(lambda: cast(RespondToWarnings, self), self.keep)
         return call("handle_spot_interruption", event, wired)
 

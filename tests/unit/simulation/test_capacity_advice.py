@@ -36,7 +36,7 @@ def member(high: object, **changes: object) -> Past:
 
 
 def kinds(group: Group) -> dict[str, Advice]:
-    """What is advised, by kind."""
+    """Return what is advised, by kind."""
     return {one.kind: one for one in of_group(group)}
 
 
@@ -161,7 +161,7 @@ SIX_WEEKS = Window(MONDAY, MONDAY + timedelta(days=42), timedelta(hours=1))
 
 
 def plan(days: list[int], discount: str | None = "0.25") -> Advice | None:
-    """What is advised where days cost so much On-Demand."""
+    """Return what is advised where days cost so much On-Demand."""
     share = None if discount is None else Decimal(discount)
     return savings_plan("123456789012", [Decimal(day) for day in days], SIX_WEEKS, share, RULE)
 

@@ -26,7 +26,7 @@ BUSY, QUIET = 80.0, 1.0
 
 
 def kinds(past: Past) -> dict[str, Advice]:
-    """What is advised, by kind."""
+    """Return what is advised, by kind."""
     return {one.kind: one for one in of_instance(past)}
 
 

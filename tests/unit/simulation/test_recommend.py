@@ -56,7 +56,7 @@ def machine(past: Sequence[float], project: str | None = None) -> Recording:
 
 
 def shown(found: Recommendation) -> str:
-    """What people read, by project."""
+    """Return what people read, by project."""
     return advice.text(found, grouping("project", Ownership()))
 
 

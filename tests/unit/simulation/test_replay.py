@@ -47,7 +47,7 @@ DELAY = timedelta(minutes=30)
 
 
 def only(recording: Recording, policy: Policy | None = None) -> InstanceResult:
-    """What became of the one instance."""
+    """Return what became of the one instance."""
     return run(recording, policy=policy).results[0]
 
 

@@ -52,7 +52,8 @@ def content(document: str) -> dict[str, Any]:
 
 
 def commands(document: str, **parameters: str) -> str:
-    """What Systems Manager runs for this document, with its parameters put in as Systems Manager does."""
+    """Return what Systems Manager runs for this document, with its parameters put in as Systems Manager
+    does."""
     (step,) = content(document)["mainSteps"]
     text = "\n".join(step["inputs"]["runCommand"])
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: parameters[match[1]], text)
@@ -72,7 +73,7 @@ class Host:
             (self.bin / tool).symlink_to(found)
 
     def path(self, absolute: str) -> Path:
-        """Where a path of the host is, its folder made."""
+        """Return where a path of the host is, its folder made."""
         found = self.root / absolute.lstrip("/")
         found.parent.mkdir(parents=True, exist_ok=True)
         return found

@@ -42,7 +42,7 @@ esac""",
 
 
 def calls(host: Host) -> list[str]:
-    """What the agent's tool was asked to do since the last look."""
+    """Return what the agent's tool was asked to do since the last look."""
     path = host.path("/calls")
     found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     path.unlink(missing_ok=True)

@@ -60,7 +60,7 @@ done""",
 
 
 def calls(host: Host) -> list[str]:
-    """What was installed, started and configured, in order."""
+    """Return what was installed, started and configured, in order."""
     return host.path("/calls").read_text(encoding="utf-8").splitlines()
 
 

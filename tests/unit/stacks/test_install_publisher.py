@@ -70,7 +70,7 @@ def install(
 
 
 def calls(host: Host) -> list[str]:
-    """What was fetched, installed and started since the last look: the first two words of each."""
+    """Return what was fetched, installed and started since the last look: the first two words of each."""
     path = host.path("/calls")
     found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     path.unlink(missing_ok=True)

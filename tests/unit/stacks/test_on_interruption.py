@@ -37,7 +37,7 @@ def hook(host: Host, body: str, mode: int = 0o755) -> Path:
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 300) -> bool:
-    """Whether it becomes true in that time."""
+    """Return whether it becomes true in that time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

@@ -19,7 +19,8 @@ CUBE_MESH |= {(4, 7), (5, 6), (5, 7), (6, 7)}
 
 
 def matrix(gpus: int, links: str, missing: frozenset[tuple[int, int]] = frozenset()) -> str:
-    """What `nvidia-smi topo -m` prints: tabs, an underlined header, rows of network cards, a legend."""
+    """Return what `nvidia-smi topo -m` prints: tabs, an underlined header, rows of network cards, a
+    legend."""
 
     def cell(a: int, b: int) -> str:
         pair = (min(a, b), max(a, b))

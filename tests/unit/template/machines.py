@@ -75,7 +75,7 @@ def scopes(machine: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def targets(state: dict[str, Any]) -> set[str]:
-    """Where a state can lead, errors included."""
+    """Return where a state can lead, errors included."""
     found = {state[key] for key in ("Next", "Default") if key in state}
     found |= {choice["Next"] for choice in state.get("Choices", ())}
     return found | {catcher["Next"] for catcher in state.get("Catch", ())}

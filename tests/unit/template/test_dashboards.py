@@ -54,7 +54,7 @@ QUERY = re.compile(
 
 
 def resources(path: str) -> dict[str, Any]:
-    """What a template holds, its loops written out."""
+    """Return what a template holds, its loops written out."""
     found: dict[str, Any] = expand_template(ROOT / path)["Resources"]
     return found
 

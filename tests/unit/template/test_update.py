@@ -24,7 +24,7 @@ RESOURCES: dict[str, dict[str, Any]] = template()["Resources"]
 
 
 def fixed(resource: dict[str, Any]) -> dict[str, Any]:
-    """What a resource declares that only a replacement can change, a plain `Fn::Sub` resolved."""
+    """Return what a resource declares that only a replacement can change, a plain `Fn::Sub` resolved."""
     kind, properties = resource["Type"], resource.get("Properties", {})
     names: tuple[str, ...] | None = FIXED_BY_SAM.get(kind)
     if names is None:

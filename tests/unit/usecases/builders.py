@@ -103,7 +103,7 @@ def stored_approval(world: FleetWorld, instance_id: str) -> Approval:
 def decision(
     answer: Answer = Answer.APPROVE, by: str = "someone", at: datetime = NOW, **more: Any
 ) -> Decision:
-    """What a person of the policy said on the page."""
+    """Return what a person of the policy said on the page."""
     return replace(Decision(answer, by, "page", at, person=ALICE), **more)
 
 

@@ -124,7 +124,7 @@ class HealthWorld:
         self.metrics.publish(HARDWARE["xids"], dimensions, values)
 
     def read(self, instance_id: str, *, advice: bool = True) -> HealthReading:
-        """What is known of one instance."""
+        """Return what is known of one instance."""
         instance = self.ec2.instances[instance_id]
         request = HealthRequest(instance, self.policy, advice)
         return self.read_health(TARGET, [request], self.clock.now())[instance_id]

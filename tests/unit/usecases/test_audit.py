@@ -100,7 +100,7 @@ class Stream:
         return [archive.documents[key] for key in sorted(archive.documents)]
 
     def told(self) -> list[str]:
-        """What happened."""
+        """Return what happened."""
         return [one["what"] for one in self.audit()]
 
     def last(self) -> dict[str, Any]:

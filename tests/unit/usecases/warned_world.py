@@ -63,7 +63,7 @@ class WarnedWorld:
         )
 
     def interruption(self, warned: Warned) -> Reaction:
-        """What is done about one warning that comes alone. Raises: what kept it from being done."""
+        """Return what is done about one warning that comes alone. Raises: what kept it from being done."""
         return self.react.one(warned)
 
     rebalance = lifecycle = interruption
@@ -100,7 +100,7 @@ class WarnedWorld:
 
     @property
     def sent(self) -> list[Alert]:
-        """What people were told."""
+        """Return what people were told."""
         return self.world.announcer.sent
 
     @property

@@ -284,7 +284,7 @@ def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> 
 
 
 def brakes(world: Any) -> dict[str, Any]:
-    """What holds actions back."""
+    """Return what holds actions back."""
     answer = api(world).handle(ApiRequest("GET /api/freezes", ALICE))
     assert 200 == answer.status
     return dict(answer.document)

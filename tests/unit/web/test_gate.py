@@ -171,7 +171,7 @@ def test_an_undo_takes_an_approver(who: SignedIn | None, status: int) -> None:
 
 
 def refusals(gated: Gated) -> list[tuple[str, str, str]]:
-    """What is kept for the audit: the question, the answer and who gave it."""
+    """Return what is kept for the audit: the question, the answer and who gave it."""
     return sorted(
         (pk.partition("#")[2], str(item["answer"]), str(item["by"]))
         for (pk, sk), item in gated.world.state.items.items()

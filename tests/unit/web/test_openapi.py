@@ -36,7 +36,7 @@ ROUTES: dict[str, dict[str, Any]] = {
 
 
 def problems(schema: str, document: object) -> list[str]:
-    """What one of the document's schemas has against a document."""
+    """Return what one of the document's schemas has against a document."""
     wanted = {"$ref": f"#/components/schemas/{schema}", "components": DOCUMENT["components"]}
     validator = Draft202012Validator(wanted, format_checker=Draft202012Validator.FORMAT_CHECKER)
     return [error.message for error in validator.iter_errors(document)]

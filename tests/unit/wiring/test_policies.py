@@ -133,7 +133,7 @@ def test_each_invocation_reads_the_document_anew() -> None:
 
 
 def version_of(name: str) -> dict[str, Any]:
-    """What the table says of the version in force."""
+    """Return what the table says of the version in force."""
     return {"Item": {"version": {"S": name}}}
 
 

@@ -129,7 +129,8 @@ def days(*most: int) -> list[SweepDay]:
 
 
 def turned(number: int, after: Kind, of: int = 200) -> str | None:
-    """What is said when so many of a large fleet turn, after two quiet weeks whose largest sweep saw two."""
+    """Return what is said when so many of a large fleet turn, after two quiet weeks whose largest sweep saw
+    two."""
     fleet = changes(number, Kind.BUSY, after) + changes(of - number, Kind.BUSY, Kind.BUSY)
     return assess(count_turned(fleet), RULE, days(0, 2, 1))
 

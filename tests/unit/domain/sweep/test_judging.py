@@ -59,7 +59,7 @@ def read(evidence: Evidence, known: Memory | None = None, policy: Policy = POLIC
 
 
 def question(evidence: Evidence, window: timedelta, policy: Policy = POLICY) -> Verdict:
-    """What may be asked."""
+    """Return what may be asked."""
     return subject(policy=policy).judge_question(evidence, window)
 
 
@@ -178,7 +178,7 @@ def test_the_next_sweep_knows_the_last_work_and_the_advice() -> None:
 
 
 def idle_since(known: Memory | None, verdict: Verdict, proof: Verdict | None = None) -> Any:
-    """What the next sweep knows."""
+    """Return what the next sweep knows."""
     return subject(known).remembered(verdict, proof).idle_since
 
 

@@ -52,14 +52,14 @@ def episode_of(world: World) -> Episode:
 
 
 def held(world: World) -> Decision | None:
-    """Who holds it."""
+    """Return who holds it."""
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     return approval.brake
 
 
 def undo(world: World) -> str:
-    """What the record's button answers."""
+    """Return what the record's button answers."""
     use_case = UndoEpisode(
         world.clock, world.policies, ACCOUNTS, world.ec2, world.ec2, world.state, world.announcer
     )
@@ -164,7 +164,7 @@ def test_a_refused_answer_that_is_incomplete_or_not_allowed_is_not_stored() -> N
 
 
 def progress(world: World, until: Until) -> bool:
-    """Whether the workflow goes on to its next step."""
+    """Return whether the workflow goes on to its next step."""
     look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
     return look(world.ref, until) == 0
 

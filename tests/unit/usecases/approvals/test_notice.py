@@ -46,7 +46,7 @@ def deliver(world: World, channel: str, minutes: int = 0, **more: Any) -> None:
 
 
 def look(world: World) -> int:
-    """Whether the notice is over."""
+    """Return whether the notice is over."""
     use_case = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
     return use_case(world.ref, Until.HEARD)
 

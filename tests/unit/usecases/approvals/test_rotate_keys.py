@@ -55,7 +55,7 @@ def signer(document: Mapping[str, str]) -> LinkSigner:
 
 
 def is_good(link: str, document: Mapping[str, str]) -> bool:
-    """Whether a function that holds this document accepts the link."""
+    """Return whether a function that holds this document accepts the link."""
     try:
         signer(document).check("id", dict(parse_qsl(urlsplit(link).query)), NOW)
     except LinkForged:

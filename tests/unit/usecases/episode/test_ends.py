@@ -384,7 +384,7 @@ def test_a_failure_is_critical_and_says_what_had_been_asked(steps: tuple[Step, .
 
 
 def booked(world: World) -> list[tuple[Outcome, Decimal | None]]:
-    """What is in the ledger: what became of the instance, and what it saves an hour."""
+    """Return what is in the ledger: what became of the instance, and what it saves an hour."""
     return [(entry.outcome, entry.saved_usd_per_hour) for entry in world.state.entries("2026-11")]
 
 

@@ -103,7 +103,7 @@ def test_nothing_more_is_done_about_what_is_deleted() -> None:
 def kept(
     change: Callable[[Years], object], world: Years | None = None, until: int = EXPIRES + 21
 ) -> list[str]:
-    """What is deleted by daily runs where this was changed after the message was delivered."""
+    """Return what is deleted by daily runs where this was changed after the message was delivered."""
     world = world or Years()
     world.on(EXPIRES - 7)
     change(world)

@@ -24,7 +24,7 @@ UTILIZATION = "nvidia_smi_utilization_gpu"
 
 
 def phase_of(world: World) -> Phase:
-    """Where the episode is."""
+    """Return where the episode is."""
     episode = world.state.episode(world.ref)
     assert episode is not None
     return episode.phase

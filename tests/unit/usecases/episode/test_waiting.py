@@ -38,7 +38,7 @@ def taken(world: World) -> int:
 
 
 def journal(world: World) -> list[str]:
-    """What the audit has of the steps, beside what the episode says itself."""
+    """Return what the audit has of the steps, beside what the episode says itself."""
     return [entry["what"] for entry in world.state._table.query(keys.episode(world.ref)[0], "JOURNAL#")]
 
 

@@ -28,7 +28,7 @@ SIGNAL = {"GpuGovernorCheckpoint": "signal"}
 
 
 def voided(world: WarnedWorld) -> bool:
-    """Whether the open question was taken back."""
+    """Return whether the open question was taken back."""
     approval = world.world.state.approval(APPROVAL_ID)
     return approval is not None and approval.status is ApprovalStatus.VOID
 

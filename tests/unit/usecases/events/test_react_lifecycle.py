@@ -22,7 +22,7 @@ IN_GROUP = {"aws:autoscaling:groupName": GROUP}
 
 
 def voided(world: WarnedWorld) -> bool:
-    """Whether the open question was taken back."""
+    """Return whether the open question was taken back."""
     approval = world.world.state.approval(APPROVAL_ID)
     return approval is not None and approval.status is ApprovalStatus.VOID
 

@@ -136,7 +136,7 @@ class Recorded(MemoryMetrics):
 
 
 def is_measured(agent: Agent, policy: Policy, window: int) -> bool:
-    """Whether so many minutes are measured as the promise says."""
+    """Return whether so many minutes are measured as the promise says."""
     size, end = policy.metrics.period_seconds // 60, int(NOW.timestamp()) - policy.metrics.lag_seconds
 
     def bins(bits: int, size: int, minutes: int, until: int) -> str:

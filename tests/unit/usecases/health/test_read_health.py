@@ -22,7 +22,7 @@ BUSY = {"utilization": flat(95), "memory_utilization": flat(40)}
 
 
 def kinds(world: HealthWorld, instance_id: str) -> list[FindingKind]:
-    """What is found, the gravest first."""
+    """Return what is found, the gravest first."""
     return [finding.kind for finding in world.read(instance_id).findings]
 
 

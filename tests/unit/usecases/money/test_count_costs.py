@@ -36,7 +36,7 @@ def world_since(launched: datetime) -> FleetWorld:
 
 
 def meter(world: FleetWorld, month: str = "2026-11") -> Meter:
-    """What was counted; it must exist."""
+    """Return what was counted; it must exist."""
     found = world.state.meter(TARGET, month)
     assert found is not None
     return found

@@ -40,7 +40,7 @@ def killed_after(world: FleetWorld, reads: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def read_of(world: FleetWorld) -> set[str]:
-    """Whose utilization was read since the last question."""
+    """Return whose utilization was read since the last question."""
     found = {dict(one.dimensions)["InstanceId"] for one in world.metrics.reads if one.metric == UTILIZATION}
     world.metrics.reads.clear()
     return found
