@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.episode.episode import Episode, Outcome
-from governor.domain.episode.plan import StoragePrices
+from governor.domain.episode.plan import ADDRESS_USD_PER_HOUR, StoragePrices
 from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG, Volume
 from governor.domain.policy.policy import Prices
 from governor.domain.units import HOURS_PER_MONTH, in_parts, plural, printable
@@ -30,8 +30,6 @@ TABLE_USD, PITR_USD, S3_USD, LOGS_USD = map(Decimal, ("0.25", "0.20", "0.023", "
 """USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived logs."""
 KEY_USD, ALARM_USD = Decimal(1), Decimal("0.10")
 """USD per month. A rotation of the key adds one dollar, the first two times."""
-ADDRESS_USD = Decimal("0.005") * HOURS_PER_MONTH
-"""USD per month of a public IPv4 address, in use or not. Source: Amazon VPC pricing, 2026."""
 LEDGER_MONTHS = 36
 """Months of the ledger in which terminations are looked for."""
 KEY_WAITS_DAYS = 30
@@ -141,7 +139,7 @@ class Leftovers:
         text = (
             f"{plural(len(found), 'Elastic IP')} of instances that it stopped or terminated ({_names(found)})"
         )
-        return _some(f"{text}; never removed", found, len(found) * ADDRESS_USD)
+        return _some(f"{text}; never removed", found, len(found) * ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH)
 
     def snapshots(self) -> Leftover | None:
         """Snapshots of stopped and interrupted instances. Only changed blocks are billed: at most so much."""

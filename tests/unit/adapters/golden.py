@@ -86,6 +86,7 @@ ADDED |= {
 }
 ADDED |= {"may_be_committed"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
+ADDED |= {"elastic_ips"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)

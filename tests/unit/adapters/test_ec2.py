@@ -115,6 +115,29 @@ def test_what_a_relaunch_needs_is_read() -> None:
     assert (None, None) == (plain.launch.placement_group, plain.launch.network)
 
 
+def test_elastic_ips_are_told_from_addresses_that_ec2_lends() -> None:
+    """EC2 names `amazon` as the owner of what it lends; of every interface, and every address on it."""
+    owners = [("198.51.100.7", "111111111111"), ("203.0.113.9", "amazon"), ("198.51.100.8", "111111111111")]
+    first, second, third = (
+        {"PrivateIpAddress": f"10.0.0.{ip[-1]}", "Association": {"PublicIp": ip, "IpOwnerId": owner}}
+        for ip, owner in owners
+    )
+    interfaces = [
+        {
+            "InterfaceType": "interface",
+            "PrivateIpAddresses": [first, {"PrivateIpAddress": "10.0.0.4"}, second],
+        },
+        {"InterfaceType": "interface", "PrivateIpAddresses": [third]},
+        {"InterfaceType": "efa-only"},
+    ]
+    client = Ec2Client(describe_instances=[page(described(NetworkInterfaces=interfaces))])
+    found = Ec2Instances(FakeClients(client)).describe(TARGET, "i-1")
+
+    assert found is not None
+    assert found.launch is not None
+    assert ("198.51.100.7", "198.51.100.8") == found.launch.elastic_ips
+
+
 def test_user_data_is_read_as_the_instance_gets_it(aws: Clients) -> None:
     """EC2 gives it in base64; perhaps it is compressed, or there is none."""
     script = b"#!/bin/sh\n\x00\xff"

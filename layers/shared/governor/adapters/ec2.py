@@ -348,6 +348,14 @@ def _launch(found: Mapping[str, Any]) -> LaunchFacts:
         network_interfaces=len(interfaces),
         # `efa`, or `efa-only` for one without an address.
         efa_interfaces=sum(one.get("InterfaceType", "").startswith("efa") for one in interfaces),
+        # Addresses that EC2 lends for as long as an instance runs belong to `amazon`.
+        elastic_ips=tuple(
+            linked["PublicIp"]
+            for interface in interfaces
+            for address in interface.get("PrivateIpAddresses", ())
+            if "PublicIp" in (linked := address.get("Association", {}))
+            and linked.get("IpOwnerId", "amazon") != "amazon"
+        ),
     )
 
 

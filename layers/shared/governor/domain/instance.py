@@ -94,6 +94,8 @@ class LaunchFacts:
     network_interfaces: int | None = None
     """`None` in episodes of earlier releases."""
     efa_interfaces: int = 0
+    elastic_ips: tuple[str, ...] = ()
+    """Public IPv4 addresses of the account: they stay, and are charged, while it is stopped."""
 
     @property
     def network(self) -> str | None:

@@ -454,6 +454,30 @@ def test_what_stays_is_priced_by_the_region_where_that_was_read() -> None:
     assert (40 + 600 * Decimal("0.054")) / 730 == saving.cost_after_usd_per_hour
 
 
+def test_an_elastic_ip_stays_and_is_charged_on() -> None:
+    """At the Region's price, else at AWS's for all Regions. One that EC2 lent is lost."""
+    own, lent = "198.51.100.7", "203.0.113.9"
+    launch = LaunchFacts(elastic_ips=(own,))
+    dear = Price(
+        Decimal(1), "AWS price list", storage=replace(STORAGE, address_usd_per_hour=Decimal("0.006"))
+    )
+    for price, usd in ((Price(Decimal(1), "a list"), "0.005"), (dear, "0.006")):
+        with_one, without = (
+            draw_plan(make_facts(make_instance(public_ip=own, launch=facts), price=price), STOP)
+            for facts in (launch, LaunchFacts())
+        )
+        before, after = (
+            (plan.saving.cost_before_usd_per_hour or 0, plan.saving.cost_after_usd_per_hour or 0)
+            for plan in (without, with_one)
+        )
+        assert (Decimal(usd), Decimal(usd)) == (after[0] - before[0], after[1] - before[1])
+        assert f"Elastic IP {own}, billed as before" in with_one.stays
+        assert not any(own in loss for loss in with_one.losses)
+        assert any(own in loss for loss in without.losses)
+    both = draw_plan(make_facts(make_instance(public_ip=lent, launch=launch)), STOP)
+    assert any(lent in loss for loss in both.losses)
+
+
 @given(any_facts(), any_policy)
 def test_each_plan_says_what_it_loses_and_keeps_and_all_money_is_decimal(
     facts: PlanFacts, policy: Policy

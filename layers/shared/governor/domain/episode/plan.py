@@ -65,6 +65,8 @@ def unmet(companion: Step, instance: Instance) -> str | None:
 _INCLUDED_IOPS = {"gp3": 3_000, "io1": 0, "io2": 0}
 _INCLUDED_THROUGHPUT = {"gp3": 125}
 """MiB/s, and IOPS, of volume types that are charged for more. Source: EBS pricing."""
+ADDRESS_USD_PER_HOUR = Decimal("0.005")
+"""Price of a public IPv4 address where the Region's was not read. Source: Amazon VPC pricing, 2026."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,7 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
         "type": instance.instance_type,
         "disks": disks,
         "sized": disks and disks not in ("unknown", "untold"),
-        "ip": instance.public_ip,
+        "ip": instance.public_ip not in launch.elastic_ips and instance.public_ip,
         "ends": Step.TERMINATE in steps,
         "root": instance.root_device_type,
         "deleted": [
@@ -299,17 +301,18 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
     if not steps:
         return ()
-    instance, ends = facts.instance, Step.TERMINATE in steps
+    instance, launch, ends = facts.instance, facts.instance.launch or LaunchFacts(), Step.TERMINATE in steps
     values = {
         "volumes": [
             f"{_volume(one)}, billed as before"
             for one in instance.volumes
             if not (ends and one.delete_on_termination)
         ],
+        "addresses": [f"Elastic IP {ip}, billed as before" for ip in launch.elastic_ips],
         "snapshots": Step.SNAPSHOT in steps,
         "days": policy.plan.snapshot_retention_days,
         "ends": ends,
-        "group": instance.launch and instance.launch.placement_group,
+        "group": launch.placement_group,
     }
     return tuple(said("stays", values))
 
@@ -331,7 +334,9 @@ def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], poli
             (size * flat.ebs_usd_per_gib_month if usd is None else usd for usd, size in amounts), Decimal(0)
         )
 
-    before = price + monthly(instance.volumes) / HOURS_PER_MONTH
+    each = ADDRESS_USD_PER_HOUR if known.address_usd_per_hour is None else known.address_usd_per_hour
+    addresses = each * len((instance.launch or LaunchFacts()).elastic_ips)
+    before = price + addresses + monthly(instance.volumes) / HOURS_PER_MONTH
     if not steps:
         return Saving(before, before)
     deletes = Step.TERMINATE in steps
@@ -340,4 +345,4 @@ def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], poli
     if Step.SNAPSHOT in steps:
         # A first snapshot is charged by its used blocks; the full size is the most it can cost.
         kept += sum(sizes) * (flat.snapshot_usd_per_gib_month if snapshot is None else snapshot)
-    return Saving(before, kept / HOURS_PER_MONTH)
+    return Saving(before, addresses + kept / HOURS_PER_MONTH)
