@@ -47,6 +47,7 @@ from tests.unit.channels.test_truth import (
     EVENTS,
     LINK,
     SUMMARIES,
+    asked_about_stopped,
     episode_of,
     queued,
 )
@@ -103,6 +104,7 @@ def rendered() -> Iterator[tuple[str, Message]]:
         ("ask", asked, Stage.ASK),
         ("ask-acting", acting, Stage.ASK),
         ("ask-terminate", lost, Stage.ASK),
+        ("ask-stopped", asked_about_stopped(), Stage.ASK),
         ("remind", asked, Stage.REMIND),
         ("escalate", acting, Stage.ESCALATE),
     ):
@@ -155,6 +157,16 @@ def pages() -> Iterator[tuple[str, str]]:
         yield f"page-{mode.value}", world.get().body
     world = _world(Action.TERMINATE)
     yield "page-ask", world.get().body
+    stopped, told = _world(Action.TERMINATE), asked_about_stopped()
+    ref = replace(stopped.ref, number=0)
+    kept = {
+        name: getattr(told, name) for name in ("steps_done", "price", "plan", "reason", "history", "evidence")
+    }
+    instance = replace(told.instance, instance_id=ref.instance_id)
+    stopped.change(
+        **kept, stopped_in=ref, instance=instance, terms=replace(stopped.episode.terms, people_needed=2)
+    )
+    yield "page-ask-stopped", stopped.get().body
     world.post("approve", typed_instance_id=world.ref.instance_id)
     world.change(phase=Phase.ACTING, steps_done={"stop": NOW}, became=Outcome.STOPPED)
     yield "page-snapshots-run", world.get().body

@@ -22,7 +22,7 @@ from botocore.exceptions import ClientError
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.alerts.alert import Alert, AlertKind, Delivery, Severity, alert_document, sealed_text
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.instance import INSTANCE_TAG
 from governor.domain.units import iso
 from governor.stores import EventLog, keys
@@ -280,6 +280,46 @@ def test_expired_snapshots_go_a_week_after_the_message(guarded: Stage) -> None:
 
     mine = [{"Name": "snapshot-id", "Values": ids}]
     assert [] == ec2.describe_snapshots(Filters=mine)["Snapshots"]
+
+
+def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded: Stage) -> None:
+    """Each role suffices for the second question, too; time is moved in what is stored."""
+    asks = (
+        "mode: ask\napproval: {ask_about_stopped_after_days: 14, two_people_above_usd_per_hour: 0.1}\n"
+        "ownership: {contacts: {team: {emails: [alice@example.com, bob@example.com]}}}"
+    )
+    guarded.policy(asks)
+    instance_id, link = guarded.ask()
+    assert 303 == decide(link, "approve")[0]
+    assert "stopped" == guarded.outcome(instance_id)
+    first, ago = guarded.episode(instance_id), datetime.now(tz=UTC) - timedelta(days=15)
+    table = DynamoTable(guarded.clients, guarded.scene.outputs["StateTableName"])
+    table.write(update(keys.episode(first.ref), {"steps_done": {**first.steps_done, "stop": ago}}, present()))
+    open_key = keys.target_pk(TARGET), f"OPENLEDGER#{instance_id}#{first.ref.execution_name}"
+    table.write(update(open_key, {"booked_at": ago}, present()))
+    guarded.state.remember(TARGET, {}, datetime.now(tz=UTC))  # what is due once an hour is due now
+
+    assert 0 == guarded.scene.sweep()["results"][0]["summary"]["problems"]
+    second = guarded.eventually(lambda: _asked_anew(guarded, first), "nobody is asked about the stopped one")
+    assert (first.ref, first.evidence_hash) == (second.stopped_in, second.evidence_hash)
+    of_second = link.replace(first.approval_id, second.approval_id)
+    for person in ("alice@example.com", "bob@example.com"):
+        answer = decide(guarded.personal(of_second, person), "approve", typed_instance_id=instance_id)
+        assert 303 == answer[0], (person, answer)
+
+    assert "terminated" == guarded.outcome(instance_id)
+    assert "terminated" == guarded.ec2_state(instance_id)
+    stop, end = guarded.state.open_entries(TARGET, instance_id)
+    assert (Outcome.STOPPED, Outcome.TERMINATED, True) == (stop.outcome, end.outcome, end.is_of_storage)
+
+
+def _asked_anew(guarded: Stage, first: Episode) -> Episode | None:
+    try:
+        found = guarded.episode(first.ref.instance_id)
+    except AssertionError:
+        return None  # Its workflow has begun, and not opened it.
+    question = guarded.state.approval(found.approval_id)
+    return found if found.ref != first.ref and question and question.task_token else None
 
 
 def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(guarded: Stage) -> None:

@@ -85,7 +85,7 @@ def all_points() -> list[Point]:
 
 
 def _end(cloud: Cloud) -> datetime:
-    ends = [one.closed_at for one in episodes(cloud) if one.closed_at is not None]
+    ends = [one.closed_at for one in episodes(cloud) if one.closed_at is not None and one.closed_at > START]
     return min(ends, default=START + timedelta(hours=3))
 
 

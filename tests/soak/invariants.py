@@ -99,6 +99,9 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
         yield f"{name}: EC2 takes it back, and its work is being saved"
     if deed.what == "terminate":
         yield from (f"{name}: {why}" for why in _unsaved(cloud, episode, deed))
+        began, until = cloud.ec2.ran[deed.instance_id][-1]
+        if Step.STOP in episode.plan.steps and until is None and began <= cloud.began[-1]:
+            yield f"{name}: it runs since {began}"
 
 
 def _kept(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:

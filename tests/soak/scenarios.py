@@ -10,18 +10,23 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
-from governor.domain.episode.episode import Outcome
+from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.plan import PlanFacts, Price, Step, draw_plan
 from governor.domain.evidence import Evidence, evidence_document, evidence_hash
-from governor.domain.instance import Instance, Lifecycle, SpotRequestType, Volume
+from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.money.ledger import LedgerEntry
+from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.breaker import BreakerState
 from governor.stores import keys
-from tests.builders import make_instance
+from tests.builders import TARGET, make_evidence, make_instance
 from tests.soak import invariants
 from tests.soak.aws import SECRET
-from tests.soak.cloud import START, Cloud, Mail
+from tests.soak.cloud import START, Cloud, Deed, Mail
 from tests.soak.faults import Faults
 from tests.unit.adapters.golden import ADDED
 
@@ -112,12 +117,14 @@ class Scenario:
     ends: frozenset[str]
     """The states in which the instance may be in the end, whatever one fault does."""
     outcome: Outcome
-    """Of the first episode, when nothing fails."""
+    """Outcome of the story's first episode, when nothing fails."""
     people: Mapping[str, Answers] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
     spot: SpotRequestType | None = None
     script: tuple[tuple[float, Callable[[Cloud], None]], ...] = ()
     hours: float = 10.0
+    before: Callable[[Cloud], None] | None = None
+    """What happened before the story, to the instance that is there."""
     rivals: Callable[[Cloud], None] | None = None
     """What everybody else does at one moment, in the middle of a call; only that is tried."""
 
@@ -138,6 +145,8 @@ class Scenario:
         cloud.ec2.add(instance(**self.changes))
         if self.spot is not None:
             cloud.ec2.spot_requests["sir-1"] = self.spot
+        if self.before is not None:
+            self.before(cloud)
         cloud.sweeps()
         for seconds, act in self.script:
             cloud.later(seconds, partial(act, cloud))
@@ -164,6 +173,60 @@ class Scenario:
         if state not in self.ends:
             found.append(f"the instance is {state} in the end, not {' or '.join(sorted(self.ends))}")
         return found
+
+
+def _stopped(cloud: Cloud) -> None:
+    """A question has stopped it two days ago, and nobody has started it since."""
+    at, one = START - timedelta(days=2), replace(cloud.ec2.instances[ID], state="stopped", public_ip=None)
+    cloud.ec2.instances[ID] = one
+    cloud.ec2.ran[ID] = [(one.launch_time, at)]
+    ref = EpisodeRef(TARGET.account, TARGET.region, ID, one.launch_time, 1)
+    price, evidence = Price(Decimal("1.006"), "list price"), make_evidence()
+    plan = draw_plan(PlanFacts(one, Protection(), None, None, price), Policy())
+    asked = Episode(
+        ref=ref,
+        phase=Phase.ASKING,
+        opened_at=at,
+        approval_id="approval-0",
+        mode=Mode.ASK,
+        policy_version="test",
+        overrides=(),
+        instance=one,
+        reason="quiet",
+        evidence=evidence,
+        evidence_hash=evidence_hash(evidence),
+        plan=plan,
+        price=price,
+        owner="ml",
+        project="vision",
+    )
+    saved = plan.saving.saved_usd_per_hour
+    costs = plan.saving.cost_before_usd_per_hour, plan.saving.cost_after_usd_per_hour
+    entry = LedgerEntry(
+        ref,
+        Outcome.STOPPED,
+        one.instance_type,
+        "ml",
+        "vision",
+        price.source,
+        at,
+        *costs,
+        saved,
+        recorded_at=at,
+    )
+    cloud.state.take_lock(ref)
+    cloud.state.save_opened(asked)
+    cloud.state.note_step(ref, Step.STOP.value, at)
+    cloud.state.settle("approval-0", Decision(Answer.APPROVE, f"link:{ALICE}", "page", at, person=ALICE))
+    cloud.state.close_episode(ref, Outcome.STOPPED, "it is stopped", at, quiet_until=None, ledger=entry)
+    cloud.state.note_told(ref, at)
+    cloud.deeds.append(Deed(at, "stop", ID, ref.execution_name))
+
+
+def _start(cloud: Cloud) -> None:
+    """Somebody starts it in EC2."""
+    if cloud.ec2.instances[ID].state == "stopped":
+        cloud.ec2.start(TARGET, ID)
 
 
 def _works(cloud: Cloud) -> None:
@@ -240,6 +303,12 @@ def _evidence_of_2428e04(evidence: Evidence) -> Evidence:
     )
 
 
+def _starts_and_answers(cloud: Cloud) -> None:
+    """Somebody starts it while others answer."""
+    _start(cloud)
+    _everybody(cloud)
+
+
 def _everybody(cloud: Cloud) -> None:
     """Two sweeps, three people who do not agree, and somebody in EC2."""
     cloud.sweep()
@@ -259,6 +328,7 @@ _YES_TO_END = dict.fromkeys(
 )
 _UNTIL_IT_WORKS = 40
 """More than an hour long, the longest outage."""
+_ASKS_ABOUT_STOPPED = "ask_about_stopped_after_days: 1"
 _SPOT = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
 _AWAY = frozenset({"stopped"})
 _GONE = frozenset({"terminated"})
@@ -411,6 +481,50 @@ SCENARIOS = (
         Outcome.TERMINATED,
         people=_YES_TO_END,
         rivals=_everybody,
+    ),
+    Scenario(
+        "stopped long ago, then terminated",
+        policy(approval=_ASKS_ABOUT_STOPPED),
+        _GONE | _AWAY,
+        Outcome.TERMINATED,
+        people=_YES_TO_END,
+        before=_stopped,
+    ),
+    Scenario(
+        "stopped long ago, kept",
+        policy("auto", approval=_ASKS_ABOUT_STOPPED),
+        _AWAY,
+        Outcome.KEPT,
+        people={ALICE: Answers("keep", fields={"keep_date": "2026-11-25"})},
+        before=_stopped,
+        hours=6.0,
+    ),
+    Scenario(
+        "stopped long ago, and silence acts on questions",
+        policy(approval=f"{_ASKS_ABOUT_STOPPED}\n  on_expiry: act"),
+        _AWAY,
+        Outcome.EXPIRED,
+        before=_stopped,
+        hours=6.0,
+    ),
+    Scenario(
+        "stopped long ago, started before the second yes",
+        policy(approval=_ASKS_ABOUT_STOPPED),
+        _STAYS,
+        Outcome.VOID,
+        people={ALICE: Answers("approve", fields={"losses": "accepted", "typed_instance_id": ID})},
+        before=_stopped,
+        script=((1500.0, _start), (1600.0, _works)),
+        hours=5.0,
+    ),
+    Scenario(
+        "stopped long ago; somebody starts it and three decide at once",
+        policy(approval=_ASKS_ABOUT_STOPPED),
+        _GONE | _AWAY | _STAYS,
+        Outcome.TERMINATED,
+        people=_YES_TO_END,
+        before=_stopped,
+        rivals=_starts_and_answers,
     ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),
     Scenario(

@@ -86,7 +86,7 @@ ADDED |= {
 }
 ADDED |= {"may_be_committed"}
 ADDED |= {"bound_utilization_percent", "placement_group", "network_interfaces", "efa_interfaces"}
-ADDED |= {"elastic_ips"}
+ADDED |= {"elastic_ips", "stopped_in", "ask_about_stopped_after_days"}
 
 IDS = tuple(f"i-0000000000000000{number}" for number in range(7))
 LATER = NOW + timedelta(hours=6)

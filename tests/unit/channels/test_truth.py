@@ -36,7 +36,7 @@ from governor.domain.approvals.messages import (
     waiting_alert,
 )
 from governor.domain.episode.episode import Episode, Failing, Outcome, Phase, Terms
-from governor.domain.episode.plan import Price
+from governor.domain.episode.plan import PlanFacts, Price, about_stopped, draw_plan
 from governor.domain.events.interruption import (
     Cause,
     Checkpoint,
@@ -56,8 +56,8 @@ from governor.domain.events.notice import BlockChange, Notice
 from governor.domain.evidence import GpuReadings, window_before
 from governor.domain.fleet.rows import Share
 from governor.domain.history import History
-from governor.domain.instance import Instance
-from governor.domain.money.cost import ProjectCost
+from governor.domain.instance import Instance, Protection
+from governor.domain.money.cost import ProjectCost, marginal
 from governor.domain.money.cost_messages import budget_alert, report_alert
 from governor.domain.money.forecast import Forecast
 from governor.domain.money.report import report
@@ -71,6 +71,7 @@ from governor.domain.sweep.messages import (
     silent_alert,
 )
 from governor.domain.sweep.verdict import Verdict, VerdictKind
+from governor.domain.units import in_utc, sentence
 from local.receiver_checks import webhook_problems
 from tests.builders import NOW, TARGET, make_entry, make_evidence
 from tests.unit.usecases.world import World
@@ -113,6 +114,31 @@ def episode_of(
     )
     saving = replace(plain.plan.saving, cost_before_usd_per_hour=Decimal("5.69"))
     return replace(plain, plan=replace(plain.plan, saving=saving), **changes)
+
+
+def asked_about_stopped(**changes: Any) -> Episode:
+    """The same instance two weeks after a question has stopped it, asked about to be terminated by two."""
+    asked = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
+    ago, window = timedelta(days=14), asked.evidence.window
+    stopped_at = NOW - ago
+    one = replace(asked.instance, state="stopped", launch_time=stopped_at - timedelta(days=2))
+    price = marginal(one, asked.price)
+    ref = replace(asked.ref, launch_time=one.launch_time)
+    found = replace(
+        asked,
+        ref=replace(ref, number=2),
+        stopped_in=ref,
+        steps_done={"stop": stopped_at},
+        instance=one,
+        price=price,
+        plan=draw_plan(PlanFacts(one, Protection(), None, None, price), about_stopped(Policy(mode=Mode.ASK))),
+        history=None,
+        evidence=replace(
+            asked.evidence, window=replace(window, start=window.start - ago, end=window.end - ago)
+        ),
+        reason=f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since.",
+    )
+    return replace(found, **changes)
 
 
 def queued(alert: Alert) -> Alert:
@@ -259,6 +285,34 @@ def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
     del found["slack text"]
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+
+
+@pytest.mark.parametrize("stage", QUESTIONS)
+def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: Stage) -> None:
+    """Since when, by whom, and the price of its storage; nothing of idle time, memory or a running price."""
+    episode = asked_about_stopped()
+    found = texts(stage_alert(episode, stage, NOW, LINK, DEADLINE), episode)
+    several = [episode] * 3
+    digest = digest_of(
+        [queued(stage_alert(one, stage, NOW, LINK, DEADLINE)) for one in several],
+        several,
+        link=LINK,
+        digest_id="digest-1",
+        now=NOW,
+    )
+    three = rendered(digest)
+    untrue = re.compile(r"\bidle\b|GPU memory|while it runs|NVMe|\$0\.00|Stop (it|them|or)")
+
+    assert {} == {channel: text for channel, text in (found | three).items() if untrue.search(text)}
+    assert not [
+        channel for channel, text in found.items() if "stopped for 14 days. Terminate it?" not in text
+    ]
+    assert all("3 stopped GPU instances. Terminate them?" in text for text in three.values())
+    assert all(
+        "a day for its storage" in found[channel] for channel in found.keys() - {"slack text", "hooked"}
+    )
+    assert "Two different people must approve" in found["mail text"]
+    assert f"{sentence(episode.reason)} Terminating it saves" in found["mail text"]
 
 
 @pytest.mark.parametrize("stage", QUESTIONS)

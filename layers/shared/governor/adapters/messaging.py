@@ -164,7 +164,11 @@ def readable(alert: Alert) -> str:
             "What else fails for this cause within the hour goes to the contacts of its owners alone."
         )
     if alert.link is not None and not any(alert.link in line for line in lines):
-        lines += ["", f"{'Stop or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}"]
+        verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
+        lines += [
+            "",
+            f"{f'{verb} or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}",
+        ]
     rows = alert.about.rows(_unpriced(alert.about.instance_type))
     lines += ["", *(f"{label}: {value}" for label, value in rows), "", _WHY]
     return "\n".join(lines)

@@ -165,6 +165,7 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
     number, stage = len(episodes), messages.STAGE_OF[alerts[0].kind]
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
+    state = messages.state_text(episodes)
     acting = sum(episode.acts_on_silence for episode in episodes)
     two = sum(episode.terms.people_needed > 1 for episode in episodes)
     ends = set(map(deadline_of, alerts))
@@ -172,7 +173,9 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
     values = {
         "prefix": messages.PREFIXES[stage],
         "number": number,
-        "cost": f", {units.usd(sum(known, Decimal(0)))}/day" if known else "",
+        "state": state,
+        "verb": "terminate" if state == "stopped" else "stop",
+        "cost": f", {units.usd(sum(known, Decimal(0)))}/day" if any(known) else "",
         "plus": "" if len(known) == number else f" and {number - len(known)} of unknown price",
         "until": until,
         "by": f"by {units.deadline(until, zone, now)}" if until and len(ends) == 1 else "in time",
@@ -190,7 +193,7 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
             _section_of(*pair, now, at_once=len(ends) == 1, place=_place(pair[0], alerts))
             for pair in by_price
         ),
-        "button": "Stop or keep them",
+        "button": "Terminate or keep them" if state == "stopped" else "Stop or keep them",
         "acts": acting > 0,
     }
 
@@ -242,7 +245,8 @@ def _section_of(alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bo
         "people": messages.people_text(episode) if episode.terms.people_needed > 1 else "",
         "plan": plan,
         "lost": plan.loses_local_disks or plan.destroys,
-        "losses": "; ".join(plan.losses[1:]),  # but for what is in memory, as at every stop
+        # But for what is in memory, as at every stop.
+        "losses": "; ".join(plan.losses[0 if episode.stopped_in else 1 :]),
         "place": place,
     }
     heading, *lines = said("one of a digest", values)

@@ -241,7 +241,7 @@ def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
                 "type": "plain_text_input",
                 "action_id": REASON_ACTION,
                 "max_length": 500,
-                "placeholder": _plain("Why this instance is needed although it looks idle"),
+                "placeholder": _plain("Why this instance is needed"),
             },
         }
 

@@ -142,7 +142,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "can_decide": view.can_decide,
         "held": people(approval.brake.why) if approval.brake else None,
         "cost": list(cost_lines(episode)),
-        "plan": list(plan_lines(episode.plan)),
+        "plan": list(plan_lines(episode)),
         "needs_instance_id": episode.plan.destroys,
         "needs_losses_accepted": episode.plan.loses_local_disks,
         "presence": episode.presence,

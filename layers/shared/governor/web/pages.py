@@ -147,7 +147,7 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
         return f"{episode.plan.doing} {short}: approved", ()
     idle = view.idle_text[0]
-    if not idle.startswith(("idle since", "found")):
+    if not idle.startswith(("idle since", "found", "stopped")):
         idle = f"idle for {idle.removeprefix('idle ')}"
     idle = f"{'was' if idle.startswith('found') else 'has been'} {idle}"
     return f"{short} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}", ()
@@ -176,6 +176,7 @@ def digest_page(
         "digest.html",
         form,
         rows=[_digest_row(view, form.visitor) for view in views],
+        state=messages.state_text(view.episode for view in views),
         links=link_of,
         open=is_open,
         stoppable=[view for view in is_open if not view.episode.plan.destroys],

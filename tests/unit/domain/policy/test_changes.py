@@ -39,7 +39,7 @@ HARMLESS = """
     prices.snapshot_usd_per_gib_month
 """
 ANY_CHANGE = """
-    approval.on_expiry breaker.hold_minutes
+    approval.ask_about_stopped_after_days approval.on_expiry breaker.hold_minutes
     breaker.hub_minimum_instances breaker.hub_times_the_usual
     breaker.lift_freezes_before breaker.minimum_instances
     budget.act breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most

@@ -74,6 +74,8 @@ ELSEWHERE = {
     "of the episode and of today: REFUSED, and test_silence.py",
     "plan.delete_expired_snapshots plan.delete_last_of_terminated": "of closed episodes: their owners get a "
     "message a week before, whatever was asked then: test_expire_snapshots.py",
+    "approval.ask_about_stopped_after_days": "a question of its own, for two people; off, it ends one that "
+    "is open: test_stopped.py",
     "budget.act": "the mode that it leads to must be the episode's: test_over_budget.py",
     "plan.stop_limit_minutes plan.snapshot_limit_minutes": "how long EC2 may take; the guards stand after it",
     "approval.people_to_stop approval.people_to_terminate approval.two_people_above_usd_per_hour "

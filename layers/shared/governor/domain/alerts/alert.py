@@ -138,6 +138,8 @@ class Facts:
         instance; `unpriced` stands for a cost that is not known."""
         one, name = self.instance_id, self.instance_name
         cost = unpriced if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
+        # It is stopped, or its hours are paid for.
+        cost = "no more than its storage" if self.usd_per_day == 0 else cost
         found = {
             "Instance": f"{name} ({one})" if one and name else one,
             "Type": self.instance_type,

@@ -153,7 +153,7 @@ def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
     """Return what every button says of it: `Keep until Mon 09:00 ($408)`."""
     end, price = keep_end(episode, now), episode.price.usd_per_hour
-    cost = "" if price is None else f" ({usd(price * minutes(end - now) / 60)})"
+    cost = "" if not price else f" ({usd(price * minutes(end - now) / 60)})"
     return f"Keep until {day_and_time(end, episode.time_zone, now)}{cost}"
 
 

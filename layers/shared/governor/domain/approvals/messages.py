@@ -6,7 +6,7 @@ Channels place these words; none of them adds its own.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -66,12 +66,17 @@ def stage_name(stage: str) -> str:
 def price_text(episode: Episode) -> str:
     """Return `$136 a day`, or that it is not known."""
     price = episode.price.usd_per_hour
+    if episode.stopped_in is not None:
+        storage = episode.plan.saving.cost_before_usd_per_hour
+        return "an unknown amount" if storage is None else f"{usd(storage * 24)} a day for its storage"
     return f"an unknown amount ({episode.price.source})" if price is None else f"{usd(price * 24)} a day"
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
     """Return what it costs and what the plan saves, or that the price is not known; a sentence each."""
     price, source = episode.price.usd_per_hour, episode.price.source
+    if episode.stopped_in is not None:
+        return f"It costs {price_text(episode)}.", saving_text(episode.plan)
     if price is None:
         return (f"Its price is not known ({source}).",)
     if not price:
@@ -98,9 +103,10 @@ def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
     return said("restart", values)[0]
 
 
-def plan_lines(plan: Plan) -> tuple[str, ...]:
+def plan_lines(episode: Episode) -> tuple[str, ...]:
     """Return the plan as sentences: why nothing else, its steps, what it loses and keeps."""
-    return tuple(said("plan", {"plan": plan, "steps": "; then ".join(STEP_TEXT[one] for one in plan.steps)}))
+    steps = "; then ".join(STEP_TEXT[one] for one in episode.own_plan)
+    return tuple(said("plan", {"plan": episode.plan, "steps": steps}))
 
 
 def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tuple[str, str]:
@@ -108,6 +114,8 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tup
     counts. What was measured an hour ago or more is said with its age. While the question or its notice
     `is_open`, no sweep has seen work since.
     """
+    if episode.stopped_in is not None:
+        return f"stopped for {left(at - episode.steps_done[Step.STOP.value])}", sentence(episode.reason)
     found = _IDLE_FOR.match(episode.reason.strip())
     if found and at - episode.opened_at < _FRESH:
         return f"idle {found['span'].strip()}", sentence(episode.reason)
@@ -123,6 +131,12 @@ def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tup
     before = "before " if known and known.at_least else ""
     start = f"{before}{day_and_time(since, episode.time_zone, at)}"
     return f"idle since {start}", f"{said_so}, and not seen at work since."
+
+
+def state_text(episodes: Iterable[Episode]) -> str:
+    """Return what several questions are about: idle instances, stopped ones, or both."""
+    stopped = {episode.stopped_in is not None for episode in episodes}
+    return "idle or stopped" if len(stopped) > 1 else "stopped" if True in stopped else "idle"
 
 
 def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None) -> str:
@@ -182,7 +196,7 @@ def stage_lines(
         "people": people_text(episode),
         "budget": budget_text(episode),
         "presence": episode.presence,
-        "steps": [STEP_TEXT[one] for one in plan.steps],
+        "steps": [STEP_TEXT[one] for one in episode.own_plan],
         "restart": [restart] if restart else [],
     }
     _, *details = said("stage details", values)
@@ -396,7 +410,7 @@ def _taken_apart(reason: str) -> tuple[str, str]:
 def _failed_step(episode: Episode | None, reason: str) -> str:
     """Return the step that failed; `ask` before the first one."""
     error, _ = _taken_apart(reason)
-    if episode is None or (not episode.steps_done and episode.phase in (Phase.OPENING, Phase.ASKING)):
+    if episode is None or (not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING)):
         return "ask"
     done = [step for step in episode.plan.steps if step in episode.steps_done]
     ahead = [step for step in episode.plan.steps if step not in done]

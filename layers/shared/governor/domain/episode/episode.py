@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
@@ -183,6 +183,9 @@ class Episode:
     outcome_told_at: UtcDatetime | None = None
     """Time of the outcome's notification; `None` until a channel has accepted the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    stopped_in: EpisodeRef | None = None
+    """The episode that stopped the instance, where this one asks whether the stopped one may be terminated.
+    Evidence and the stop in `steps_done` are that one's then."""
     undone_at: UtcDatetime | None = None
     undone_by: str | None = None
 
@@ -208,6 +211,16 @@ class Episode:
         return timedelta(hours=1) if self.notice is None else self.notice
 
     @property
+    def own_plan(self) -> tuple[Step, ...]:
+        """Return the steps of its plan without the stop of an earlier episode."""
+        return tuple(step for step in self.plan.steps if self.stopped_in is None or step is not Step.STOP)
+
+    @property
+    def own_steps(self) -> Mapping[str, UtcDatetime]:
+        """Return `steps_done`, likewise."""
+        return {step: at for step, at in self.steps_done.items() if step in self.own_plan}
+
+    @property
     def final_step(self) -> Step:
         """Return the last step that a hold can keep from being done."""
         return Step.TERMINATE if self.plan.destroys else Step.STOP
@@ -224,6 +237,11 @@ class Episode:
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
         is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
         return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
+
+    def has_stopped(self, later: EpisodeRef) -> bool:
+        """Return whether this episode stopped the same run of the instance, and nobody has undone it."""
+        same = replace(later, number=self.ref.number) == self.ref and self.ref.number < later.number
+        return same and self.became is Outcome.STOPPED and self.undone_at is None
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:
@@ -256,6 +274,12 @@ class InstanceRecord:
     def is_warned(self, now: datetime) -> bool:
         """Return whether it is saving its work, because EC2 takes it back."""
         return self.warned_until is not None and now < self.warned_until
+
+    def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
+        """Return whether nobody is asked yet about this run of the instance."""
+        return (
+            self.quiet_until is not None and now < self.quiet_until and self.quiet_launch_time == launch_time
+        )
 
     def holds_an_old_warning_alone(self, now: datetime) -> bool:
         """Return whether nothing would be lost with it."""

@@ -6,7 +6,7 @@ The one rule above all: nothing that destroys is ever planned without a snapshot
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 
@@ -171,6 +171,15 @@ def acts_on_silence(policy: Policy, plan: Plan) -> bool:
     return policy.approval.on_expiry == "act" and _may_lose(policy, plan)
 
 
+def about_stopped(policy: Policy) -> Policy:
+    """Return the policy of a question about an instance that an earlier one has stopped: people say whether
+    it is terminated; silence, and mode auto, never do."""
+    rule, mode = policy.plan, policy.mode if policy.mode is Mode.OBSERVE else Mode.ASK
+    if rule.action is not Action.NOTIFY_ONLY:
+        rule = replace(rule, action=Action.TERMINATE)
+    return replace(policy, mode=mode, plan=rule, approval=replace(policy.approval, on_expiry="no-action"))
+
+
 def _may_lose(policy: Policy, plan: Plan) -> bool:
     return policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
 
@@ -190,8 +199,9 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
     wanted = policy.plan.action
     action, reasons = _possible_action(facts, policy)
     steps, shape = _steps(facts, action), facts.shape
-    # An unknown type is treated as having local data.
-    has_disks = shape is None or bool(shape.local_nvme) or facts.instance.root_device_type != "ebs"
+    # An unknown type is treated as having local data; what is stopped has lost it.
+    runs = facts.instance.state != "stopped"
+    has_disks = runs and (shape is None or bool(shape.local_nvme) or facts.instance.root_device_type != "ebs")
     return Plan(
         wanted=wanted,
         action=action,
@@ -280,8 +290,10 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     if not steps:
         return ()
     instance, launch = facts.instance, facts.instance.launch or LaunchFacts()
-    disks = facts.shape.local_nvme if facts.shape else "untold"
+    runs = instance.state != "stopped"
+    disks = runs and (facts.shape.local_nvme if facts.shape else "untold")
     values = {
+        "runs": runs,
         "type": instance.instance_type,
         "disks": disks,
         "sized": disks and disks not in ("unknown", "untold"),

@@ -81,8 +81,10 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
 
 
 def marginal(instance: Instance, price: Price) -> Price:
-    """Return what one more hour of this instance adds to the bill. Zero for what was paid for in advance or
-    by the host; a Capacity Reservation changes nothing."""
+    """Return what one more hour of this instance adds to the bill. Zero for what is stopped, and for what was
+    paid for in advance or by the host; a Capacity Reservation changes nothing."""
+    if instance.state == "stopped":
+        return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)
     if instance.lifecycle in PREPAID or instance.host_id is not None:
         return Price(Decimal(0), "its capacity is paid for, used or not")
     return price

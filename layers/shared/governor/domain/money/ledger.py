@@ -103,6 +103,13 @@ class LedgerEntry:
     def acted(self) -> bool:
         return self.ours and self.outcome in _ACTED
 
+    @property
+    def is_of_storage(self) -> bool:
+        """Return whether the instance was stopped before, so that this saves what its volumes cost alone."""
+        return self.outcome is Outcome.TERMINATED and self.saved_usd_per_hour == -(
+            self.storage_usd_per_hour or 0
+        )
+
     def counted(self, start: datetime, end: datetime, counts_for: timedelta) -> tuple[datetime, datetime]:
         """Return from when to when it saves within this time: nothing where the second is not later."""
         over = min(end, self.ended_at or end, self.booked_at + counts_for)

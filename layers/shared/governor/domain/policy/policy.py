@@ -291,6 +291,8 @@ class ApprovalRule(Section):
     ask_again_after_hours: float = between(24.0, 0, 8_760, "lowered")
     """Hours until the same idle time is reported again after an expiry, a notification or a refusal, and
     after a fourth failure in a row. After the first three it is tried again in 5, 15 and 60 minutes."""
+    ask_about_stopped_after_days: int | None = between(None, 1, 365)
+    """Days from a stop to a question about termination. `null`: never."""
     retry_unopened_after_minutes: float = between(60.0, 0, 10_080, "none")
     """Minutes until the next attempt after a workflow that ended before it could ask. After the first three
     failures in a row: 5, 15 and 60 minutes."""

@@ -48,8 +48,10 @@ class ApprovalView:
 
     @property
     def usd_per_day(self) -> Usd | None:
-        price = self.episode.price.usd_per_hour
-        return None if price is None else price * 24
+        """Cost while it runs; of what is stopped, of its storage. `None`: not known."""
+        price, saving = self.episode.price.usd_per_hour, self.episode.plan.saving
+        hourly = price if self.episode.stopped_in is None else saving.cost_before_usd_per_hour
+        return None if hourly is None else hourly * 24
 
     @property
     def is_question(self) -> bool:

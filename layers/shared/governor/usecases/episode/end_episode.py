@@ -126,6 +126,8 @@ class RecordOutcome:
             rule = policy_or_base(self.policies, episode.instance).approval
             was_told = self._was_told(episode, outcome, reason)
             quiet = quiet_until(outcome, rule, now, was_opened=was_told, failures=record.failures)
+            if episode.stopped_in is not None and outcome is not Outcome.FAILED:
+                quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
             entry = self.book(episode, outcome, now)
             if outcome is Outcome.TERMINATED and (entry is None or entry.outcome is not outcome):
                 raise errors.SafetyError("the workflow says terminated, but EC2 still shows the instance")

@@ -15,7 +15,7 @@ from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval, ApprovalStatus, notice_until, silence_from
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
-from governor.domain.episode.plan import Step, acts_on_silence, mode_of
+from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import EPISODE_TAG, Instance, Snapshot, Target
 from governor.domain.policy.contacts import is_address
@@ -226,7 +226,7 @@ class Guards:
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         """The policy of now, and of what it was asked under whatever proves more."""
-        applied, asked = self.policies.applied_to(instance), episode.asked_under
+        applied, asked = self._applied(episode, instance), episode.asked_under
         if (why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None:
             raise SafetyError(why)
         if asked and asked.selector and not asked.selector.is_on(instance):
@@ -247,6 +247,19 @@ class Guards:
             raise SafetyError(
                 f"today's policy does not fit the one that it was asked under: {error}"
             ) from None
+
+    def _applied(self, episode: Episode, instance: Instance) -> AppliedPolicy:
+        """Return the policy of now. Raises: SafetyError where an episode is said to have stopped it, and has
+        not, or nobody may be asked about stopped instances any more."""
+        applied = self.policies.applied_to(instance)
+        if episode.stopped_in is None:
+            return applied
+        before = self.state.episode(episode.stopped_in)
+        if before is None or not before.has_stopped(episode.ref):
+            raise SafetyError("no episode before has stopped it for good")
+        if applied.policy.approval.ask_about_stopped_after_days is None:
+            raise SafetyError("the policy no longer lets people be asked about stopped instances")
+        return replace(applied, policy=about_stopped(applied.policy))
 
     def _same_plan(self, episode: Episode, instance: Instance, applied: AppliedPolicy) -> None:
         """Classification, lifecycle and protection flags, all at once: they must still lead to the plan."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
+from typing import Any
 
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
-from governor.domain.episode.plan import acts_on_silence, mode_of
+from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance
@@ -19,14 +21,17 @@ from governor.domain.policy.contacts import Contact
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because
-from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
-from governor.domain.units import UtcDatetime
+from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, judge_unread
+from governor.domain.units import UtcDatetime, in_utc
 from governor.errors import MetricsLate
 from governor.ports import Clock, Policies
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
+
+_STOPPED_AGAIN_AFTER = timedelta(days=1)
+"""Until the next look at a stopped instance that nobody may be asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,8 @@ class OpenEpisode:
             return Opened(stored, "already opened")
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
-        if instance is None or instance.state != "running":
+        stopping = None if instance is None else self._stopping(ref, instance)
+        if instance is None or (instance.state != "running" and stopping is None):
             return self._close(ref, base, Outcome.VOID, "the instance no longer runs")
         if instance.launch_time != ref.launch_time:
             return self._close(ref, base, Outcome.VOID, "the instance was restarted")
@@ -76,6 +82,13 @@ class OpenEpisode:
         if self.state.record(target, ref.instance_id).is_warned(now):
             why = "EC2 has announced that it takes the instance back"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)
+        ask = self._ask_about_idle if stopping is None else partial(self._ask_about_stopped, stopping)
+        return ask(ref, instance, applied, now)
+
+    def _ask_about_idle(
+        self, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
+    ) -> Opened:
+        policy = applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.is_late:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
@@ -84,16 +97,59 @@ class OpenEpisode:
             outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
             found = "managed" if verdict.is_idle else "not idle"
             return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
-        return Opened(self._open(ref, instance, applied, verdict, evidence, now), "opened")
+        history = self.inspect.history(instance, policy, now)
+        reason = _reason(verdict, evidence, policy, history, instance)
+        known = {"history": history, "presence": verdict.presence or None}
+        return Opened(self._open(ref, instance, applied, reason, evidence, now, **known), "opened")
+
+    def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
+        """Return the closed episode that has stopped the instance, where it is stopped since: EC2 gives every
+        start another launch time."""
+        if instance.state != "stopped":
+            return None
+        for entry in reversed(self.state.open_entries(ref.target, ref.instance_id)):
+            found = self.state.episode(entry.episode) if entry.acted else None
+            if found is not None and found.has_stopped(ref):
+                return found
+        return None
+
+    def _ask_about_stopped(
+        self, stopping: Episode, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
+    ) -> Opened:
+        """Ask whether an instance that a question has stopped may be terminated, or say why not."""
+        policy, stopped_at = about_stopped(applied.policy), stopping.steps_done[Step.STOP.value]
+        days = policy.approval.ask_about_stopped_after_days
+        record = self.state.record(instance.target, ref.instance_id)
+        left_alone = judge_unread(instance, record.hold, policy, now)
+        _, plan, _ = self.inspect.plan(instance, policy)
+        why = None
+        if policy.mode is Mode.OBSERVE or days is None or now - stopped_at < timedelta(days=days):
+            why = "the policy does not ask about it, or not yet"
+        elif left_alone is not None:
+            why = left_alone.reason
+        elif Step.STOP not in plan.steps or not plan.destroys:
+            why = "; ".join(plan.replaced_because) or "the plan would not terminate it"
+        if why is not None:
+            return self._close(ref, policy, Outcome.VOID, why, now + _STOPPED_AGAIN_AFTER)
+        reason = f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
+        known = {
+            "stopped_in": stopping.ref,
+            "steps_done": {Step.STOP.value: stopped_at},
+            "idle_below_percent": stopping.idle_below_percent,
+            "terms": terms_of(policy, plan, stopping.price),  # by what it costs while it runs
+        }
+        changed = replace(applied, policy=policy)
+        return Opened(self._open(ref, instance, changed, reason, stopping.evidence, now, **known), "opened")
 
     def _open(
         self,
         ref: EpisodeRef,
         instance: Instance,
         applied: AppliedPolicy,
-        verdict: Verdict,
+        reason: str,
         evidence: Evidence,
         now: UtcDatetime,
+        **known: Any,
     ) -> Episode:
         policy = applied.policy
         sized, plan, price = self.inspect.plan(instance, policy)
@@ -103,7 +159,6 @@ class OpenEpisode:
         owner, project, _ = owner_of(instance, directory)
         contacts = directory.asked(owner, project)
         asked = contacts[0] if contacts else Contact()
-        history = self.inspect.history(sized, policy, now)
         planned = schedule(now, policy.approval, contacts, directory.escalated(owner, project))
         return self.state.save_opened(
             Episode(
@@ -116,8 +171,7 @@ class OpenEpisode:
                 policy_version=applied.version,
                 overrides=applied.overrides,
                 instance=sized,
-                presence=verdict.presence or None,
-                reason=_reason(verdict, evidence, policy, history, instance),
+                reason=reason,
                 evidence=evidence,
                 evidence_hash=evidence_hash(evidence),
                 plan=plan,
@@ -125,23 +179,27 @@ class OpenEpisode:
                 owner=owner,
                 project=project,
                 keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
-                history=history,
-                idle_below_percent=policy.idle.utilization_below_percent,
                 schedule=planned if asks else None,
                 time_zone=asked.time_zone,
                 working_days=asked.working_days,
                 working_from=asked.working_from,
-                terms=terms_of(policy, plan, price),
                 notice=timedelta(minutes=policy.approval.notice_minutes),
                 asked_under=asked_under(policy),
                 acts_on_silence=acts_on_silence(policy, plan),
+                **{
+                    "idle_below_percent": policy.idle.utilization_below_percent,
+                    "terms": terms_of(policy, plan, price),
+                    **known,
+                },
             )
         )
 
-    def _close(self, ref: EpisodeRef, policy: Policy, outcome: Outcome, reason: str) -> Opened:
+    def _close(
+        self, ref: EpisodeRef, policy: Policy, outcome: Outcome, reason: str, quiet: UtcDatetime | None = None
+    ) -> Opened:
         now = self.clock.now()
         # The two looks disagree: looked at again, but not at every sweep.
-        quiet = quiet_until(outcome, policy.approval, now, was_opened=False)
+        quiet = quiet or quiet_until(outcome, policy.approval, now, was_opened=False)
         self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return Opened(None, reason)
 

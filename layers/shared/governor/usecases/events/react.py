@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 
-from governor.domain.episode.episode import InstanceRecord, Outcome
+from governor.domain.episode.episode import Episode, InstanceRecord, Outcome
 from governor.domain.instance import Target
 from governor.domain.money.ledger import Ending, ended_by
 from governor.domain.units import UtcDatetime
@@ -43,6 +43,14 @@ class ReactToStateChange:
             # Only a question can be voided: in the acting phase the change is the workflow's own.
             reason = f"the instance is {ec2_state} by others"
             done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
+        asked = record.open_episode if ec2_state in ("running", "terminated") else None
+        episode = self.state.episode(asked) if asked is not None else None
+        if episode and ec2_state == "running" and at > episode.opened_at:
+            done += ["question voided"] * self.void(
+                episode.ref, "the instance was started again", Outcome.VOID
+            )
+        if ec2_state == "terminated" and (record.last_outcome is Outcome.TERMINATED or _terminates(episode)):
+            return ", ".join(done) or _NOTHING  # Its stop goes on saving: it is still away.
         if ec2_state in ("running", "terminated"):
             done += self._settle(target, instance_id, ec2_state, at)
         return ", ".join(done) or _NOTHING
@@ -59,3 +67,8 @@ class ReactToStateChange:
             for entry in ended
             if self.state.settle_entry(entry, at, Ending.TERMINATED, self.clock.now())
         ]
+
+
+def _terminates(episode: Episode | None) -> bool:
+    """Return whether the open episode has asked EC2 to terminate the instance."""
+    return episode is not None and episode.plan.destroys and episode.begun_at is not None

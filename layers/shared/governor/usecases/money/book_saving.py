@@ -45,6 +45,8 @@ class BookSaving:
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
         """The entry, not ours where nothing was done, or others put it away while its owner was asked; `None`
         where neither people nor the mode have decided."""
+        # A stop before is booked: what a termination adds is the storage that it saves.
+        episode = replace(episode, steps_done=episode.own_steps)
         if outcome in ENDED_WITHOUT_ACTION:
             return self._nothing_saved(episode, outcome, (), now)
         if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _put_away(episode):
@@ -177,7 +179,9 @@ def settle_replaced(
 ) -> None:
     """End a saving for each instance that was `started` for the first time, with whose it is, in the same
     account: the oldest of the same owner, project and type that was put away before. Safe to repeat."""
-    entries = [one for target in targets for one in state.open_of(target) if one.acted]
+    entries = [
+        one for target in targets for one in state.open_of(target) if one.acted and not one.is_of_storage
+    ]
     left = sorted(entries, key=lambda one: one.booked_at)
     for instance, owner in started:
         wanted = instance.instance_type, owner.name, owner.project

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval
-from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Outcome, Phase
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
@@ -48,9 +48,11 @@ class FollowUp:
         sweep.attempt("open episodes", lambda: known.update(self.state.open_questions(open_ones)))
         sweep.attempt_each(self._steps(sweep, known))
         sweep.attempt("savings that others replace", self._replaced, sweep)
-        starts = [
-            (case.id, partial(self._start_episode, case, sweep.now)) for case in sweep.cases if _asks(case)
+        refs = [
+            _question_about(case.record, case.instance.launch_time) for case in sweep.cases if _asks(case)
         ]
+        sweep.attempt("instances that stay stopped", lambda: refs.extend(self._long_stopped(sweep)))
+        starts = [(ref.instance_id, partial(self._start_episode, ref, sweep.now)) for ref in refs]
         sweep.summary.episodes_started += sum(sweep.attempt_each(starts))
 
     def _steps(self, sweep: Sweep, known: _Known) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -96,11 +98,25 @@ class FollowUp:
             targets = [replace(sweep.target, region=region) for region in regions]
             settle_replaced(self.state, targets, started, sweep.now)
 
-    def _start_episode(self, case: Case, now: UtcDatetime) -> None:
-        instance, number = case.instance, case.record.episodes + 1
-        ref = EpisodeRef(
-            instance.target.account, instance.target.region, case.id, instance.launch_time, number
-        )
+    def _long_stopped(self, sweep: Sweep) -> Iterator[EpisodeRef]:
+        """Yield questions about instances that stay stopped after an earlier one: looked for once an hour."""
+        days = sweep.base.approval.ask_about_stopped_after_days
+        if days is None or sweep.summary.frozen or not sweep.is_hourly("stopped"):
+            return
+        listed = {case.id for case in sweep.cases}
+        for entry in self.state.open_of(sweep.target):
+            ref, is_due = entry.episode, sweep.now - entry.booked_at >= timedelta(days=days)
+            record = sweep.records.get(ref.instance_id)
+            if not (entry.acted and entry.outcome is Outcome.STOPPED and is_due) or ref.instance_id in listed:
+                continue
+            if (
+                record is not None
+                and _may_be_asked(record, sweep.now)
+                and not record.is_quiet(ref.launch_time, sweep.now)
+            ):
+                yield _question_about(record, ref.launch_time)
+
+    def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         if self.workflow.start(ref):
             return
         # An execution of this name has ended without opening its episode; names cannot be used again for
@@ -128,8 +144,13 @@ class FollowUp:
         case.episode, case.question = self._repair(sweep, ref, {} if is_void else known)
 
     def _unlisted(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> None:
-        """The instance is no longer running or selected; the workflow's own stop is not news."""
-        is_void = self.void(ref, "the instance no longer runs, or has lost its tag", Outcome.VOID)
+        """The instance is no longer running or selected; the workflow's own stop is not news, nor is one that
+        was asked about as stopped."""
+        episode = (known.get(ref) or (self.state.episode(ref), None))[0]
+        is_stopped = episode is not None and episode.stopped_in is not None
+        is_void = not is_stopped and self.void(
+            ref, "the instance no longer runs, or has lost its tag", Outcome.VOID
+        )
         self._repair(sweep, ref, {} if is_void else known)
 
     def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
@@ -159,11 +180,19 @@ class FollowUp:
         return is_due and not self.workflow.is_running(ref)
 
 
-def _asks(case: Case) -> bool:
-    record = case.record
+def _question_about(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
+    place = record.target.account, record.target.region
+    return EpisodeRef(*place, record.instance_id, launch_time, record.episodes + 1)
+
+
+def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
     # People learn of an old outcome first: the record holds one. After a warning its work is being saved, and
     # soon there is nothing to ask about.
-    if record.open_episode is not None or record.is_warned(case.now) or record.untold is not None:
+    return record.open_episode is None and not record.is_warned(now) and record.untold is None
+
+
+def _asks(case: Case) -> bool:
+    if not _may_be_asked(case.record, case.now):
         return False
     # Who turned in this sweep waits for the next one: by then those of all targets are counted.
     turned = case.id in count_turned([case.change]).counted

@@ -115,12 +115,7 @@ class Case:
     @property
     def is_quiet(self) -> bool:
         """Return whether an answer, or the lack of one, keeps this idleness from being asked about again."""
-        record = self.record
-        return (
-            record.quiet_until is not None
-            and self.now < record.quiet_until
-            and record.quiet_launch_time == self.instance.launch_time
-        )
+        return self.record.is_quiet(self.instance.launch_time, self.now)
 
     @property
     def is_managed_due(self) -> bool:
