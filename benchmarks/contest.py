@@ -1,4 +1,4 @@
-"""What all contenders of `make bench-peer` run against: one fleet, one stub, one record of a run."""
+"""The common ground of `make bench-peer`: one fleet, one stub, one record of a run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ran:
     megabytes: float
     marked: list[int]
     units: tuple[float, float] = (0, 0)
-    """Of the table: read and written."""
+    """Units of the table: read and written."""
 
     @property
     def metric_calls(self) -> float:

@@ -50,13 +50,13 @@ class Host:
     tags: Mapping[str, str] = field(default_factory=dict)
     up_minutes: int = 14 * 24 * 60
     aggregates: bool = True
-    """Whether the agent publishes the metrics under `InstanceId` alone, too."""
+    """True if the agent publishes the metrics under `InstanceId` alone, too."""
     named: Mapping[str, str] = field(default_factory=dict)
     """Dimensions of that aggregate beside `InstanceId`."""
     published: Sequence[tuple[str, str]] = ()
     """Metrics beside those of the agent and of EC2: namespace and name."""
     is_idle: bool = False
-    """What is true of it."""
+    """The truth about it."""
 
 
 @dataclass
@@ -326,7 +326,7 @@ def series_of_a_page(length: timedelta, period: timedelta) -> int:
 
 
 def reads(calls: Counter[str]) -> int:
-    """Of calls those that the floor counts."""
+    """Return how many of the calls the floor counts."""
     return sum(calls[name] for name in _READS)
 
 

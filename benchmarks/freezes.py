@@ -35,7 +35,7 @@ Span = tuple[datetime, datetime]
 
 @dataclass
 class Month:
-    """What happened: when everything froze, and when it was released."""
+    """A month's events: when everything froze, and when it was released."""
 
     froze: list[datetime]
     released: list[datetime]

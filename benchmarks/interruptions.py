@@ -37,7 +37,7 @@ class Burst:
 
     @property
     def median(self) -> float:
-        """Of those that got a hook."""
+        """Return the median of those that got a hook."""
         return statistics.median(self.seconds)
 
 

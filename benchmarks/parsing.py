@@ -1,4 +1,4 @@
-"""What reading a data point of GetMetricData costs: a real client before answers as they come from the wire.
+"""The cost of reading a data point of GetMetricData: a real client before answers as they come from the wire.
 
 Which protocol a client speaks is botocore's choice, and the Lambda runtime's botocore may be another one than
 here: each is measured, beside the same client with botocore's own parser of times, in the same run.
@@ -39,7 +39,8 @@ _XML = "http://monitoring.amazonaws.com/doc/2010-08-01/"
 
 @dataclass(frozen=True)
 class Reading:
-    """Of one protocol: microseconds of processor time a data point, and with botocore's parser of times."""
+    """The cost in one protocol: microseconds of processor time a data point, and with botocore's parser of
+    times."""
 
     protocol: str
     microseconds: float

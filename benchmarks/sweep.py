@@ -48,7 +48,7 @@ SPREAD = 10_000
 STYLES: dict[Style, int | None] = {"aggregate": None, "per-gpu": 8}
 """GPUs of an instance; `None`: every fifth has eight, the others one."""
 LAMBDA_SHARE = 512 / 1769
-"""Of a processor. Lambda gives a whole one to 1,769 MB."""
+"""Share of a processor. Lambda gives a whole one to 1,769 MB."""
 _SAMPLED = 20
 """Targets of a spread fleet that are swept here; all are alike."""
 _REGIONS = ("us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1")
@@ -70,7 +70,7 @@ FREE = {"metrics": 10, "alarms": 10, "transitions": 4_000, "gb_seconds": 400_000
 """A month in every account, for good."""
 _A_METRIC = Decimal("0.30")
 _AGENT_METRICS = 7
-"""Of the agent as docs/telemetry-reference.md sets it up."""
+"""Metrics of the agent as docs/telemetry-reference.md sets it up."""
 _SETTINGS = {
     "AWS_REGION": REGION,
     "HUB_ACCOUNT_ID": ACCOUNT,
@@ -201,7 +201,7 @@ class Bench:
         return as_json({"executionArn": arn, "startDate": START.timestamp()})
 
     def _ask(self) -> None:
-        """What the workflows of these episodes write until a question is open."""
+        """Write what the workflows of these episodes write until a question is open."""
         state, now = self.parts.state, self.clock.now()
         with self.wired(), patch.object(self.wire, "sleeps", new=False):
             for name in self._started:
@@ -227,7 +227,7 @@ def _assumed(asked: Asked) -> Answered:
 
 @dataclass(frozen=True)
 class Hour:
-    """What twelve sweeps in a row cost, or the looks at health beside them."""
+    """The cost of twelve sweeps in a row, or of the looks at health beside them."""
 
     calls: Counter[str]
     metrics: int

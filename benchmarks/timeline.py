@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 
 @dataclass
 class Pool:
-    """What the workers of a pool did, by task."""
+    """The work of a pool, by task."""
 
     workers: int
     tasks: list[list[tuple[float, float]]] = field(default_factory=list)
@@ -117,7 +117,7 @@ class SimulatedThreads(Executor):
     """Takes the place of `ThreadPoolExecutor`: runs each task when it is submitted, and notes it."""
 
     timeline = Timeline()
-    """Of the run that is measured."""
+    """The timeline of the run that is measured."""
 
     def __init__(self, max_workers: int | None = None, *_: object, **__: object) -> None:
         self._pool = Pool(max_workers or 8)

@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Answered:
-    """What comes back."""
+    """An answer."""
 
     body: bytes
     status: int = 200

@@ -109,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @dataclass(slots=True)
 class _Bill:
-    """What CloudWatch may charge, and what it has charged at most."""
+    """The limit on CloudWatch's charges, and the most that it has charged so far."""
 
     limit: Decimal
     agreed: bool

@@ -139,7 +139,7 @@ def described(stack: str, session: boto3.Session) -> tuple[Mapping[str, str], Ma
 
 
 def check_deployed(found: Mapping[str, Any]) -> None:
-    """Of a stack as CloudFormation describes it.
+    """Check a stack as CloudFormation describes it.
 
     Raises:
         CommandError: it was never created whole, or it is no stack of GPU Governor; with what to do.

@@ -22,7 +22,7 @@ from governor.channels.message import clip
 from governor.domain.units import people, printable
 
 _CELL_CHARACTERS = 40
-"""Of a table; a tag may have 256, and an id of ours has 32."""
+"""Longest cell of a table; a tag may have 256, and an id of ours has 32."""
 _ANSWERED = {"approve": "Approved", "keep": "Kept", "exempt": "Exempted"}
 _STEPS = "The plan: "
 """How the line of a plan with its steps begins."""

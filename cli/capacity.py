@@ -1,5 +1,5 @@
-"""What `governor advice` reads beside metrics, with the caller's credentials: Capacity Reservations, minimum
-sizes and Spot offers. What may not be read is said, and counts as unknown."""
+"""Facts that `governor advice` reads beside metrics, with the caller's credentials: Capacity Reservations,
+minimum sizes and Spot offers. What may not be read is said, and counts as unknown."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from local.site.pulse import Pulse
 ENVIRONMENT = ROOT / "build" / "cloud.env"
 INSTANCES = {"forgotten": "i-0123456789abcdef0", "left-alone": "i-0fedcba9876543210"}
 READER = f"arn:aws:iam::{ACCOUNT}:user/ada"
-"""Who walks the page; its policy names them."""
+"""The person who follows the page; its policy names them."""
 _BEAT_SECONDS = 2.0
 
 

@@ -1,5 +1,5 @@
-"""What a Savings Plan could take over: the payer's On-Demand spend that no commitment covers, day by day.
-Read with the caller's credentials; what may not be read is said, and counts as unknown."""
+"""Usage that a Savings Plan could take over: the payer's On-Demand spend that no commitment covers, day by
+day. Read with the caller's credentials; what may not be read is said, and counts as unknown."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ overrides:
 """
 TARGET = Target(ACCOUNT, REGION)
 ENVIRONMENT = ROOT / "build" / "demo.env"
-"""What the command line needs in another terminal, while the demo runs."""
+"""Environment of the command line in another terminal, while the demo runs."""
 _STEPS = {
     "stop": "EC2 is asked to stop it",
     "snapshot": "EC2 is asked for snapshots of its volumes",

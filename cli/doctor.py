@@ -33,7 +33,8 @@ _SHOWN = 10
 
 @dataclass(frozen=True, slots=True)
 class HeatAlarm:
-    """What the alarm on heat of `stacks/telemetry.yaml` reads: series with exactly these dimensions."""
+    """The series that the alarm on heat of `stacks/telemetry.yaml` reads: series with exactly these
+    dimensions."""
 
     namespace: str = "GPU/EC2"
     metric: str = "nvidia_smi_temperature_gpu"
@@ -164,7 +165,7 @@ def _telemetry(unjudged: int, instances: int, tags: str) -> Line:
 
 
 def _print_checklist(lines: Mapping[str, Line]) -> None:
-    """Whether the deploy worked, line by line."""
+    """Print whether the deploy worked, line by line."""
     width = max(map(len, lines))
     for name, line in lines.items():
         print(f"{'LOOK' if line.is_wrong else 'ok':<4}  {status.title(name):<{width}}  {line.text}")
@@ -194,7 +195,7 @@ def _print(found: Sequence[Examined], *, as_json: bool, tags: str = "the selecto
 
 
 def _print_cause(cause: str, group: Sequence[tuple[Examined, Finding]]) -> None:
-    """What these instances have in common once, and of each what it has for itself."""
+    """Print once what these instances share, and for each what is its own."""
     if not group:
         return
     seen = {finding.seen for _, finding in group}
@@ -216,7 +217,7 @@ def _named(one: Examined) -> str:
 
 
 def _print_unseen_heat(found: Sequence[Examined]) -> None:
-    """Of a silent instance that is said already."""
+    """Name instances whose heat nobody sees, but for silent ones: those are named already."""
     unseen = sum(not one.heat_alarm_sees and health_of(one.found) is not Health.SILENT for one in found)
     if unseen:
         print(

@@ -1,7 +1,7 @@
-"""What a command says when it cannot do its work."""
+"""Errors of commands, for people."""
 
 from __future__ import annotations
 
 
 class CommandError(Exception):
-    """What went wrong, and what to do; printed without a traceback."""
+    """The problem and the remedy; printed without a traceback."""

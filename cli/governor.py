@@ -136,7 +136,7 @@ def parsed(line: Sequence[str]) -> argparse.Namespace:
 
 @contextmanager
 def _environment(given: argparse.Namespace) -> Iterator[None]:
-    """Where the clients of AWS find the profile and the Region.
+    """Set the profile and the Region where clients of AWS look for them.
 
     As in the AWS CLI, a profile that is named wins over keys in the environment, and AWS_REGION, which boto3
     does not read, over AWS_DEFAULT_REGION.

@@ -1,4 +1,4 @@
-"""What a stack leaves behind in an account: found by its own names and tags, with what keeping it costs.
+"""Remains of a stack in an account: found by its own names and tags, with what keeping it costs.
 
 Prices are AWS's list prices in us-east-1 (pricing pages of EBS, VPC, DynamoDB, S3, CloudWatch and KMS, 2026).
 Those of EBS are the defaults of the policy, or what the question about the instance had for its Region.
@@ -54,7 +54,7 @@ class Leftover:
 
 
 class Leftovers:
-    """What one stack leaves: of EC2 in `regions` of this account, all else in the session's Region."""
+    """Remains of one stack: of EC2 in `regions` of this account, all else in the session's Region."""
 
     def __init__(self, session: boto3.Session, stack: str, regions: Sequence[str], selector: str) -> None:
         self._session = session

@@ -1,4 +1,4 @@
-"""What somebody may have meant."""
+"""Guesses of what somebody meant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What GPU Governor itself has used in a month, by the metrics and the resources of its stack. Reads only."""
+"""The use and cost of GPU Governor itself in a month, by the metrics and the resources of its stack. Reads
+only."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from governor.domain.units import in_parts, money, printable, usd
 
 _DAY = timedelta(days=1)
 _QUERIES = 500
-"""Of one GetMetricData."""
+"""Most queries of one GetMetricData."""
 _SAMPLED = 20
 """Executions of a state machine whose states are counted."""
 _FIXED = {
@@ -162,7 +163,7 @@ def _query(name: str, metric: Metric) -> dict[str, Any]:
 
 
 class Measured(NamedTuple):
-    """What it has cost beside the list price of the `fleet`, and why some of it is not known (`problems`)."""
+    """Its cost beside the list price of the `fleet`; `problems` say why some of it is not known."""
 
     cost: OwnCost
     problems: Sequence[str]

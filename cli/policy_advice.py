@@ -1,4 +1,4 @@
-"""What of a policy is allowed and dangerous: said to whoever checks it, never refused."""
+"""Settings of a policy that are allowed and dangerous: `policy check` names them, and refuses none."""
 
 from __future__ import annotations
 

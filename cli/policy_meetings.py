@@ -16,7 +16,7 @@ from governor.errors import PolicyError, PolicyProblem
 
 MOST_COMBINATIONS = 1_000
 MOST_COMPARISONS = 500_000
-"""Of two overrides each: about a second, when many overrides can meet."""
+"""Comparisons of two overrides each: about a second, when many overrides can meet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What an organization must have set before a policy acts, as far as its document shows it: docs/trust.md."""
+"""Settings that a policy needs before it acts, as far as its document shows them: docs/trust.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ UNSEEN = (
     "policy: two_people_for_policy holds only from the first `bin/governor policy put` on; `policy history` "
     "says whether a version is in force. A change of the parameter PolicyYaml waits for nobody",
 )
-"""What no document shows; printed so that somebody looks."""
+"""Questions that no document answers; printed so that somebody looks."""
 
 
 def missing(policy: Policy) -> Iterator[tuple[str, str]]:

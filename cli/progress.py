@@ -1,4 +1,4 @@
-"""What a command is at, for whoever waits for it: on a terminal only, and only after two seconds."""
+"""The progress of a command: on a terminal only, and only after two seconds."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the bill says of an action. `cash`: an hour of it; `None` where it has no hour before it.
-    `ran_on`: hours that were billed while the ledger counts them as saved."""
+    """The bill about one action. `cash`: an hour of it; `None` where it has no hour before it. `ran_on`:
+    hours that were billed while the ledger counts them as saved."""
 
     entry: LedgerEntry
     cash: Cash | None
@@ -269,6 +269,6 @@ def _of_cur(row: Mapping[str, str]) -> Charge | str | None:
 
 
 def _moment(text: str) -> UtcDatetime:
-    """Of an export, whose times are UTC whether they say so or not."""
+    """Read a time of an export: UTC, whether it says so or not."""
     found = datetime.fromisoformat(text.strip().replace(" UTC", ""))
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

@@ -33,7 +33,7 @@ from governor.usecases.money.report_savings import Books, Reader
 
 _FORMATS = ("table", "html", "csv", "json")
 _WIDTHS = (24, 16, 16, 16, 17, 12)
-"""Of the columns of the table."""
+"""Widths of the table's columns."""
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

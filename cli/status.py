@@ -60,7 +60,7 @@ class Line:
 
 @dataclass
 class Stack:
-    """What several lines are read from, each once."""
+    """The stack that several lines are read from, each fact once."""
 
     name: str
     session: boto3.Session
@@ -444,5 +444,5 @@ _NEEDS: Mapping[str, str] = {
     "alarms": "cloudformation:ListStackResources, and cloudwatch:DescribeAlarms",
     "safeguards": "cloudformation:DescribeStacks on all stacks",
 }
-"""What each line is read with."""
+"""The reader of each line."""
 _WIDTH = max(map(len, _LINES))

@@ -37,12 +37,12 @@ CAUSES = {
     "missing": "required by the policy and not measured long enough",
     "costly": "read GPU by GPU",
 }
-"""What the findings of one cause have in common."""
+"""The words that all findings of one cause share."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen, and what to do about it. `health` is the finding's own, `cause` a key of `CAUSES`."""
+    """A finding, and the remedy. `health` is the finding's own, `cause` a key of `CAUSES`."""
 
     health: Health
     seen: str

@@ -8,7 +8,7 @@ from governor.domain.units import left, parse_iso, span
 
 _DAYS_BY_NAME = timedelta(days=6)
 _JUST_SET = timedelta(minutes=1)
-"""Who has said 7 days a moment ago reads 7 days."""
+"""So that 7 days, set a moment ago, read as 7 days."""
 
 
 def now() -> datetime:

@@ -51,7 +51,7 @@ _WITHOUT_STACK = ("workflows", "copies")
 """Removed also while the stack is there: it does not need them."""
 _NEED_KEY = ("table", "copies", "policy")
 _BY_FLAG = ("snapshots", "audit")
-"""What cannot be made again goes by a flag of its own."""
+"""Things that cannot be made again go by a flag of their own."""
 _NAMED = {
     "AWS::CloudWatch::Alarm": "alarm",
     "AWS::Scheduler::Schedule": "schedule",

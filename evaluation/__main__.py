@@ -15,7 +15,7 @@ from governor.domain.policy.policy import Policy
 
 _APPROVAL = Policy().approval
 DEFAULT = Rule(_APPROVAL.ask_after_minutes, _APPROVAL.ask_after_released_minutes)
-"""What the policy asks by when it sets nothing."""
+"""The rule of a policy that sets nothing."""
 WINDOWS = (60, 90, 120, 150, 180, 210, 240, 300, 360)
 FIXED = tuple(Rule(minutes) for minutes in WINDOWS)
 _SOONER = _APPROVAL.ask_after_released_minutes

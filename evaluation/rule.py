@@ -41,7 +41,7 @@ class Rule:
 
 
 class Seen:
-    """What the product can see of one instance: a stop leaves a hole."""
+    """One instance as the product can see it: a stop leaves a hole."""
 
     def __init__(self, trace: Trace) -> None:
         busy = [reaching(one, IDLE_BELOW_PERCENT) for one in trace.gpus]

@@ -20,7 +20,7 @@ RIGHT_FROM_HOURS = 4
 WRONG_BELOW_HOURS = 1
 APPROVAL_DELAY_BINS = 30 * 60 // BIN_SECONDS
 _HALF_WIDTH = 1.959964
-"""Of a 95 % interval, in standard deviations."""
+"""Half the width of a 95 % interval, in standard deviations."""
 
 
 @dataclass(slots=True)
@@ -36,11 +36,11 @@ class Score:
     acted: int = 0
     """Questions whose instance was still idle when somebody approved 30 min later."""
     acted_wrongly: int = 0
-    """Of these, work resumed within an hour of the stop."""
+    """Stops among these whose work resumed within an hour."""
     squares: int = 0
-    """Of the idle bins of each stretch; with the next two, how sure the recall is."""
+    """Sum of the squared idle bins of each stretch; with the next two, how sure the recall is."""
     products: int = 0
-    """Of each stretch's idle and caught bins."""
+    """Sum of the products of each stretch's idle and caught bins."""
     caught_squares: int = 0
 
     def __add__(self, other: Score) -> Score:

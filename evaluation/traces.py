@@ -55,7 +55,7 @@ LONGEST_SESSION_DAYS = 366
 LAST_SECOND = 10**11
 """Beyond it (the year 5138) a time is not in seconds."""
 FINER_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-"""What such a time may be in."""
+"""Finer units of such a time."""
 
 _SAMPLE_CELLS = ("instance_id", "gpu_index", "timestamp_s", "utilization_gpu")
 _MAXIMUM = "utilization_gpu_max"
@@ -332,7 +332,7 @@ class _Session:
 
 @dataclass(slots=True)
 class _Read:
-    """What all files together say of each instance."""
+    """The records of each instance, from all files."""
 
     samples: dict[tuple[str, str], _Samples] = field(default_factory=dict)
     """By family and instance."""

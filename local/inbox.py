@@ -1,4 +1,4 @@
-"""What the local receivers got, as a page to look at. It must not know any channel."""
+"""Messages of the local receivers, as a page to look at. It must not know any channel."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Grant:
-    """What a code stands for."""
+    """The grant behind a code."""
 
     redirect_uri: str
     challenge: str

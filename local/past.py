@@ -41,7 +41,7 @@ STORAGE = Decimal("0.011")
 _MONEY = Decimal("1E-9")
 _STOPPED = "stopped"
 _EPISODES_KEPT = 6
-"""Of each instance; of earlier stops the ledger alone tells."""
+"""Episodes kept of each instance; earlier stops are in the ledger alone."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What Slack, Teams and PagerDuty accept, as JSON Schemas of the parts that the product uses.
+"""Payloads that Slack, Teams and PagerDuty accept, as JSON Schemas of the parts that the product uses.
 
 Written from their documentation, not from the product's renderers, and closed: a field or an element that is
 not listed here is refused. Sources: docs.slack.dev "Blocks"; adaptivecards.io, schema 1.4;

@@ -47,7 +47,7 @@ overrides:
     match: {{tags: {{Name: sample}}}}
     set: {{approval: {{people_to_terminate: 1}}}}
 """
-"""Of the stack that samples are tried on: messages leave at once, and Alice may do everything."""
+"""Policy of the stack that samples are tried on: messages leave at once, and Alice may do everything."""
 IDLE_SINCE = timedelta(hours=26)
 _INSTANCE = re.compile(r"i-[0-9a-f]{17}")
 _INPUT = re.compile(r'<input [^>]*?type="(?:hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
@@ -148,7 +148,7 @@ def _resources(cloud: LocalCloud) -> dict[str, str]:
 
 
 class Seeds:
-    """What samples are made of, on one stack. `notes` says what was made."""
+    """The things that samples name, on one stack. `notes` says which were made."""
 
     def __init__(self, scene: Scene, now: datetime) -> None:
         self.scene, self.now = scene, now

@@ -139,11 +139,11 @@ class Simulation:
         self._do("set_list_prices", prices=dict(prices))
 
     def set_placement_scores(self, scores: Mapping[str, int]) -> None:
-        """Of Spot requests for three types and more: 1 to 10 by Region."""
+        """Set the scores of Spot requests for three types and more: 1 to 10 by Region."""
         self._do("set_placement_scores", scores=dict(scores))
 
     def set_instance_types(self, shapes: Mapping[str, Mapping[str, Any]]) -> None:
-        """What DescribeInstanceTypes answers, by instance type; in boto3's form."""
+        """Set the answers of DescribeInstanceTypes, by instance type; in boto3's form."""
         shapes = {name: {"InstanceType": name, **shape} for name, shape in shapes.items()}
         self._do("set_instance_types", shapes=shapes)
 

@@ -22,7 +22,7 @@ RUNS = {
     "test": (("test",), 300),
     "evaluate": (("evaluate",), 60),
 }
-"""What to measure: the arguments of make, and the target in seconds on two quiet cores."""
+"""Runs to measure: the arguments of make, and the target in seconds on two quiet cores."""
 COLD_START_RATIO = 1.3
 
 
@@ -36,11 +36,11 @@ class Room:
 
 
 TRUST_AND_SCALE = 1_500
-"""What they may add to the layer together, over what the house weighs without them."""
+"""Lines that trust and scale may add to the layer together."""
 SCREENS = 2_500
 MONEY = 3_000
 EACH_IN_THE_TEMPLATE = 150
-"""What trust, scale, screens and money may each add to it."""
+"""Lines that trust, scale, screens and money may each add to it."""
 
 ROOMS = (
     Room(LAYER, 21_000 + TRUST_AND_SCALE + SCREENS + MONEY, (f"{LAYER}/**/*.py",)),

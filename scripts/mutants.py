@@ -61,7 +61,7 @@ TESTS = (
         "tests/unit/console",
     ),
 )
-"""Of the rooms that these files are in, and of what they are made for: tests far away notice nothing else."""
+"""Tests of the rooms that these files are in, and of their purposes: others notice nothing."""
 LOST = {"_losses": "losses", "_stays": "stays"}
 """Functions whose texts count, too, and their templates: what the page says is lost, and what stays."""
 SURVIVED, NOTICED, BROKEN = 0, 1, 3

@@ -1,4 +1,4 @@
-"""What the pictures of docs/images show: pages, mail and Slack message about one made-up question.
+"""The pictures of docs/images: pages, mail and Slack message about one made-up question.
 
 `make screenshots` takes them, and keeps the text of each beside it; tests/unit/test_pictures.py compares that
 with what the same pages say now. Times and ids are fixed, so only a change of the product changes them.
@@ -48,7 +48,7 @@ TEXT_KEY = "taken-of"
 DESK, WIDE, PHONE = (800, 900), (1280, 900), (390, 844)
 _GPUS, _BINS = 4, 288
 _IDLE_BINS, _SILENT = 80, range(120, 126)
-"""Of 24 hours in steps of 5 minutes: the newest idle, half an hour without data."""
+"""Bins of 24 hours in steps of 5 minutes: the newest idle, half an hour without data."""
 _FILLING = "\N{COMBINING GRAPHEME JOINER}"
 """With characters that cannot be printed it fills a mail's preheader."""
 _UNSEEN = ("head", "script", "style", "title", "template")
@@ -64,7 +64,7 @@ class Picture:
     size: tuple[int, int] = DESK
     is_dark: bool = False
     is_whole: bool = False
-    """Whether more is shown than fits the screen."""
+    """True if more is shown than fits the screen."""
 
     @property
     def scale(self) -> int:
@@ -80,7 +80,7 @@ class Picture:
 
     @property
     def digest(self) -> str:
-        """Of the text."""
+        """Return the hash of the text."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 

@@ -30,7 +30,7 @@ USE_CASES = (
     "tests/unit/template/test_rights.py",
     "tests/soak",
 )
-"""What uses the table as roles of functions may, with the test that every right is used, and whole loops."""
+"""Tests that use the table as roles of functions may, the one that every right is used, and whole loops."""
 PURE = tuple(f"tests/unit/{name}" for name in ("adapters", "domain", "evaluation", "simulation", "stacks"))
 ENGINES = tuple(f"tests/integration/test_{name}.py" for name in ("demo", "samples_are_safe", "update", "up"))
 """The longest of those with engines of their own, which mostly wait."""
@@ -45,7 +45,7 @@ PARTS = (
 )
 """The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
 DEPLOYS = ("deploys", "tests/integration")
-"""What SAM CLI deploys: with the checks, which need it, too."""
+"""Tests that SAM CLI deploys for: with the checks, which need it, too."""
 QUESTIONS = tuple(f"tests/browser/test_{name}.py" for name in ("question", "record", "refusals"))
 PARTS_IN_A_BROWSER = (
     ("browser or fuzz", "tests/browser", *(f"--ignore={path}" for path in QUESTIONS)),

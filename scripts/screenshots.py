@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 from scripts.pictures import FOLDER, TEXT_KEY, Picture, pictures
 
 _COLOURS = 192
-"""Of a picture: text and flat surfaces need no more, and a file is half of what it would be."""
+"""Colors of a picture: text and flat surfaces need no more, and a file is half of what it would be."""
 
 
 def main() -> int:

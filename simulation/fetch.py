@@ -82,7 +82,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is to be fetched of one target. `most_metrics` is what it requests if every day matters."""
+    """Data to fetch of one target. `most_metrics` are requested if every day matters."""
 
     target: Target
     hours: Window

@@ -1,4 +1,4 @@
-"""What a replay comes to: questions, stops and how they ended, by instance and policy."""
+"""The result of a replay: questions, stops and how they ended, by instance and policy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What a stop would have meant. `until` is when work resumed, others put it away, or the record ends."""
+    """The effect of one stop. `until` is when work resumed, others put it away, or the record ends."""
 
     at: UtcDatetime
     until: UtcDatetime
@@ -64,7 +64,7 @@ class Event:
     reason: str
     stop: Stop | None = None
     worked_at: UtcDatetime | None = None
-    """When recorded work came back after the question; `None` where it did not before `seen_until`."""
+    """Time at which recorded work came back after the question; `None`: not before `seen_until`."""
     seen_until: UtcDatetime | None = None
     """Until when the record shows what became of it."""
 
@@ -87,7 +87,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class InstanceResult:
-    """What one policy would have done about one instance."""
+    """The effect of one policy on one instance."""
 
     recording: Recording
     owner: str
@@ -102,7 +102,7 @@ class InstanceResult:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What one policy would have done about all of them. `freezes` counts how often the breaker tripped."""
+    """The effect of one policy on all of them. `freezes` counts how often the breaker tripped."""
 
     name: str
     version: str

@@ -45,7 +45,7 @@ class _Card:
     saved: timedelta
     owner: str
     kinds: frozenset[str]
-    """What the filters go by: `stopped`, `soon` (a stop that hit work within an hour), `later`."""
+    """Kinds that the filters go by: `stopped`, `soon` (a stop that hit work within an hour), `later`."""
 
 
 _SHOWN = {

@@ -78,7 +78,7 @@ class Past:
 
     @property
     def measured_percent(self) -> int:
-        """Of the hours in which it ran; rounded down."""
+        """Return the measured share of the hours in which it ran; rounded down."""
         return 100 * len(self.measured) // len(self.ran) if self.ran else 0
 
     @property

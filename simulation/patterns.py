@@ -24,9 +24,9 @@ from simulation.past import Past
 _NAMED = 3
 """Types that are named, the cheapest first."""
 _VCPUS_PER_XLARGE = 4
-"""Of every accelerated type so far. Source: EC2 instance types, vCPUs by size."""
+"""vCPUs per xlarge of every accelerated type so far. Source: EC2 instance types, vCPUs by size."""
 _SIZES = ("large", *(f"{number or ''}xlarge" for number in (0, 2, 4, 8, 12, 16, 24, 48)))
-"""Of CPU families such as m7i, the smallest first."""
+"""Sizes of CPU families such as m7i, the smallest first."""
 _PORTS = ("inf2", "trn1")
 _HOURS_A_DAY = 24
 _WEEKDAYS = 5
@@ -234,7 +234,7 @@ _OF_INSTANCES: tuple[Callable[[Past], Advice | None], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SpotOffer:
-    """What Spot costs now. `score`: 1 to 10, how likely EC2 has one of `types`; `None`: not known."""
+    """The present price of Spot. `score`: 1 to 10, how likely EC2 has one of `types`; `None`: not known."""
 
     usd_per_hour: UsdPerHour
     zone: str

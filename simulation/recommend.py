@@ -76,16 +76,16 @@ class Asked:
 
     instance_id: str
     is_early: bool
-    """Whether it was asked in the first half of the time."""
+    """True if it was asked in the first half of the time."""
     is_wrong: bool | None
-    """Whether work was back within an hour; `None` where nobody can know."""
+    """True if work was back within an hour; `None` where nobody can know."""
     hours: Decimal
     usd: Decimal | None
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What some questions came to. Amounts have 95% intervals where there are instances enough."""
+    """The results of some questions. Amounts have 95% intervals where there are instances enough."""
 
     questions: int
     wrong: int
@@ -125,7 +125,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What is recommended for some instances: `choice` is `None` where no candidate qualifies."""
+    """A recommendation for some instances: `choice` is `None` where no candidate qualifies."""
 
     name: str
     matches: tuple[Match, ...]
@@ -214,7 +214,7 @@ class AskAfter:
     policies: Policies
     minutes: int
     sooner: bool = True
-    """Whether released memory may bring the question forward."""
+    """True if released memory may bring the question forward."""
 
     def base(self) -> AppliedPolicy:
         """As the port says."""

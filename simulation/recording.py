@@ -31,7 +31,7 @@ SeriesKey = tuple[str, Dimensions, str]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What shows work, a value a bin: the busiest GPU in percent, power and memory in percent of what the GPU
+    """Signs of work, a value a bin: the busiest GPU in percent, power and memory in percent of what the GPU
     has, CPU in percent, network in bytes a second. NaN where nothing was published."""
 
     utilization: array[float]
@@ -43,7 +43,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What was measured of one instance over `span`, and what EC2 says of it now.
+    """Readings of one instance over `span`, and EC2's present facts about it.
 
     `series` holds what the product would read; `figures` is the same, summed up for looking ahead.
     """

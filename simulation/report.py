@@ -1,4 +1,4 @@
-"""What each policy would have meant, in figures: as a table for people, as JSON for machines.
+"""The effects of each policy in figures: as a table for people, as JSON for machines.
 
 Hours are of instances. This module must not know how a replay comes about.
 """

@@ -28,10 +28,10 @@ class Question:
     sent_at: UtcDatetime | None
     due_at: UtcDatetime
     acts: bool
-    """Whether anything follows at `due_at`: a yes, or an expiry that counts as one."""
+    """True if anything follows at `due_at`: a yes, or an expiry that counts as one."""
     reason: str
     proved_from: UtcDatetime
-    """Where the window begins that proves its idleness."""
+    """Begin of the window that proves its idleness."""
 
 
 @dataclass(eq=False, slots=True)
@@ -61,7 +61,7 @@ class Track:
     question: Question | None = None
     run_end: int = 0
     memory: Memory | None = None
-    """What the sweep before knew, since it was started."""
+    """Memory of the sweep before, since it was started."""
     known: Verdict | None = None
     """The last verdict, where it cannot change before the sweep of the bin `known_until`."""
     known_until: int = 0

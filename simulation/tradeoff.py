@@ -1,4 +1,4 @@
-"""What more saving costs in false stops: other waits replayed, and the picture of all of them.
+"""The price of more saving in false stops: other waits replayed, and the picture of all of them.
 
 Each point is a policy, or one policy with another wait before a question. Only attributes and classes, no
 styles and no scripts; the names of policies are escaped.

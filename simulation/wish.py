@@ -1,4 +1,4 @@
-"""What a set of policies looks at, so that one fetch serves all of them."""
+"""Series that a set of policies looks at, so that one fetch serves all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a set of policies looks at.
+    """The series that a set of policies looks at.
 
     `busy_from_percent` is their highest threshold, `shortest` the shortest idle stretch that matters to one
     of them, an hour at the most.

@@ -1,4 +1,4 @@
-"""What the publisher takes from its host: CPU share and memory, at its default pace, on eight GPUs.
+"""The publisher's load on its host: CPU share and memory, at its default pace, on eight GPUs.
 
 The installed command runs as on a host, with the real NVML binding over a fake library (`fake_nvml.c`) and
 the real botocore over loopback. What a real driver takes to answer is not in it. Needs Linux and a C

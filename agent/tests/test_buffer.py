@@ -72,7 +72,7 @@ def test_size_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_age_is_bounded() -> None:
-    """What has waited for more than a day goes when something new comes."""
+    """Calls older than a day go when something new comes."""
     clock = [0.0]
     buffer = Buffer(monotonic=lambda: clock[0])
     buffer.put(call(0))

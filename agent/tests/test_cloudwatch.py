@@ -24,7 +24,7 @@ Wire = Callable[[Any], Any]
 
 
 class _Body:
-    """What botocore reads an answer from."""
+    """The body that botocore reads an answer from."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
@@ -120,7 +120,7 @@ def test_never_to_be_taken(code: str) -> None:
 
 
 def test_malformed_here_already() -> None:
-    """What botocore itself refuses is wrong for ever, too."""
+    """A call that botocore itself refuses is wrong for ever, too."""
     with pytest.raises(RefusedError, match="malformed"):
         sink_over(answer(200, None)).send(Call("GPU/EC2", [{"Timestamp": 0}]))
 
@@ -149,7 +149,8 @@ def test_network_and_credentials_away(error: Exception, monkeypatch: pytest.Monk
 
 
 class Instance:
-    """What botocore reaches on an instance: the metadata service, which may have a role, and CloudWatch."""
+    """The network of an instance as botocore sees it: the metadata service, which may have a role, and
+    CloudWatch."""
 
     def __init__(self) -> None:
         self.role: str | None = None

@@ -1,4 +1,4 @@
-"""Who the instance is, by version 2 of the metadata service only."""
+"""The instance's identity comes from version 2 of the metadata service only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes to CloudWatch: names, dimensions, values, and CloudWatch's limits."""
+"""Calls to CloudWatch: names, dimensions, values, and CloudWatch's limits."""
 
 from __future__ import annotations
 

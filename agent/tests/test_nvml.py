@@ -1,4 +1,4 @@
-"""What is read from each kind of GPU, and what is never made up."""
+"""Each kind of GPU is read in full, and no figure is made up."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_mig_zero_is_not_believed() -> None:
 
 
 def test_unknown_mig_mode_has_no_utilization() -> None:
-    """Where the driver does not say whether MIG is on, a utilization of 0 could mean anything."""
+    """A driver that does not say whether MIG is on makes a utilization of 0 meaningless."""
     source, nvml = source_of("h100x8")
     nvml.gpus[2]["mig"] = {"error": "UNKNOWN"}
     source.open()
@@ -89,7 +89,7 @@ def test_unknown_mig_mode_has_no_utilization() -> None:
 
 
 def test_unsupported_figures_are_absent(caplog: pytest.LogCaptureFixture) -> None:
-    """What a GPU or an old driver cannot tell is left out, the rest is read, the log says so once."""
+    """Figures that a GPU or an old driver lacks are left out, the rest is read, the log says so once."""
     source, _ = source_of("unsupported")
     source.open()
     for _ in range(3):

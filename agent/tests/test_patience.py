@@ -125,7 +125,7 @@ def test_gpus_of_a_driver_that_hangs_are_lost(driver: Driver, caplog: pytest.Log
 
 
 def test_driver_that_answers_late(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """What it says then is stale but for Xids, which it tells only once; after it the GPUs are read again."""
+    """Its late answer is stale but for Xids, which it tells only once; after it the GPUs are read again."""
     source = patient(driver)
     source.open()
     source.read(thorough=False)

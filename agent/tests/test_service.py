@@ -160,7 +160,7 @@ def test_unforeseen_answer_blocks_nothing_older(caplog: pytest.LogCaptureFixture
 
 
 def test_unforeseen_answer_to_all_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Where nothing is taken, the fault is not one call's: all are kept, few are tried, it is told once."""
+    """A sink that takes nothing is at fault, not one call: all are kept, few are tried, it is told once."""
     loop, _, buffer = publisher()
     sink = Sink()
     sender = Sender(buffer, sink)

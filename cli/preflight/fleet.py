@@ -15,7 +15,7 @@ from governor.errors import AccessDenied, CloudError
 _SOME = 20
 """Instances of a large fleet that a check looks at."""
 _SILENT = timedelta(minutes=20)
-"""Whose newest datapoint is older, publishes no more; that is for `governor doctor`."""
+"""An agent whose newest data point is older publishes no more; `governor doctor` looks at that."""
 _GROUP = "aws:autoscaling:groupName"
 
 

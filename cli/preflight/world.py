@@ -1,4 +1,4 @@
-"""What a check may ask of AWS, and what it says. `World.call` is the way there, and refuses writes."""
+"""The access of a check to AWS, and its findings. `World.call` is the way there, and refuses writes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ELSEWHERE = {"pricing": "us-east-1", "organizations": "us-east-1"}
 
 
 class Outcome(StrEnum):
-    """What a check came to."""
+    """The result of a check."""
 
     CONFIRMED = "confirmed"
     REFUTED = "refuted"
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What was seen, and what to do about it; nothing is to be done about what is confirmed."""
+    """A finding, and the remedy; a confirmed one needs none."""
 
     outcome: Outcome
     seen: str
@@ -78,7 +78,7 @@ class NothingToSee(Exception):
 
 
 class Needs(StrEnum):
-    """What must be there before a check can see anything."""
+    """Things that must exist before a check can see anything."""
 
     NOTHING = "nothing"
     INSTANCES = "instances"
@@ -106,7 +106,7 @@ class World:
     stack_name: str
     session: boto3.Session
     now: datetime = field(default_factory=lambda: datetime.now(tz=UTC))
-    """When it was begun."""
+    """Time at which it began."""
     clock: Callable[[], datetime] = field(default=lambda: datetime.now(tz=UTC))
     _clients: dict[str, Any] = field(default_factory=dict)
 

@@ -19,8 +19,9 @@ Rows = list[tuple[float, float]]
 
 
 class Past(NamedTuple):
-    """What a series had before its points, by hour from `start` to `end`: computed when it is read, as weeks
-    of minutes would fill the memory. `None` where nothing was published; `per_minute` counts samples."""
+    """The part of a series before its points, by hour from `start` to `end`: computed when it is read, as
+    weeks of minutes would fill the memory. `None` where nothing was published; `per_minute` counts
+    samples."""
 
     start: float
     end: float

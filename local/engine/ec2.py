@@ -487,7 +487,7 @@ class Ec2Simulator:
     def _follow_up(
         self, account: str, region: str, instance: dict[str, Any], request: dict[str, Any], final: str
     ) -> None:
-        """What becomes of a Spot request with its instance; a persistent one launches a successor."""
+        """End a Spot request with its instance; a persistent one launches a successor."""
         if request["State"] not in ("active", "disabled"):
             return
         if final == "running":

@@ -66,7 +66,7 @@ def _ours(engine: Any, layers: _Layers) -> Any:
 
 
 class _Layers:
-    """What is in layers, unpacked once for all environments."""
+    """Contents of layers, unpacked once for all environments."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -188,7 +188,7 @@ class _Server:
 
 
 class _Process:
-    """What the engine uses of `subprocess.Popen`."""
+    """The part of `subprocess.Popen` that the engine uses."""
 
     def __init__(self, server: _Server, pid: int) -> None:
         self.pid = pid

@@ -59,7 +59,7 @@ _XML = {
     "sns": _OF_QUERIES,
     "sts": _OF_QUERIES,
 }
-"""What is around an error of services that answer in XML; the others answer in JSON."""
+"""Envelopes of errors by services that answer in XML; the others answer in JSON."""
 _SCOPE = re.compile(r"Credential=[^/]+/\d{8}/[^/]+/([^/]+)/aws4_request")
 _BETWEEN_TWO = frozenset({"connection", "content-length", "keep-alive", "transfer-encoding"})
 _LATE_SECONDS = 1.0
@@ -67,7 +67,7 @@ _LATE_SECONDS = 1.0
 
 @dataclass
 class Weather:
-    """What the weather is. `struck` counts what it did, by operation and kind."""
+    """The present weather. `struck` counts its faults, by operation and kind."""
 
     seed: int = 0
     share: float = 0.0

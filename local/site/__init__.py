@@ -1,1 +1,1 @@
-"""What `make up` shows in a browser: the console under a banner, and what was sent."""
+"""The site of `make up`: the console under a banner, and what was sent."""

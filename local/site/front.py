@@ -21,16 +21,16 @@ from governor.errors import GovernorError
 
 _BODY_BYTES = 1_048_576
 _NO_ANSWER = (OSError, HTTPException, RuntimeError, ValueError, LookupError, GovernorError)
-"""Of the stack, or of what the pages beside it read."""
+"""Errors of the stack, or of what the pages beside it read."""
 _SECONDS = 60.0
 _OF_ONE_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
 _HOST_PREFIX = "__Host-"
-"""Of cookies for https alone; browsers differ in whether they keep them from loopback."""
+"""Prefix of cookies for https alone; browsers differ in whether they keep them from loopback."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a browser gets."""
+    """The answer to a browser."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -45,7 +45,7 @@ class Reply:
 
 
 class Site(Protocol):
-    """What the front shows. `api` is the local API's address."""
+    """The site behind the front. `api` is the local API's address."""
 
     api: str
 

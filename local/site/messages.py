@@ -1,4 +1,4 @@
-"""What was sent, as people see it: mail, Slack, Teams and PagerDuty, from what the local receivers took.
+"""Messages as people see them: mail, Slack, Teams and PagerDuty, from what the local receivers took.
 
 It must not know what a message is about.
 """
@@ -28,7 +28,7 @@ _MESSAGE_HEADERS = (
     _FRESH,
     ("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:"),
 )
-"""Of a message by itself: what it brings along, and nothing else."""
+"""Content policy of a message by itself: its own parts, and nothing else."""
 _INCIDENT = {"trigger": "triggered", "resolve": "resolved"}
 _PATH = re.compile(rf"{ROOT}/([a-z]+)(?:/([1-9]\d{{0,5}})(/body)?)?")
 

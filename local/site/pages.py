@@ -1,4 +1,4 @@
-"""What the front shows: the console under the banner, and the channels beside it."""
+"""The pages of the front: the console under the banner, and the channels beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BANNER = f"{ROOT}/banner"
 
 
 class Pages:
-    """Of one stack. `api` is the address of its API, `obtain_code` gives a code of `governor open`."""
+    """Pages of one stack. `api` is the address of its API, `obtain_code` gives a code of `governor open`."""
 
     def __init__(self, api: str, obtain_code: Callable[[], str], messages: Messages, story: Story) -> None:
         self.api, self.obtain_code = api, obtain_code

@@ -14,12 +14,13 @@ MINUTE = timedelta(minutes=1)
 _LOOK = timedelta(minutes=15)
 """As the template's schedule."""
 _MOST = timedelta(hours=6)
-"""Of a gap that is filled: a laptop that has slept for longer starts anew."""
+"""Longest gap that is filled: a laptop that has slept for longer starts anew."""
 _PUBLISHING = ("running", "stopping")
 
 
 class Pulse:
-    """Of a scene whose members were launched at `launched`. `beat` may be called as often as one likes."""
+    """The pulse of a scene whose members were launched at `launched`. `beat` may be called as often as one
+    likes."""
 
     def __init__(self, scene: Scene, launched: datetime) -> None:
         self.scene, self.launched = scene, launched
@@ -39,7 +40,7 @@ class Pulse:
             self.scene.sweep("health")
 
     def publish(self, now: datetime) -> None:
-        """What running instances have measured since the last time."""
+        """Publish what running instances have measured since the last time."""
         until = _minute(now)
         since = max(self._published, until - _MOST)
         if since < until:

@@ -33,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What became of an instance; `path` is its page, where it can say more."""
+    """A change of an instance; `path` is its page, where it can say more."""
 
     text: str
     path: str | None = None

@@ -127,7 +127,8 @@ class CloudWatchSink:
         self._key: str | None = None
         """The access key of the client's credentials."""
         self._doubted = False
-        """Whether CloudWatch did not accept the client's credentials. Those that expire it renews itself."""
+        """True while CloudWatch does not accept the client's credentials. Those that expire it renews
+        itself."""
 
     def send(self, call: Call) -> None:
         """Sends one call.

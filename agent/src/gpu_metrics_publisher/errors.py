@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree.
+"""All errors, as one tree.
 
 PublisherError
 |-- DriverUnavailableError    NVML cannot be used at all: no driver, not loaded, or replaced under us

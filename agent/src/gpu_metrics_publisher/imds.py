@@ -1,4 +1,5 @@
-"""Who this instance is, by the instance metadata service, version 2 only: token first, then the question."""
+"""The identity of this instance, by the instance metadata service, version 2 only: token first, then the
+question."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Open = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Identity:
-    """What the identity document says."""
+    """The facts of the identity document."""
 
     instance_id: str
     instance_type: str

@@ -75,7 +75,7 @@ BOUND = "bound"
 
 @dataclass(frozen=True)
 class Host:
-    """Whose metrics these are."""
+    """The host that the metrics belong to."""
 
     instance_id: str
     instance_type: str | None = None

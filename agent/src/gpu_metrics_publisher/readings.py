@@ -1,4 +1,4 @@
-"""What is read from a GPU. A figure that was not measured is absent; it is never zero.
+"""Readings of a GPU. A figure that was not measured is absent; it is never zero.
 
 Plain data: this module knows neither NVML nor CloudWatch.
 """
@@ -67,7 +67,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Sample:
-    """What one GPU told at one moment.
+    """The readings of one GPU at one moment.
 
     `xids` are the Xid numbers reported since the sample before, oldest first; `None` where the driver does
     not report them, so that nobody reads "no errors" out of it.

@@ -36,7 +36,7 @@ _CLOSED_KEPT = 120
 
 
 class GpuSource(Protocol):
-    """Where figures come from."""
+    """The source of figures."""
 
     def open(self) -> None: ...
 
@@ -46,7 +46,7 @@ class GpuSource(Protocol):
 
 
 class Sink(Protocol):
-    """Where calls go."""
+    """The destination of calls."""
 
     def send(self, call: Call) -> None: ...
 
@@ -179,7 +179,7 @@ class Publisher:
         self._wake = wake
         self._window: Window | None = None
         self._closed: deque[int] = deque(maxlen=_CLOSED_KEPT)
-        """When the last intervals began: none of them begins again, whatever the clock says."""
+        """Begins of the last intervals: none of them begins again, whatever the clock says."""
         self._available = False
         self._complained = False
 

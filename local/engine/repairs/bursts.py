@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 ENVIRONMENTS = max(2, os.cpu_count() or 2)
-"""Of one function that work on events at the same time."""
+"""Most environments of one function that work on events at the same time."""
 _log = logging.getLogger("events")
 
 

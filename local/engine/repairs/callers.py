@@ -1,4 +1,4 @@
-"""Who a caller is, for conditions of IAM.
+"""The identity of a caller, for conditions of IAM.
 
 - AWS: `aws:PrincipalArn` of a role's session is the ARN of the role. Engine: that of the session.
 - AWS: `aws:PrincipalIsAWSService` is known of every request. Engine: no such key.

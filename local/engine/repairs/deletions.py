@@ -1,4 +1,4 @@
-"""What CloudFormation cannot delete.
+"""Resources that CloudFormation cannot delete.
 
 - AWS: a table with deletion protection, and a bucket that holds anything, be it a version or a delete marker.
   The resource is DELETE_FAILED, and with it the delete of the stack, or the rollback of its create. Engine:

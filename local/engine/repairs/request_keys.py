@@ -1,4 +1,4 @@
-"""What a request is about, for IAM: its resources, their tags, and the keys that conditions ask for.
+"""The subject of a request, for IAM: its resources, their tags, and the keys that conditions ask for.
 
 - AWS: a call about several resources is allowed for each of them, and knows the tags of each. Engine: looks
   at one at most, and at the tags of what it holds itself, not of what is simulated.

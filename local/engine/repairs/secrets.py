@@ -1,4 +1,4 @@
-"""What `Ref` of a secret is.
+"""`Ref` of a secret.
 
 - AWS: its ARN. Engine: its name, so that a statement of IAM about it would name nothing.
 """

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Params = Mapping[str, Any]
-"""Of a request in the query protocol: each name with its values."""
+"""Parameters of a request in the query protocol: each name with its values."""
 
 
 _WELL = {"CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_COMPLETE"}

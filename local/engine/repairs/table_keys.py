@@ -55,7 +55,7 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 
 def _keys(request: dict[str, Any]) -> list[str]:
-    """Of one request or write; none of a scan."""
+    """Return the keys of one request or write; a scan has none."""
     values = request.get("ExpressionAttributeValues") or {}
     named = request.get("Key") or request.get("Item") or {}
     if batches := request.get("RequestItems"):
