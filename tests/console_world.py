@@ -92,7 +92,7 @@ def asked(row: FleetRow, hours_ago: float = 2, left: float = 22) -> FleetRow:
 
 @dataclass
 class ConsoleWorld:
-    """What is stored. `reader` reads it as the console does."""
+    """The stored items. `reader` reads them as the console does."""
 
     policy: Policy = field(default_factory=Policy)
     table: MemoryTable = field(default_factory=MemoryTable)

@@ -50,7 +50,7 @@ _acting: ContextVar[str | None] = ContextVar("acting", default=None)
 
 
 def _answering(respond: RespondToWarnings) -> str:
-    """Of the three functions that answer warnings, the one that is wired so."""
+    """Return the one of the three functions that answer warnings which is wired so."""
     if respond.snapshots is not None:
         return "HandleSpotInterruption"
     return "HandleLifecycleAction" if respond.hooks is not None else "HandleRebalanceRecommendation"

@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 SIZES = ("desktop", "phone")
 _DESKTOP = {"viewport": {"width": 1280, "height": 900}}
 _PHONE = "Pixel 7"
-"""Of Playwright's own list: 412 x 839 points, touch, a phone's user agent."""
+"""A phone of Playwright's own list: 412 x 839 points, touch, a phone's user agent."""
 
 NewVisitor = Callable[..., Visitor]
 

@@ -12,7 +12,7 @@ from tests.browser.conftest import SIZES, NewVisitor
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Where the example's report lies."""
+    """Return the path of the example's report."""
     path: Path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(html(), encoding="utf-8")
     return path.as_uri()

@@ -158,7 +158,7 @@ def test_the_texts_of_the_pictures_can_be_read(browser: Browser, width: int) -> 
 
 
 def test_forced_colors_keep_the_picture_and_the_buttons(browser: Browser) -> None:
-    """What works and what does not is told apart, and the button that stops can be read."""
+    """Work and idleness are told apart, and the button that stops can be read."""
     page = browser.new_page(viewport={"width": 390, "height": HEIGHT}, forced_colors="active")
     page.set_content(hard(World()).get().body)
 

@@ -56,7 +56,7 @@ WANTED = (
     "response_schema_conformance",
 )
 EXAMPLES = 20
-"""Of each kind: right and wrong, with and without a genuine link and signature."""
+"""Examples of each kind: right and wrong, with and without a genuine link and signature."""
 REACHED = {
     "showPage": {200, 403},
     "probePage": {200, 403},

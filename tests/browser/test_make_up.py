@@ -60,7 +60,7 @@ class Stranger:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """What `make up` prints; then Ctrl-C ends it, and nothing is left behind."""
+    """Yield the address that `make up` prints; then Ctrl-C ends it, and nothing is left behind."""
     with subprocess.Popen(
         [sys.executable, "-c", STARTED],
         cwd=ROOT,

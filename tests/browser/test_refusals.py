@@ -12,7 +12,7 @@ from tests.integration.stage import Stage
 
 
 def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
-    """Who still has the question open is told who was faster; the link shows the record from then on."""
+    """People who still have the question open are told who was faster; the link then shows the record."""
     instance_id, link = stage.ask()
     alice, bob = new_visitor(), new_visitor("phone")
     alice.open(stage.personal(link))

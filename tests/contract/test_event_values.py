@@ -1,4 +1,4 @@
-"""What the samples of AWS's events mean to the domain: dates in every form, and Regions of their own."""
+"""The samples of AWS's events as the domain reads them: dates in every form, and Regions of their own."""
 
 from __future__ import annotations
 

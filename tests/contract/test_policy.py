@@ -248,7 +248,7 @@ def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> No
 
 
 def test_every_kind_of_region_and_family_has_a_name() -> None:
-    """Of other partitions, and families with a dash."""
+    """Other partitions too, and families with a dash."""
     regions = "[us-east-1, us-gov-west-1, us-isob-east-1, ap-southeast-5, eusc-de-east-1, eu-isoe-west-1]"
     families = "[p5, p4d, g4dn, g5g, trn1n, vt1, u-6tb1, p6-b200, mac2-m2pro]"
     parse_policy(

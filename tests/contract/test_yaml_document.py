@@ -104,7 +104,7 @@ def test_aliases_and_merge_keys_are_for_use() -> None:
 
 
 def test_a_line_is_found_for_every_path() -> None:
-    """Of the key where the value begins below it; of what it stands in where there is no such setting."""
+    """The line of the key if the value begins below it; of the section if there is no such setting."""
     document = read_document("a:\n  b: 1\nc:\n  - d: 2\n")
     paths = [("a",), ("a", "b"), ("a", "x"), ("c",), ("c", "0"), ("c", "0", "d", "e"), ("x",), ()]
 

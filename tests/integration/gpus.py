@@ -1,4 +1,4 @@
-"""What GPUs publish in integration tests, and a look at their health whenever a test wants one."""
+"""Metrics of GPUs in integration tests, and a look at their health whenever a test wants one."""
 
 from __future__ import annotations
 

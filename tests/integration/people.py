@@ -62,7 +62,7 @@ def decide(url: str, answer: str, **fields: str) -> tuple[int, str]:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server said; `location` is empty where it sent nobody anywhere."""
+    """A server's answer; `location` is empty where it sent nobody anywhere."""
 
     status: int
     body: str

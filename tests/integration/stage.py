@@ -1,4 +1,4 @@
-"""What integration tests do and look at: one instance, its question, its workflow, its end."""
+"""The means of integration tests: one instance, its question, its workflow, its end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TARGET = Target(ACCOUNT, REGION)
 PEOPLE = {"contacts": {"people": {"emails": ["alice@example.com", "bob@example.com"]}}}
 CAPS = ("organization_actions_per_hour", "account_actions_per_hour", "owner_actions_per_hour")
 WAIT_SCALE = 0.05
-"""Of what the workflows of a guarded stage wait."""
+"""Part of the time that the workflows of a guarded stage wait."""
 AT_ONCE = {"digest_from": 0, "digest_after_seconds": 0}
 ONE_IS_ENOUGH = {
     "name": "one person terminates the instances of tests",

@@ -20,7 +20,7 @@ from tests.integration.stage import Stage
 
 @pytest.fixture(autouse=True)
 def api(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Where the command line finds the API: on AWS in the stack's outputs."""
+    """Return the API's address, which the command line finds in the stack's outputs on AWS."""
     url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"] + "/")
     monkeypatch.setenv("GOVERNOR_API_URL", url)
     return url
@@ -100,7 +100,7 @@ def test_the_line_that_make_up_prints_works_as_it_stands(stage: Stage) -> None:
 
 
 def test_the_status_is_one_screen(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """Of what the stack, its API and AWS say; nothing of it is unreadable."""
+    """All that the stack, its API and AWS say can be read."""
     stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
     stage.ask()
     _, out, err = run(capsys, "status", "--json")
@@ -149,7 +149,7 @@ UNLIKE_AWS = {
 
 
 def test_preflight_refutes_only_what_is_unlike_aws(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """What the local cloud cannot answer is unknown with a reason; the instance is as before."""
+    """Questions that the local cloud cannot answer are unknown with a reason; the instance is as before."""
     instance_id, _ = stage.ask()
     before = stage.ec2_state(instance_id)
     code, out, err = run(capsys, "preflight", "--json")

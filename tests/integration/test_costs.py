@@ -1,4 +1,4 @@
-"""What projects cost, from the sweep to the metric and the message, on the local cloud."""
+"""Costs of projects, from the sweep to the metric and the message, on the local cloud."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ G5_XLARGE = Decimal("1.006")
 
 
 def meter(stage: Stage) -> Meter:
-    """Of this month, as the last sweep has left it."""
+    """Return this month's meter, as the last sweep has left it."""
     found = stage.state.meter(TARGET, month_of(datetime.now(tz=UTC)))
     assert found is not None
     return found

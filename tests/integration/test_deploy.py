@@ -81,7 +81,7 @@ def stacks(cloud: LocalCloud) -> dict[str, dict[str, Any]]:
 
 
 def parameters(stack: dict[str, Any]) -> dict[str, str]:
-    """Of a stack."""
+    """Return a stack's parameters."""
     return {one["ParameterKey"]: one["ParameterValue"] for one in stack["Parameters"]}
 
 

@@ -1,4 +1,4 @@
-"""What EC2 and AWS Health tell, driven through the template's rules on the local cloud."""
+"""Events of EC2 and AWS Health, driven through the template's rules on the local cloud."""
 
 from __future__ import annotations
 

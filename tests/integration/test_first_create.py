@@ -14,7 +14,7 @@ from local.scene import STACK, TEMPLATE
 from local.templates import load_template
 
 LAST = ("SweepSchedule", "Dashboard", "ApiStage", "AlertTopicPolicy", "LinkKeyRotation")
-"""What is made late. The resource that fails comes after all of it."""
+"""Resources that are made late. The one that fails comes after all of them."""
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def left(cloud: LocalCloud) -> Mapping[str, list[str]]:
 
 
 def status(cloud: LocalCloud) -> str:
-    """Of the stack."""
+    """Return the stack's status."""
     stack: dict[str, Any] = cloud.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
     return str(stack["StackStatus"])
 

@@ -174,7 +174,8 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
 
 
 def _user_data_is_kept(guarded: Stage, instance_id: str, script: bytes, page: str) -> None:
-    """Where the page says, for people alone; its text is in no message, no item and no page."""
+    """A copy is at the place that the page names, for people alone; its text is in no message, item or
+    page."""
     kept = guarded.episode(instance_id).user_data
     assert kept is not None
     bucket, _, key = kept.kept_at.removeprefix("s3://").partition("/")

@@ -53,7 +53,7 @@ SAYS = {
     "governor uninstall --remove tags,logs,copies": "^deleted the table COPY$",
     "governor uninstall": r"^The stack .*: UPDATE_COMPLETE.$|^There is no stack gpu-governor",
 }
-"""What each command of the command line says, at least; of two that fit, the first."""
+"""Words that each command of the command line says at least; of two that fit, the first."""
 
 
 def commands() -> list[str]:

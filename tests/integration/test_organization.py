@@ -35,7 +35,7 @@ class Company:
     accounts: dict[str, str]
 
     def targets(self) -> str:
-        """Of the policy: `gpu` without `sandbox`."""
+        """Return the policy's targets: `gpu` without `sandbox`."""
         units = f"units: [{self.units['gpu']}], without_units: [{self.units['sandbox']}]"
         return f"mode: ask\ntargets: {{{units}, regions: [{REGION}]}}"
 
@@ -181,7 +181,7 @@ def _unit_with_a_unit(api: Any) -> tuple[str, list[str]]:
 
 
 def _commands_of_the_stack_set(unit: str) -> list[str]:
-    """Of docs/accounts.md, in its order, about this organization."""
+    """Return the commands of docs/accounts.md, in its order, about this organization."""
     page = (ROOT / "docs" / "accounts.md").read_text(encoding="utf-8").replace("\\\n", " ")
     examples = {"111122223333": ACCOUNT, "o-abcdefghij": ORGANIZATION, "ou-abcd-11111111": unit}
     for example, ours in examples.items():

@@ -58,7 +58,7 @@ def lose_everything(stage: Stage) -> None:
 
 
 def kinds(stage: Stage, table: str) -> set[str]:
-    """Of its items; a message that is being delivered may be noted at any time."""
+    """Return the kinds of its items; a message that is being delivered may be noted at any time."""
     return {item["pk"]["S"].partition("#")[0] for item in items(stage, table)}
 
 

@@ -54,7 +54,8 @@ HAPPY: Mapping[str, Mapping[str, Any]] = {
     "undo_episode/page": {"done": True},
     "write_audit/answered": {"kept": 1},
 }
-"""Of each function; sign_in, which is deployed only with an issuer, is tried in test_sign_in.py."""
+"""The sample of each function; sign_in, which is deployed only with an issuer, is tried in
+test_sign_in.py."""
 MORE: Mapping[str, Mapping[str, Any]] = {
     "check_progress/terminated": {"done": True},
     "deliver_alert/given-up": {"batchItemFailures": []},

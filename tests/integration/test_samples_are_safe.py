@@ -43,7 +43,7 @@ REFUSED = {
     "undo_episode/page": "the policy's targets do not name 000000000000/us-east-1",
     "write_audit/answered": "it is not one of account",
 }
-"""What a function raises; docs/samples.md has the same words."""
+"""Errors that functions raise; docs/samples.md has the same words."""
 ANSWERED: Mapping[str, Mapping[str, Any]] = {
     "handle_execution_end/failed": {"closed": False},
     "handle_notice/retirement": {"told": []},
@@ -57,7 +57,7 @@ ANSWERED: Mapping[str, Mapping[str, Any]] = {
     "serve_console/enter": {"statusCode": 403},
     "serve_console/home": {"statusCode": 401},
 }
-"""What the others answer, in part."""
+"""Parts of the others' answers."""
 
 
 @pytest.fixture

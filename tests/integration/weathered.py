@@ -66,7 +66,7 @@ class Press:
 
 @dataclass(frozen=True)
 class Story:
-    """What becomes of one instance: how it is launched, what people do, and how its episode may end."""
+    """The story of one instance: its launch, the deeds of people, and the ends that its episode may have."""
 
     name: str
     act: Callable[[Fleet, str], None]
@@ -190,7 +190,7 @@ class Fleet:
         return [one for one in self.stage.scene.simulation.deeds() if one["instance_id"] in self.stories]
 
     def _unsafe(self, deed: Mapping[str, Any]) -> Iterator[str]:
-        """Of one call that EC2 has accepted."""
+        """Yield what is wrong with one call that EC2 has accepted."""
         one, final = deed["instance_id"], deed["final"]
         if final == "running":
             return

@@ -258,7 +258,7 @@ def test_a_stopped_persistent_instance_goes_with_its_request(simulation: Simulat
 
 
 def test_an_auto_scaling_group_replaces_a_stopped_member(simulation: Simulation, ec2: Any) -> None:
-    """What the governor must never run into."""
+    """The governor must never run into this."""
     member = put(simulation, tags={"aws:autoscaling:groupName": "x"})
     ec2.stop_instances(InstanceIds=[member])
 

@@ -136,7 +136,7 @@ def test_an_engine_that_has_gone_is_a_plain_page(front: Front, site: _Site) -> N
 
 
 def test_pages_of_its_own_are_read_only(front: Front, site: _Site) -> None:
-    """What is posted goes to the stack."""
+    """Posts go to the stack."""
     assert "its own" == _ask(front, "GET", "/simulated/mail")[1]
     assert "POST" in _ask(front, "POST", "/simulated/mail", "a=b")[1]
 

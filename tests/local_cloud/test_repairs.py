@@ -205,7 +205,7 @@ def test_a_wait_takes_whole_seconds_only(probe: Probe, seconds: object) -> None:
 
 @pytest.mark.parametrize("seconds", [1.5, 0, "3"])
 def test_a_time_out_is_a_whole_number_of_seconds(probe: Probe, seconds: object) -> None:
-    """Of at least one."""
+    """A time-out of at least one."""
     waiting = probe.task({"do": "answer"}, waits=True, TimeoutSecondsPath="$.seconds")
 
     assert "States.Runtime" == probe.run({"seconds": seconds}, Ask=waiting)["error"]

@@ -1,4 +1,4 @@
-"""What the front of `make up` shows: banner, story, messages; and the fleet that goes on."""
+"""The front of `make up`: banner, story, messages; and the fleet that goes on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.console_world import ConsoleWorld, asked, make_episode, make_row
 
 @dataclass
 class Receivers:
-    """What was received, without a server."""
+    """Received messages, without a server."""
 
     taken: list[Received] = field(default_factory=list)
     slack: dict[str, Any] = field(default_factory=dict)

@@ -97,7 +97,7 @@ class Await:
 
 
 class Host(Protocol):
-    """Where an execution runs."""
+    """The host of an execution."""
 
     def call(self, function: str, payload: Mapping[str, Any]) -> Any:
         """Return the function's result. Raises: StepFailed."""
@@ -198,7 +198,7 @@ class Execution:
     tries: list[int] = field(default_factory=list)
     """How often each retrier of the state was used."""
     token: str | None = None
-    """What the state waits to be answered with."""
+    """The token that the state waits to be answered with."""
 
     def enter(self, state: str, data: dict[str, Any]) -> None:
         """Go on with another state."""
@@ -353,7 +353,7 @@ def _read(path: str, data: Any) -> Any:
 
 
 def _copied(value: Any) -> Any:
-    """Of JSON: ten times as fast as `copy.deepcopy`, which looks for cycles."""
+    """Copy JSON: ten times as fast as `copy.deepcopy`, which looks for cycles."""
     return marshal.loads(marshal.dumps(value))
 
 

@@ -29,13 +29,13 @@ class SimulatedEc2(MemoryEc2):
     """As its twin, with time: states change a minute after the call, and snapshots end after twenty."""
 
     cloud: Any = None
-    """What is told of every deed."""
+    """The cloud that is told of every deed."""
     began: dict[str, datetime] = field(default_factory=dict)
     """When each snapshot began."""
     ran: dict[str, list[tuple[datetime, datetime | None]]] = field(default_factory=lambda: defaultdict(list))
     """From when to when each instance ran."""
     instead: Callable[[], object] | None = None
-    """What happens instead of the next termination; its caller hears that EC2 is not available."""
+    """An act in place of the next termination; its caller hears that EC2 is not available."""
 
     def add(self, *instances: Instance) -> None:
         super().add(*instances)

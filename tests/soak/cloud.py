@@ -40,7 +40,7 @@ _CALL = timedelta(milliseconds=20)
 _EVENT_RETRIES = (60.0, 120.0)
 """Seconds after which Lambda tries an event again. Source: Lambda developer guide, asynchronous."""
 _VISIBILITY = 1_800.0
-"""Of the delivery queue."""
+"""Seconds of the delivery queue."""
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
 _ADDRESS = re.compile(r"https://api\.example\.com/q/(([^.]+)\.\S+)")
 Result = TypeVar("Result")
@@ -84,7 +84,7 @@ class Queued:
 
 @dataclass(frozen=True)
 class Mail:
-    """What somebody got, on which channel."""
+    """A message to somebody, on one channel."""
 
     at: datetime
     to: str
@@ -166,9 +166,9 @@ class Cloud:
         self.on_deed: Callable[[Deed], object] = nobody
         self.on_press: Callable[[Press], object] = nobody
         self.unheld: list[Press] = []
-        """Who wanted to hold what was about to be done, and could not."""
+        """People who wanted to hold what was about to be done, and could not."""
         self.rivals: Callable[[], object] = nobody
-        """What everybody else does, all at one moment."""
+        """Deeds of everybody else, all at one moment."""
         self.channels = {"slack_signing_secret": "s" * 32}
         self._last_number = 0
         self._agenda: list[tuple[datetime, int, Callable[[], object]]] = []

@@ -50,7 +50,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Violation:
-    """What a fault broke. `at` is the function and its call."""
+    """The damage of a fault. `at` is the function and its call."""
 
     point: Point
     at: str
@@ -80,7 +80,7 @@ def _calls_and_kinds(scenario: Scenario) -> Iterator[Point]:
 
 
 def all_points() -> list[Point]:
-    """Of all scenarios."""
+    """Return those of all scenarios."""
     return [point for scenario in SCENARIOS for point in points(scenario)]
 
 

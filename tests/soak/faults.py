@@ -1,4 +1,4 @@
-"""What may go wrong at a call of a port, and what decides whether it does."""
+"""Faults at a call of a port, and the choice whether one happens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 class World(Protocol):
-    """What faults see of the simulated cloud."""
+    """The part of the simulated cloud that faults see."""
 
     @property
     def moment(self) -> datetime: ...
@@ -150,7 +150,7 @@ class Storm:
     rivals: float = 0.02
     down: dict[str, tuple[datetime, datetime]] = field(default_factory=dict)
     waiting: list[Callable[[], None]] = field(default_factory=list)
-    """What others are about to do."""
+    """Deeds that others are about to do."""
     injected: Counter[str] = field(default_factory=Counter)
 
     def around(self, world: World, name: str, call: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What must hold whatever fails. Each function returns what is wrong, in words."""
+"""Promises that hold whatever fails. Each function returns what is wrong, in words."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class _Metrics(_Port):
 
 
 class _Tagger(_Port):
-    """What fails is a reason by instance id."""
+    """Failures are reasons by instance id."""
 
     def set_tags(self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What happens to one instance from beginning to end, in each way there is.
+"""The story of one instance from beginning to end, in each way there is.
 
 Times are short, so that a run takes a few simulated hours; the order of things is that of the real ones.
 """
@@ -71,7 +71,7 @@ def instance(instance_id: str = ID, **changes: Any) -> Instance:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a person does with a question: presses after so many seconds, and again until it is taken."""
+    """A person's answer to a question: presses after so many seconds, and again until it is taken."""
 
     answer: str
     after: float = 300.0
@@ -124,9 +124,9 @@ class Scenario:
     script: tuple[tuple[float, Callable[[Cloud], None]], ...] = ()
     hours: float = 10.0
     before: Callable[[Cloud], None] | None = None
-    """What happened before the story, to the instance that is there."""
+    """Events before the story, about the instance that is there."""
     rivals: Callable[[Cloud], None] | None = None
-    """What everybody else does at one moment, in the middle of a call; only that is tried."""
+    """Deeds of everybody else at one moment, in the middle of a call; only that is tried."""
 
     def play(self, faults: Faults | None = None, seed: int = 0) -> Cloud:
         """Return the cloud after the story."""

@@ -1,4 +1,4 @@
-"""What the functions log holds no task token, link, secret or address: whoever reads logs could use them."""
+"""The functions' logs hold no task token, link, secret or address: whoever reads logs could use them."""
 
 from __future__ import annotations
 

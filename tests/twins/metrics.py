@@ -26,11 +26,11 @@ class MemoryMetrics:
     broken: dict[str, str] = field(default_factory=dict)
     reads: list[MetricQuery] = field(default_factory=list)
     namespaces: dict[tuple[str, Dimensions], str] = field(default_factory=dict)
-    """Of series outside of the GPUs' own."""
+    """Namespaces of series other than the GPUs'."""
     bound: dict[str, Series] = field(default_factory=dict)
     """Utilization by the namespace that belongs to one role and instance."""
     period: timedelta | None = None
-    """Of what is published, where a read of shorter periods must see it so; else each value is a period."""
+    """Period of the published, where a read of shorter ones must see it so; else each value is a period."""
     lists: int = 0
     lists_of_work: int = 0
     list_failure: CloudError | None = None

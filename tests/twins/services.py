@@ -95,7 +95,7 @@ class RecordingAnnouncer(_Failing):
     sent: list[Alert] = field(default_factory=list)
     is_heard: bool = True
     by_people: bool = True
-    """Whether those who are asked read the topic."""
+    """True if those who are asked read the topic."""
     asked_for: list[frozenset[str]] = field(default_factory=list)
 
     def reaches(self, addresses: Collection[str]) -> bool:
@@ -153,7 +153,7 @@ class RecordingHook(_Failing):
     unmanaged: set[str] = field(default_factory=set)
     """Instances that Systems Manager does not know."""
     asked: list[tuple[str, ...]] = field(default_factory=list)
-    """Of which instances it was asked whether it knows them."""
+    """Instances that it was asked about."""
 
     def send(
         self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool

@@ -106,7 +106,7 @@ def _ask(action: str, pk: str) -> None:
 
 
 def _copy(document: Document) -> Document:
-    """Of plain data: by `copy.deepcopy` it would take many times as long."""
+    """Copy plain data: by `copy.deepcopy` it would take many times as long."""
     copied: Document = marshal.loads(marshal.dumps(document))
     return copied
 

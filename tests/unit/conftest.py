@@ -1,4 +1,4 @@
-"""What a role may do and no use case does is only known when all use cases have run."""
+"""Unused rights of roles are only known when all use cases have run."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def said(
 def test_a_request_that_was_sent_may_have_been_taken(
     monkeypatch: pytest.MonkeyPatch, answer: Exception | bytes | Document, text: str
 ) -> None:
-    """Who would only try again, could stop what somebody has restarted since."""
+    """A mere retry could stop what somebody has restarted since."""
     found = said(monkeypatch, "POST", answer)
     assert (True, True) == (text in found, UNSURE in found), found
     assert UNSURE not in said(monkeypatch, "GET", answer)

@@ -18,7 +18,7 @@ from cli.open import _open
 
 @pytest.fixture(autouse=True)
 def _at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is hours ago stays so, however long the suite takes."""
+    """A moment hours ago stays so, however long the suite takes."""
     monkeypatch.setattr("cli.times.now", lambda: NOW)
 
 

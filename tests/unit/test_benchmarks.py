@@ -1,4 +1,4 @@
-"""What the benchmarks time is what they say: each small one runs once, so that a new rule cannot empty it."""
+"""The benchmarks time what they say: each small one runs once, so that a new rule cannot empty it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def test_as_many_are_judged_idle_as_are_timed(idle_share: float) -> None:
 
 
 def test_the_pages_of_the_console_take_at_most_ten_reads() -> None:
-    """Of the table, with the session and the version of the policy, however many instances there are."""
+    """Reads of the table, with the session and the version of the policy, however many instances there
+    are."""
     for one in console.measure(instances=40, runs=1):
         assert one.reads <= 10, one
         assert one.milliseconds > 0
@@ -53,7 +54,7 @@ def test_calls_made_at_once_wait_at_once_and_compute_one_after_the_other() -> No
 
 
 def test_the_simulated_clock_goes_as_threads_that_wait() -> None:
-    """What is noted in one thread takes as long as the same in eight."""
+    """Calls noted in one thread take as long as the same in eight."""
 
     def calls() -> None:
         with wire.carrying():

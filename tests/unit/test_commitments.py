@@ -1,4 +1,4 @@
-"""What `governor advice --commitments` reads of the payer, in the shapes of botocore's models."""
+"""The payer's data that `governor advice --commitments` reads, in the shapes of botocore's models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the docs say the governor costs is what the bench computes."""
+"""The docs state the governor's cost as the bench computes it."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_the_last_line_sums_the_story_up() -> None:
 def test_a_sweep_that_ends_with_its_stack_is_no_failure(
     is_there: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Who walks docs/operate.md to its end deletes the stack while it is swept."""
+    """The last step of docs/operate.md deletes the stack while it is swept."""
 
     def beat(_: object) -> bool:
         raise LocalCloudError("the sweep ended FAILED")

@@ -210,7 +210,7 @@ def test_a_change_set_that_nobody_confirms_is_the_end(capsys: pytest.CaptureFixt
 
 
 def test_a_failure_is_reported_once_and_says_what_is_not_done() -> None:
-    """Of the create, and of the second change set."""
+    """A failure of the create, and of the second change set."""
     account = Account()
     account.deploy_status = [1]
     with pytest.raises(DeployError, match="sam deploy failed"):
@@ -287,7 +287,7 @@ def test_a_stack_does_not_move_onto_the_instances_of_another() -> None:
 
 
 def test_two_stacks_that_are_there_already_can_be_updated(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of an earlier release, which did not refuse the second: it is said, and not in the way."""
+    """An earlier release did not refuse the second: it is named, and not in the way."""
     account = deployed(Account(a_stack("gpu-governor"), a_stack("gpu-governor-prod")))
     assert 1 == len(account.set)
     assert "Warning: the stack gpu-governor-prod governs" in capsys.readouterr().out
@@ -474,7 +474,7 @@ def test_other_parameters_are_passed_on() -> None:
 
 @pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
 def test_sam_cli_itself_reads_every_value_whole(tmp_path: Path) -> None:
-    """What it strips from values differs from release to release; the pinned one is asked."""
+    """Releases differ in what they strip from values; the pinned one is asked."""
     chance = random.Random(14)
     values = {
         f"P{n}": "".join(chance.choices(" \"'\\\nab:#é{}[]😀\t", k=chance.randint(0, 30))) for n in range(300)
@@ -560,7 +560,7 @@ def test_the_command_says_why_it_stops(
 
 @pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
 def test_the_environment_of_sam_is_enough() -> None:
-    """Who deploys does not install what developers need."""
+    """A deploy does not install what developers need."""
     done = subprocess.run(
         [SAM.with_name("python"), "-m", "scripts.deploy"],
         cwd=ROOT,

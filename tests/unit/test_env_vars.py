@@ -35,7 +35,7 @@ class Stack:
         return call
 
     def get_paginator(self, name: str) -> Stack:
-        """Of all resources, one a page."""
+        """Return pages of all resources, one a page."""
         self.calls.append(name)
         return self
 

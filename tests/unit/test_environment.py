@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """What `make` needs of a fresh clone, in which nothing is installed."""
+    """Return the parts of a fresh clone that `make` needs; nothing is installed in it."""
     for name in ("Makefile", "scripts", "requirements"):
         source = ROOT / name
         shutil.copytree(source, tmp_path / name) if source.is_dir() else shutil.copy(source, tmp_path)

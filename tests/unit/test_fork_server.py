@@ -1,4 +1,5 @@
-"""What the fork server loads before it forks must not depend on the environment: forks have another."""
+"""Modules that the fork server loads before it forks must not depend on the environment: forks have
+another."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def leaves(parser: argparse.ArgumentParser, line: tuple[str, ...]) -> Iterator[l
 
 
 def every_line() -> Iterator[Any]:
-    """Of every command and subcommand, by its name."""
+    """Return the lines of every command and subcommand, by its name."""
     for name in governor.COMMANDS:
         top = governor.parser(name)
         (areas,) = [one for one in top._actions if isinstance(one, argparse._SubParsersAction)]
@@ -215,7 +215,7 @@ def test_a_command_that_does_not_exist_is_guessed(
 def test_an_option_that_does_not_exist_is_guessed(
     line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether of the command, or one that may stand anywhere."""
+    """Options of the command, or those that may stand anywhere."""
     with pytest.raises(SystemExit) as ended:
         governor.main(line.split())
     assert 2 == ended.value.code

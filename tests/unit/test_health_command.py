@@ -74,7 +74,7 @@ def test_who_fell_silent_is_not_sound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_machines_get_everything_as_json(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whether faults would be seen at all is part of it."""
+    """The answer says whether faults would be seen at all."""
     health._print(looked(world()), as_json=True)
     found = json.loads(capsys.readouterr().out)
 

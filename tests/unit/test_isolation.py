@@ -22,7 +22,7 @@ def test_no_socket_opens() -> None:
 
 
 def test_no_url_opens() -> None:
-    """What is built on sockets is stopped as well."""
+    """Clients that are built on sockets are stopped as well."""
     with pytest.raises(SocketBlockedError):
         urlopen("http://127.0.0.1:9/")
 

@@ -1,4 +1,4 @@
-"""What GPU Governor itself costs: measured by the stack, priced by one table, beside the fleet."""
+"""The own cost of GPU Governor: measured by the stack, priced by one table, beside the fleet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUANTITIES = st.dictionaries(
 
 @given(QUANTITIES, st.decimals("0.01", 10**6, places=2))
 def test_the_cost_is_the_sum_of_what_is_known(used: dict[str, Decimal | None], fleet: Decimal) -> None:
-    """What is not known is in no sum, and is never zero."""
+    """Unknown parts are in no sum, and are never zero."""
     cost = own_cost(used)
 
     known = {name: quantity for name, quantity in used.items() if quantity is not None}

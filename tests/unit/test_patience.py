@@ -76,7 +76,7 @@ def group() -> Iterator[subprocess.Popen[str]]:
 def test_work_is_seen_by_the_processor_time_of_a_group(
     group: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch, by_ps: bool
 ) -> None:
-    """Of all but its leader, with or without a /proc."""
+    """Processes of all but its leader, with or without a /proc."""
     if by_ps:
         if not os.path.exists("/bin/ps"):  # noqa: PTH110
             pytest.skip("no ps")

@@ -27,7 +27,7 @@ def text_entries(path: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def shown() -> list[Picture]:
-    """What they would show if they were taken now."""
+    """Return the pictures as they would be taken now."""
     return pictures()
 
 
@@ -40,7 +40,7 @@ def test_a_picture_shows_what_its_page_says_now(shown: list[Picture]) -> None:
 
 
 def test_no_picture_is_left_over(shown: list[Picture]) -> None:
-    """Of pages that are gone."""
+    """Pictures of pages that are gone."""
     expected = {f"{one.name}.png" for one in shown} | {f"{one.page}.txt" for one in shown}
     assert expected == {path.name for path in FOLDER.iterdir()}
 

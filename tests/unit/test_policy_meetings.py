@@ -56,7 +56,7 @@ def test_three_that_contradict_only_together_are_found() -> None:
 
 
 def test_an_override_for_all_is_always_with_the_others() -> None:
-    """What it mends is no contradiction."""
+    """A contradiction that it mends is none."""
     mended = (
         CONTRADICTION % "tags: {B: b}" + "  - {name: all, match: {}, set: {metrics: {period_seconds: 60}}}\n"
     )

@@ -338,7 +338,7 @@ class Account:
         return answer
 
     def world(self, *, is_deployed: bool = True) -> World:
-        """Of the account, with the shipped policy."""
+        """Return the account's world, with the shipped policy."""
         if not is_deployed:
             self.answers["DescribeStacks"] = Refused("ValidationError")
 

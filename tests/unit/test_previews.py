@@ -30,7 +30,7 @@ def test_a_card_is_shown_with_its_buttons_and_nothing_that_is_folded() -> None:
 
 
 def test_names_stay_text() -> None:
-    """What Slack escapes is shown as the characters it stands for, never as markup of the page."""
+    """Escapes of Slack are shown as the characters they stand for, never as markup of the page."""
     section = {"type": "section", "text": {"type": "mrkdwn", "text": "*Name*\n&lt;b&gt; &amp; co *x<i>*"}}
 
     assert "<strong>Name</strong>\n&lt;b&gt; &amp; co <strong>x&lt;i&gt;</strong>" in slack_page([section])

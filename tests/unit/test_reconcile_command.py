@@ -149,7 +149,7 @@ def test_corrections_are_entries(
 
 
 def total(state: MemoryStateTable) -> Any:
-    """Of the month."""
+    """Return the month's total."""
     entries: list[LedgerEntry] = state.entries("2026-11")
     return sum_saved(entries, STOP - timedelta(days=10), NOW, timedelta(days=30))
 

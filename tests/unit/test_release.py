@@ -1,4 +1,4 @@
-"""What a release is packed of, and the workflows that check and publish it."""
+"""The contents of a release, and the workflows that check and publish it."""
 
 from __future__ import annotations
 

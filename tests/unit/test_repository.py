@@ -76,7 +76,7 @@ def _text_files() -> Iterator[tuple[Path, str]]:
 
 @pytest.mark.parametrize("path", PINS, ids=_relative)
 def test_every_requirement_is_exact_and_hashed(path: Path) -> None:
-    """What is installed is what was pinned, byte for byte."""
+    """Packages are installed as they were pinned, byte for byte."""
     entries = pinned(path.read_text(encoding="utf-8"))
     assert entries
     loose = {name for name, entry in entries.items() if "==" not in entry or "--hash=sha256:" not in entry}
@@ -85,7 +85,7 @@ def test_every_requirement_is_exact_and_hashed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", PINS, ids=_relative)
 def test_pins_name_no_address(path: Path) -> None:
-    """Where packages come from is the machine's business."""
+    """The source of packages is the machine's business."""
     found = re.findall(r"\S*://\S*|--(?:index|extra-index|find-links|trusted)\S*", path.read_text())
     assert [] == found
 
@@ -168,7 +168,7 @@ def test_only_adapters_import_boto3() -> None:
 
 
 def test_no_file_names_a_path_of_one_machine() -> None:
-    """What works in one home only is not said here."""
+    """No file says what works in one home only."""
     found = {_relative(path): MACHINE_PATH.findall(text) for path, text in _text_files()}
     assert len(found) > len(SHIPPED)
     assert {} == {path: names for path, names in found.items() if names}

@@ -59,7 +59,7 @@ def test_the_last_line_sums_up_all_parts() -> None:
 def test_every_test_of_the_cloud_runs_in_one_part(
     marks: tuple[str, ...], pytestconfig: pytest.Config
 ) -> None:
-    """What the suite leaves out is what pytest leaves out by itself, and no part runs what another does."""
+    """The suite leaves out the same as pytest by itself, and no part runs what another does."""
     known = {name: name in marks for name in ("apart", "remediation", "deploys", "browser", "fuzz")}
     cloud = [marked for marked, *where in run_tests.PARTS if where[:2] == [*run_tests.CLOUD]]
     running = [eval(marked, {}, known) for marked in (*cloud, run_tests.DEPLOYS[0])]

@@ -20,7 +20,7 @@ from governor.ports import SpotPrices
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]]:
-    """What the market is asked for; it knows one zone in each of two Regions, and one that is closed."""
+    """Return the requests to the market; it knows one zone in each of two Regions, and one that is closed."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     (tmp_path / "policy.yaml").write_text("events: {spot_price_regions: [us-east-1, eu-west-1, us-west-2]}")
     calls: list[Any] = []
@@ -44,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]
 def test_zones_come_cheapest_first_with_the_score_of_their_region(
     asked: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is not known is said; the types that are scored are those with the same GPUs."""
+    """Unknown scores are named; the types that are scored are those with the same GPUs."""
     code = main(["spot", "g5.xlarge", "--file", str(tmp_path / "policy.yaml")])
     said = capsys.readouterr()
 

@@ -27,7 +27,7 @@ NOW = datetime.now(tz=UTC)
 
 @pytest.fixture(autouse=True)
 def _at(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is hours ago stays so, however long the suite takes."""
+    """A moment hours ago stays so, however long the suite takes."""
     monkeypatch.setattr("cli.times.now", lambda: NOW)
 
 
@@ -60,7 +60,7 @@ STACK: dict[str, Any] = {
 
 
 class Cloud:
-    """What AWS and the stack's API answer."""
+    """The answers of AWS and of the stack's API."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Any] = {
@@ -503,7 +503,7 @@ def test_doctor_where_no_instance_is_selected_needs_a_look(
 def test_doctor_goes_on_where_the_policy_cannot_be_read(
     cloud: Cloud, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the other lines say may be why."""
+    """The other lines may say why."""
     assert cloud
 
     def unreachable(*_: object) -> None:

@@ -35,5 +35,5 @@ def test_each_symptom_has_a_command_and_a_section() -> None:
 
 
 def test_each_command_of_the_command_line_helps_with_something() -> None:
-    """Who adds one says when it is needed."""
+    """Each says when it is needed."""
     assert [] == [name for name in governor.COMMANDS if f"governor {name}" not in PAGE]

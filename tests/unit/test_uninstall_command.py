@@ -130,7 +130,7 @@ def test_nothing_goes_that_must_not(
 def test_the_key_stays_where_a_table_may_need_it_that_cannot_be_seen(
     removed: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What may not be read may be there."""
+    """Unreadable remains may be there."""
     monkeypatch.setattr(uninstall, "_KINDS", {**uninstall._KINDS, "copies": fails(DENIED)})
     code, said = run(capsys, "--remove", "key,table", "--remove-audit", "--confirm", "gpu-governor")
     assert (1, []) == (code, removed)
@@ -179,7 +179,7 @@ def test_copies_of_the_state_table_are_found_whatever_they_are_called(state: str
 def test_the_key_stays_where_something_could_not_go(
     removed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What Object Lock holds may need it."""
+    """Objects under Object Lock may need it."""
     code, said = run(capsys, "--remove", "key,table", "--remove-audit", "--confirm", "gpu-governor")
     assert (1, ["table", "audit"]) == (code, removed)
     assert "kept the key: what was kept may need it" in said

@@ -1,4 +1,4 @@
-"""What people read uses the project's words: one word for one thing, in messages, templates and docs."""
+"""Texts for people use the project's words: one word for one thing, in messages, templates and docs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _CODE = re.compile(r"```\w.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
 _TEMPLATE = re.compile(r"^\[.*|^#[^#].*|^([?!]\w+(=\S+)? )+|\{[^}]*\}", re.MULTILINE)
-"""What is not said in `data/alerts.txt`: names, comments, conditions and values."""
+"""Parts of `data/alerts.txt` that are not said: names, comments, conditions and values."""
 _DESCRIPTIONS = (
     "Description",
     "AlarmDescription",
@@ -176,3 +176,41 @@ def test_docs_use_the_words(path: Path) -> None:
 def test_the_check_finds_what_it_is_for(text: str, wrong: int) -> None:
     """And leaves alone what the list allows."""
     assert wrong == len(wrong_words(text))
+
+
+def opens_with_a_pronoun(source: str) -> list[str]:
+    """Return the docstrings, of constants and fields too, whose first word is no subject."""
+    said = (
+        node.value.value
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    return [text for text in said if isinstance(text, str) and _NO_SUBJECT.match(text)]
+
+
+_NO_SUBJECT = re.compile(r"(What|Whether|Of|Who|Whose) ")
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        *("agent", "benchmarks", "cli", "evaluation", "functions", "layers"),
+        *("local", "scripts", "simulation", "tests"),
+    ],
+)
+def test_a_docstring_opens_with_a_verb_or_a_noun(folder: str) -> None:
+    """A reader knows the subject before the rest."""
+    paths = sorted((ROOT / folder).rglob("*.py"))
+    found = {str(path): opens_with_a_pronoun(path.read_text(encoding="utf-8")) for path in paths}
+
+    assert len(paths) > 5
+    assert {} == {path: texts for path, texts in found.items() if texts}
+
+
+@pytest.mark.parametrize(
+    ("source", "wrong"),
+    [('"""What it does."""', 1), ('A = 1\n"""Of the stack."""', 1), ('"""Return what it does."""', 0)],
+)
+def test_the_check_finds_docstrings_of_constants_too(source: str, wrong: int) -> None:
+    """Not what stands inside of one."""
+    assert wrong == len(opens_with_a_pronoun(source))

@@ -1,4 +1,4 @@
-"""What AWS Batch says of a compute environment: its minimum, its queues' jobs, its tags."""
+"""AWS Batch's facts about a compute environment: its minimum, its queues' jobs, its tags."""
 
 from __future__ import annotations
 

@@ -331,7 +331,8 @@ def test_a_reservation_is_known_where_ec2_has_it(answer: object, is_known: bool)
 
 
 def test_reservations_are_those_in_force_that_the_account_pays_for() -> None:
-    """Of accelerated types; one that is being canceled is charged until it is, and blocks are told apart."""
+    """Reservations of accelerated types; one that is being canceled is charged until it is, and blocks are
+    told apart."""
     plain: dict[str, Any] = {
         "CapacityReservationId": "cr-1",
         "OwnerId": TARGET.account,

@@ -100,7 +100,7 @@ def test_pages_of_all_targets_are_read_by_one_query(table: StateTable) -> None:
 
 
 def test_the_page_of_a_later_sweep_stands(table: StateTable) -> None:
-    """Of two sweeps at once, and by a retry of one, no rows come back."""
+    """Two sweeps at once, or a retry of one, bring no rows back."""
     later = page(row("i-2"), swept_at=LATER)
     assert table.keep_page(later)
     assert table.keep_page(later)
@@ -113,7 +113,7 @@ def test_the_page_of_a_later_sweep_stands(table: StateTable) -> None:
 def test_a_long_page_is_written_whole_and_a_shorter_one_replaces_it(
     table: StateTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the long one leaves behind is not read."""
+    """Parts that the long one leaves behind are not read."""
     monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", 300)
     long = page(*(row(f"i-{number}", name=f"node {number**7}") for number in range(40)))
     assert table.keep_page(long)

@@ -179,7 +179,7 @@ def test_a_part_that_lacks_what_matters_is_unreadable(inner: str) -> None:
 
 
 def test_older_episodes_may_lose_local_disks_and_had_one_approver() -> None:
-    """What a release did not write yet means what it meant then, on the safe side."""
+    """A field that a release did not write yet means what it meant then, on the safe side."""
     whole = document("EPISODE")
     older = {"idle_below_percent", "broadcast_may", "people_needed", "known_people", "acts_on_silence"}
     del whole["plan"]["loses_local_disks"]

@@ -37,7 +37,7 @@ def cloud(**changes: Any) -> MemoryEc2:
 
 
 def state(ec2: MemoryEc2) -> str:
-    """Of that one instance."""
+    """Return the state of that one instance."""
     return ec2.instances["i-00000001"].state
 
 

@@ -92,7 +92,7 @@ class World:
 @pytest.mark.parametrize("secret", ["", "a secret: with/odd+signs"])
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 def test_a_code_becomes_claims(secret: str, algorithm: str) -> None:
-    """Of public and confidential clients, with both kinds of keys."""
+    """Codes of public and confidential clients, with both kinds of keys."""
     world = World(secret)
     world.issuer.algorithm = algorithm
 
@@ -314,7 +314,7 @@ def test_a_symmetric_key_is_never_a_key() -> None:
     ],
 )
 def test_an_issuer_that_does_not_fit_is_told_to_the_operator(changed: dict[str, Any], match: str) -> None:
-    """What to set, or what it lacks."""
+    """The error says what to set, or what it lacks."""
     world = World()
     world.changed = changed
 

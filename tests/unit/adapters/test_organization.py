@@ -29,7 +29,7 @@ def accounts(ParentId: str, NextToken: str = "") -> dict[str, Any]:
 
 
 def found(*wanted: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """Of the organization above."""
+    """Return the accounts of the organization above."""
     client = ScriptedClient(list_accounts_for_parent=accounts, list_organizational_units_for_parent=units)
     return OrganizationUnits(FakeClients(client)).accounts(wanted, without)
 

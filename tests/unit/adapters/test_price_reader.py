@@ -136,7 +136,7 @@ def test_savings_plans_are_read_as_text_says() -> None:
 
 
 def test_reserved_instances_are_read_where_they_are() -> None:
-    """What one costs an hour: its share of what was paid at once, and what recurs; times their number."""
+    """The price of one an hour: its share of what was paid at once, and what recurs; times their number."""
     found = {
         "ReservedInstancesId": "r-1",
         "InstanceType": "g5.xlarge",

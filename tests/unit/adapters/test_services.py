@@ -492,7 +492,7 @@ SPOT = {"lifecycle": Lifecycle.SPOT}
 
 
 def test_the_policys_price_goes_first() -> None:
-    """What was negotiated is what is paid, for Spot too."""
+    """A negotiated price is the one that is paid, for Spot too."""
     prices, client = book()
     policy = Policy(prices=Prices(usd_per_hour={"g5.xlarge": Decimal("0.50")}))
     price = prices.price(instance(**SPOT), policy)
@@ -672,7 +672,7 @@ def test_what_has_no_price_is_unpriced_and_never_free(instance_type: str) -> Non
 
 
 def test_a_spot_instance_costs_the_spot_price() -> None:
-    """Of its own type, zone and platform, the latest one."""
+    """The latest price of its own type, zone and platform."""
     latest = {
         "SpotPriceHistory": [
             {"SpotPrice": "0.40", "Timestamp": NOW - timedelta(hours=1)},

@@ -98,7 +98,7 @@ def test_scores_are_one_question_about_regions() -> None:
 
 
 def test_scores_that_are_refused_are_raised() -> None:
-    """What that means is the use case's business."""
+    """Their meaning is the use case's business."""
     refused = client_error("UnauthorizedOperation")
     market = AwsPrices(RegionalClients(us_east_1=ScriptedClient(get_spot_placement_scores=[refused])))
 

@@ -56,7 +56,7 @@ def test_a_first_sweep_remembers_nothing(table: StateTable) -> None:
 
 
 def test_observations_come_back_as_they_were(table: StateTable) -> None:
-    """What is remembered is read back field by field, and a later set replaces an earlier one."""
+    """Observations are read back field by field, and a later set replaces an earlier one."""
     table.remember(TARGET, {INSTANCE_ID: observation(), "i-00000001": observation()}, NOW)
     bare = observation(dimensions=None, last_busy=None, source=None, searched_at=None, next_gpu_check_at=None)
     second = {INSTANCE_ID: observation(), "i-00000002": bare}
@@ -197,7 +197,7 @@ def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(tab
 
 
 def test_what_is_booked_as_ended_is_in_the_ledger_and_not_open(opened: StateTable) -> None:
-    """What others did is not settled later: it saved nothing of ours."""
+    """Deeds of others are not settled later: they saved nothing of ours."""
     over = replace(entry(), ended_at=NOW, ours=False)
     opened.close_episode(ref(), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over)
 
@@ -241,7 +241,7 @@ def test_a_lock_of_the_release_before_is_freed_by_a_close(opened: StateTable) ->
 
 
 def test_whoever_writes_the_record_frees_no_lock(opened: StateTable) -> None:
-    """What faces the internet writes answers to the record: the lock has a partition of its own."""
+    """Functions that face the internet write answers to the record: the lock has a partition of its own."""
     record = keys.instance(TARGET, INSTANCE_ID)
     opened._table.write(update(record, {}, remove=["open_episode", "episodes"]))
 
@@ -577,8 +577,8 @@ def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
 
 
 def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: StateTable) -> None:
-    """What was terminated never starts again: without an end its copy would be read by every sweep that sees
-    a new instance, for ever. The entry itself stays."""
+    """A terminated instance never starts again: without an end its copy would be read by every sweep that
+    sees a new instance, for ever. The entry itself stays."""
     kept, open_too = booking(entry())
 
     assert (None, entry().booked_at + timedelta(days=400)) == (kept.until, open_too.until)
@@ -891,7 +891,7 @@ def test_a_digest_knows_its_questions(table: StateTable) -> None:
 
 
 def meter(minutes: int = 0, target: Target = TARGET, **changes: Any) -> Meter:
-    """Of November, counted up to so many minutes after now."""
+    """Return a meter of November, counted up to so many minutes after now."""
     plain = Meter(
         target=target,
         month="2026-11",
@@ -914,7 +914,7 @@ def test_a_meter_comes_back_to_the_last_digit(table: StateTable) -> None:
 
 
 def test_a_meter_is_brought_forward_only_from_where_it_was_seen(table: StateTable) -> None:
-    """Of two sweeps that read the same meter, one counts."""
+    """One of two sweeps that read the same meter counts."""
     table.bring_forward(meter(), None)
 
     assert table.bring_forward(meter(5), meter())

@@ -201,7 +201,7 @@ class BothTables(RuleBasedStateMachine):
 
     @invariant()
     def decisions_stand(self) -> None:
-        """What was decided once stays decided that way."""
+        """A decision stays as it was made first."""
         for known, status in self.settled.items():
             approval = self.dynamo.approval(known)
             assert approval is not None

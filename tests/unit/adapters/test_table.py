@@ -1,4 +1,4 @@
-"""What only the DynamoDB table must promise: chunks, times to live, retries and items it cannot read."""
+"""Promises of the DynamoDB table alone: chunks, times to live, retries and items it cannot read."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
 
 
 def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
-    """What a channel has refused for good is not: trying it again would change nothing."""
+    """A message that a channel has refused for good is not: trying it again would change nothing."""
     post = Post()
     old = sealed(replace(post.alert(), at=NOW - timedelta(days=2)))
     post.registry.routes_ = [Route(FakeChannel(name), name) for name in ("slack", "teams", "email")]
@@ -485,7 +485,7 @@ def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
 
 
 def test_every_message_about_an_instance_leads_somewhere() -> None:
-    """What waits and what was undone to the record, by a link of one's own; an event to the instance in the
+    """Waiting and undone episodes lead to the record, by a link of one's own; an event to the instance in the
     console, by none. Before, those who should hold what waits had no link to do it by."""
     office = Office()
     post = office.post
@@ -620,7 +620,7 @@ def test_a_channel_that_is_not_for_it_is_left_out() -> None:
     ],
 )
 def test_a_button_never_wipes_a_disk(changes: dict[str, Any], answers: tuple[Answer, ...]) -> None:
-    """What asks for a tick or a typed id is for the page. A world without a catalogue may have disks."""
+    """A tick or a typed id is for the page. A world without a catalogue may have disks."""
     episode = World(decide=False, changes=changes)._stored()
     assert answers == answers_of(episode)
     plain = replace(episode, plan=replace(episode.plan, loses_local_disks=False))
@@ -721,7 +721,7 @@ def test_a_claim_that_is_lost_at_the_last_moment_is_the_other_s() -> None:
 
 
 def test_a_worker_that_died_while_it_sent_swallows_nothing() -> None:
-    """Whether the channel had taken it nobody knows; from five minutes on it is sent again."""
+    """Nobody knows whether the channel had taken it; from five minutes on it is sent again."""
     post = Post()
     post.registry.routes_ = post.registry.routes_[:1]
     post.mail.failures = [SystemExit()]  # type: ignore[list-item]
@@ -766,7 +766,7 @@ def test_what_was_taken_and_could_not_be_noted_is_sent_again_once_its_claim_has_
 
 @pytest.mark.parametrize("method", ["claim_delivery", "put_digest"])
 def test_a_table_that_is_busy_for_one_route_holds_up_no_other(method: str) -> None:
-    """What is left is tried again at once: no claim stays behind."""
+    """The rest is tried again at once: no claim stays behind."""
     fleet = Fleet(3)
     fleet.worker(fleet.alerts())
     BusyTable(fleet.world.state, method, times=1)
@@ -844,7 +844,7 @@ def queued(post: Post, number: int = 1, receives: int = 1, body: str | None = No
 
 
 def test_an_alert_survives_the_queue() -> None:
-    """What SNS publishes for machines is what is read back."""
+    """The queue reads back what SNS publishes for machines."""
     post = Post()
     assert post.alert() == parse_queued(queued(post).body)
 
@@ -1400,7 +1400,7 @@ def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
 
 @pytest.mark.parametrize("failure", [None, Throttled("busy")])
 def test_an_event_says_what_its_instance_cost_at_the_last_sweep(failure: CloudError | None) -> None:
-    """What reacts to events has no time to ask. A table that is busy keeps no message back."""
+    """Functions that react to events have no time to ask. A table that is busy keeps no message back."""
     post = Post()
     state, instance_id = post.world.state, post.world.ref.instance_id
     seen = Observation(NOW, "busy", NOW, usd_per_hour=Decimal("5.67"))

@@ -61,7 +61,7 @@ def test_a_quiet_gpu_is_grey_with_the_threshold_above_it() -> None:
 
 @pytest.mark.parametrize(("value", "color"), [(90.0, BUSY), (5.0, BUSY), (None, GAP), (-1.0, GAP)])
 def test_work_and_gaps_have_colors_of_their_own(value: float | None, color: int) -> None:
-    """What was not measured is never drawn as quiet."""
+    """A gap is never drawn as quiet."""
     assert color in colors(drawn((*QUIET[:-1], value)))
 
 
@@ -115,7 +115,8 @@ def words(png: bytes) -> list[str]:
 
 
 def test_its_axes_are_labelled_with_percent_and_dated_times() -> None:
-    """Of the last 24 hours where its owner lives, else of the window that was judged; gaps by their name."""
+    """Times of the last 24 hours where its owner lives, else of the window that was judged; gaps by their
+    name."""
     times = "Thu13:00Fri01:00Fri13:00"
     assert ["100", "50", "0", times] == words(drawn(QUIET, day=True, zone="Europe/Berlin"))
     assert ["100", "50", "0", "Fri11:00Fri11:30Fri12:00"] == words(drawn(QUIET))

@@ -98,7 +98,7 @@ def test_the_outcome_is_told_anew_when_the_first_message_is_gone() -> None:
 
 @pytest.mark.parametrize("code", ["ratelimited", "internal_error", "service_unavailable"])
 def test_what_may_succeed_later_is_retryable(code: str) -> None:
-    """Whether it is said with a status or with a code alone."""
+    """A status says so, or a code alone."""
     with pytest.raises(DeliveryRetryable, match=code):
         app(FakeSlack(no(code))).send(make_message())
 
@@ -207,7 +207,7 @@ def test_a_conversation_is_given_by_its_id(name: str) -> None:
 
 @pytest.mark.parametrize("url", ["http://slack.example/api/", "http://hooks.example/secret-part"])
 def test_only_https_is_spoken(url: str) -> None:
-    """Of the API and of a webhook; the refusal does not repeat the address."""
+    """Addresses of the API and of a webhook; the refusal does not repeat them."""
     with pytest.raises(ConfigurationError) as api:
         SlackApi(TOKEN, FakeHttps(), FixedClock(), url)
     with pytest.raises(ConfigurationError) as hook:

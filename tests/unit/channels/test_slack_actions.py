@@ -33,7 +33,7 @@ class Slack:
     action: Action = Action.STOP
     said: list[tuple[str, str, str]] = field(default_factory=list)
     holds: list[str | None] = field(default_factory=list)
-    """Of each of them, the approval that its button holds."""
+    """The approval that each one's button holds."""
     private_failure: Exception | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Slack:
 
     @property
     def status(self) -> ApprovalStatus:
-        """Of the question."""
+        """Return the question's status."""
         approval = self.world.state.approval(APPROVAL_ID)
         assert approval is not None
         return approval.status

@@ -123,7 +123,7 @@ def test_a_press_is_an_answer_with_its_approval_and_user(answer: Answer) -> None
 
 
 def test_the_reason_comes_with_the_press() -> None:
-    """What somebody typed above the buttons."""
+    """The reason is what somebody typed above the buttons."""
     state = {"values": {"governor.reason": {"governor.reason_text": {"value": " demo on Friday "}}}}
     found = parse_slack_answer(form(payload(state=state)))
     assert found is not None
@@ -168,6 +168,6 @@ def test_a_body_that_is_no_form_of_json_is_refused(body: bytes) -> None:
 
 @given(body=st.one_of(st.binary(), st.recursive(st.none() | st.text(), st.lists).map(form)))
 def test_no_body_leads_to_a_foreign_error(body: bytes) -> None:
-    """What an edge cannot read is a refusal, not a crash."""
+    """A body that an edge cannot read is a refusal, not a crash."""
     with pytest.raises(InputError):
         parse_slack_answer(body)

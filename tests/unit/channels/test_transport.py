@@ -1,4 +1,4 @@
-"""What an answer over HTTPS means for a delivery."""
+"""The meaning of an answer over HTTPS for a delivery."""
 
 from __future__ import annotations
 

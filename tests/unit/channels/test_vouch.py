@@ -325,7 +325,7 @@ def test_an_alarm_of_the_release_before_is_found_by_its_subject() -> None:
     ],
 )
 def test_our_own_words_are_compared_with_the_record_too(mode: Mode, kind: AlertKind, why: str) -> None:
-    """What one of our functions sent before it failed may never have come true."""
+    """A message that a function sent before it failed may never have come true."""
     post = Post(mode=mode)
     alert = replace(stage_alert(stored(post), Stage.ASK, NOW, None), kind=kind)
     with pytest.raises(AlertRefused, match=why):
@@ -358,7 +358,8 @@ def test_a_question_that_is_over_contradicts_no_message(closed: bool) -> None:
 
 
 def test_a_waiting_message_that_nothing_vouches_for_holds_up_no_other() -> None:
-    """What waits for others is looked at again when it is sent, and goes to whom its own record names."""
+    """A message that waits for others is looked at again when it is sent, and goes to whom its record
+    names."""
     fleet = Fleet(2)
     fleet.worker(fleet.alerts())
     episode = fleet.world.state.episode(fleet.refs[0])

@@ -97,7 +97,7 @@ class Site:
         )
 
     def sweep(self) -> None:
-        """What the last sweep saw: an instance for each question."""
+        """Note the sight of the last sweep: an instance for each question."""
         rows = tuple(self.row(number, key) for number, key in enumerate(self.episodes, 1))
         self.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, rows))
 

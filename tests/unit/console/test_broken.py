@@ -58,7 +58,7 @@ KINDS = sorted({key[0].partition("#")[0] for key in stored().table.items} - {"OP
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_broken_record_is_left_out_and_said(kind: str) -> None:
-    """Of every kind: all pages answer, in every format, and those that would show it say so."""
+    """All pages answer, in every format, and those that would show it say so."""
     world = stored()
     for key, item in world.table.items.items():
         if key[0].partition("#")[0] == kind:

@@ -1,4 +1,4 @@
-"""What each page answers as JSON is what docs/openapi.yaml says, field by field, in both directions."""
+"""The JSON of each page is what docs/openapi.yaml says, field by field, in both directions."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def crowded() -> ConsoleWorld:
 @pytest.mark.parametrize("world_of", [stored, closed, crowded])
 @pytest.mark.parametrize("rule", VIEWS)
 def test_a_page_answers_the_document_that_is_described(rule: str, world_of: Any) -> None:
-    """Of an open question, of one that is over, and of a whole fleet."""
+    """Documents of an open question, of one that is over, and of a whole fleet."""
     world = world_of()
     at = Entrance(world.table)
     at.clock.at = NOW

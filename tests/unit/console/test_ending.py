@@ -145,7 +145,7 @@ def test_an_admin_of_a_project_ends_only_what_was_held_in_it(
 
 
 def test_an_old_sign_in_ends_nothing() -> None:
-    """Of 15 minutes or more: a screen that was left open is no admin."""
+    """A sign-in of 15 minutes or more: a screen that was left open is no admin."""
     site = Site(KEPT)
     cookies = site.at.session("oidc:1", "ada@example.com", groups=("admins",))
     site.at.clock.at += timedelta(minutes=15)

@@ -173,7 +173,7 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
 
 @pytest.mark.parametrize(("ended_at", "offers"), [(None, True), (NOW - timedelta(days=1), False)])
 def test_a_stop_after_which_it_ran_again_cannot_be_undone(ended_at: datetime | None, offers: bool) -> None:
-    """What stopped it now is another episode."""
+    """Another episode stopped it now."""
     world, entry = ConsoleWorld(), make_entry(1)
     world.book(replace(entry, ended_at=ended_at))
     closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "became": Outcome.STOPPED}
@@ -281,7 +281,7 @@ def test_an_episode_can_be_asked_for_by_name() -> None:
 
 
 def test_what_holds_an_instance_that_others_have_by_now_is_theirs() -> None:
-    """Who owned it before sees what was booked then, and not why it is exempt today."""
+    """Its owner before sees what was booked then, and not why it is exempt today."""
     world = ConsoleWorld()
     world.book(make_entry(1))
     world.keep(replace(ROW, owner="rivals", project="secret"))

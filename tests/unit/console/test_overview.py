@@ -144,7 +144,7 @@ def test_what_failed_for_the_former_owner_is_theirs(before: dict[str, str]) -> N
 
 
 def test_failed_workflows_are_one_problem_for_each_cause() -> None:
-    """What was not done, to which instances, why, and where to look; not what works again or others have."""
+    """Failed steps, instances, the cause, and where to look; not what works again or others have."""
     world = ConsoleWorld()
     world.keep(make_row(1), make_row(2), make_row(3), make_row(4, project="llm"))
     nobody = "NobodyListens: no channel has delivered the message: 410 Gone"
@@ -199,7 +199,7 @@ verdicts = st.sampled_from(["busy", "idle", "no-data", "exempt", "frozen", "mana
 
 @st.composite
 def rows(draw: st.DrawFn) -> list[FleetRow]:
-    """Of several owners, projects and accounts, with a price or without, some with a question."""
+    """Draw rows of several owners, projects and accounts, with a price or without, some with a question."""
     made = []
     for number in range(draw(st.integers(0, 12))):
         target = draw(st.sampled_from(TARGETS))
@@ -234,7 +234,7 @@ def test_sums_are_those_of_the_rows_that_the_reader_sees(found: list[FleetRow], 
 
 
 def test_days_are_those_of_the_costs_that_the_reader_sees() -> None:
-    """Of one project, in both accounts; what was avoided is that project's alone."""
+    """Days of one project, in both accounts; the avoided cost is that project's alone."""
     world = ConsoleWorld()
     mine, others = ("ml-team", "vision"), ("research", "llm")
     share = Share(Decimal(10), Decimal(2), Decimal(1), Decimal("0.5"))

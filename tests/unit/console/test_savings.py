@@ -29,7 +29,7 @@ def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Pag
 
 @st.composite
 def entries(draw: st.DrawFn) -> list[LedgerEntry]:
-    """Of three months, of several owners, with a price or without."""
+    """Draw entries of three months, of several owners, with a price or without."""
     made = []
     for number in range(draw(st.integers(0, 8))):
         booked = NOW - draw(st.timedeltas(timedelta(minutes=1), timedelta(days=80)))

@@ -275,7 +275,7 @@ def test_a_name_that_matches_nothing_is_refused(field: str, name: str) -> None:
 
 
 def test_a_code_ends_the_session_before_it() -> None:
-    """Of the same browser."""
+    """The session of the same browser."""
     at = Entrance(issuer="")
     before = at.session()
     assert entrance.ask(site(at), "/", cookies=before)["statusCode"] != 401

@@ -1,4 +1,4 @@
-"""What GPU Governor has stopped is started again from the console, by those who may do so from a link."""
+"""An instance that GPU Governor has stopped is started again from the console, as from a link."""
 
 from __future__ import annotations
 

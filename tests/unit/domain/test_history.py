@@ -45,7 +45,8 @@ def test_nothing_is_idle_before_it_was_launched() -> None:
     "other", [(1.0,) * 6, (1.0, 1.0, 1.0, None, 1.0, 1.0), (99.0, 99.0, 99.0, None, 1.0, 1.0)]
 )
 def test_what_lies_before_a_hole_is_not_called_idle(other: Series) -> None:
-    """Of any GPU, whatever was measured before it: people would be told of idleness that nobody saw."""
+    """A hole of any GPU, whatever was measured before it: people would be told of idleness that nobody
+    saw."""
     holed = (1.0, 1.0, 1.0, None, 1.0, 1.0)
 
     assert IdleSpan(NOW - timedelta(hours=8), at_least=True) == idle_span(

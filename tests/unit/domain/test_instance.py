@@ -1,4 +1,4 @@
-"""What an instance is called: whoever may tag can write anything into its name."""
+"""The name of an instance: whoever may tag can write anything into its name."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_a_line_is_left_out_where_its_condition_does_not_hold(template: Fill) ->
 
 
 def test_values_come_in_their_forms(template: Fill) -> None:
-    """What a value says is never read as a template."""
+    """The text of a value is never read as a template."""
     assert ["$12", "Fri 13:02 Berlin (12:02 UTC)", "It is {b}.", "no."] == template(
         "{a:usd}", "{t:clock}", "{b:sentence}", "{c:stop}", a=Decimal(12), t=NOW, b="it is {b}", c="no"
     )

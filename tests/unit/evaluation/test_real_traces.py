@@ -11,7 +11,7 @@ from evaluation.scoring import replay, total
 from evaluation.traces import Trace, read_file
 
 TRACES = Path(__file__).parents[4] / "shared" / "data" / "gpu_traces"
-"""Where `make evaluate` looks."""
+"""The folder that `make evaluate` looks in."""
 
 pytestmark = pytest.mark.skipif(
     not TRACES.is_dir(),

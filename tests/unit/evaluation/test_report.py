@@ -1,4 +1,4 @@
-"""What `make evaluate` prints."""
+"""The output of `make evaluate`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_files_without_a_measurement_print_an_empty_object(
 def test_a_bad_row_costs_neither_the_rest_nor_the_last_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What is left out is named on standard error; nothing left is exit status 2."""
+    """Files that are left out are named on standard error; nothing left is exit status 2."""
     header = "instance_id,gpu_index,timestamp_s,utilization_gpu"
     bad = tmp_path / "b.csv"
     bad.write_text(f"{header}\nx,0,0,xyz\n")
@@ -132,7 +132,7 @@ def test_the_shorter_wait_is_scored_where_memory_is_measured(
 
 
 def test_make_hands_paths_with_spaces_on_as_they_are() -> None:
-    """Of the traces."""
+    """Paths of the traces."""
     make = shutil.which("make")
     assert make
     asked = [make, "--dry-run", "evaluate", "TRACES=my traces"]

@@ -39,7 +39,7 @@ def test_it_asks_when_the_whole_window_is_idle() -> None:
 
 @pytest.mark.parametrize("minutes", [0, -60, 62])
 def test_a_window_is_a_whole_number_of_bins(minutes: int) -> None:
-    """Of the question and of the shorter wait."""
+    """The window of the question, and that of the shorter wait."""
     with pytest.raises(ValueError, match="5-minute bins"):
         Rule(minutes)
     if minutes:
@@ -69,7 +69,7 @@ def test_every_gpu_must_be_idle() -> None:
     ],
 )
 def test_four_fifths_must_be_measured_and_the_two_newest_bins(window: str, asks: bool) -> None:
-    """Of an hour; three missing bins are one too many."""
+    """Three missing bins of an hour are one too many."""
     assert asks is ((HOUR * 2 - 1) in asked(trace_of(of_text("b" * HOUR + window))))
 
 
@@ -122,7 +122,7 @@ def test_memory_that_one_gpu_holds_is_held() -> None:
 
 
 def test_a_stop_leaves_a_hole() -> None:
-    """What was measured while it would have been off is not seen."""
+    """Readings from the time when it would have been off are not seen."""
     trace = trace_of([IDLE] * 60)
     seen = Seen(trace)
     assert seen.asks(PLAIN, 40)

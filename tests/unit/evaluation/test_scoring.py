@@ -71,7 +71,7 @@ def test_what_is_cut_off_within_four_hours_is_not_counted(
 
 
 def test_precision_wrong_rate_and_recall_are_shares() -> None:
-    """Of the questions that count, and of all idle hours; without any, they are 0."""
+    """Shares of the questions that count, and of all idle hours; without any, they are 0."""
     score = Score(right=6, between=1, wrong=3, censored=90, caught_bins=30, idle_bins=120)
 
     assert (0.6, 0.3, 0.25) == (score.precision, score.wrong_rate, score.recall)

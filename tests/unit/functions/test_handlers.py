@@ -294,7 +294,7 @@ def test_a_handler_answers_its_event(case: Case) -> None:
 
 ADDRESS = re.compile(r"[\w.+-]+@[\w-]+\.\w")
 SECRETS = ("s" * 32, "k" * 64, "n" * 64, LINK.rpartition("=")[2], "AQCEAAAAKgAAAAMAAAAAAAAAAQ==")
-"""Of the channels, of links, a link's signature, and the task token of the samples."""
+"""Secrets of the channels, of links, a link's signature, and the task token of the samples."""
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

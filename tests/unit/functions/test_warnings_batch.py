@@ -34,7 +34,7 @@ UNREADABLE = [
 
 
 class Stack:
-    """What the handler finds: a reaction, and a queue for what cannot be read."""
+    """The world of the handler: a reaction, and a queue for what cannot be read."""
 
     def __init__(self) -> None:
         self.done: list[str] = []

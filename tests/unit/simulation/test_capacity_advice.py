@@ -41,7 +41,7 @@ def kinds(group: Group) -> dict[str, Advice]:
 
 
 def test_a_group_scales_in_when_its_mean_is_low() -> None:
-    """Of four members at 1% for half of the hours, one would do."""
+    """One of four members at 1% for half of the hours would do."""
     group = Group(HOME, tuple(member(half) for _ in range(4)), minimum=4)
     found = kinds(group)["scale-in"]
 

@@ -110,7 +110,7 @@ def store(tmp_path: Path) -> Iterator[SeriesStore]:
 
 
 def make_fetch(past: Past, store: SeriesStore, *instances: Instance, policy: Policy | None = None) -> Fetch:
-    """Of these instances, for one policy."""
+    """Make the fetch of these instances, for one policy."""
     ec2 = MemoryEc2()
     ec2.add(*instances)
     return Fetch(
@@ -142,7 +142,7 @@ def world() -> Past:
 
 
 def test_five_minute_data_are_read_of_the_day_that_matters_only(store: SeriesStore) -> None:
-    """What works all the time is read hour by hour; the rest of a day in which something rested, finer."""
+    """Steady work is read hour by hour; a day in which something rested, finer."""
     past = world()
     fetch = make_fetch(past, store, WORKS, RESTS, EIGHT)
     fetch.fetch(fetch.survey(TARGET, HOURS))
@@ -263,7 +263,7 @@ def test_silence_is_believed_when_nothing_can_come_any_more(
 
 
 def test_an_interrupted_fetch_goes_on_where_it_was(store: SeriesStore) -> None:
-    """What was read is not read again, and what could not be read is no silence."""
+    """Readings are not read again, and what could not be read is no silence."""
     past = world()
     past.fail = lambda _query, window: "InternalError" if window.period == PERIOD else None
     fetch = make_fetch(past, store, RESTS)

@@ -93,7 +93,7 @@ def test_marks_stay_within_the_picture() -> None:
 
 
 def test_instances_without_a_question_stand_apart() -> None:
-    """Where most is saved comes first, what nobody would ask about last."""
+    """The largest saving comes first, what nobody would ask about last."""
     text = page([fleet()], [], MADE_AT)
     order = [text.index(f"<h3>ann-{number}</h3>") for number in (0, 2, 1)]
     assert sorted(order) == order
@@ -102,7 +102,7 @@ def test_instances_without_a_question_stand_apart() -> None:
 
 
 def test_the_page_leads_with_the_outcome_and_says_of_when_it_is() -> None:
-    """What saves most comes first; period, versions and the day it was made are above the figures."""
+    """The largest saving comes first; period, versions and the day it was made are above the figures."""
     more = fleet("more")
     never = [replace(result, events=()) for result in more.results]
     text = page([replace(more, name="less", results=tuple(never)), more], [], MADE_AT)

@@ -96,7 +96,8 @@ def test_a_silent_gpu_is_not_an_unused_one() -> None:
 
 
 def test_an_unpriced_or_prepaid_instance_is_promised_nothing() -> None:
-    """What costs nothing more an hour saves nothing; an unknown price makes no candidate cheaper."""
+    """An instance that costs nothing more an hour saves nothing; an unknown price makes no candidate
+    cheaper."""
     past = two_of_eight()
     for price in (None, Decimal(0)):
         assert {} == kinds(replace(past, price=Price(price, "")))

@@ -305,7 +305,7 @@ def test_a_strict_limit_needs_more_questions() -> None:
 
 
 def test_json_holds_both_waits(fleet: Recommendation) -> None:
-    """Of each candidate, of the choice and of the policy as it is."""
+    """Waits of each candidate, of the choice and of the policy as it is."""
     told = json.loads(advice.as_json(fleet, grouping("project", Ownership()), ()))
     both = ("ask_after_minutes", "ask_after_released_minutes")
     for part, minutes in (

@@ -95,7 +95,7 @@ def test_the_second_look_sees_work_that_began_in_the_last_minutes() -> None:
 
 
 def test_a_stop_at_the_very_moment_work_begins_is_a_hit_that_saves_nothing() -> None:
-    """What begins after the second look cannot be seen by it."""
+    """Work that begins after the second look cannot be seen by it."""
     (event,) = only(make_recording(bins((BUSY, 1), (IDLE, 1 + 35 / 60), (BUSY, 1)))).events
     assert event.stop is not None
     assert (timedelta(0), True) == (event.stop.length, event.stop.hit_work)
@@ -299,7 +299,7 @@ def test_those_that_work_on_count_for_the_breaker() -> None:
 
 
 def test_work_ends_the_quiet() -> None:
-    """What was told is told again when it rests anew."""
+    """People are notified again when it rests anew."""
     policy = by_window(plan=PlanRule(action=Action.NOTIFY_ONLY))
     events = only(make_recording(bins((IDLE, 5), (BUSY, 1), (IDLE, 5))), policy).events
     assert [Ending.TOLD] * 2 == [event.ending for event in events]
@@ -549,7 +549,7 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
 
 @given(past=PASTS, window=st.sampled_from([30, 60]), seed=st.integers(0, 9))
 def test_what_is_known_to_stay_so_is_not_judged_again(past: list[float], window: int, seed: int) -> None:
-    """What was told and rests, and what is silent: a replay that reads it every time finds the same."""
+    """Announced idleness and silence: a replay that reads it every time finds the same."""
     chance = Random(seed)
     other = [value if chance.random() < 0.95 else HOLE for value in past]
     recordings = [two_gpus(past, other), make_recording(other, instance=make_instance(instance_id="i-2"))]

@@ -1,4 +1,4 @@
-"""What was read is found again, exactly, and nothing else is."""
+"""Readings are found again, exactly, and nothing else is."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_what_was_put_in_is_there_after_it_was_opened_anew(tmp_path: Path) -> No
 
 
 def test_silence_is_asked_about_again_where_it_is_not_believed(tmp_path: Path) -> None:
-    """What was published stays known."""
+    """Published readings stay known."""
     store = SeriesStore(tmp_path / "series.sqlite", anywhere)
     store.put(TARGET, [QUERY, SILENT], WINDOW, {"a": (1.5, None, 0.1)})
 

@@ -1,4 +1,4 @@
-"""What configuring the agent promises: it repairs, lets alone what is well, and is nobody's loss."""
+"""Promises of configuring the agent: it repairs, lets alone what is well, and is nobody's loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is generated in the stacks agrees with its sources, and the sources with those who know."""
+"""Generated parts of the stacks agree with their sources, and the sources with those who know."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_efa_is_what_ec2_says_of_the_types() -> None:
 
 
 def test_the_number_of_gpus_is_the_governors_own() -> None:
-    """Of every type: sweep and node check never disagree."""
+    """Sweep and node check never disagree, for every type."""
     for name, (gpus, _, _) in node_shapes().items():
         shape = shape_of(name)
         assert shape is not None

@@ -1,4 +1,4 @@
-"""What the example fleet promises: no open ports, a bill with a cap, no remains."""
+"""Promises of the example fleet: no open ports, a bill with a cap, no remains."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ssh_is_never_open_to_the_world() -> None:
 
 
 def test_out_goes_https_only() -> None:
-    """What the hosts need: AWS, packages, images."""
+    """The hosts need AWS, packages and images."""
     (rule,) = RESOURCES["SecurityGroup"]["Properties"]["SecurityGroupEgress"]
 
     assert ("tcp", 443, 443) == (rule["IpProtocol"], rule["FromPort"], rule["ToPort"])

@@ -1,4 +1,4 @@
-"""What the example's user data promises: it installs what is missing, and touches nothing that works."""
+"""Promises of the example's user data: it installs what is missing, and touches nothing that works."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_configuration_that_is_not_there_yet_is_no_failure(host: Host) -> None
 
 
 def test_a_driver_that_does_not_come_up_ends_it(host: Host) -> None:
-    """What follows would look as if all were well."""
+    """The next steps would look as if all were well."""
     image(host, driver=False)
     host.binary("modprobe", "exit 1")
 

@@ -1,4 +1,4 @@
-"""What installing the publisher promises: what was pinned, nothing else, and never beside the agent."""
+"""Promises of installing the publisher: what was pinned, nothing else, and never beside the agent."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def bundle(version: str) -> bytes:
 
 
 def checksum(version: str = "1") -> str:
-    """Of that bundle."""
+    """Return the checksum of that bundle."""
     return hashlib.sha256(bundle(version)).hexdigest()
 
 

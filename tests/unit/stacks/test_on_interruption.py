@@ -1,4 +1,4 @@
-"""What the hook before an interruption promises: it starts what is safe to start, at once, and once."""
+"""Promises of the hook before an interruption: it starts what is safe to start, at once, and once."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_root_is_whom_a_hook_must_belong_to() -> None:
 
 
 def test_a_symbolic_link_is_refused(host: Host) -> None:
-    """Where it leads can be anybody's."""
+    """Its target can be anybody's."""
     real = hook(host, "exit 0")
     other = real.rename(real.with_name("other"))
     real.symlink_to(other)

@@ -1,4 +1,4 @@
-"""What the telemetry stack promises: metrics as the governor reads them, from every instance."""
+"""Promises of the telemetry stack: metrics as the governor reads them, from every instance."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_four_pictures_show_the_fleet_by_one_query_each() -> None:
 
 
 def test_numbers_are_over_the_metrics_that_are_published() -> None:
-    """Of the aggregates: one series an instance."""
+    """Metrics of the aggregates: one series an instance."""
     expressions = [line["expression"] for *names, line in metrics("stacks/telemetry.yaml") if not names]
     shown = {
         found
@@ -289,7 +289,7 @@ def test_an_instance_may_fetch_the_pinned_bundle_and_no_other_object() -> None:
 
 
 def test_the_agent_is_updated_only_when_somebody_says_so() -> None:
-    """What installs has no schedule; what configures has one, and installs nothing."""
+    """The association that installs has no schedule; the one that configures has, and installs nothing."""
     assert "ScheduleExpression" not in RESOURCES["InstallAgentAssociation"]["Properties"]
     assert "rate(30 minutes)" == RESOURCES["ConfigureAgentAssociation"]["Properties"]["ScheduleExpression"]
     assert ["aws:runShellScript"] == [

@@ -1,4 +1,4 @@
-"""What the check of a node promises: it passes what is whole, names what is missing, and never guesses."""
+"""Promises of the check of a node: it passes what is whole, names what is missing, and never guesses."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def verify(
 
 @pytest.mark.parametrize("instance_type", ONE_OF_EACH_SHAPE)
 def test_a_whole_node_passes(host: Host, instance_type: str) -> None:
-    """Of every shape that AWS sells with NVIDIA GPUs."""
+    """Nodes of every shape that AWS sells with NVIDIA GPUs."""
     healthy(host, instance_type)
 
     status, record, checks = verify(host)

@@ -1,4 +1,5 @@
-"""What forwards events promises: all that the hub answers and nothing else, to one bus, with nothing lost."""
+"""Promises of the stack that forwards events: all that the hub answers and nothing else, to one bus, with
+nothing lost."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ def statements() -> dict[str, dict[str, Any]]:
 
 
 def test_the_bus_takes_events_of_aws_from_members_only() -> None:
-    """Of three sources that nobody else can put; an organization by its id; nobody at all by default."""
+    """Events of three sources that nobody else can put; an organization by its id; nobody at all by
+    default."""
     found = statements()
 
     assert {"Members": "HasMembers", "Organization": "HasOrganization"} == {
@@ -102,7 +104,7 @@ def test_the_bus_takes_events_of_aws_from_members_only() -> None:
     ],
 )
 def test_the_local_cloud_lets_in_whom_the_policy_names(account: str, source: str, taken: bool) -> None:
-    """What the tests of members rest on."""
+    """The tests of members rest on this."""
     statement = statements()["Members"] | {"Principal": {"AWS": ["210987654321"]}}
 
     assert taken is lets_in({"Statement": [statement]}, account, source)

@@ -1,4 +1,4 @@
-"""What the roles in a member account promise: there, too, one function acts and the others look."""
+"""Promises of the roles in a member account: there, too, one function acts and the others look."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
 LOOKING = re.compile(r"^(\w+:Describe|ec2:Get|cloudwatch:|batch:List)")
 OF_THE_PAGE = {key: {"cloudwatch:GetMetricData"} for key in ("PutAwayFunction", "TakeSnapshotFunction")}
-"""Whether answers were refused, as the hub's own CloudWatch has it; they read no metrics of instances."""
+"""They read whether answers were refused, in the hub's own CloudWatch, and no metrics of instances."""
 IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|s3|states|sns|sqs|secretsmanager|kms|sts):)")
 
 

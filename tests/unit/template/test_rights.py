@@ -1,4 +1,4 @@
-"""What each role may do, call by call: with the state table by partition, with instances by tag."""
+"""Rights of each role, call by call: with the state table by partition, with instances by tag."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ WRITERS = {
     "UNSWEPT": set(),  # by the sweep machine itself
     "ADVICE": set(),  # by `governor advice`, with its caller's rights
 }  # fmt: skip
-"""Who may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
+"""Functions that may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
 READS_PRICES = {"SweepTarget", "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot"}
 """By the port of prices, of which use cases have a twin (`wiring/ec2.py`)."""
 READS_THE_LAST_POLICY = {
@@ -115,7 +115,7 @@ def test_a_role_reaches_the_table_by_named_partitions_alone(function: str) -> No
 
 @pytest.mark.parametrize("kind", sorted(WRITERS))
 def test_a_partition_is_written_by_few(kind: str) -> None:
-    """What is asked in one request about two partitions must be allowed for both."""
+    """One request about two partitions must be allowed for both."""
     writing = {
         function
         for function in own_statements()

@@ -30,7 +30,7 @@ def linked(alarm: dict[str, object]) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(ALARMS))
 def test_an_alarm_leads_to_its_row(name: str) -> None:
-    """Of its own name; an alarm for further messages shares the row of the first."""
+    """A row of its own name; an alarm for further messages shares the row of the first."""
     (section,) = linked(ALARMS[name])
     assert section == name.rpartition("/")[2].removeprefix("More").removesuffix("Alarm")
 
@@ -59,7 +59,7 @@ WATCHED = {
     for one in [dimension["Value"]]
     if isinstance(one, dict) and "Ref" in one
 }
-"""What an alarm of the stack itself counts failures of."""
+"""The services whose failures an alarm of the stack counts."""
 QUEUES = {
     str(dimension["Value"]["Fn::GetAtt"][0])
     for name, alarm in ALARMS.items()

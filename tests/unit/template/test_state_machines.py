@@ -1,4 +1,4 @@
-"""What the definitions promise, proved on their graphs."""
+"""Promises of the definitions, proved on their graphs."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_nothing_destructive_follows_an_error() -> None:
 
 
 def test_in_mode_ask_only_an_approval_or_a_chosen_expiry_leads_to_an_action() -> None:
-    """Of all answers, two lead to the recheck, and one of them only under `on_expiry: act`."""
+    """Two of all answers lead to the recheck, and one of them only under `on_expiry: act`."""
     leading = [choice for choice in STATES["Decision?"]["Choices"] if choice["Next"] == "Recheck"]
 
     assert [{"Variable": "$.answer.decision", "StringEquals": "approve", "Next": "Recheck"}] == leading[:1]

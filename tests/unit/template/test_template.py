@@ -1,4 +1,4 @@
-"""What the template promises: least privilege, nothing lost, nothing unbounded."""
+"""Promises of the template: least privilege, nothing lost, nothing unbounded."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_one_function_asks_which_instances_are_managed() -> None:
 
 
 def test_warnings_wait_a_second_for_others_and_no_longer() -> None:
-    """Of two minutes: a mass is taken in a few calls, and one alone is hardly delayed."""
+    """At most two minutes: a mass is taken in a few calls, and one alone is hardly delayed."""
     (queued,) = FUNCTIONS["HandleSpotInterruptionFunction"]["Events"].values()
 
     assert (1, 200) == (
@@ -367,7 +367,7 @@ def test_each_route_has_a_limit_of_its_own() -> None:
 
 
 def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
-    """What API Gateway throttles, and what fails behind it, by the status in its access log. A failure where
+    """Throttling by API Gateway, and failures behind it, by the status in its access log. A failure where
     nobody can answer holds nothing back: anybody can ask for the console's first page."""
     counted = RESOURCES["AnswersRefused"]["Properties"]
     [figure] = counted["MetricTransformations"]
@@ -432,7 +432,7 @@ def test_the_table_survives_mistakes() -> None:
 
 
 def test_everything_that_a_rolled_back_create_must_delete_can_be_deleted() -> None:
-    """What is kept is kept only from a later removal; a replacement keeps the old one."""
+    """Kept resources are kept only from a later removal; a replacement keeps the old one."""
     kept = {name: one for name, one in RESOURCES.items() if "DeletionPolicy" in one}
 
     assert {"StateTable", "Key", "PolicyBucket", "AuditBucket", "ReportBucket"} == kept.keys()
@@ -441,7 +441,7 @@ def test_everything_that_a_rolled_back_create_must_delete_can_be_deleted() -> No
 
 
 def test_the_first_sweep_comes_when_everything_is_there() -> None:
-    """What it writes reaches the bucket of the audit, which a rollback could then no longer delete."""
+    """Its writes reach the bucket of the audit, which a rollback could then no longer delete."""
     before = set(RESOURCES["SweepSchedule"]["DependsOn"])
 
     assert {"Dashboard", "ApiStage", "LinkKeyRotation", "AuditStream", "AuditBucketPolicy"} <= before
@@ -575,7 +575,7 @@ def test_the_page_holds_no_secret_of_the_issuer() -> None:
 
 
 def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
-    """Of instances and metrics; what it writes is what it told. What fails in it is told by an alarm."""
+    """It reads instances and metrics, and writes what it announced. An alarm tells of its failures."""
     role = {action for s in statements(FUNCTIONS["CheckHealthFunction"]) for action in actions(s)}
     outside = {a for a in role if a.split(":")[0] not in ("dynamodb", "kms", "s3", "ssm", "sts")}
     alarms = [RESOURCES[name]["Properties"] for name in ("HealthErrorsAlarm", "HealthProblemsAlarm")]
@@ -595,7 +595,7 @@ def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
 
 
 def test_one_alarm_covers_the_budgets_of_all_projects() -> None:
-    """Of the figure that the last step of a sweep publishes, by the function's own dimension."""
+    """An alarm on the figure that the last step of a sweep publishes, by the function's own dimension."""
     alarm = RESOURCES["BudgetAlarm"]["Properties"]
     source = (ROOT / "functions" / "sum_up_month" / "handler.py").read_text(encoding="utf-8")
     service = FUNCTIONS["SumUpMonthFunction"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
@@ -619,7 +619,7 @@ def test_who_sums_up_changes_no_amount() -> None:
 
 @pytest.mark.parametrize("name", ["AlertEmailSubscription", "DeliverySubscription"])
 def test_events_for_machines_reach_no_mail_and_no_chat(name: str) -> None:
-    """What has no kind, as CloudWatch's alarms, does."""
+    """Messages without a kind, as CloudWatch's alarms, do."""
     left_out = sorted(kind.value for kind in FOR_MACHINES)
     policy = RESOURCES[name]["Properties"]["FilterPolicy"]
     once = {"repeats": [{"exists": False}]} if name == "AlertEmailSubscription" else {}

@@ -108,5 +108,5 @@ def decision(
 
 
 def start_acting(world: FleetWorld, ref: EpisodeRef) -> None:
-    """What the recheck does when all is as it was."""
+    """Do what the recheck does when all is as it was."""
     world.state.clear_step(ref, stored_episode(world, ref).plan.steps[0].value, world.clock.now())

@@ -51,7 +51,7 @@ class FleetWorld:
 
     policy: Policy = field(default_factory=lambda: Policy(mode=Mode.ASK, ownership=PEOPLE))
     hub: bool = False
-    """Whether the breaker over all targets may trip; most tests are about that of one."""
+    """True if the breaker over all targets may trip; most tests are about that of one."""
 
     def __post_init__(self) -> None:
         if not self.hub:

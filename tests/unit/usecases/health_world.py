@@ -36,7 +36,7 @@ HARDWARE = {
     "xids": "GPUXidErrors",
 }
 BINS = 18
-"""Of a window of 90 minutes."""
+"""Bins of a window of 90 minutes."""
 Values = Sequence[float | None]
 
 
@@ -96,7 +96,8 @@ class HealthWorld:
         singly: bool = True,
         hardware: bool = True,
     ) -> None:
-        """What every GPU published over the window; a figure that is not named is that of a sound one."""
+        """Publish readings of every GPU over the window; a figure that is not named is that of a sound
+        one."""
         names = {**AGENT, **(HARDWARE if hardware else {})}
         for figure, metric in names.items():
             all_of_it = [gpu.get(figure, SOUND[figure]) for gpu in gpus]

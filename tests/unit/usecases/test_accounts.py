@@ -48,7 +48,7 @@ def test_warnings_of_other_places_are_nobodys_news() -> None:
 
 
 def test_dates_of_other_places_are_nobodys_news() -> None:
-    """Of instances and of Capacity Blocks."""
+    """Dates of instances and of Capacity Blocks."""
     world, instance_id = world_with()
 
     assert () == world.scheduled(retirement(instance_id, account=MEMBER, at=IN_TWO_WEEKS))

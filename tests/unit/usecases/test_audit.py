@@ -74,7 +74,7 @@ class MemoryArchive:
 
 @dataclass
 class Stream:
-    """What the stream of the table would hand over, as JSON has it."""
+    """The stream of the table, as JSON has it."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
 
@@ -223,7 +223,7 @@ def test_what_is_only_tried_again_is_no_refusal(stream: Stream) -> None:
 
 
 def test_a_step_that_waits_is_kept_with_its_reason(stream: Stream) -> None:
-    """Of a freeze, people are notified once."""
+    """People are notified of a freeze once."""
     world = World()
     world.state.set_breaker(TARGET, BreakerState(NOW, "outage"))
     assert world.recheck(world.ref, Step.STOP).wait is not None
@@ -334,7 +334,7 @@ def test_who_wrote_and_accepted_a_version_of_the_policy_is_kept() -> None:
 
 
 def test_an_acceptance_that_is_refused_is_kept_once_and_counts_for_nothing(stream: Stream) -> None:
-    """Who is unknown, and who wrote it."""
+    """Neither somebody unknown nor its writer counts."""
     world = two_people()
     version = world.put(STRICT + "# more\n")
     world.state.note_writer(version, ALICE_ARN)

@@ -1,5 +1,5 @@
-"""What holds actions back: the caps of an episode, the time to the next hour, the life of an approval, and
-whether silence is an answer."""
+"""Limits that hold actions back: the caps of an episode, the time to the next hour, the life of an approval,
+and whether silence is an answer."""
 
 from __future__ import annotations
 

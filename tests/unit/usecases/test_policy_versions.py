@@ -311,7 +311,7 @@ def test_a_version_that_cannot_be_used_never_counts() -> None:
 
 
 def test_only_the_newest_version_can_come_into_force() -> None:
-    """What was accepted and then replaced does not."""
+    """A version that was accepted and then replaced does not."""
     world = two_people()
     old = world.put(AUTO)
     world.accept(old, ALICE)

@@ -69,7 +69,7 @@ class World:
     people_to_terminate: int = 1
     """As an override may say; that two are needed has tests of its own."""
     delivered: tuple[str, ...] = ("ask", "escalate")
-    """What those who are asked have got in time, where silence acts."""
+    """Stages that those who are asked have got in time, where silence acts."""
     metrics: MemoryMetrics = field(default_factory=MemoryMetrics)
 
     def __post_init__(self) -> None:
@@ -184,7 +184,7 @@ class World:
         self.state.note_delivery(Delivery(name, f"{stage}-{name}", channel, ALICE, at, **more))
 
     def let_through(self, step: Step) -> None:
-        """What the recheck before a step does when all is as it was."""
+        """Do what the recheck before a step does when all is as it was."""
         self.state.clear_step(self.ref, step.value, self.clock.now())
 
     def change_instance(self, **changes: Any) -> None:

@@ -55,7 +55,7 @@ def post(world: Any, **document: Any) -> ApiResponse:
 
 
 def status(world: World) -> ApprovalStatus:
-    """Of the question."""
+    """Return the question's status."""
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     return approval.status
@@ -129,7 +129,7 @@ def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, 
 
 
 def test_a_reason_may_have_lines_and_any_script() -> None:
-    """What nobody could abuse is kept as it was written."""
+    """Text that nobody could abuse is kept as it was written."""
     world = World(decide=False)
     world.policies.policy = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": MAPPED}))
     reason = "licence server\nnötig für 学習 👩‍💻"

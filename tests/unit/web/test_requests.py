@@ -30,7 +30,7 @@ def event(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_a_path_is_encoded_once(sent: str, path: str) -> None:
-    """Whether API Gateway leaves it as the browser sent it, or decodes it."""
+    """API Gateway may leave it as the browser sent it, or decode it."""
     assert path == parse(HttpRequest, event(rawPath=sent)).path
 
 

@@ -134,7 +134,7 @@ def test_the_record_says_when_a_link_ends() -> None:
 
 
 def test_a_page_of_several_leads_to_each_by_its_own_short_link() -> None:
-    """Of the same person; a press on it counts as theirs."""
+    """Links of the same person; a press on one counts as theirs."""
     world = DigestWorld()
     link = link_of(world, ALICE, "digest-1")
     for one in (ID, "other"):

@@ -150,7 +150,7 @@ def test_a_fresh_proof_is_asked_for_where_it_is_wanted() -> None:
 
 
 def test_a_sign_in_ends_the_session_before_it() -> None:
-    """Of the same browser; a copy of that cookie opens nothing any more."""
+    """The session of the same browser; a copy of that cookie opens nothing any more."""
     world, found = World(), []
     for _ in range(2):
         world.begin()

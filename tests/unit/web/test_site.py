@@ -141,7 +141,7 @@ class World:
 
     @property
     def status(self) -> ApprovalStatus:
-        """Of the question."""
+        """Return the question's status."""
         approval = self.state.approval(ID)
         assert approval is not None
         return approval.status
@@ -204,7 +204,7 @@ def test_nothing_of_a_tag_becomes_markup() -> None:
 
 
 def test_the_page_needs_no_script_and_no_inline_style() -> None:
-    """What the Content-Security-Policy forbids is not there; the style sheet is the one it names."""
+    """Nothing that the Content-Security-Policy forbids is there; the style sheet is the one it names."""
     response = World().get()
     style = response.body.split("<style>")[1].split("</style>")[0]
     wanted = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -336,7 +336,7 @@ def test_a_second_answer_is_refused_and_a_repeated_one_is_not() -> None:
 
 
 def test_wiping_local_disks_needs_a_tick() -> None:
-    """What is in no snapshot is lost only by somebody who said so."""
+    """Data in no snapshot are lost only by somebody who said so."""
     world = World()
 
     refused = world.post("approve", losses="")
@@ -772,7 +772,7 @@ class DigestWorld(World):
         return self.site.handle(Request("POST", "digest-1", self.query, {**given, **form}, headers or {}))
 
     def statuses(self) -> tuple[ApprovalStatus, ApprovalStatus]:
-        """Of both questions."""
+        """Return the statuses of both questions."""
         found = [self.state.approval(ID), self.state.approval("other")]
         first, second = (approval.status for approval in found if approval is not None)
         return first, second

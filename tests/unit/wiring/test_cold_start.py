@@ -1,4 +1,4 @@
-"""What a function loads and checks before its first invocation."""
+"""The cold start of a function: its loading and its checks."""
 
 from __future__ import annotations
 

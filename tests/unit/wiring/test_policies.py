@@ -1,4 +1,5 @@
-"""What must reach people is sent by the last accepted policy, when the present one cannot be had."""
+"""Messages that must reach people are sent by the last accepted policy, when the present one cannot be
+had."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_the_group_makes_the_role(groups: Any, group: str, role: Role) -> None:
 
 
 def test_groups_are_texts() -> None:
-    """What else an issuer puts into the claim is no group."""
+    """Anything else that an issuer puts into the claim is no group."""
     assert ("a", "b") == groups_of({"groups": ["a", 5, None, ["c"], "b"]}, "groups")
 
 

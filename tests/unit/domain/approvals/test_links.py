@@ -76,7 +76,7 @@ def test_any_field_of_another_genuine_link_is_refused(
 
 @given(st.sampled_from(sorted(GENUINE)), st.data())
 def test_any_flipped_bit_is_refused(name: str, data: st.DataObject) -> None:
-    """Of any byte of any field."""
+    """A bit of any byte of any field."""
     raw = bytearray(GENUINE[name].encode())
     raw[data.draw(st.integers(0, len(raw) - 1))] ^= 1 << data.draw(st.integers(0, 7))
 

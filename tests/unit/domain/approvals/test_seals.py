@@ -28,7 +28,7 @@ def test_what_was_sealed_comes_back_until_its_time_is_over() -> None:
 
 @given(st.integers(0, len(SEALED) - 1), st.characters(codec="utf-8"))
 def test_any_changed_character_breaks_the_seal(at: int, other: str) -> None:
-    """Of the key's name, the values, or the seal itself; whatever character."""
+    """A character of the key's name, of the values, or of the seal itself."""
     changed = SEALED[:at] + other + SEALED[at + 1 :]
 
     assert (changed == SEALED) == (SEALER.unseal(PURPOSE, changed, NOW) is not None)

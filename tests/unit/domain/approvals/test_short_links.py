@@ -29,7 +29,7 @@ def test_a_link_is_short_and_names_page_and_number(page_id: str, number: int) ->
 
 @given(st.data())
 def test_any_changed_character_is_refused(data: st.DataObject) -> None:
-    """Of id, number and signature."""
+    """A character of id, number and signature."""
     at = data.draw(st.integers(0, len(GENUINE) - 1))
     other = data.draw(st.characters(exclude_characters=GENUINE[at]))
 
@@ -66,7 +66,7 @@ def test_a_link_is_good_for_its_page_and_recipient_alone(moved: str) -> None:
 
 
 def test_no_signature_of_another_purpose_is_one_of_a_link() -> None:
-    """Of links of earlier releases, of forms, of sessions."""
+    """Signatures of links of earlier releases, of forms, of sessions."""
     for signed in (SIGNER._sign("link", ID, "7", "1"), SIGNER._sign("csrf", ID, "7", "1")):
         with pytest.raises(LinkForged):
             SIGNER.check_short(f"{ID}.7.{signed[1][:22]}")

@@ -1,4 +1,4 @@
-"""Who may give which answer: a stop takes one person whom the policy knows, a termination two."""
+"""The people who may give each answer: a stop takes one person whom the policy knows, a termination two."""
 
 from __future__ import annotations
 

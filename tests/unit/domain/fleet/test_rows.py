@@ -1,4 +1,4 @@
-"""What a row keeps of the readings, and to which part of the costs a verdict belongs."""
+"""The readings that a row keeps, and the part of the costs that a verdict belongs to."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_the_aggregate_counts_beside_the_gpus() -> None:
 
 
 def test_hours_are_carried_over_and_pass() -> None:
-    """What was not read again stays; what is older than a day goes."""
+    """Hours that were not read again stay; older ones than a day go."""
     past = tuple(range(HOURS))
 
     assert past == hours_of(past, 0, [], at(12))

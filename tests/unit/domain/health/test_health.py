@@ -228,7 +228,7 @@ def test_one_busy_gpu_of_eight_makes_no_stragglers() -> None:
 
 
 def test_a_lost_gpu_is_no_straggler() -> None:
-    """What explains a GPU's silence is told once."""
+    """The cause of a GPU's silence is announced once."""
     gpus = [GpuFigures(str(i), utilization=flat(95)) for i in range(7)]
     broken = GpuFigures("7", utilization=flat(1), xids={48: reported(0)})
     assert [FindingKind.MEMORY_ERROR] == kinds(*gpus, broken)

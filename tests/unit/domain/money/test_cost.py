@@ -1,4 +1,4 @@
-"""What projects cost: every hour counted once, for the right month, at the right price."""
+"""Costs of projects: every hour counted once, for the right month, at the right price."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 END = datetime(2026, 12, 1, tzinfo=UTC)
 LLM = Rate("llm", Decimal("21.9576"))
 TINY = Decimal("1e-18")
-"""Of a division that was rounded at its 28th digit."""
+"""The error of a division that was rounded at its 28th digit."""
 MINUTES = st.integers(min_value=-60 * 24 * 10, max_value=60 * 24 * 40)
 moments = MINUTES.map(lambda minutes: START + timedelta(minutes=minutes))
 rates = st.builds(
@@ -56,7 +56,7 @@ def at(day: int, hour: float = 0) -> datetime:
 
 
 def run(start: datetime, end: datetime, rate: Rate = LLM) -> Run:
-    """Of project llm."""
+    """Make a run of project llm."""
     return Run(rate, start, end)
 
 
@@ -137,7 +137,7 @@ def test_an_unknown_price_is_hours_and_never_zero() -> None:
 
 
 def test_a_change_of_price_counts_from_the_next_sweep_on() -> None:
-    """What was counted stays as it was."""
+    """Counted hours stay as they were."""
     meter = count(new_meter(TARGET, START), [run(at(2), at(2, 1), Rate("llm", Decimal(10)))], at(2, 1))
     meter = count(meter, [run(at(2), at(2, 2), Rate("llm", Decimal(4)))], at(2, 2))
 
@@ -195,7 +195,7 @@ def test_what_runs_has_run_since_its_last_start() -> None:
     ],
 )
 def test_only_what_an_hour_adds_to_the_bill_is_counted(changes: dict[str, Any], wanted: Decimal) -> None:
-    """What was paid for in advance costs nothing more by being used."""
+    """Capacity that was paid for in advance costs nothing more by being used."""
     price = Price(Decimal("1.006"), "list price")
 
     assert wanted == marginal(make_instance(**changes), price).usd_per_hour

@@ -41,7 +41,7 @@ def test_the_forecast_of_a_constant_is_the_constant(now: datetime, usd: Decimal)
 def test_a_week_that_comes_again_is_forecast_day_by_day(
     now: datetime, week: list[Decimal], spent: Decimal
 ) -> None:
-    """What is spent, what is left of today, and each following day as its weekday."""
+    """The sum of the spent, the rest of today, and each following day as its weekday."""
     days = days_before(now, 6, *week)
     found = forecast(spent, days, now)
 
@@ -82,7 +82,7 @@ def test_under_two_weeks_of_days_nothing_is_known() -> None:
 
 
 def test_the_rule_counts_that_missed_the_past_weeks_by_less() -> None:
-    """What grows every day goes on as yesterday; what rests at weekends does not, and its error says so."""
+    """Daily growth goes on as yesterday; rest at weekends does not, and its error says so."""
     monday = datetime(2026, 11, 23, tzinfo=UTC)
     grows = {day: Decimal(100 + n) for n, day in enumerate(sorted(days_before(monday, 6, Decimal(1))))}
     rests = days_before(monday, 6, *map(Decimal, (100, 100, 100, 100, 100, 0, 0)))

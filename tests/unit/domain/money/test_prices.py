@@ -173,7 +173,7 @@ def test_a_commitment_pays_for_what_it_names(changes: dict[str, str], applies: b
 
 @pytest.mark.parametrize("read", [None, {HERE}, {SAVINGS_PLANS}, {SAVINGS_PLANS, "us-east-1"}], ids=str)
 def test_a_commitment_that_nobody_could_read_may_apply(read: set[str] | None) -> None:
-    """What is not known is no reason to promise cash."""
+    """An unknown commitment is no reason to promise cash."""
     known = None if read is None else Commitments(NOW, (), frozenset(read))
     assert may_apply(known, TYPE, HERE, "Linux/UNIX")
     assert not may_apply(Commitments(NOW, (), frozenset({SAVINGS_PLANS, HERE})), TYPE, HERE, "Linux/UNIX")

@@ -1,4 +1,4 @@
-"""What actions have saved: the steps of the waterfall add up to the net figure, and the days do, too."""
+"""Savings of actions: the steps of the waterfall add up to the net figure, and the days do, too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entry(**changes: Any) -> LedgerEntry:
 
 @st.composite
 def entries(draw: st.DrawFn) -> LedgerEntry:
-    """Of this month or of the two before, still open or ended, with a price or without."""
+    """Draw entries of this month or of the two before, still open or ended, with a price or without."""
     before, after = draw(st.decimals(0, 100, places=4)), draw(st.decimals(0, 100, places=4))
     booked = NOW - draw(st.timedeltas(timedelta(0), timedelta(days=70)))
     ended = draw(st.none() | st.timedeltas(timedelta(0), timedelta(days=40)))
@@ -65,7 +65,7 @@ def test_the_days_of_a_month_add_up_to_its_net_saving(booked: list[LedgerEntry])
 
 
 def test_a_false_stop_saves_nothing() -> None:
-    """What it avoided is said, and taken off again: its instance was needed."""
+    """The avoided cost is shown, and taken off again: its instance was needed."""
     undone = entry(ended_at=NOW - timedelta(hours=9), false_stop=True)
 
     assert Saved(

@@ -67,7 +67,7 @@ def found(before: str, after: str) -> list[str]:
 
 
 def test_every_setting_is_classified() -> None:
-    """What a new one declares nothing for counts as risky; whoever adds it says here that this is meant."""
+    """A new setting without a declared risk counts as risky; whoever adds it says here that this is meant."""
     of_risk = {risk: {path for path, its in RISKS.items() if its == risk} for risk in get_args(Risk)}
 
     assert set(HARMLESS.split()) == of_risk["none"]

@@ -1,4 +1,4 @@
-"""Who is asked, and who a proven identity is."""
+"""The people who are asked, and the person behind a proven identity."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def at(text: str) -> datetime:
     ],
 )
 def test_a_question_waits_for_working_hours(moment: str, expected: str) -> None:
-    """Of the time zone of those who are asked."""
+    """Hours of the time zone of those who are asked."""
     assert at(expected) == next_working(at(moment), (OFFICE,))
 
 

@@ -96,7 +96,7 @@ def test_the_cause_is_gone_when_most_have_worked_or_were_put_away(turned: int, l
     ],
 )
 def test_silence_that_counts_as_yes_asks_nobody(policy: Policy, unasked: bool) -> None:
-    """Whether by mode or by what follows when nobody answers."""
+    """The mode says so, or what follows when nobody answers."""
     assert unasked is acts_unasked(policy)
 
 
@@ -195,7 +195,7 @@ def test_the_fewest_that_count_are_unusual_in_a_fleet_that_knows_its_days() -> N
 
 
 def test_a_day_is_remembered_by_its_largest_sweeps() -> None:
-    """Of each kind; a day on which nothing turned is known, too."""
+    """The largest of each kind; a day on which nothing turned is known, too."""
     today = NOW.date()
     after = remember(remember((), today, Turned(9, 0, 9, 4)), today, Turned(9, 3, 9, 1))
 

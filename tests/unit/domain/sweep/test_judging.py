@@ -38,7 +38,7 @@ TWO_HOURS = Policy(idle=IdleRule(window_minutes=120))
 
 
 def memory(at: Any = NOW - 5 * MINUTE, verdict: VerdictKind = IDLE, **changes: Any) -> Memory:
-    """Of the sweep before."""
+    """Return the memory of the sweep before."""
     return Memory(at, verdict, **changes)
 
 
@@ -117,7 +117,7 @@ def test_a_sweep_says_why() -> None:
     ],
 )
 def test_idleness_goes_on_only_without_a_gap(at: Any, since: Any, hours: str) -> None:
-    """What was idle before and after a gap is idle since the gap."""
+    """An instance that was idle before and after a gap is idle since the gap."""
     known = memory(at, idle_since=since)
     assert f"Idle for {hours} (every GPU under 5%)." == read(make_evidence(), known).reason
     worked = memory(at, BUSY, idle_since=START - HOUR)
@@ -195,7 +195,7 @@ def test_what_the_next_sweep_knows_of_idleness() -> None:
 
 
 def test_what_a_proof_adds_to_it() -> None:
-    """What was seen for longer; the end of the last work, or of the last hole, where that was found."""
+    """Longer sight; the end of the last work, or of the last hole, where that was found."""
     known, idle = memory(idle_since=END - 2 * HOUR), read(make_evidence())
     three = 3 * HOUR
     proved = question(seen_for(three), three)

@@ -75,7 +75,7 @@ def test_what_only_says_how_it_was_made_is_nobodys(tags: dict[str, str]) -> None
 
 
 def home(tags: dict[str, str]) -> Home:
-    """Of an instance with these tags; some service must run it."""
+    """Return the home of an instance with these tags; some service must run it."""
     instance = make_instance(tags=tags)
     manager = managed_by(instance, ())
     assert manager is not None
@@ -178,7 +178,7 @@ def test_every_kind_has_an_advice_of_its_own(kind: Kind, wanted: str) -> None:
 
 
 def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
-    """Of thirty it names twenty; the facts hold all."""
+    """It names twenty of thirty; the facts hold all."""
     members = [
         IdleMember(
             make_instance(instance_id=f"i-{n:08x}"), NOW - timedelta(hours=n + 1), Decimal(1) if n else None

@@ -315,7 +315,7 @@ def test_told_idleness_is_watched_by_utilization_alone() -> None:
 
 
 def test_a_frozen_verdict_keeps_its_evidence() -> None:
-    """What was measured stands; nothing follows from it."""
+    """The readings stand; nothing follows from them."""
     verdict = judge(INSTANCE, NO_HOLD, make_evidence(QUIET), POLICY, NOW)
     frozen = freeze(verdict, "30 of 40 turned idle")
 

@@ -210,7 +210,7 @@ def test_what_is_said_of_the_evidence(evidence: Evidence, kind: str, reason: str
     ],
 )
 def test_periods_collections_and_the_lag_count(policy: Policy, evidence: Any, kind: str) -> None:
-    """Of one GPU where only its readings are given, or only when its CPU was measured last."""
+    """Readings of one GPU alone, or only the time when its CPU was measured last."""
     match evidence:
         case tuple():
             evidence = over(evidence, policy=policy)
@@ -304,7 +304,7 @@ def test_a_gpu_that_was_measured_just_enough_did_nothing() -> None:
     ],
 )
 def test_a_hole_of_more_than_a_quarter_of_an_hour_is_no_proof(changes: Any, reason: str | None) -> None:
-    """Of a GPU, or of a figure that is required. It is tried again when it has left the window."""
+    """A hole of a GPU, or of a figure that is required. It is tried again when it has left the window."""
     found = judge_holes(make_evidence(**changes), POLICY)
     assert reason == (found and found.reason)
     if found and "GPU" in found.reason:
@@ -360,7 +360,7 @@ def test_one_short_hole_is_told_from_too_little(
 
 
 def test_half_an_hour_is_not_late_any_more() -> None:
-    """Of a figure, too."""
+    """Nor for a figure."""
     verdict = judge_age(make_evidence(last_measured={"cpu": ago(minutes=30), "network": NOW}), POLICY, NOW)
     assert verdict is not None
     assert not verdict.is_late

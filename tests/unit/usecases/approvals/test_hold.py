@@ -329,7 +329,8 @@ def test_a_reason_is_kept_without_the_spaces_around_it(answer: Answer, reason: s
 def test_the_project_is_kept_that_it_is_held_in(
     answer: Answer, more: dict[str, Any], projects: tuple[str | None, str | None], has_a_yes: bool
 ) -> None:
-    """Of an answer, and of what comes after one: an admin of a project ends only what was held in it."""
+    """Rights to an answer, and to what comes after one: an admin of a project ends only what was held in
+    it."""
     world = World(decide=has_a_yes)
     decide(world, answer, **more)
     hold = world.state.record(TARGET, world.ref.instance_id).hold

@@ -775,7 +775,7 @@ def failure(world: World, why: str) -> None:
 
 
 def repeats(world: World) -> list[bool]:
-    """Of each message so far, whether plain subscribers are spared it."""
+    """Return for each message so far whether plain subscribers are spared it."""
     return [REPEATS in alert.facts for alert in world.announcer.sent]
 
 

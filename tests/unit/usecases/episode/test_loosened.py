@@ -138,7 +138,7 @@ def strict(policy: Policy) -> Policy:
 
 
 def test_every_setting_that_may_loosen_something_is_compared_or_says_why_not() -> None:
-    """What a new one declares nothing for is risky, and must be named in one of the three lists."""
+    """A new setting without a declared risk is risky, and must be named in one of the three lists."""
     said = [one for paths in ELSEWHERE for one in paths.split()]
     named = {*LOOSER, *REFUSED, *said} - {"selector"}
 

@@ -103,7 +103,7 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     ids=["ask", "observe", "auto, but a stop wipes local disks", "auto", "notify-only"],
 )
 def test_only_a_question_is_in_the_asking_phase(policy: Policy, phase: Phase) -> None:
-    """Who is only told has nothing to answer."""
+    """People who are only notified have nothing to answer."""
     world, instance_id = idle_world(policy)
     opener(world)(ref_of(world, instance_id))
 

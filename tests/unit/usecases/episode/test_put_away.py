@@ -510,7 +510,7 @@ def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
 
 @pytest.mark.parametrize(("hours", "passes"), [(3.9, True), (4.0, True), (4.1, False)])
 def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(hours: float, passes: bool) -> None:
-    """What it wrote since they began would be lost, however idle its GPU is."""
+    """Data written since they began would be lost, however idle its GPU is."""
     world = World(action=Action.TERMINATE, changes={"root_device_type": "instance-store"})
     world.take_snapshot(world.ref)
     world.ec2.finish_snapshots("completed")

@@ -45,7 +45,7 @@ def starts(world: World) -> int:
 
 
 def test_what_was_stopped_runs_again_and_others_are_told() -> None:
-    """Who did it is on record."""
+    """The record names the person."""
     world = stopped()
 
     answer = undo(world)
@@ -192,7 +192,7 @@ def test_no_capacity_says_what_to_do_instead() -> None:
 
 
 def test_a_refusal_of_ec2_is_told_and_a_failure_raised() -> None:
-    """What may pass is the caller's to repeat."""
+    """The caller repeats what may pass."""
     world = stopped()
     world.ec2.failures["start"] = [AccessDenied("no right to its key"), Unavailable("EC2 is down")]
 

@@ -107,7 +107,7 @@ def test_advice_that_cannot_be_sent_is_a_note(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_scores_are_told_in_the_same_message_where_the_policy_asks_for_them() -> None:
-    """Of all types with the same GPUs: of one type alone EC2 says little whatever there is."""
+    """Scores of all types with the same GPUs: about one type alone EC2 says little."""
     world = priced(Events(placement_scores=True))
     world.market.by_region = {"us-west-2": 9, "us-east-1": 2, "ap-south-1": 10}
 

@@ -54,7 +54,7 @@ def world_with(**changes: Any) -> tuple[NoticeWorld, str]:
 
 
 def retirement(*instance_ids: str, is_over: bool = False, **changes: Any) -> ScheduledChange:
-    """Of these instances, in two weeks."""
+    """Return the retirement of these instances, in two weeks."""
     plain = Notice(
         account=TARGET.account,
         region=TARGET.region,
@@ -381,7 +381,7 @@ def test_an_older_end_of_a_block_is_neither_told_nor_kept() -> None:
 
 
 def test_a_date_far_ahead_is_told_once_however_often_it_is_repeated() -> None:
-    """What was told is known until the date, not for a month."""
+    """A message is remembered until the date, not for a month."""
     world, instance_id = world_with()
     far = NOW + timedelta(days=90)
     world.scheduled(retirement(instance_id, at=far))
@@ -404,7 +404,7 @@ def test_a_date_that_has_just_passed_is_still_told(hours: int, told: int) -> Non
 
 @pytest.mark.parametrize(("hours", "promised"), [(24 * 14, True), (25, True), (24, False), (3, False)])
 def test_a_reminder_is_promised_only_where_one_will_come(hours: int, promised: bool) -> None:
-    """What comes within a day is not told a second time."""
+    """A date within a day is not announced a second time."""
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id, at=NOW + timedelta(hours=hours)))
 

@@ -756,7 +756,7 @@ def test_the_message_of_a_mass_names_those_that_could_not_be_asked() -> None:
 
 
 def test_the_message_of_a_mass_names_the_instances_of_its_zone_alone() -> None:
-    """What runs in another zone is not in danger, nor is what EC2 cannot take back."""
+    """Instances in another zone are not in danger, nor are those that EC2 cannot take back."""
     world = WarnedWorld(Events(mass_interruption_told_singly=1))
     elsewhere = world.add(77, availability_zone="us-east-1b")
     owned = world.add(78, lifecycle=Lifecycle.ON_DEMAND)

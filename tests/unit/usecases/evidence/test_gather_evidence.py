@@ -191,7 +191,7 @@ def test_a_search_for_missing_gpus_forgets_none() -> None:
 
 
 def test_known_series_are_asked_for_at_once() -> None:
-    """What was found once needs no listing and no aggregate."""
+    """A series that was found once needs no listing and no aggregate."""
     world = Readings()
     for index in range(4):
         world.publish_gpu(1, index, QUIET)
@@ -334,7 +334,7 @@ def test_memory_of_several_gpus_is_not_known_by_their_aggregate(
 
 
 def test_a_single_gpu_needs_no_counting() -> None:
-    """What talks is the one there is; nothing is asked for it."""
+    """The GPU that publishes is the only one; nothing is asked for it."""
     world = Readings()
     world.publish(1, QUIET)
     (found,) = world.gather(request(figures=FIGURES)).values()

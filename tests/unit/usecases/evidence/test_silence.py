@@ -41,7 +41,7 @@ EVERY_5 = sum(1 << bit for bit in range(DAY - 5) if (ORIGIN + bit) % 5 == 0)
 
 @dataclass(frozen=True)
 class Agent:
-    """What one instance publishes: a bit for each minute with a sample, of every GPU and of EC2."""
+    """The publishing of one instance: a bit for each minute with a sample, of every GPU and of EC2."""
 
     gpus: tuple[int, ...]
     ec2: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(EC2, EVERY_5))

@@ -1,4 +1,4 @@
-"""Who is told of the health of GPUs: once while it lasts, anew when worse or back; nothing is done."""
+"""Messages about the health of GPUs: once while it lasts, anew when worse or back; nothing is done."""
 
 from __future__ import annotations
 

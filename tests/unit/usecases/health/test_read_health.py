@@ -165,7 +165,7 @@ def test_without_a_temperature_utilization_shows_the_way() -> None:
 
 
 def test_what_could_not_be_read_is_a_problem_and_no_health() -> None:
-    """What was read all the same still counts."""
+    """The other readings still count."""
     world = HealthWorld()
     instance_id = world.add(1)
     world.publish(instance_id, [{"temperature_celsius": flat(90)}])
@@ -227,7 +227,7 @@ def test_the_names_are_those_that_are_published() -> None:
 def test_a_gpu_that_was_measured_for_a_part_of_the_window_is_not_hidden_by_its_peers(
     percent: float, told: bool
 ) -> None:
-    """Of 18 periods 15 are enough to believe a mean; in the aggregate the others make it look smaller."""
+    """15 periods of 18 are enough to believe a mean; in the aggregate the others make it look smaller."""
     world = HealthWorld()
     instance_id = world.add(1, gpus=0)
     throttled = (*flat(percent)[:15], None, None, None)

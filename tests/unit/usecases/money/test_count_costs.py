@@ -43,7 +43,7 @@ def meter(world: FleetWorld, month: str = "2026-11") -> Meter:
 
 
 def hours(world: FleetWorld, month: str = "2026-11", project: str = "llm") -> Decimal:
-    """Of one project, at the price of the world."""
+    """Return hours of one project, at the price of the world."""
     return (meter(world, month).usd[project] / HOUR).quantize(Decimal("0.0001"))
 
 

@@ -130,7 +130,7 @@ def test_who_is_over_budget_is_known_for_its_month() -> None:
 
 
 def parts_of(state: Any, act: str = "ask") -> Parts:
-    """Of a function, with this policy in force."""
+    """Return the parts of a function, with this policy in force."""
     text = TEXT.format(mode="ask").replace("act: ask", f"act: {act}")
     read = SimpleNamespace(read=lambda **_: text)
     clients = FakeClients(ScriptedClient())
@@ -151,7 +151,7 @@ READY = (policies.asking, policies.present, policies.or_last, policies.or_defaul
 
 
 def test_costs_that_cannot_be_read_cost_no_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who was over budget still is, until the month ends."""
+    """A project over budget stays so until the month ends."""
     state = state_with(NOW, vision="101")
     sweep_plan(parts_of(state)).places()
 

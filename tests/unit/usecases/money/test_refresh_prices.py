@@ -72,7 +72,7 @@ class PriceWorld:
         self.runs(THERE, "g5.xlarge", "p5.48xlarge")
 
     def runs(self, region: str, *types: str) -> None:
-        """What the last sweep of a Region saw, each type twice."""
+        """Note the sight of the last sweep of a Region, each type twice."""
         rows = [self._row(region, kind, number) for kind in types for number in (1, 2)]
         page = FleetPage(TARGET.account, region, self.clock.now(), "ask", None, tuple(rows))
         self.state.keep_page(page)

@@ -127,7 +127,7 @@ def test_what_happens_since_is_no_drift() -> None:
 
 @pytest.mark.parametrize("days", [5, 60])
 def test_a_policy_that_counts_for_other_days_is_no_drift(days: int) -> None:
-    """What was said is computed as it was said then."""
+    """A statement is computed anew as it was made then."""
     world = World()
     world.book(*(stopped(n, booked_at=MONDAY - timedelta(days=12 * n)) for n in range(1, 6)))
     assert [] == world.report().problems
@@ -162,7 +162,7 @@ def test_a_ledger_that_was_changed_is_said(change: str) -> None:
 
 
 def test_a_week_is_reported_once_to_everybody_whom_it_is_about() -> None:
-    """Who answers for everything, each owner and each owner of a project that the policy names."""
+    """The default contacts, each owner, and each owner of a project that the policy names."""
     world = World()
     world.book(stopped(1), stopped(2, owner="somebody", project="other"))
     first, second = world.report(), world.report()

@@ -117,7 +117,7 @@ def test_the_like_of_it_that_is_started_takes_its_place(
 
 
 def test_one_start_takes_the_place_of_one_stop() -> None:
-    """Of two that were stopped the first one, also in another Region; the second goes on saving."""
+    """The first of two that were stopped, also in another Region; the second goes on saving."""
     world, _, ref = stopped_by_us()
     book(world, ref)
     there = replace(only_entry(world), episode=replace(ref, region="eu-west-1", number=7))

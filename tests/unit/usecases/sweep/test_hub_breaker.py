@@ -233,7 +233,7 @@ def test_the_first_sweep_of_instances_that_have_been_idle_for_long_freezes_nothi
 
 
 def test_an_outage_does_not_pass_for_a_habit_of_the_next_day() -> None:
-    """What froze everything on the fifth day does so again on the sixth, at the same hour."""
+    """The outage that froze everything on the fifth day does so again on the sixth, at the same hour."""
     broken = [START + timedelta(days=day, hours=3) for day in (4, 5)]
     hour = timedelta(hours=1)
     month = run(seed=3, days=6, extra=[(one, (at, at + 2 * hour)) for at in broken for one in range(JOBS)])

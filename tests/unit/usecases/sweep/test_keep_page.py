@@ -53,7 +53,7 @@ def row(world: FleetWorld, instance_id: str) -> FleetRow:
 
 
 def test_a_row_says_what_the_sweep_saw() -> None:
-    """Who owns it, what it costs, and what it did in the hours that were read."""
+    """Its owner, its cost, and its work in the hours that were read."""
     world = FleetWorld()
     instance_id = world.add(1, BUSY, tags=TAGS)
     summary = world.sweep()
@@ -70,7 +70,7 @@ def test_a_row_says_what_the_sweep_saw() -> None:
 
 
 def test_the_advice_of_a_verdict_is_in_its_row() -> None:
-    """Of an instance half of which works: the console shows it."""
+    """The console shows the advice about an instance half of which works."""
     world = FleetWorld()
     instance_id = world.add(1, instance_type="g5.12xlarge")
     world.silence(instance_id)
@@ -134,7 +134,7 @@ def test_it_is_idle_since_when_its_question_says() -> None:
 
 
 def test_idleness_after_work_is_not_that_of_an_older_question() -> None:
-    """Whose workflow has not ended it yet."""
+    """The workflow of that one has not ended it yet."""
     world, instance_id, ref = asked()
     world.publish(instance_id, BUSY)
     world.sweep(15)

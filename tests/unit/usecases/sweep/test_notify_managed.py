@@ -19,7 +19,7 @@ BATCH = {"AWSBatchServiceTag": "batch", "aws:batch:compute-environment": "train-
 
 
 def tags(**more: str) -> dict[str, str]:
-    """Of an instance of the compute environment; `Owner` and the like by keyword."""
+    """Return the tags of an instance of the compute environment; `Owner` and the like by keyword."""
     return {"Purpose": "GPU-Workload", **BATCH, **more}
 
 
@@ -67,7 +67,7 @@ def test_it_is_told_once_a_day() -> None:
 
 
 def test_a_lost_memory_tells_nothing_twice() -> None:
-    """What the sweep remembers is a cache; the log of messages is not."""
+    """The sweep's memory is a cache; the log of messages is not."""
     world = FleetWorld()
     world.add(1, tags=tags())
     world.sweep()
@@ -183,7 +183,7 @@ def test_a_message_that_nobody_took_is_sent_by_the_next_sweep() -> None:
 
 
 def test_while_plans_are_frozen_nothing_new_is_told() -> None:
-    """What looks like a metrics outage looks like idle environments, too."""
+    """An outage of metrics makes environments look idle, too."""
     world = FleetWorld()
     ids = [world.add(n, BUSY, tags=tags()) for n in range(1, 7)]
     world.sweep()

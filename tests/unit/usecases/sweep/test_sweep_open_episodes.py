@@ -103,7 +103,7 @@ def test_an_oddly_spelled_exemption_is_reported_once_a_week() -> None:
 
 
 def test_a_restart_takes_the_question_back() -> None:
-    """What runs now is not what was asked about."""
+    """The run that was asked about is over."""
     world, instance_id, _ = asked()
     world.change(instance_id, launch_time=NOW)
     world.sweep(5)
@@ -256,7 +256,7 @@ def test_a_running_workflow_is_never_called_dead() -> None:
 
 
 def test_a_decision_is_kept_when_its_workflow_died() -> None:
-    """What a person said is a record; the episode closes all the same."""
+    """A person's word is a record; the episode closes all the same."""
     world, instance_id, ref = asked()
     world.state.settle(approval_id_of(instance_id), decision())
     world.workflow.executions[ref.execution_name] = False

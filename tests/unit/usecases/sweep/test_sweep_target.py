@@ -64,7 +64,7 @@ def test_what_cannot_have_become_idle_is_not_read() -> None:
 
 
 def test_another_policy_makes_it_read_again() -> None:
-    """What counted as work under the old one may not under the new one."""
+    """Work under the old one may be none under the new one."""
     world = FleetWorld()
     instance_id = world.add(1, [8.0] * 12)
     world.sweep()
@@ -475,7 +475,7 @@ def test_in_auto_mode_a_freeze_ends_when_most_of_those_that_turned_have_worked()
 
 
 def test_work_that_came_and_went_during_a_freeze_has_been_seen() -> None:
-    """What is idle again since is idle in earnest."""
+    """An instance that is idle again since is idle in earnest."""
     world = FleetWorld(Policy(mode=Mode.AUTO))
     outage(world)
     world.sweep(65)
@@ -543,7 +543,7 @@ def test_a_freeze_is_kept_by_all_that_turned_while_any_of_them_is_acted_on_unask
 
 
 def test_a_policy_that_cannot_be_read_ends_no_freeze() -> None:
-    """What it says about asking is not known."""
+    """Its word about asking is not known."""
     world = FleetWorld(Policy(mode=Mode.ASK))
     world.sweep_target = replace(world.sweep_target, policies=ByTag(world.policy))
     ids = mixed(world)

@@ -20,7 +20,7 @@ class Killed(BaseException):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ten instances with one GPU each."""
+    """Let a meter's parts be those of ten instances with one GPU each."""
     monkeypatch.setattr(gather_evidence, "SERIES_OF_A_PART", 10)
 
 
@@ -78,7 +78,7 @@ def test_those_that_the_dead_sweep_did_not_come_to_are_read_first(monkeypatch: p
 
 
 def test_whatever_something_follows_from_is_seen_by_the_next_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that turned idle, fell silent, or were started lately nothing is saved: the breaker counts
+    """Nothing is saved about those that turned idle, fell silent, or were started lately: the breaker counts
     them, people learn of the silence, and hours and savings are those of a sweep that did not die."""
     summaries, worlds = [], []
     for dies in (False, True):
