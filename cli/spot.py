@@ -19,6 +19,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.pricing import AwsPrices
 from governor.contracts.policy import parse_policy
 from governor.domain.catalogue import alike, list_price, shape_of
+from governor.domain.documents import plain
 from governor.domain.instance import Target
 from governor.domain.units import money, printable
 from governor.errors import PolicyError
@@ -62,7 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
         {
             "zone": one.zone,
             "region": one.region,
-            "usd_per_hour": str(one.usd_per_hour),
+            "usd_per_hour": plain(one.usd_per_hour),
             "percent_of_list_price": None if whole is None else round(100 * one.usd_per_hour / whole),
             "placement_score": rated.get(one.region),
         }

@@ -30,6 +30,7 @@ from governor.adapters.messaging import MAIL, lets_questions_through
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.domain.approvals.messages import readable, step_text
+from governor.domain.documents import plain
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
@@ -273,7 +274,7 @@ def _questions(stack: Stack) -> Line:
     prices = [Decimal(one["usd_per_day"]) for one in found if one["usd_per_day"] is not None]
     document = {
         "open": len(found),
-        "usd_per_day": str(sum(prices)),
+        "usd_per_day": plain(sum(prices, Decimal())),
         "without_price": len(found) - len(prices),
     }
     if not found:

@@ -27,7 +27,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]
 
     def prices(_: object, target: object, regions: Sequence[str], name: str, platform: str) -> SpotPrices:
         calls.append((tuple(regions), name, platform))
-        known = [("eu-west-1", "0.3"), ("us-east-1", "0.6036")]
+        known = [("eu-west-1", "0.3"), ("us-east-1", "0.6036000004")]
         found = tuple(SpotPrice(region, f"{region}a", Decimal(usd)) for region, usd in known)
         return SpotPrices(found, {"us-west-2": "no network"})
 
@@ -70,6 +70,7 @@ def test_no_right_to_scores_is_no_reason_for_no_prices(
     assert 0 == code
     assert ("eu-west-1",) == asked[0][0]
     assert [None, None] == [one["placement_score"] for one in found["zones"]]
+    assert ["0.3", "0.603600"] == [one["usd_per_hour"] for one in found["zones"]]
     assert "Spot placement scores" in found["unread"][-1]
 
 
