@@ -16,7 +16,15 @@ from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Protection, Volume
 from governor.domain.money.ledger import Ending
-from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy
+from governor.domain.policy.policy import (
+    BY_BUDGET,
+    Action,
+    AppliedPolicy,
+    ApprovalRule,
+    Mode,
+    PlanRule,
+    Policy,
+)
 from governor.errors import SafetyError
 from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.react import ReactToStateChange
@@ -135,6 +143,9 @@ REFUSALS: dict[str, Callable[[FleetWorld, str], object]] = {
     ),
     "not by us": lambda w, one: w.state.put(replace(stored_episode(w, ref_of(w, one)), became=None)),
     "mode observe": lambda w, _: _policy(w, mode=Mode.OBSERVE),
+    "asked about by its budget alone": lambda w, _: setattr(
+        w.policies, "applied_to", lambda _: AppliedPolicy(w.policies.policy, "v", (BY_BUDGET,))
+    ),
     "to notify only": lambda w, _: _policy(w, plan=PlanRule(action=Action.NOTIFY_ONLY)),
     "off": lambda w, _: _policy(w, approval=ApprovalRule()),
     "not yet": lambda w, _: _policy(w, approval=replace(ASKS, ask_about_stopped_after_days=30)),

@@ -277,9 +277,8 @@ class InstanceRecord:
 
     def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
         """Return whether nobody is asked yet about this run of the instance."""
-        return (
-            self.quiet_until is not None and now < self.quiet_until and self.quiet_launch_time == launch_time
-        )
+        until, same = self.quiet_until, self.quiet_launch_time == launch_time
+        return until is not None and now < until and same
 
     def holds_an_old_warning_alone(self, now: datetime) -> bool:
         """Return whether nothing would be lost with it."""

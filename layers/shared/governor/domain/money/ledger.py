@@ -106,9 +106,8 @@ class LedgerEntry:
     @property
     def is_of_storage(self) -> bool:
         """Return whether the instance was stopped before, so that this saves what its volumes cost alone."""
-        return self.outcome is Outcome.TERMINATED and self.saved_usd_per_hour == -(
-            self.storage_usd_per_hour or 0
-        )
+        saved, storage = self.saved_usd_per_hour, self.storage_usd_per_hour or Decimal(0)
+        return self.outcome is Outcome.TERMINATED and saved == -storage
 
     def counted(self, start: datetime, end: datetime, counts_for: timedelta) -> tuple[datetime, datetime]:
         """Return from when to when it saves within this time: nothing where the second is not later."""

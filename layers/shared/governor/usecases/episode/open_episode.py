@@ -18,7 +18,7 @@ from governor.domain.history import History, idle_span
 from governor.domain.instance import Instance
 from governor.domain.policy.changes import asked_under
 from governor.domain.policy.contacts import Contact
-from governor.domain.policy.policy import Action, AppliedPolicy, Mode, Policy
+from governor.domain.policy.policy import BY_BUDGET, Action, AppliedPolicy, Mode, Policy
 from governor.domain.policy.schedule import schedule
 from governor.domain.sweep.judging import asked_because
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind, judge_unread
@@ -123,7 +123,8 @@ class OpenEpisode:
         left_alone = judge_unread(instance, record.hold, policy, now)
         _, plan, _ = self.inspect.plan(instance, policy)
         why = None
-        if policy.mode is Mode.OBSERVE or days is None or now - stopped_at < timedelta(days=days):
+        observes = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
+        if observes or days is None or now - stopped_at < timedelta(days=days):
             why = "the policy does not ask about it, or not yet"
         elif left_alone is not None:
             why = left_alone.reason

@@ -109,11 +109,8 @@ class FollowUp:
             record = sweep.records.get(ref.instance_id)
             if not (entry.acted and entry.outcome is Outcome.STOPPED and is_due) or ref.instance_id in listed:
                 continue
-            if (
-                record is not None
-                and _may_be_asked(record, sweep.now)
-                and not record.is_quiet(ref.launch_time, sweep.now)
-            ):
+            is_quiet = record is None or record.is_quiet(ref.launch_time, sweep.now)
+            if record is not None and not is_quiet and _may_be_asked(record, sweep.now):
                 yield _question_about(record, ref.launch_time)
 
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
