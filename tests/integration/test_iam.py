@@ -298,9 +298,13 @@ def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded:
     table.write(update(keys.episode(first.ref), {"steps_done": {**first.steps_done, "stop": ago}}, present()))
     open_key = keys.target_pk(TARGET), f"OPENLEDGER#{instance_id}#{first.ref.execution_name}"
     table.write(update(open_key, {"booked_at": ago}, present()))
-    guarded.state.remember(TARGET, {}, datetime.now(tz=UTC))  # what is due once an hour is due now
+    # The sweep before was an hour ago: what is due once an hour is due now.
+    seen = guarded.state.observations(TARGET)
+    earlier = {one: replace(its, at=its.at - timedelta(minutes=61)) for one, its in seen.items()}
+    guarded.state.remember(TARGET, earlier, datetime.now(tz=UTC))
 
-    assert 0 == guarded.scene.sweep()["results"][0]["summary"]["problems"]
+    swept = guarded.scene.sweep()["results"][0]["summary"]
+    assert (0, False) == (swept["problems"], swept["frozen"])
     second = guarded.eventually(lambda: _asked_anew(guarded, first), "nobody is asked about the stopped one")
     assert (first.ref, first.evidence_hash) == (second.stopped_in, second.evidence_hash)
     of_second = link.replace(first.approval_id, second.approval_id)
