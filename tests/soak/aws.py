@@ -32,6 +32,8 @@ class SimulatedEc2(MemoryEc2):
     """The cloud that is told of every deed."""
     began: dict[str, datetime] = field(default_factory=dict)
     """When each snapshot began."""
+    lost: dict[str, tuple[Snapshot, Mapping[str, str]]] = field(default_factory=dict)
+    """Each deleted snapshot, with its tags."""
     ran: dict[str, list[tuple[datetime, datetime | None]]] = field(default_factory=lambda: defaultdict(list))
     """From when to when each instance ran."""
     instead: Callable[[], object] | None = None
@@ -83,6 +85,13 @@ class SimulatedEc2(MemoryEc2):
             self.began[one.snapshot_id] = self.cloud.moment
             self.cloud.later(_SNAPSHOTS_TAKE, partial(self._finish, one.snapshot_id))
         return created
+
+    def delete(self, target: Target, snapshot_id: str) -> str | None:
+        if snapshot_id in self.snapshots:
+            self.lost[snapshot_id] = self.snapshots[snapshot_id]
+        request_id = super().delete(target, snapshot_id)
+        self.cloud.did("delete", snapshot_id)
+        return request_id
 
     def _finish(self, snapshot_id: str) -> None:
         snapshot, tags = self.snapshots[snapshot_id]

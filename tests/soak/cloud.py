@@ -102,6 +102,7 @@ class Deed:
     at: datetime
     what: str
     instance_id: str
+    """The id of a snapshot where one was deleted."""
     episode: str | None
     """The episode that was open."""
 
@@ -226,6 +227,14 @@ class Cloud:
     def sweeps(self, every: float = SWEEP_SECONDS, first: float = 0.0) -> None:
         """Sweep from now on; a sweep that fails is followed by the next one."""
         self.later(first, partial(self._sweep_and_again, every))
+
+    def daily(self, function: str, first: float) -> None:
+        """Invoke a scheduled function from then on; one that fails is tried twice more."""
+        self.later(first, partial(self._daily_and_again, function))
+
+    def _daily_and_again(self, function: str) -> None:
+        self.daily(function, 86_400.0)
+        self.send(function, {})
 
     def _sweep_and_again(self, every: float) -> None:
         self.later(every, partial(self._sweep_and_again, every))

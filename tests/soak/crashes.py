@@ -16,7 +16,7 @@ from itertools import chain
 from tests.soak.cloud import START, Cloud
 from tests.soak.faults import CrashPoint, Kind, NoFaults
 from tests.soak.invariants import episodes
-from tests.soak.scenarios import AT_LEAST_HOURS, HOURS, SCENARIOS, Scenario
+from tests.soak.scenarios import HOURS, SCENARIOS, Scenario
 
 _AFTER_THE_END = timedelta(minutes=25)
 """Calls are tried until so long after the first episode ended: two sweeps, and all messages."""
@@ -28,6 +28,7 @@ _WRITES = (
     "ec2.create",
     "ec2.prepare",
     "ec2.start",
+    "ec2.delete",
     "states.start",
     "states.answer",
     "sns.publish",
@@ -70,7 +71,7 @@ def _points(name: str) -> tuple[Point, ...]:
 def _calls_and_kinds(scenario: Scenario) -> Iterator[Point]:
     recorder = NoFaults()
     cloud = scenario.play(recorder)
-    end = _end(cloud) + _AFTER_THE_END
+    end = _end(scenario, cloud) + _AFTER_THE_END
     for number, (moment, name) in enumerate(recorder.calls, start=1):
         if moment > end:
             return
@@ -84,9 +85,9 @@ def all_points() -> list[Point]:
     return [point for scenario in SCENARIOS for point in points(scenario)]
 
 
-def _end(cloud: Cloud) -> datetime:
+def _end(scenario: Scenario, cloud: Cloud) -> datetime:
     ends = [one.closed_at for one in episodes(cloud) if one.closed_at is not None and one.closed_at > START]
-    return min(ends, default=START + timedelta(hours=3))
+    return min(ends, default=START + timedelta(hours=scenario.hours_of_faults))
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def runs(scenario: Scenario, some: Iterable[Point]) -> Iterator[End]:
     recorder, seen, kept = NoFaults(), 0, b""
     cloud = scenario.begin(recorder)
     left = deque(sorted(some))
-    for _ in chain(cloud.steps(AT_LEAST_HOURS * HOURS), [None]):
+    for _ in chain(cloud.steps(scenario.at_least_hours * HOURS), [None]):
         # What has just happened made the calls after `seen`, and the copy is from before it.
         ends: dict[tuple[int, bytes], End] = {}
         while left and left[0].number <= len(recorder.calls):

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from functools import partial
 
-from governor.domain.alerts.alert import DIGEST_PREFIX
+from governor.domain.alerts.alert import DIGEST_PREFIX, AlertKind
 from governor.domain.approvals.approval import Approval, ApprovalStatus, acts_by_itself
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import EPISODE_TAG
+from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, EXEMPTION_TAG
 from governor.domain.policy.policy import Mode
+from governor.domain.units import parse_iso
 from tests.builders import TARGET
 from tests.soak.cloud import Cloud, Deed, Press
 from tests.soak.parts import records_of
@@ -24,6 +25,7 @@ _OPENS = timedelta(minutes=45)
 """An episode is open after this: late readings may take half an hour."""
 _NOTICE, _UNKNOWN = timedelta(hours=1), timedelta(minutes=10)
 """How long people can hold what mode auto does; the last minutes before a call, which nobody can know yet."""
+_WEEK = timedelta(days=7)
 _UNDER_WAY = timedelta(minutes=1)
 """How long a call may be under way."""
 _HOLDS = frozenset({"keep", "exempt", "hold"})
@@ -58,6 +60,7 @@ def after(cloud: Cloud, *, duplicates: bool = False) -> list[str]:
         *_too_late(cloud),
         *_untold(cloud),
         *_ledger(cloud),
+        *_deletions(cloud),
     ]
     return [*found, *([] if duplicates else _twice(cloud))]
 
@@ -81,6 +84,9 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
     if deed.what == "start":
         return
     name = f"{deed.what} of {deed.instance_id} at {deed.at}"
+    if deed.what == "delete":
+        yield from (f"{name}: {why}" for why in _wanted(cloud, deed))
+        return
     if deed.what == "snapshot" and cloud.inside[-1][0] != "take_snapshot":
         return  # before an interruption; nothing is destroyed by it
     stored = [one for one in episodes(cloud) if one.ref.execution_name == deed.episode]
@@ -102,6 +108,27 @@ def _unsafe(cloud: Cloud, deed: Deed) -> Iterator[str]:
         began, until = cloud.ec2.ran[deed.instance_id][-1]
         if Step.STOP in episode.plan.steps and until is None and began <= cloud.began[-1]:
             yield f"{name}: it runs since {began}"
+
+
+def _wanted(cloud: Cloud, deed: Deed) -> Iterator[str]:
+    """Yield why a snapshot had to stay: nobody knew for a week, or the only copy of what is gone."""
+    owners = [one for one in episodes(cloud) if deed.instance_id in one.snapshots]
+    if len(owners) != 1 or owners[0].phase is not Phase.CLOSED:
+        yield f"{len(owners)} episodes have recorded it, or its own is open"
+        return
+    known = [mail.at for mail in cloud.mails if mail.kind == AlertKind.SNAPSHOTS_EXPIRE]
+    if not known or min(known) + _WEEK > deed.at:
+        yield "its owner has not known for a week"
+    instance = cloud.ec2.instances[owners[0].ref.instance_id]
+    if instance.state == "terminated":
+        yield "it is of the last set of a terminated instance"
+    if instance.tags.get(EXEMPTION_TAG) is not None:
+        yield "its instance is exempt"
+    if "mode: observe" in cloud.policy:
+        yield "the mode is observe"
+    _, tags = cloud.ec2.lost[deed.instance_id]
+    if parse_iso(tags[DELETE_AFTER_TAG]) > deed.at:
+        yield "its tag keeps it"
 
 
 def _kept(cloud: Cloud, episode: Episode, deed: Deed) -> Iterator[str]:
@@ -307,6 +334,14 @@ def _twice(cloud: Cloud) -> Iterator[str]:
     for (to, name), count in ends.items():
         if count > 1:
             yield f"{to} was told of the end of {name} {count} times"
+
+
+def _deletions(cloud: Cloud) -> Iterator[str]:
+    """The record says what became of each snapshot, and no more."""
+    deleted = {deed.instance_id for deed in cloud.deeds if deed.what == "delete"}
+    ended = {one.snapshot_id for one in cloud.state.expiries(TARGET) if one.ended_at is not None}
+    if deleted != ended:
+        yield f"deleted: {sorted(deleted)}; by the record: {sorted(ended)}"
 
 
 def _ledger(cloud: Cloud) -> Iterator[str]:

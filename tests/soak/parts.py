@@ -301,7 +301,7 @@ def _parts(kind: type[Parts]) -> Parts:
             read=lambda: _CLOUDS[-1].port("secrets.read", lambda: _CLOUDS[-1].channels) if _CLOUDS else {}
         ),
         "undoer": _Port("lambda", "cloud"),
-        **dict.fromkeys(("instances", "controller", "starter", "snapshots"), _Port("ec2", "ec2")),
+        **dict.fromkeys(("instances", "controller", "starter", "snapshots", "remover"), _Port("ec2", "ec2")),
         "vault": _Port("s3", "vault"),
         "tagger": _Tagger("ec2", "ec2"),
         "metrics": _Metrics("cloudwatch", "metrics"),

@@ -9,7 +9,7 @@ import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -18,15 +18,26 @@ from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import PlanFacts, Price, Step, draw_plan
 from governor.domain.evidence import Evidence, evidence_document, evidence_hash
-from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.instance import (
+    DELETE_AFTER_TAG,
+    EPISODE_TAG,
+    EXEMPTION_TAG,
+    Instance,
+    Lifecycle,
+    Protection,
+    Snapshot,
+    SpotRequestType,
+    Volume,
+)
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.breaker import BreakerState
+from governor.domain.units import iso
 from governor.stores import keys
 from tests.builders import TARGET, make_evidence, make_instance
 from tests.soak import invariants
 from tests.soak.aws import SECRET
-from tests.soak.cloud import START, Cloud, Deed, Mail
+from tests.soak.cloud import START, SWEEP_SECONDS, Cloud, Deed, Mail
 from tests.soak.faults import Faults
 from tests.unit.adapters.golden import ADDED
 
@@ -51,7 +62,10 @@ ownership:
   escalation_contacts: [boss]
 """
 HOURS = 3600.0
-AT_LEAST_HOURS = 5.0
+_DAY = 24 * HOURS
+_DAYS = 12.0
+"""Length of the stories of snapshots that expire."""
+_RETAINED = timedelta(days=30)
 
 
 def policy(mode: str = "ask", action: str = "stop", approval: str = "", plan: str = "") -> str:
@@ -116,13 +130,20 @@ class Scenario:
     policy: str
     ends: frozenset[str]
     """The states in which the instance may be in the end, whatever one fault does."""
-    outcome: Outcome
-    """Outcome of the story's first episode, when nothing fails."""
+    outcome: Outcome | None
+    """Outcome of the story's first episode, when nothing fails; `None`: nobody is asked."""
     people: Mapping[str, Answers] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
     spot: SpotRequestType | None = None
     script: tuple[tuple[float, Callable[[Cloud], None]], ...] = ()
     hours: float = 10.0
+    at_least_hours: float = 5.0
+    hours_of_faults: float = 3.0
+    """Where nobody is asked, calls are tried until then."""
+    sweeps_every: float = SWEEP_SECONDS
+    """Seconds."""
+    snapshots_left: int | None = None
+    """Number in the end, whatever one fault does; `None`: it is not looked at."""
     before: Callable[[Cloud], None] | None = None
     """Events before the story, about the instance that is there."""
     rivals: Callable[[Cloud], None] | None = None
@@ -147,15 +168,15 @@ class Scenario:
             cloud.ec2.spot_requests["sir-1"] = self.spot
         if self.before is not None:
             self.before(cloud)
-        cloud.sweeps()
+        cloud.sweeps(self.sweeps_every)
         for seconds, act in self.script:
             cloud.later(seconds, partial(act, cloud))
         return cloud
 
     def finish(self, cloud: Cloud) -> None:
-        """Go on to the end of the story, from anywhere in its first `AT_LEAST_HOURS`."""
-        cloud.run(AT_LEAST_HOURS * HOURS - (cloud.moment - START).total_seconds())
-        for _ in range(int(self.hours - AT_LEAST_HOURS)):
+        """Go on to the end of the story, from anywhere in its first `at_least_hours`."""
+        cloud.run(self.at_least_hours * HOURS - (cloud.moment - START).total_seconds())
+        for _ in range(int(self.hours - self.at_least_hours)):
             if self._is_over(cloud):
                 break
             cloud.run(HOURS)
@@ -172,12 +193,26 @@ class Scenario:
         state = cloud.ec2.instances[ID].state
         if state not in self.ends:
             found.append(f"the instance is {state} in the end, not {' or '.join(sorted(self.ends))}")
+        if self.snapshots_left not in (None, len(cloud.ec2.snapshots)):
+            found.append(f"{len(cloud.ec2.snapshots)} snapshots are left, not {self.snapshots_left}")
         return found
 
 
 def _stopped(cloud: Cloud) -> None:
     """A question has stopped it two days ago, and nobody has started it since."""
-    at, one = START - timedelta(days=2), replace(cloud.ec2.instances[ID], state="stopped", public_ip=None)
+    _put_away(cloud, timedelta(days=2), Outcome.STOPPED)
+
+
+def _expiring(outcome: Outcome, cloud: Cloud) -> None:
+    """A question has put it away forty days ago, after a snapshot of each volume."""
+    _put_away(cloud, timedelta(days=40), outcome)
+    cloud.daily("expire_snapshots", 600.0)
+
+
+def _put_away(cloud: Cloud, ago: timedelta, outcome: Outcome) -> None:
+    at, was = START - ago, cloud.ec2.instances[ID]
+    one = replace(was, launch_time=min(was.launch_time, at - timedelta(days=1)))
+    one = replace(one, state=outcome.value, public_ip=None)
     cloud.ec2.instances[ID] = one
     cloud.ec2.ran[ID] = [(one.launch_time, at)]
     ref = EpisodeRef(TARGET.account, TARGET.region, ID, one.launch_time, 1)
@@ -204,7 +239,7 @@ def _stopped(cloud: Cloud) -> None:
     costs = plan.saving.cost_before_usd_per_hour, plan.saving.cost_after_usd_per_hour
     entry = LedgerEntry(
         ref,
-        Outcome.STOPPED,
+        outcome,
         one.instance_type,
         "ml",
         "vision",
@@ -217,10 +252,43 @@ def _stopped(cloud: Cloud) -> None:
     cloud.state.take_lock(ref)
     cloud.state.save_opened(asked)
     cloud.state.note_step(ref, Step.STOP.value, at)
+    if ago > _RETAINED:
+        _copied(cloud, asked, at)
     cloud.state.settle("approval-0", Decision(Answer.APPROVE, f"link:{ALICE}", "page", at, person=ALICE))
-    cloud.state.close_episode(ref, Outcome.STOPPED, "it is stopped", at, quiet_until=None, ledger=entry)
+    cloud.state.close_episode(ref, outcome, "it is put away", at, quiet_until=None, ledger=entry)
     cloud.state.note_told(ref, at)
-    cloud.deeds.append(Deed(at, "stop", ID, ref.execution_name))
+    done = ["stop", "terminate"][: 2 if outcome is Outcome.TERMINATED else 1]
+    cloud.deeds += [Deed(at, what, ID, ref.execution_name) for what in done]
+
+
+def _copied(cloud: Cloud, episode: Episode, at: datetime) -> None:
+    """Its volumes were copied, and the copies may go by now."""
+    tags = {EPISODE_TAG: episode.ref.execution_name, DELETE_AFTER_TAG: iso(at + _RETAINED)}
+    for number, volume in enumerate(episode.instance.volumes):
+        copy = Snapshot(f"snap-{number:017x}", volume.volume_id, "completed", at, TARGET.account, 100, tags)
+        cloud.ec2.snapshots[copy.snapshot_id] = (copy, tags)
+        cloud.ec2.began[copy.snapshot_id] = at
+    volumes = {name: one.volume_id for name, (one, _) in cloud.ec2.snapshots.items()}
+    cloud.state.note_step(episode.ref, Step.SNAPSHOT.value, at)
+    cloud.state.set_snapshots(episode.ref, volumes)
+
+
+def _tag_as_exempt(cloud: Cloud) -> None:
+    """Somebody tags it as exempt in EC2."""
+    one = cloud.ec2.instances[ID]
+    cloud.ec2.instances[ID] = replace(one, tags={**one.tags, EXEMPTION_TAG: "exempt"})
+
+
+def _keep_copies(cloud: Cloud) -> None:
+    """Somebody tags the copies: they are to stay for a year."""
+    for name, (one, tags) in cloud.ec2.snapshots.items():
+        later = {**tags, DELETE_AFTER_TAG: iso(cloud.moment + timedelta(days=365))}
+        cloud.ec2.snapshots[name] = (replace(one, tags=later), later)
+
+
+def _only_observe(cloud: Cloud) -> None:
+    """An operator goes back to mode observe."""
+    cloud.policy = cloud.policy.replace("mode: ask", "mode: observe", 1)
 
 
 def _start(cloud: Cloud) -> None:
@@ -525,6 +593,28 @@ SCENARIOS = (
         people=_YES_TO_END,
         before=_stopped,
         rivals=_starts_and_answers,
+    ),
+    *(
+        Scenario(
+            name,
+            policy(plan="delete_expired_snapshots: true"),
+            frozenset({outcome.value}),
+            None,
+            before=partial(_expiring, outcome),
+            script=script,
+            hours=24 * _DAYS,
+            at_least_hours=24 * _DAYS,
+            hours_of_faults=24 * (_DAYS - 3),
+            sweeps_every=2 * _DAY,
+            snapshots_left=left,
+        )
+        for name, outcome, left, script in (
+            ("snapshots expire", Outcome.STOPPED, 0, ()),
+            ("snapshots of a terminated instance stay", Outcome.TERMINATED, 2, ()),
+            ("snapshots expire, exempt since", Outcome.STOPPED, 2, ((5 * _DAY, _tag_as_exempt),)),
+            ("snapshots expire, to be kept", Outcome.STOPPED, 2, ((5 * _DAY, _keep_copies),)),
+            ("snapshots expire, only observed since", Outcome.STOPPED, 2, ((5 * _DAY, _only_observe),)),
+        )
     ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),
     Scenario(

@@ -14,6 +14,7 @@ import pytest
 from governor import observability
 from tests.soak import parts
 from tests.soak.aws import SECRET
+from tests.soak.crashes import BY_NAME
 from tests.soak.faults import CrashPoint, Kind
 from tests.soak.parts import simulated
 from tests.soak.scenarios import SCENARIOS, Scenario
@@ -76,7 +77,10 @@ def logged() -> Iterator[list[str]]:
     logger.structure_logs()
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+_ASKING = [one for one in SCENARIOS if one.outcome is not None]
+
+
+@pytest.mark.parametrize("scenario", _ASKING, ids=lambda scenario: scenario.name)
 def test_a_loop_from_the_question_to_the_end_logs_nothing_that_opens_a_door(
     scenario: Scenario, logged: list[str]
 ) -> None:
@@ -89,6 +93,14 @@ def test_a_loop_from_the_question_to_the_end_logs_nothing_that_opens_a_door(
     )
     assert any(one.what == "terminate" for one in cloud.deeds) <= bool(cloud.vault.copies)
     assert any('"rechecked"' in line or '"recorded"' in line for line in logged)
+    assert set() == leaks(logged)
+
+
+def test_nor_does_the_deletion_of_what_has_expired(logged: list[str]) -> None:
+    """Those who are told of it stay as private as those who are asked."""
+    BY_NAME["snapshots expire"].play()
+
+    assert any('"expired"' in line for line in logged)
     assert set() == leaks(logged)
 
 
