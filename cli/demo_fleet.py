@@ -16,6 +16,7 @@ from governor.domain.instance import Instance, Target, managed_by
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind, known_kind
 from governor.domain.units import UsdPerHour, day_and_time, money, parse_iso, plural
+from governor.errors import CloudError
 from local.fleet import SELECTOR
 
 WIDTH = 100
@@ -72,6 +73,8 @@ def rows_of(
     prices = AwsPrices(clients)
     rows = []
     for instance_id, instance in Ec2Instances(clients).describe_all(target, launched).items():
+        if isinstance(instance, CloudError):
+            raise instance
         group, why = _told(instance, seen.get(instance_id), episodes.get(instance_id))
         usd = prices.price(instance, policy).usd_per_hour
         owner = owner_of(instance, policy.ownership).name

@@ -87,11 +87,16 @@ class MemoryEc2:
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         self._raise_planned("describe")
+        if instance_id in self.odd:
+            raise CloudError(self.odd[instance_id])
         return self.instances.get(instance_id)
 
-    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance | CloudError]:
         self._raise_planned("describe_all")
-        return {one: self.instances[one] for one in instance_ids if one in self.instances}
+        found: dict[str, Instance | CloudError] = {
+            one: self.instances[one] for one in instance_ids if one in self.instances
+        }
+        return found | {one: CloudError(self.odd[one]) for one in instance_ids if one in self.odd}
 
     def protection(self, target: Target, instance_id: str) -> Protection:
         return self.protections.get(instance_id, Protection())

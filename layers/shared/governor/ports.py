@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from governor.errors import PolicyError
+from governor.errors import CloudError, PolicyError
 
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
@@ -80,18 +80,21 @@ def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
 
 class InstanceReader(Protocol):
     """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not found. Lists leave out
-    a record that lacks what EC2 always sends; to describe such an instance fails."""
+    a record that lacks what EC2 always sends; to describe such an instance fails, among others by itself."""
 
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
-        """Return all running ones, hidden ones too, volumes without sizes; `odd` gets what is wrong."""
+        """Return all running ones, hidden ones too, volumes without sizes; `odd` gets what is wrong by id: by
+        "" of what may be any that is missing."""
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""
 
     def describe(self, target: Target, instance_id: str) -> Instance | None: ...
-    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> Mapping[str, Instance]: ...
+    def describe_all(
+        self, target: Target, instance_ids: Sequence[str]
+    ) -> Mapping[str, Instance | CloudError]: ...
     def protection(self, target: Target, instance_id: str) -> Protection: ...
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None: ...
     def knows_reservation(self, target: Target, reservation_id: str) -> bool: ...

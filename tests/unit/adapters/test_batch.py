@@ -8,7 +8,7 @@ import pytest
 
 from governor.adapters.managing import AwsBatch
 from governor.domain.sweep.managed import BatchEnvironment
-from governor.errors import AccessDenied
+from governor.errors import AccessDenied, CloudError
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.adapters.state_samples import TARGET
 
@@ -78,3 +78,22 @@ def test_a_refusal_is_translated() -> None:
     with pytest.raises(AccessDenied) as refused:
         AwsBatch(FakeClients(client)).environment(TARGET, "train-gpu")
     assert "batch:DescribeComputeEnvironments" == refused.value.operation
+
+
+def test_an_odd_queue_sinks_no_other_and_an_answer_without_its_list_has_failed() -> None:
+    """Also where the environment itself cannot be read: the message about it says so."""
+    odd, whole = {"computeEnvironmentOrder": [{"computeEnvironment": ARN}]}, queue("fast", ARN)
+    scripts: list[dict[str, Any]] = [
+        {"describe_compute_environments": {"computeEnvironments": [ENVIRONMENT]}},
+        {"describe_compute_environments": {"computeEnvironments": [{"tags": {}}]}},
+        {"describe_compute_environments": {}},
+    ]
+    rest: dict[str, Any] = {"describe_job_queues": {"jobQueues": [odd, whole]}, "list_jobs": jobs_by_state}
+    readers = [AwsBatch(FakeClients(ScriptedClient(**one, **rest))) for one in scripts]
+
+    found = readers[0].environment(TARGET, "train-gpu")
+    assert found is not None
+    assert (3, 1) == (found.jobs_waiting, found.jobs_running)
+    for one in readers[1:]:
+        with pytest.raises(CloudError, match="gave a record that cannot be read"):
+            one.environment(TARGET, "train-gpu")

@@ -92,6 +92,13 @@ def test_it_is_said_which_instances_systems_manager_knows() -> None:
     assert [False] == clients.patient
 
 
+def test_an_odd_entry_leaves_the_others_known() -> None:
+    client = ScriptedClient(
+        describe_instance_information={"InstanceInformationList": [{}, {"InstanceId": "i-2"}]}
+    )
+    assert {"i-2"} == RunCommandHook(FakeClients(client), "doc").managed(TARGET, ["i-1", "i-2"])
+
+
 def test_sessions_of_one_instance_are_listed_from_a_moment_on() -> None:
     """By both filters, page after page, with whose they are and since when."""
     owner = "arn:aws:iam::123456789012:user/ana"

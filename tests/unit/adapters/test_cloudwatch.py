@@ -13,7 +13,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.domain.evidence import Window
 from governor.domain.instance import Target
-from governor.errors import AccessDenied, Throttled
+from governor.errors import AccessDenied, CloudError, Throttled
 from governor.ports import MetricQuery, SeriesFilter
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
@@ -344,3 +344,16 @@ def test_a_listed_series_that_lacks_a_key_is_left_out(lacks: str) -> None:
     metrics, _ = reader(list_metrics=[{"Metrics": [odd, whole, {**whole, "Dimensions": [{"Name": "x"}]}]}])
 
     assert [1] == [len(one) for one in metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC)).values()]
+
+
+def test_a_list_that_lacks_all_its_series_has_failed() -> None:
+    """An instance whose series are not in it is not silent."""
+    metrics, _ = reader(list_metrics=[{}])
+    with pytest.raises(CloudError, match="cloudwatch:ListMetrics gave a record that cannot be read"):
+        metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC))
+
+
+def test_an_answer_without_results_is_a_problem_of_its_queries() -> None:
+    metrics, _ = reader(get_metric_data=[{}])
+    answer = metrics.read(TARGET, [query("i-0")], WINDOW)
+    assert ({"i-0": "CloudWatch gave no answer"}, {}) == (answer.problems, answer.series)

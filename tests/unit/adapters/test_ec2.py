@@ -77,6 +77,21 @@ def page(*instances: dict[str, Any], following: str | None = None) -> dict[str, 
     return {"Reservations": reservations, **({"NextToken": following} if following else {})}
 
 
+def reservation() -> dict[str, Any]:
+    """A Capacity Reservation as DescribeCapacityReservations gives it."""
+    return {
+        "CapacityReservationId": "cr-1",
+        "OwnerId": TARGET.account,
+        "InstanceType": "p5.48xlarge",
+        "InstancePlatform": "Linux/UNIX",
+        "TotalInstanceCount": 4,
+        "AvailableInstanceCount": 3,
+        "State": "active",
+        "StartDate": datetime(2026, 1, 1, tzinfo=UTC),
+        "Tags": [{"Key": "Name", "Value": "training"}],
+    }
+
+
 def run_instance(aws: Clients, **more: Any) -> str:
     """A running instance in moto."""
     client = aws.client("ec2", TARGET)
@@ -333,17 +348,7 @@ def test_a_reservation_is_known_where_ec2_has_it(answer: object, is_known: bool)
 def test_reservations_are_those_in_force_that_the_account_pays_for() -> None:
     """Reservations of accelerated types; one that is being canceled is charged until it is, and blocks are
     told apart."""
-    plain: dict[str, Any] = {
-        "CapacityReservationId": "cr-1",
-        "OwnerId": TARGET.account,
-        "InstanceType": "p5.48xlarge",
-        "InstancePlatform": "Linux/UNIX",
-        "TotalInstanceCount": 4,
-        "AvailableInstanceCount": 3,
-        "State": "active",
-        "StartDate": datetime(2026, 1, 1, tzinfo=UTC),
-        "Tags": [{"Key": "Name", "Value": "training"}],
-    }
+    plain = reservation()
     end = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
     others: list[dict[str, Any]] = [
         {"CapacityReservationId": "cr-2", "State": "cancelling", "EndDate": end, "EndDateType": "limited"},
@@ -670,14 +675,84 @@ def test_a_record_that_lacks_what_ec2_always_sends_sinks_no_other(lacks: str) ->
 
     found = reader.list_selected(TARGET, SELECTOR, odd)
     assert (["i-1"], ["i-2"]) == ([one.instance_id for one in found], list(odd))
-    assert odd["i-2"].startswith("EC2's record of it cannot be read: KeyError(")
+    assert odd["i-2"].startswith("ec2:DescribeInstances gave a record that cannot be read: KeyError(")
     assert ["i-1"] == [one.instance_id for one in reader.list_selected(TARGET, SELECTOR)]
-    with pytest.raises(KeyError):
-        reader.describe(TARGET, "i-2")
+    by_id = reader.describe_all(TARGET, ["i-1", "i-2", "i-3"])
+    assert {"i-1": Instance, "i-2": CloudError} == {one: type(of) for one, of in by_id.items()}
+    assert odd["i-2"] == str(by_id["i-2"])
 
 
-def test_a_record_without_an_id_is_nobodys() -> None:
+@pytest.mark.parametrize("lacks", WITHOUT)
+def test_an_instance_whose_record_cannot_be_read_fails_to_be_described(lacks: str) -> None:
+    whole = {**described("i-2"), **WITHOUT[lacks]}
+    broken = {key: value for key, value in whole.items() if value is not None}
+    with pytest.raises(CloudError, match="gave a record that cannot be read"):
+        Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(broken)]))).describe(TARGET, "i-2")
+
+
+def _nameless() -> dict[str, Any]:
+    return {key: value for key, value in described().items() if key != "InstanceId"}
+
+
+@pytest.mark.parametrize(
+    ("odd_page", "lacks"),
+    [
+        (page(_nameless()), "InstanceId"),
+        ({"Reservations": [{"ReservationId": "r-1"}]}, "Instances"),
+        ({"NextToken": "more"}, "Reservations"),
+    ],
+)
+def test_what_may_be_any_instance_sinks_none_and_is_said(odd_page: dict[str, Any], lacks: str) -> None:
+    """A record without an id, a reservation without instances, an answer without reservations."""
+    pages = [{**odd_page, "NextToken": "more"}, page(described("i-1"))]
     odd: dict[str, str] = {}
-    nameless = {key: value for key, value in described().items() if key != "InstanceId"}
-    reader = Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(nameless, described("i-1"))])))
-    assert (["i-1"], {}) == ([one.instance_id for one in reader.list_selected(TARGET, SELECTOR, odd)], odd)
+    reader = Ec2Instances(FakeClients(Ec2Client(describe_instances=pages * 2)))
+
+    assert ["i-1"] == [one.instance_id for one in reader.list_selected(TARGET, SELECTOR, odd)]
+    assert [""] == list(odd)
+    assert lacks in odd[""]
+    by_id = reader.describe_all(TARGET, ["i-1", "i-2"])
+    assert {"i-1": Instance, "i-2": CloudError} == {one: type(of) for one, of in by_id.items()}
+
+
+@pytest.mark.parametrize(
+    "lacks",
+    [
+        "CapacityReservationId",
+        "State",
+        "InstanceType",
+        "OwnerId",
+        "TotalInstanceCount",
+        "AvailableInstanceCount",
+        "StartDate",
+    ],
+)
+def test_an_odd_reservation_sinks_no_other(lacks: str, caplog: pytest.LogCaptureFixture) -> None:
+    """It is left out, and the log says why; where nothing else came, the look has failed."""
+    whole = reservation()
+    odd = {key: value for key, value in whole.items() if key != lacks}
+    answers = [{"CapacityReservations": [odd, {**whole, "CapacityReservationId": "cr-2"}]}]
+    answers += [{"CapacityReservations": [odd]}, {}]
+    reader = Ec2Instances(FakeClients(ScriptedClient(describe_capacity_reservations=answers)))
+
+    assert ["cr-2"] == [one.reservation_id for one in reader.reservations(TARGET)]
+    assert "ec2:DescribeCapacityReservations gave a record that cannot be read: KeyError(" in caplog.text
+    for _ in answers[1:]:
+        with pytest.raises(CloudError):
+            reader.reservations(TARGET)
+
+
+def test_a_snapshot_or_volume_without_an_id_sinks_no_other() -> None:
+    """A new snapshot that is missing keeps the instance; an old one would count as deleted."""
+    snapshots = {"Snapshots": [{"VolumeId": "vol-1"}, {"SnapshotId": "snap-2", "VolumeId": "vol-2"}]}
+    client = Ec2Client(create_snapshots=[snapshots], describe_snapshots=[snapshots])
+    taker = EbsSnapshots(FakeClients(client))
+    created = taker.create(TARGET, "i-1", {}, dry_run=False)
+
+    assert ["snap-2"] == [one.snapshot_id for one in created]
+    with pytest.raises(CloudError, match="gave a record that cannot be read"):
+        taker.find(TARGET, {"A": "1"})
+    volumes = {"Volumes": [{"Size": 8}, {"VolumeId": "vol-2", "Size": 100}]}
+    reader = Ec2Instances(FakeClients(Ec2Client(describe_volumes=[volumes])))
+    both = make_instance(volumes=tuple(Volume(f"vol-{n}", "/dev/sd", True) for n in (1, 2)))
+    assert [None, 100] == [one.size_gib for one in reader.with_volume_sizes(both)]

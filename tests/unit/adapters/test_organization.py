@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.managing import OrganizationUnits
-from governor.errors import AccessDenied, Throttled
+from governor.errors import AccessDenied, CloudError, Throttled
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
 ROOT, GPU, TEAM, PLAY = "r-abcd", "ou-abcd-11111111", "ou-abcd-22222222", "ou-abcd-33333333"
@@ -80,3 +80,15 @@ def test_a_unit_that_cannot_be_read_is_an_error_and_never_an_empty_unit(
 
     with pytest.raises(kind):
         OrganizationUnits(FakeClients(client)).accounts([ROOT], ())
+
+
+def test_an_odd_account_or_unit_sinks_no_other() -> None:
+    """It is left out, and the log says why; units of which nothing can be read have failed."""
+    client = ScriptedClient(
+        list_accounts_for_parent={"Accounts": [{"State": "ACTIVE"}, {"Id": "1" * 12, "State": "ACTIVE"}]},
+        list_organizational_units_for_parent=[{"OrganizationalUnits": [{}, {"Id": TEAM}]}, units(TEAM), {}],
+    )
+    units_of = OrganizationUnits(FakeClients(client))
+    assert ("1" * 12,) == units_of.accounts([GPU], ())
+    with pytest.raises(CloudError, match="organizations:ListOrganizationalUnitsForParent gave a record"):
+        units_of.accounts([GPU], ())

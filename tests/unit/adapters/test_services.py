@@ -708,7 +708,16 @@ def test_a_spot_price_is_read_once_an_hour() -> None:
     assert Decimal("0.32") == prices.price(instance(**SPOT), Policy()).usd_per_hour
 
 
-@pytest.mark.parametrize("answer", [client_error("UnauthorizedOperation"), {"SpotPriceHistory": []}])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        client_error("UnauthorizedOperation"),
+        {"SpotPriceHistory": []},
+        {"SpotPriceHistory": [{"SpotPrice": "0.3"}]},
+        {"SpotPriceHistory": [{"Timestamp": NOW}]},
+        {},
+    ],
+)
 def test_a_spot_price_that_is_not_known_is_not_the_list_price(answer: Any) -> None:
     """The list price would overstate what is saved; and a failed read is tried again."""
     prices, _ = book(answer)

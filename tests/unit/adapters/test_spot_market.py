@@ -74,6 +74,23 @@ def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
     assert ["eu-west-1"] == list(found.problems)
 
 
+@pytest.mark.parametrize("changed", [{"SpotPrice": "?"}, {"SpotPrice": None}, {"Timestamp": None}])
+def test_an_odd_entry_sinks_no_other(changed: dict[str, Any]) -> None:
+    """It is left out; a Region with nothing else has a problem, as one that answers without its list."""
+    whole = {**entry("us-east-1a", "0.5"), **changed}
+    odd = {key: value for key, value in whole.items() if value is not None}
+    empty = ScriptedClient(describe_spot_price_history=[{}])
+    regions = RegionalClients(
+        us_east_1=history(odd, entry("us-east-1b", "0.6")), us_west_2=history(odd), eu_west_1=empty
+    )
+    names = ["us-east-1", "us-west-2", "eu-west-1"]
+
+    found = AwsPrices(regions).prices(TARGET, names, "g5.xlarge", "Linux/UNIX")
+
+    assert ["us-east-1b"] == [price.zone for price in found.prices]
+    assert ["eu-west-1", "us-west-2"] == sorted(found.problems)
+
+
 def test_no_region_is_no_price() -> None:
     """Nothing is asked for."""
     assert () == AwsPrices(RegionalClients()).prices(TARGET, [], "g5.xlarge", "Linux/UNIX").prices

@@ -6,10 +6,12 @@ from __future__ import annotations
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import chain
+from operator import itemgetter
 from typing import Any, Literal
 
 import botocore.session
@@ -171,6 +173,43 @@ class Adapter:
             if not page.get(following):
                 return
             more[following] = page[following]
+
+    def _records(
+        self,
+        operation: str,
+        target: Target | None,
+        path: Sequence[str],
+        read: Callable[[Any], Answer | None],
+        odd: MutableMapping[str, str] | None = None,
+        answers: Iterable[Any] | None = None,
+        **asked: Any,
+    ) -> Iterator[Answer]:
+        """Yield what `read` makes of each record under the fields `path` of all pages, or of `answers`; but
+        not `None`. One that cannot be read sinks no other: it is logged, and `odd` gets the reason, by its
+        `InstanceId` or "". Raises: CloudError at the end, where none was read and nobody takes `odd`."""
+        unread: MutableMapping[str, str] = {} if odd is None else odd
+        is_any_read = False
+
+        def each(records: Iterable[Any], step: Callable[[Any], Any]) -> Iterator[Any]:
+            for one in records:
+                try:
+                    made = step(one)
+                except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                    why = f"{operation} gave a record that cannot be read: {error!r}"
+                    _log.error("%s in %.500s", why, one)
+                    unread[one.get("InstanceId", "") if isinstance(one, Mapping) else ""] = why
+                    continue
+                if made is not None:
+                    yield made
+
+        found: Iterable[Any] = self._pages(operation, target, **asked) if answers is None else answers
+        for field in path:
+            found = chain.from_iterable(each(found, itemgetter(field)))
+        for made in each(found, read):
+            is_any_read = True
+            yield made
+        if odd is None and unread and not is_any_read:
+            raise errors.CloudError("; ".join(unread.values()), operation=operation)
 
 
 def _config(repeat: bool, patient: bool = True, *, polite: bool = False) -> Config:

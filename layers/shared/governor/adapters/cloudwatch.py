@@ -3,7 +3,6 @@ could not be read is named by its key and never looks like silence."""
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
@@ -16,8 +15,6 @@ from governor.domain.instance import Target
 from governor.domain.units import as_utc, in_parts
 from governor.errors import CloudError
 from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
-
-_log = logging.getLogger(__name__)
 
 _QUERIES_PER_CALL = 500
 _DATAPOINTS_PER_CALL = 100_800
@@ -50,7 +47,7 @@ class CloudWatchMetrics(Adapter):
                 MaxDatapoints=_DATAPOINTS_PER_CALL,
             ):
                 messages += (_text(message) for message in page.get("Messages") or ())
-                for result in page["MetricDataResults"]:
+                for result in page.get("MetricDataResults") or ():
                     try:
                         key = queries[int(result["Id"][1:])].key
                     except (KeyError, ValueError, IndexError):
@@ -82,16 +79,15 @@ class CloudWatchMetrics(Adapter):
         }
         asked = {name: value for name, value in asked.items() if value}
         found: dict[str, list[Listed]] = defaultdict(list)
-        for page in self._pages("cloudwatch:ListMetrics", target, **asked):
-            for one in page["Metrics"]:
-                try:
-                    dimensions = tuple(sorted((d["Name"], d["Value"]) for d in one["Dimensions"]))
-                    owner = dict(dimensions)["InstanceId"]
-                    found[owner].append(Listed(one["Namespace"], one["MetricName"], dimensions))
-                except (KeyError, TypeError) as error:
-                    # One GPU less: every GPU of the type must have readings, or there is no verdict.
-                    _log.error("%s: a series cannot be read: %r in %s", target, error, one)
+        # An odd one is one GPU less: every GPU of the type must have readings, or there is no verdict.
+        for owner, one in self._records("cloudwatch:ListMetrics", target, ("Metrics",), _series, **asked):
+            found[owner].append(one)
         return found
+
+
+def _series(found: Any) -> tuple[str, Listed]:
+    dimensions = tuple(sorted((d["Name"], d["Value"]) for d in found["Dimensions"]))
+    return dict(dimensions)["InstanceId"], Listed(found["Namespace"], found["MetricName"], dimensions)
 
 
 def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:

@@ -6,7 +6,7 @@ import base64
 import itertools
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, assert_never
@@ -56,41 +56,54 @@ class Ec2Instances(Adapter):
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> list[Instance]:
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]}
-        return list(_readable(target, self._listed(target, selected, _RUNNING), {} if odd is None else odd))
+        return list(self._described(target, {} if odd is None else odd, selected, _RUNNING))
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         """No filter leaves a tag out: the governed ones are listed, too."""
         accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
-        running = _readable(target, self._listed(target, accelerated, _RUNNING), {})
+        running = self._described(target, {}, accelerated, _RUNNING)
         return list(itertools.islice((one for one in running if not selector.is_on(one)), _MOST_UNGOVERNED))
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
-        asked = {"InstanceIds": [instance_id], **self._including_managed(target)}
-        reservations = self._known("ec2:DescribeInstances", target, "Reservations", **asked)
-        found = [one for reservation in reservations for one in reservation["Instances"]]
-        return replace(_instance(target, found[0]), launch=_launch(found[0])) if found else None
+        try:
+            return next(self._described(target, None, whole=True, InstanceIds=[instance_id]), None)
+        except NotFound:
+            return None
 
-    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance | CloudError]:
         """By a filter: of ids, a single unknown one would fail the whole call."""
-        return {
-            found["InstanceId"]: replace(_instance(target, found), launch=_launch(found))
+        odd: dict[str, str] = {}
+        found: dict[str, Instance | CloudError] = {
+            one.instance_id: one
             for part in in_parts(instance_ids, _FILTER_VALUES)
-            for found in self._listed(target, {"Name": "instance-id", "Values": list(part)})
+            for by_id in [{"Name": "instance-id", "Values": list(part)}]
+            for one in self._described(target, odd, by_id, whole=True)
         }
+        for one in {*instance_ids} - found.keys():
+            # A record without an id may be that of any which is missing.
+            if (why := odd.get(one, odd.get(""))) is not None:
+                found[one] = CloudError(why, operation="ec2:DescribeInstances")
+        return found
 
-    def _listed(self, target: Target, *filters: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        asked = {"Filters": list(filters), "MaxResults": _PAGE, **self._including_managed(target)}
-        for page in self._pages("ec2:DescribeInstances", target, **asked):
-            for reservation in page["Reservations"]:
-                yield from reservation["Instances"]
+    def _described(
+        self,
+        target: Target,
+        odd: MutableMapping[str, str] | None,
+        *filters: Mapping[str, Any],
+        whole: bool = False,
+        **asked: Any,
+    ) -> Iterator[Instance]:
+        asked |= {"Filters": list(filters), "MaxResults": _PAGE} if filters else {}
+        asked |= self._including_managed(target)
+        path, read = ("Reservations", "Instances"), partial(_instance, target, whole)
+        return self._records("ec2:DescribeInstances", target, path, read, odd, **asked)
 
     def _known(self, operation: str, target: Target, found: str, **asked: Any) -> Sequence[Any]:
         """Return what EC2 answers in the field `found` about things by their ids; nothing of unknown ones."""
         try:
-            known: Sequence[Any] = self._call(operation, target, **asked)[found]
+            return [*self._records(operation, target, (found,), dict, **asked)]
         except NotFound:
             return ()
-        return known
 
     def _including_managed(self, target: Target) -> dict[str, Any]:
         """EC2 lists hidden managed instances only where asked to; old models lack the parameter."""
@@ -127,22 +140,15 @@ class Ec2Instances(Adapter):
         return bool(self._known("ec2:DescribeCapacityReservations", target, found, **asked))
 
     def reservations(self, target: Target) -> list[Reservation]:
-        pages = self._pages("ec2:DescribeCapacityReservations", target, MaxResults=_PAGE)
-        return [
-            _reservation(target, one)
-            for page in pages
-            for one in page["CapacityReservations"]
-            if one["State"] in _CHARGED
-            and shape_of(one["InstanceType"]) is not None
-            and one.get("UnusedReservationBillingOwnerId", one["OwnerId"]) == target.account
-        ]
+        operation, path = "ec2:DescribeCapacityReservations", ("CapacityReservations",)
+        return [*self._records(operation, target, path, partial(_reservation, target), MaxResults=_PAGE)]
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         if not instance.volumes:
             return ()
         ids = [volume.volume_id for volume in instance.volumes]
-        answer = self._call("ec2:DescribeVolumes", instance.target, VolumeIds=ids)
-        known = {volume["VolumeId"]: volume for volume in answer["Volumes"]}
+        pairs = partial(self._records, "ec2:DescribeVolumes", instance.target, ("Volumes",))
+        known = dict(pairs(lambda volume: (volume["VolumeId"], volume), {}, VolumeIds=ids))
         return tuple(
             replace(
                 volume,
@@ -232,12 +238,17 @@ class EbsSnapshots(_Ec2Writer):
             Description=f"GPU Governor: {instance_id} before it goes",
             TagSpecifications=[{"ResourceType": "snapshot", "Tags": _pairs(tags)}],
         )
-        return [] if answer is None else [_snapshot(found) for found in answer["Snapshots"]]
+        answers = [] if answer is None else [answer]
+        return [*self._records("ec2:CreateSnapshots", target, ("Snapshots",), _snapshot, answers=answers)]
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
         filters = [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()]
-        listed = self._pages("ec2:DescribeSnapshots", target, OwnerIds=["self"], Filters=filters)
-        return [_snapshot(found) for page in listed for found in page["Snapshots"]]
+        odd: dict[str, str] = {}
+        asked: Any = {"odd": odd, "OwnerIds": ["self"], "Filters": filters}
+        found = [*self._records("ec2:DescribeSnapshots", target, ("Snapshots",), _snapshot, **asked)]
+        if odd:  # One that is missing would count as deleted.
+            raise CloudError("; ".join(odd.values()), operation="ec2:DescribeSnapshots")
+        return found
 
     def delete(self, target: Target, snapshot_id: str) -> str | None:
         return self._request("ec2:DeleteSnapshot", target, dry_run=False, SnapshotId=snapshot_id)
@@ -286,21 +297,7 @@ def _literal(value: str) -> str:
     return re.sub(r"([\\*?])", r"\\\1", value)
 
 
-def _readable(
-    target: Target, records: Iterable[Mapping[str, Any]], odd: MutableMapping[str, str]
-) -> Iterator[Instance]:
-    """The instances of these records. One that cannot be read sinks no other: it goes into `odd`."""
-    for found in records:
-        try:
-            yield _instance(target, found)
-        except (KeyError, TypeError, AttributeError, ValueError) as error:
-            why = f"EC2's record of it cannot be read: {error!r}"
-            _log.error("%s: %s", found.get("InstanceId", "an instance without an id"), why)
-            if "InstanceId" in found:
-                odd[found["InstanceId"]] = why
-
-
-def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
+def _instance(target: Target, whole: bool, found: Mapping[str, Any]) -> Instance:
     operator, placement = found.get("Operator") or {}, found.get("Placement") or {}
     tenancy = placement.get("Tenancy", "default")
     return Instance(
@@ -331,6 +328,7 @@ def _instance(target: Target, found: Mapping[str, Any]) -> Instance:
         host_id=placement.get("HostId"),
         operator_managed=bool(operator.get("Managed")),
         operator_principal=operator.get("Principal"),
+        launch=_launch(found) if whole else None,
     )
 
 
@@ -359,7 +357,10 @@ def _launch(found: Mapping[str, Any]) -> LaunchFacts:
     )
 
 
-def _reservation(target: Target, found: Mapping[str, Any]) -> Reservation:
+def _reservation(target: Target, found: Mapping[str, Any]) -> Reservation | None:
+    is_charged = found["State"] in _CHARGED and shape_of(found["InstanceType"]) is not None
+    if not is_charged or found.get("UnusedReservationBillingOwnerId", found["OwnerId"]) != target.account:
+        return None
     return Reservation(
         reservation_id=found["CapacityReservationId"],
         target=target,

@@ -3,9 +3,10 @@ Scaling's lifecycle hooks; and the accounts in units of AWS Organizations."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from governor.adapters.clients import Adapter
@@ -25,36 +26,35 @@ spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
 
 class AwsBatch(Adapter):
     def environment(self, target: Target, name: str) -> BatchEnvironment | None:
-        found = self._call("batch:DescribeComputeEnvironments", target, computeEnvironments=[name])
-        if not found["computeEnvironments"]:
-            return None
-        described = found["computeEnvironments"][0]
-        resources = described.get("computeResources") or {}
-        queues = self._queues(target, described["computeEnvironmentArn"])
-        return BatchEnvironment(
-            name=described["computeEnvironmentName"],
-            minimum_vcpus=resources.get("minvCpus", 0),
-            desired_vcpus=resources.get("desiredvCpus", 0),
-            jobs_waiting=self._jobs(target, queues, _WAITING),
-            jobs_running=self._jobs(target, queues, _RUNNING),
-            tags=described.get("tags") or {},
-        )
+        def read(found: Mapping[str, Any]) -> BatchEnvironment:
+            resources = found.get("computeResources") or {}
+            queues = self._queues(target, found["computeEnvironmentArn"])
+            return BatchEnvironment(
+                name=found["computeEnvironmentName"],
+                minimum_vcpus=resources.get("minvCpus", 0),
+                desired_vcpus=resources.get("desiredvCpus", 0),
+                jobs_waiting=self._jobs(target, queues, _WAITING),
+                jobs_running=self._jobs(target, queues, _RUNNING),
+                tags=found.get("tags") or {},
+            )
+
+        operation, path = "batch:DescribeComputeEnvironments", ("computeEnvironments",)
+        return next(self._records(operation, target, path, read, computeEnvironments=[name]), None)
 
     def _queues(self, target: Target, environment_arn: str) -> list[str]:
-        return [
-            queue["jobQueueArn"]
-            for page in self._pages("batch:DescribeJobQueues", target, following="nextToken")
-            for queue in page["jobQueues"]
-            if any(
-                order["computeEnvironment"] == environment_arn
-                for order in queue.get("computeEnvironmentOrder") or ()
-            )
-        ]
+        def read(queue: Mapping[str, Any]) -> str | None:
+            orders = queue.get("computeEnvironmentOrder") or ()
+            is_its = any(order["computeEnvironment"] == environment_arn for order in orders)
+            return str(queue["jobQueueArn"]) if is_its else None
+
+        operation, path = "batch:DescribeJobQueues", ("jobQueues",)
+        return [*self._records(operation, target, path, read, following="nextToken")]
 
     def _jobs(self, target: Target, queues: list[str], states: tuple[str, ...]) -> int:
         listed = partial(self._call, "batch:ListJobs", target, maxResults=_JOBS)
         pages = (listed(jobQueue=queue, jobStatus=state) for queue in queues for state in states)
-        return sum(len(page["jobSummaryList"]) for page in pages)
+        jobs = self._records("batch:ListJobs", target, ("jobSummaryList",), dict, answers=pages)
+        return sum(1 for _ in jobs)
 
 
 class AutoScalingHooks(Adapter):
@@ -92,10 +92,13 @@ class OrganizationUnits(Adapter):
             if (unit := waiting.pop()) in seen:
                 continue
             seen.add(unit)
-            for page in self._pages("organizations:ListAccountsForParent", ParentId=unit):
-                # AWS retires Status, and answers State instead.
-                active = (one for one in page["Accounts"] if one.get("State", one.get("Status")) == "ACTIVE")
-                found.update(one["Id"] for one in active)
-            for page in self._pages("organizations:ListOrganizationalUnitsForParent", ParentId=unit):
-                waiting += [one["Id"] for one in page["OrganizationalUnits"]]
+            operation, path = "organizations:ListAccountsForParent", ("Accounts",)
+            found.update(self._records(operation, None, path, _active, ParentId=unit))
+            operation, path = "organizations:ListOrganizationalUnitsForParent", ("OrganizationalUnits",)
+            waiting += self._records(operation, None, path, itemgetter("Id"), ParentId=unit)
         return tuple(sorted(found))
+
+
+def _active(account: Mapping[str, str]) -> str | None:
+    # AWS retires Status, and answers State instead.
+    return account["Id"] if account.get("State", account.get("Status")) == "ACTIVE" else None

@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 from governor.adapters.clients import Adapter, Clients, at_once
@@ -128,7 +129,7 @@ class AwsPrices(Adapter):
         if not history:
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
         where = instance.availability_zone or instance.target.region
-        return Price(Decimal(history[-1]["SpotPrice"]), f"Spot price in {where} at {iso(now)}", as_of=now)
+        return Price(history[-1].usd_per_hour, f"Spot price in {where} at {iso(now)}", as_of=now)
 
     def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
         found: list[SpotPrice] = []
@@ -142,8 +143,7 @@ class AwsPrices(Adapter):
             except GovernorError as error:
                 problems[region] = str(error)
                 return
-            latest = {entry["AvailabilityZone"]: Decimal(entry["SpotPrice"]) for entry in history}
-            found.extend(SpotPrice(region, zone, price) for zone, price in latest.items())
+            found.extend({one.zone: one for one in history}.values())
 
         at_once(read, [*dict.fromkeys(regions)])
         return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
@@ -151,25 +151,35 @@ class AwsPrices(Adapter):
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        answer = self._call(
+        scores: Iterator[tuple[str, int]] = self._records(
             "ec2:GetSpotPlacementScores",
             target,
+            ("SpotPlacementScores",),
+            itemgetter("Region", "Score"),
             repeat=False,
             InstanceTypes=list(instance_types),
             TargetCapacity=1,
             SingleAvailabilityZone=False,
             RegionNames=list(dict.fromkeys(regions))[:_MOST_REGIONS],
         )
-        return {one["Region"]: one["Score"] for one in answer["SpotPlacementScores"]}
+        return dict(scores)
 
     def _history(
         self, target: Target, instance_type: str, platform: str, now: datetime, **only: Any
-    ) -> list[Mapping[str, Any]]:
-        """Return EC2's entries of the Spot prices in force, the latest change last."""
+    ) -> list[SpotPrice]:
+        """Return the Spot prices in force, the latest change last."""
         # A start time of now gives the prices in force, each of which began some time ago.
         only |= {"InstanceTypes": [instance_type], "ProductDescriptions": [platform]}
-        answer = self._call("ec2:DescribeSpotPriceHistory", target, StartTime=now, EndTime=now, **only)
-        return sorted(answer["SpotPriceHistory"], key=lambda entry: entry["Timestamp"])
+        operation, path = "ec2:DescribeSpotPriceHistory", ("SpotPriceHistory",)
+
+        def read(one: Mapping[str, Any]) -> tuple[datetime, SpotPrice]:
+            price = SpotPrice(
+                target.region, one.get("AvailabilityZone", target.region), Decimal(one["SpotPrice"])
+            )
+            return one["Timestamp"], price
+
+        entries = self._records(operation, target, path, read, StartTime=now, EndTime=now, **only)
+        return [price for _, price in sorted(entries, key=itemgetter(0))]
 
 
 class AwsPriceLists(Adapter):

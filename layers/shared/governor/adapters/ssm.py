@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from operator import itemgetter
 
 from governor.adapters.clients import Adapter
 from governor.domain.instance import Session, Target
@@ -63,11 +64,13 @@ class RunCommandHook(Adapter):
         return str(answer["Command"]["CommandId"])
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> frozenset[str]:
-        listed = self._pages(
+        listed: Iterator[str] = self._records(
             "ssm:DescribeInstanceInformation",
             target,
+            ("InstanceInformationList",),
+            itemgetter("InstanceId"),
             patient=False,
             Filters=[{"Key": "InstanceIds", "Values": list(instance_ids)}],
             MaxResults=_PAGE,
         )
-        return frozenset(one["InstanceId"] for page in listed for one in page["InstanceInformationList"])
+        return frozenset(listed)

@@ -407,7 +407,7 @@ def test_one_warning_that_fails_leaves_the_others_done() -> None:
     elsewhere = replace(there, region="eu-west-1")
     describe = world.world.ec2.describe_all
 
-    def refuse(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+    def refuse(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance | CloudError]:
         if target.region == "eu-west-1":
             raise Throttled("busy", operation="ec2:DescribeInstances")
         return describe(target, instance_ids)
@@ -418,6 +418,20 @@ def test_one_warning_that_fails_leaves_the_others_done() -> None:
     assert isinstance(done, Reaction)
     assert done.checkpoint_sent
     assert isinstance(failed, Throttled)
+
+
+def test_one_record_that_cannot_be_read_silences_no_other_warning() -> None:
+    """Its own warning fails with the reason, and comes again."""
+    world = WarnedWorld()
+    whole, odd = batch(world, 2)
+    world.world.ec2.odd[odd.instance_id] = "EC2's record of it lacks InstanceType"
+
+    done, failed = world.react([whole, odd])
+
+    assert isinstance(done, Reaction)
+    assert done.checkpoint_sent
+    assert isinstance(failed, CloudError)
+    assert "EC2's record of it lacks InstanceType" == str(failed)
 
 
 def test_a_time_that_nothing_can_be_reckoned_with_keeps_no_hook_back() -> None:
@@ -594,7 +608,7 @@ def test_a_region_that_hangs_holds_up_no_hook_of_another(monkeypatch: pytest.Mon
     here, there = batch(world, 2)
     answered, describe = threading.Event(), world.world.ec2.describe_all
 
-    def hang(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance]:
+    def hang(target: Target, instance_ids: Sequence[str]) -> dict[str, Instance | CloudError]:
         if target.region == "eu-west-1":
             answered.wait(300)
         return describe(target, instance_ids)

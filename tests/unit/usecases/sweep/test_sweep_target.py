@@ -779,3 +779,28 @@ def test_one_record_that_cannot_be_read_has_no_data_and_sinks_no_other(was_idle:
     world.ec2.odd.clear()
     world.sweep(5)
     assert "idle" == world.verdict(odd)
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+def test_a_record_without_an_id_voids_no_question(is_remembered: bool) -> None:
+    """It may be any instance that is missing: each of those has no data, and its question stands."""
+    world = FleetWorld()
+    gone, whole = world.add(1), world.add(2)
+    world.sweep()
+    for name in list(world.workflow.executions):
+        world.state.take_lock(episode_from_execution_name(name))
+    if not is_remembered:
+        world.state.remember(TARGET, {}, world.clock.moment)
+    nameless = world.ec2.instances.pop(gone)
+    world.ec2.odd[""] = "ec2:DescribeInstances gave a record that cannot be read: KeyError('InstanceId')"
+
+    summary = world.sweep(5)
+
+    assert f"{gone}: {world.ec2.odd['']}" in summary.problems
+    assert ("idle", "no-data") == (world.verdict(whole), world.verdict(gone))
+    assert world.state.record(TARGET, gone).open_episode is not None
+    world.ec2.odd.clear()
+    world.ec2.add(nameless)
+    world.sweep(5)
+    assert "idle" == world.verdict(gone)
+    assert world.state.record(TARGET, gone).open_episode is not None

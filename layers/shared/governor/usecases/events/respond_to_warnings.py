@@ -111,15 +111,15 @@ class RespondToWarnings:
     def _look(
         self,
         attempt: Attempt,
-        described: Mapping[str, Instance] | CloudError,
+        described: Mapping[str, Instance | CloudError] | CloudError,
         base: Policy,
         opened: list[Attempt],
     ) -> None:
         """Open a `Case` of a governed instance; of any other, the attempt: its question is taken back."""
-        if isinstance(described, CloudError):
-            raise described
         warned, reaction = attempt.warned, attempt.reaction
-        instance = described.get(warned.instance_id)
+        instance = described if isinstance(described, CloudError) else described.get(warned.instance_id)
+        if isinstance(instance, CloudError):
+            raise instance
         if instance is None or not base.selector.is_on(instance):
             reaction.ours = False
             opened.append(attempt)

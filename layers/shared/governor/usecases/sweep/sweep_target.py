@@ -92,10 +92,14 @@ class SweepTarget:
     ) -> Sweep:
         odd: dict[str, str] = {}
         instances = [*self.instances.list_selected(target, base.selector, odd)]
-        for instance_id in odd:
-            at = before[instance_id].launch_time if instance_id in before else now
-            instances.append(Instance(target, instance_id, "unknown", "running", at))
         records = self.state.records(target)
+        started = {one: it.open_episode.launch_time for one, it in records.items() if it.open_episode}
+        started |= {one: seen.launch_time for one, seen in before.items()}
+        if "" in odd:
+            # Any that is missing may be the one without an id.
+            missing = started.keys() - {one.instance_id for one in instances}
+            odd = dict.fromkeys(missing, odd.pop("")) | odd
+        instances += (Instance(target, one, "unknown", "running", started.get(one, now)) for one in odd)
         cases = []
         for instance in instances:
             seen = before.get(instance.instance_id)
