@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
 from itertools import tee
@@ -12,14 +13,29 @@ from typing import Any
 from governor.domain.episode.episode import Observation
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, SweepDay
-from governor.domain.units import as_utc, iso
+from governor.domain.units import as_utc, in_parts, iso
 from governor.errors import CloudError
 from governor.stores.keys import place, target_pk
-from governor.stores.table import DAMAGED, Document, Key, Store, delete, insert, packed, put, unpacked, where
+from governor.stores.table import (
+    DAMAGED,
+    Document,
+    Key,
+    Store,
+    check,
+    delete,
+    insert,
+    packed,
+    put,
+    unpacked,
+    where,
+)
 
 _log = logging.getLogger(__name__)
 
 _OBSERVATIONS, _OBSERVATIONS_FORMAT = "OBSERVATIONS#", 1
+_CHUNKS_AT_ONCE = 11
+"""A transaction may have 4 MB."""
+_ATTEMPTS = 3
 _PART_KEPT = timedelta(hours=2)
 """Longer than work that was seen can be known."""
 
@@ -28,26 +44,31 @@ class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
         """Return what the last sweep saw, by instance id; empty where that cannot be read as a whole. With it
         comes what later sweeps have saved that did not end."""
-        whole: list[Document] = []
-        parts: dict[str, list[Document]] = {}
-        for item in self._table.query(target_pk(target), _OBSERVATIONS):
-            name = item["sk"].rpartition("#")[0]
-            (whole if f"{name}#" == _OBSERVATIONS else parts.setdefault(name, [])).append(item)
-        found = self._unpacked(target, whole)
+        found = None
+        for _ in range(_ATTEMPTS):
+            parts: dict[str, list[Document]] = defaultdict(list)
+            for item in self._table.query(target_pk(target), _OBSERVATIONS):
+                parts[item["sk"].rpartition("#")[0]].append(item)
+            # One that another sweep replaces between two pages of the query is read again.
+            if (found := self._unpacked(target, parts.pop(_OBSERVATIONS[:-1], []))) is not None:
+                break
+        found = found or {}
         ended = max((one.at for one in found.values()), default=None)
         for part in parts.values():
-            seen = self._unpacked(target, part)
+            seen = self._unpacked(target, part) or {}
             found |= {key: one for key, one in seen.items() if ended is None or one.at > ended}
         return found
 
-    def _unpacked(self, target: Target, items: Sequence[Document]) -> dict[str, Observation]:
-        if not items or not items[0]["sk"].endswith("#000"):
+    def _unpacked(self, target: Target, items: Sequence[Document]) -> dict[str, Observation] | None:
+        """Return what can be read of them; `None` unless all chunks of one set are there."""
+        if not items:
             return {}
-        version, chunks = items[0].get("version"), items[0].get("chunks")
-        current = [item for item in items if item.get("version") == version]
-        if items[0].get("format") != _OBSERVATIONS_FORMAT or len(current) != chunks:
+        head = items[0]
+        current = [item for item in items if item.get("version") == head.get("version")]
+        is_known = head["sk"].endswith("#000") and head.get("format") == _OBSERVATIONS_FORMAT
+        if not is_known or len(current) != head.get("chunks"):
             _log.warning("the remembered observations of %s are incomplete; reading everything anew", target)
-            return {}
+            return None
         try:
             lines, same = tee(unpacked(item["data"] for item in current))
             seen = self._table.records(Observation, same)
@@ -58,9 +79,11 @@ class Sweeps(Store):
 
     def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
         """Replace the observations. Last writer wins; it is a cache."""
-        last = self._keep(target, _OBSERVATIONS, observations, at)
+        version, last = self._keep(target, _OBSERVATIONS, observations, at)
+        is_ours = check((target_pk(target), f"{_OBSERVATIONS}000"), where("version", "=", version))
         for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last):
-            self._table.write(delete((stale["pk"], stale["sk"])))
+            # Not what another sweep has replaced this by, nor what a later one has saved that goes on.
+            self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), where("at", "<=", at)))
 
     def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
         """Add what a sweep saw that goes on: for the next one, should it not end."""
@@ -70,19 +93,19 @@ class Sweeps(Store):
 
     def _keep(
         self, target: Target, prefix: str, seen: Mapping[str, Observation], at: datetime, **more: Any
-    ) -> str:
+    ) -> tuple[str, str]:
+        """Return the version, and the last key."""
         parts = packed({"id": key, **self._table.document(one)} for key, one in seen.items())
-        chunk = {
-            # Two sweeps at once may interleave their chunks; the version tells the reader.
-            "version": f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}",
-            "chunks": len(parts),
-            "format": _OBSERVATIONS_FORMAT,
-            "at": at,
-        }
-        keys = [f"{prefix}{number:03d}" for number in range(len(parts))]
-        for key, part in zip(keys, parts, strict=True):
-            self._table.write(put((target_pk(target), key), {**chunk, "data": part}, **more))
-        return keys[-1]
+        version = f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}"
+        chunk = {"version": version, "chunks": len(parts), "format": _OBSERVATIONS_FORMAT, "at": at}
+        writes = [
+            put((target_pk(target), f"{prefix}{number:03d}"), {**chunk, "data": part}, **more)
+            for number, part in enumerate(parts)
+        ]
+        # All at once: of two sweeps that write chunk by chunk, neither would leave a set.
+        for some in in_parts(writes, _CHUNKS_AT_ONCE):
+            self._table.transact(*some) if len(writes) > 1 else self._table.write(*some)
+        return version, writes[-1].key[1]
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
         """Return the largest changes in a sweep of the last days, by day; none where they are damaged."""

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import wraps
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -15,9 +17,11 @@ import pytest
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Outcome
 from governor.domain.policy.policy import Breaker, Mode, Policy
+from governor.stores.table import Document
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryEc2, MemoryMetrics, MemoryWorkflow, RecordingAnnouncer
-from tests.twins.table import MemoryTable
+from tests.twins.table import MemoryStateTable, MemoryTable
+from tests.unit.adapters.state_samples import observation
 from tests.unit.usecases.builders import approval_id_of, decision, open_question, stored_approval
 from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 from tests.unit.usecases.world import PEOPLE
@@ -31,6 +35,20 @@ CALLS: dict[type, tuple[str, ...]] = {
     RecordingAnnouncer: ("announce",),
 }
 """Every way out of a sweep."""
+
+
+def paged(query: Callable[..., Iterator[Document]]) -> Callable[..., Iterator[Document]]:
+    """Read a memory two chunks at a time: a query of DynamoDB ends its page at 1 MB."""
+
+    def read(*given: Any, after: str | None = None) -> Iterator[Document]:
+        if "OBSERVATIONS#" not in given:
+            yield from query(*given, after=after)
+            return
+        while page := [*islice(query(*given, after=after), 2)]:
+            yield from page
+            after = page[-1]["sk"]
+
+    return read
 
 
 @contextmanager
@@ -56,6 +74,7 @@ def switched(switch: Callable[[], None]) -> Iterator[None]:
         for kind, names in CALLS.items():
             for name in names:
                 patched.setattr(kind, name, at(getattr(kind, name)))
+        patched.setattr(MemoryTable, "query", paged(MemoryTable.query))
         yield
 
 
@@ -96,6 +115,14 @@ def outage() -> FleetWorld:
         world.publish(one, [1.0] * 48)
     world.clock.moment = NOW.replace(hour=NOW.hour + 3)
     return world
+
+
+@pytest.fixture(params=[350_000, 120])
+def chunk_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A memory of one chunk, as that of most fleets, and one of several, as that of 10,000 instances."""
+    most: int = request.param
+    monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", most)
+    return most
 
 
 WORLDS = [eventful, outage]
@@ -170,6 +197,7 @@ class Turns:
         assert self.condition.wait_for(lambda: self.current == self.own.number or self.over, timeout=20)
 
 
+@pytest.mark.usefixtures("chunk_bytes")
 @pytest.mark.parametrize("make", WORLDS)
 def test_a_sweep_between_any_two_calls_of_another_changes_nothing(make: Callable[[], FleetWorld]) -> None:
     """The second one runs whole before the first call of the first, the second call, and so on."""
@@ -193,6 +221,7 @@ def test_a_sweep_between_any_two_calls_of_another_changes_nothing(make: Callable
         assert wanted == left_behind(world), number
 
 
+@pytest.mark.usefixtures("chunk_bytes")
 @pytest.mark.parametrize("make", WORLDS)
 @pytest.mark.parametrize("share", [1.0, 0.5, 0.1])
 def test_two_sweeps_that_take_turns_leave_what_one_leaves(
@@ -212,6 +241,65 @@ def test_two_sweeps_that_take_turns_leave_what_one_leaves(
             for one in threads:
                 one.join(60)
         assert wanted == left_behind(world), seed
+
+
+def test_the_memory_has_as_many_chunks_as_it_should(chunk_bytes: int) -> None:
+    world = eventful()
+    chunks = [key for _, key in world.state.memory.items if key.startswith("OBSERVATIONS#")]
+    assert (len(chunks) > 2) == (chunk_bytes < 350_000)
+
+
+@pytest.mark.parametrize("minutes", [-1, 1])
+@pytest.mark.parametrize("sizes", [(3, 12), (12, 3), (12, 11)])
+def test_memories_that_are_written_and_read_at_once_never_blind_the_breaker(
+    sizes: tuple[int, int], minutes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two calls of one, another writes its own, later or older, of a fleet that grew or shrank:
+    at every moment one of them can be read. What a later sweep that goes on has saved stays."""
+    monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", 120)
+    seen = {f"i-{number:017x}": observation() for number in range(12)}
+    first, second = (dict([*seen.items()][:size]) for size in sizes)
+    later = NOW + timedelta(minutes=9)
+    for number in range(12):
+        state, left = MemoryStateTable(), iter(range(number))
+        state.remember(TARGET, seen, NOW - timedelta(minutes=5))
+        state.remember_part(TARGET, {"i-1": observation(at=later)}, later)
+
+        done: list[str] = []
+
+        def switch(state: MemoryStateTable = state, left: Any = left, done: list[str] = done) -> None:
+            if done and done[-1] == "reads":
+                return
+            done.append("reads")
+            assert {"i-1"} < state.observations(TARGET).keys()
+            done.pop()
+            if "writes" not in done and next(left, None) is None:
+                done.append("writes")
+                state.remember(TARGET, second, NOW + timedelta(minutes=minutes))
+
+        with switched(switch):
+            state.remember(TARGET, first, NOW)
+        assert {"i-1"} < state.observations(TARGET).keys()
+
+
+@pytest.mark.parametrize("minutes", [-1, 1])
+def test_a_memory_that_is_replaced_while_it_is_read_is_read_again(
+    minutes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between any two of its pages."""
+    monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", 120)
+    seen = {f"i-{number:017x}": observation() for number in range(12)}
+    for number in range(6):
+        state, left, done = MemoryStateTable(), iter(range(number)), list[int]()
+        state.remember(TARGET, seen, NOW)
+
+        def switch(state: MemoryStateTable = state, left: Any = left, done: list[int] = done) -> None:
+            if not done and next(left, None) is None:
+                done.append(1)
+                state.remember(TARGET, seen, NOW + timedelta(minutes=minutes))
+
+        with switched(switch):
+            assert seen == state.observations(TARGET), number
 
 
 def test_the_fleet_gives_a_sweep_something_to_do_of_every_kind() -> None:
