@@ -23,6 +23,7 @@ from cli.capacity import Reader
 from cli.commitments import commitments
 from cli.errors import CommandError
 from cli.fleet import over_the_fleet
+from cli.leftovers import Leftovers, left_behind
 from cli.output import Output
 from cli.policy import deployed
 from cli.simulate import default_cache, endpoint_of, usd_from
@@ -93,6 +94,7 @@ def run(arguments: argparse.Namespace) -> int:
             found = over_the_fleet(arguments, look)
         if arguments.commitments:
             found += look.commitments()
+        found += _left_behind(arguments, look.targets, unread)
     except (FetchError, StoreError, ReplayError) as error:
         raise CommandError(str(error)) from None
     dismissed = _dismissed(arguments, at, unread)
@@ -136,6 +138,7 @@ class _Look:
     bill: _Bill
     unread: dict[str, None]
     seen: list[Past] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
     last: tuple[Target, Policy] | None = None
 
     def __call__(self, target: Target, book: PolicyBook) -> Sequence[Advice]:
@@ -151,6 +154,7 @@ class _Look:
         hours = self._hours(base)
         found = pasts(fetch, target, hours, partial(policy_or_base, book), self.bill.agree)
         self.seen, self.last = [*self.seen, *found], (target, base)
+        self.targets.append(target)
         reader = Reader(self.clients, fetch, prices, self.unread)
         advised = [advice for one in found for advice in of_instance(one)]
         advised += [advice for one in reader.groups(found) for advice in of_group(one)]
@@ -169,6 +173,19 @@ class _Look:
 
     def _hours(self, policy: Policy) -> Window:
         return last_days(self.at, 7 * policy.advice.weeks)
+
+
+def _left_behind(
+    arguments: argparse.Namespace, targets: Sequence[Target], unread: dict[str, None]
+) -> list[Advice]:
+    """Remains of instances that the governor stopped or terminated; known in the hub alone, by its table."""
+    session = aws.session(arguments.region or ())
+    left = Leftovers(session, arguments.stack_name, [one.region for one in targets], "")
+    try:
+        return [advice for one in targets for advice in left_behind(one, left)]
+    except (ClientError, BotoCoreError, GovernorError) as error:
+        unread[f"volumes and addresses of stopped and terminated instances: {aws.reason(error)}"] = None
+        return []
 
 
 def _most_expensive(one: Advice) -> tuple[bool, Decimal, str]:

@@ -21,10 +21,11 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import ADDRESS_USD_PER_HOUR, StoragePrices
-from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG, Volume
+from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG, Target, Volume
 from governor.domain.policy.policy import Prices
 from governor.domain.units import HOURS_PER_MONTH, in_parts, plural, printable
 from governor.stores import StateTable
+from simulation.patterns import Advice
 
 TABLE_USD, PITR_USD, S3_USD, LOGS_USD = map(Decimal, ("0.25", "0.20", "0.023", "0.03"))
 """USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived logs."""
@@ -92,8 +93,10 @@ class Leftovers:
         )
         return _some(text, found, size * Prices().ebs_usd_per_gib_month)
 
-    def volumes(self) -> Leftover | None:
-        """Unattached volumes of instances that the governor terminated, which EC2 was to keep."""
+    @cached_property
+    def left_volumes(self) -> list[tuple[str, Volume, Decimal]]:
+        """Unattached volumes of instances that the governor terminated and EC2 was to keep: with Region and
+        USD a month."""
         prices = {
             (one.instance.target.region, volume.volume_id): one.price.storage or StoragePrices()
             for one in self._terminated
@@ -117,25 +120,37 @@ class Leftovers:
             )
             for one in page["Volumes"]
         ]
-        amounts = [
-            (prices[region, one.volume_id].usd_per_month(one), one.size_gib or 0) for region, one in found
+        flat = Prices().ebs_usd_per_gib_month
+        return [
+            (region, one, (one.size_gib or 0) * flat if usd is None else usd)
+            for region, one in found
+            for usd in [prices[region, one.volume_id].usd_per_month(one)]
         ]
-        flat, size = Prices().ebs_usd_per_gib_month, sum(gib for _, gib in amounts)
-        named = [(region, one.volume_id) for region, one in found]
-        text = f"{plural(len(found), 'volume')} of instances that it terminated ({_names(named)}), {size} GiB"
-        total = sum((gib * flat if usd is None else usd for usd, gib in amounts), Decimal())
-        return _some(f"{text}; never removed", named, total)
 
-    def addresses(self) -> Leftover | None:
-        """Elastic IPs of instances that it stopped, and unassociated ones of those it terminated."""
+    def volumes(self) -> Leftover | None:
+        """As one kind."""
+        found = self.left_volumes
+        size = sum(one.size_gib or 0 for _, one, _ in found)
+        named = [(region, one.volume_id) for region, one, _ in found]
+        text = f"{plural(len(found), 'volume')} of instances that it terminated ({_names(named)}), {size} GiB"
+        return _some(f"{text}; never removed", named, sum((usd for *_, usd in found), Decimal()))
+
+    @cached_property
+    def left_addresses(self) -> list[tuple[str, Any]]:
+        """Elastic IPs of instances that it stopped, and unassociated ones of those it terminated, as EC2
+        describes them: with the Region of each."""
         left = {(one.instance.target.region, one.instance.public_ip) for one in self._terminated}
-        found = [
-            (region, one["PublicIp"])
+        return [
+            (region, one)
             for region in self._regions
             for one in self._client("ec2", region).describe_addresses()["Addresses"]
             if (region, one.get("InstanceId")) in self._stopped
             or ("AssociationId" not in one and (region, one["PublicIp"]) in left)
         ]
+
+    def addresses(self) -> Leftover | None:
+        """As one kind."""
+        found = [(region, str(one["PublicIp"])) for region, one in self.left_addresses]
         text = (
             f"{plural(len(found), 'Elastic IP')} of instances that it stopped or terminated ({_names(found)})"
         )
@@ -436,6 +451,45 @@ class Leftovers:
         return next(
             (one["TagValue"] for one in tags if one["TagKey"] == "aws:cloudformation:stack-name"), None
         )
+
+
+def left_behind(target: Target, left: Leftovers) -> Iterator[Advice]:
+    """Advice on each thing that the governor's own actions left in a Region, with USD a month."""
+    for region, volume, monthly in left.left_volumes:
+        if region == target.region:
+            yield _left(
+                target,
+                "left-volume",
+                volume.volume_id,
+                volume.volume_type or "unknown",
+                monthly,
+                f"{volume.size_gib or 'unknown'} GiB of an instance that GPU Governor terminated; EC2 was to "
+                "keep it, and nothing uses it. Its deletion cannot be undone.",
+                f"aws ec2 delete-volume --region {region} --volume-id {volume.volume_id}",
+            )
+    for region, one in left.left_addresses:
+        if region == target.region:
+            holder = one.get("InstanceId")
+            yield _left(
+                target,
+                "left-address",
+                one["PublicIp"],
+                "Elastic IP",
+                ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH,
+                f"Of {holder}, which GPU Governor stopped: it keeps its address until this is released."
+                if holder
+                else "Of an instance that GPU Governor terminated; nothing uses it.",
+                ""
+                if holder
+                else f"aws ec2 release-address --region {region} --allocation-id {one.get('AllocationId')}",
+            )
+
+
+def _left(
+    target: Target, kind: str, subject: str, what: str, monthly: Decimal, text: str, command: str
+) -> Advice:
+    place = target.account, target.region
+    return Advice(kind, subject, *place, what, monthly, 0, 0, text, command)
 
 
 def _some(

@@ -13,10 +13,10 @@ from botocore.exceptions import ClientError
 
 from cli import aws, uninstall
 from cli.governor import main
-from cli.leftovers import LEDGER_MONTHS, Leftover, Leftovers
+from cli.leftovers import LEDGER_MONTHS, Leftover, Leftovers, left_behind
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import StoragePrices
-from governor.domain.instance import Volume
+from governor.domain.instance import Target, Volume
 from governor.stores.ledger import booking
 from tests.twins.table import MemoryStateTable
 from tests.unit.adapters import state_samples as samples
@@ -199,7 +199,7 @@ def test_a_stack_of_another_product_is_left_alone(
 
 
 ADDRESSES = [
-    {"PublicIp": "203.0.113.7"},
+    {"PublicIp": "203.0.113.7", "AllocationId": "eipalloc-1"},
     {"PublicIp": "203.0.113.8", "InstanceId": "i-stopped", "AssociationId": "eipassoc-1"},
     {"PublicIp": "203.0.113.9", "InstanceId": "i-busy", "AssociationId": "eipassoc-2"},
     {"PublicIp": "203.0.113.10"},
@@ -267,6 +267,28 @@ def test_addresses_of_stopped_and_terminated_instances_are_listed(monkeypatch: p
     assert ["us-east-1 203.0.113.7", "us-east-1 203.0.113.8"] == found.names
     assert Decimal("7.30") == found.usd_a_month
     assert found.remove is None
+
+
+def test_each_becomes_a_line_of_advice_with_its_price_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The dearest may go first; an address that a stopped instance holds has no command: it may need it."""
+    left, _ = left_by_a_termination(monkeypatch)
+    found = {one.advice_id: one for one in left_behind(Target(samples.TARGET.account, "us-east-1"), left)}
+    amounts = {name: one.usd_per_month for name, one in found.items()}
+    assert amounts == {
+        "left-volume:vol-2": Decimal("77.5"),
+        "left-volume:vol-3": Decimal(4),
+        "left-address:203.0.113.7": Decimal("3.65"),
+        "left-address:203.0.113.8": Decimal("3.65"),
+    }
+    volumes, addresses = left.volumes(), left.addresses()
+    assert volumes
+    assert addresses
+    assert sum(filter(None, amounts.values())) == volumes.usd_a_month + addresses.usd_a_month
+    command = "aws ec2 delete-volume --region us-east-1 --volume-id vol-2"
+    assert (command, "io2") == (found["left-volume:vol-2"].command, found["left-volume:vol-2"].instance_type)
+    held = found["left-address:203.0.113.8"]
+    assert ("", "Of i-stopped, which GPU Governor stopped") == (held.command, held.text.partition(":")[0])
+    assert [] == list(left_behind(Target(samples.TARGET.account, "eu-west-1"), left))
 
 
 @pytest.mark.parametrize(
