@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -33,7 +34,9 @@ def show(world: ConsoleWorld, who: Caller | None = None, /, **query: str) -> Pag
 
 
 def text(world: ConsoleWorld, who: Caller | None = None, **query: str) -> str:
-    return html(instance, world, who, "/", **{**PLACE, **query})
+    """As a phone shows it, where a table's headings are words in its cells."""
+    page = html(instance, world, who, "/", **{**PLACE, **query})
+    return re.sub(r'<span class="phone">(.*?)</span>', r"\1", page)
 
 
 def test_an_open_question_is_shown_with_its_evidence_and_where_to_answer() -> None:
@@ -139,7 +142,7 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     ended = ConsoleWorld()
     ended.book(replace(entry, ended_at=NOW))
     assert "It is not among the instances that you see now" in text(ended)
-    for fact in (entry.instance_type, entry.owner, entry.project, "a day while it runs"):
+    for fact in (entry.instance_type, entry.owner, entry.project, "a day while it ran, storage included"):
         assert fact in text(world)
 
 

@@ -85,8 +85,8 @@ class Message:
 
     @property
     def about(self) -> str:
-        plain = ("Owner", "Project")
-        return " · ".join(f"{label}: {value}" if label in plain else value for label, value in self.rows)
+        named = ("Owner", "Project", "Cost")
+        return " · ".join(f"{label}: {value}" if label in named else value for label, value in self.rows)
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
