@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.request import urlopen
+from uuid import uuid4
 
 from governor.domain.catalogue import accelerated_types, list_price
 from local.cloud import ACCOUNT, ANSWER_SECONDS, REGION, ROOT, LocalCloud
@@ -72,12 +73,27 @@ class Scene:
         )
 
     def sweep(self, check: str = "sweep") -> dict[str, Any]:
-        """Runs one sweep, or look at health, through the sweep state machine; returns its output."""
-        done = self.cloud.run(self.outputs["SweepStateMachineArn"], {"check": check})
+        """Runs one sweep, or look at health, as its deployed schedule does; returns the output."""
+        done = self.cloud.run(self.outputs["SweepStateMachineArn"], self._scheduled(check))
         if done["status"] != "SUCCEEDED":
             raise RuntimeError(f"the {check} ended {done['status']}: {done.get('cause')}")
         output: dict[str, Any] = json.loads(done["output"])
         return output
+
+    def _scheduled(self, check: str) -> Any:
+        """What the schedule hands to the state machine: its input, or AWS's own notification."""
+        name = self.outputs["ScheduleName"].removesuffix("sweep") + check
+        found = self.cloud.client("scheduler").get_schedule(Name=name)
+        if (stated := found["Target"].get("Input")) is not None:
+            return json.loads(stated)
+        about = {
+            "version": "0",
+            "id": str(uuid4()),
+            "source": "aws.scheduler",
+            "detail-type": "Scheduled Event",
+        }
+        where = {"account": ACCOUNT, "region": REGION, "resources": [found["Arn"]], "detail": "{}"}
+        return {**about, **where, "time": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def subscribe_a_person(self) -> None:
         """Somebody reads the topic by plain mail: the time of a question runs from the moment it is asked."""

@@ -21,9 +21,9 @@ HUB = PARTS.hub.account
 
 @observed(sweep_plan(PARTS))
 def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
-    """`{}` or `{"check": "health"}` to `{"check", "targets": [{"account", "region"}], "target_count"}`; one
-    about the policy to `{}`."""
-    if "detail-type" in event:
+    """`{"check": "sweep"}` or `{"check": "health"}` to `{"check", "targets": [{"account", "region"}],
+    "target_count"}`; an event of S3 about the policy to `{}`."""
+    if event.get("source") == "aws.s3":
         must_be_of(HUB, event)
         plan.review(policy_writer(event))
         plan.places()

@@ -25,6 +25,7 @@ from local.engine.repairs import (
     request_keys,
     resources,
     rotation,
+    schedules,
     secrets,
     stack_sets,
     table_keys,
@@ -42,6 +43,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     executions.repair()
     callbacks.repair(wait_scale)
     rotation.repair()
+    schedules.repair()
     secrets.repair()
     deletions.repair()
     descriptions.repair()

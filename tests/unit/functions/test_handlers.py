@@ -333,6 +333,20 @@ def test_a_look_at_health_reviews_nothing() -> None:
     review.assert_not_called()
 
 
+def test_a_notification_of_the_schedule_starts_no_sweep_of_nothing() -> None:
+    """What Scheduler hands over without an input: answered as an event about the policy, it would list no
+    target, sweep after sweep."""
+    notification = {
+        "version": "0",
+        "source": "aws.scheduler",
+        "detail-type": "Scheduled Event",
+        "detail": "{}",
+    }
+
+    with pytest.raises(InputError, match=r"detail-type: Extra inputs are not permitted"):
+        call("plan_sweep", notification, sweep_plan(parts(Parts, World())))
+
+
 def test_more_targets_than_one_sweep_can_hold_are_refused() -> None:
     """Before Step Functions would: with what to do."""
     places = tuple(Target(f"{account:012d}", "us-east-1") for account in range(3_001))

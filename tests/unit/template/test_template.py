@@ -11,6 +11,7 @@ import pytest
 
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
+from governor.contracts.payloads import PlanPayload
 from governor.domain.alerts.alert import FOR_MACHINES
 from tests.iam import Request, allows, own_statements, policies_of, written_out
 from tests.unit.template.machines import ROOT, rules, statements, template
@@ -451,6 +452,25 @@ def test_the_first_sweep_comes_when_everything_is_there() -> None:
     body = str(RESOURCES["Dashboard"])
     alarms = [name for name, one in RESOURCES.items() if one["Type"] == "AWS::CloudWatch::Alarm"]
     assert [] == [name for name in alarms if name not in body]
+
+
+def test_a_schedule_says_what_it_is_for() -> None:
+    """Without an input AWS sends a notification of its own, in which no check is named."""
+    resources = template()["Resources"]
+    schedules = [one for one in resources.values() if one["Type"] == "AWS::Scheduler::Schedule"]
+    said = [PlanPayload.model_validate_json(one["Properties"]["Target"]["Input"]).check for one in schedules]
+    assert ["sweep", "health"] == said
+    assert ["sweep", "health"] == [
+        one["Properties"]["Name"]["Fn::Sub"].rpartition("-")[2] for one in schedules
+    ]
+    events = [
+        event["Properties"]
+        for one in resources.values()
+        for event in one.get("Properties", {}).get("Events", {}).values()
+        if event["Type"].startswith("Schedule")
+    ]
+    assert events
+    assert {"{}"} == {event["Input"] for event in events}
 
 
 def test_a_rule_loses_nothing_on_its_way_to_a_queue() -> None:
