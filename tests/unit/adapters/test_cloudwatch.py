@@ -322,6 +322,16 @@ def test_an_odd_series_is_a_problem_and_sinks_no_other(changed: dict[str, Any]) 
     assert answer.problems["i-0"].startswith("CloudWatch's answer cannot be read: ")
 
 
+def test_a_series_without_a_status_may_be_cut_short() -> None:
+    """Half of it would look like an instance that fell silent."""
+    odd = {key: value for key, value in result(0, {0: 1.0}).items() if key != "StatusCode"}
+    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [odd, result(1, {0: 3.0})]}])
+
+    answer = metrics.read(TARGET, [query("i-0"), query("i-1")], WINDOW)
+
+    assert {"i-0": "CloudWatch gave no status"} == dict(answer.problems)
+
+
 @pytest.mark.parametrize("name", [None, "x", "q7"])
 def test_an_answer_to_nothing_leaves_its_query_without_one(name: str | None) -> None:
     odd = {**result(0, {0: 1.0}), "Id": name}

@@ -226,9 +226,12 @@ def test_a_lifecycle_that_is_not_known_is_called_unknown(value: str | None, life
 
 def test_all_pages_are_listed_with_what_aws_hides() -> None:
     """A thousand a page, hidden managed instances included, running and selected ones only."""
-    client = Ec2Client(describe_instances=[page(described("i-1"), following="more"), page(described("i-2"))])
+    selector = TagMatch("Purpose", "a*b?c\\d")
+    tagged = {"Tags": [{"Key": "Purpose", "Value": selector.tag_value}]}
+    first, second = ({**described(one), **tagged} for one in ("i-1", "i-2"))
+    client = Ec2Client(describe_instances=[page(first, following="more"), page(second)])
 
-    found = Ec2Instances(FakeClients(client)).list_selected(TARGET, TagMatch("Purpose", "a*b?c\\d"))
+    found = Ec2Instances(FakeClients(client)).list_selected(TARGET, selector)
 
     assert ["i-1", "i-2"] == [instance.instance_id for instance in found]
     first = client.calls[0][1]
@@ -688,6 +691,21 @@ def test_an_instance_whose_record_cannot_be_read_fails_to_be_described(lacks: st
     broken = {key: value for key, value in whole.items() if value is not None}
     with pytest.raises(CloudError, match="gave a record that cannot be read"):
         Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(broken)]))).describe(TARGET, "i-2")
+
+
+@pytest.mark.parametrize("tags", [None, [], [{"Key": "Name", "Value": "trainer"}]])
+def test_a_record_that_lacks_the_tag_it_was_found_by_may_lack_its_exemption(tags: Any) -> None:
+    """It is left out with its reason, or an exempt instance would be asked about."""
+    broken = {**described("i-2"), "Tags": tags}
+    if tags is None:
+        del broken["Tags"]
+    odd: dict[str, str] = {}
+    client = Ec2Client(describe_instances=[page(broken, described("i-1"))] * 2)
+    reader = Ec2Instances(FakeClients(client))
+
+    assert ["i-1"] == [one.instance_id for one in reader.list_selected(TARGET, SELECTOR, odd)]
+    assert {"i-2": "EC2 found it by a tag that its record lacks"} == odd
+    assert ["i-1"] == [one.instance_id for one in reader.list_selected(TARGET, SELECTOR)]
 
 
 def _nameless() -> dict[str, Any]:

@@ -105,7 +105,7 @@ def _place(result: Any, window: Window, key: str, values: dict[str, list[float |
 
 
 def _status(result: Any) -> str:
-    status = result.get("StatusCode") or _COMPLETE
+    status = result.get("StatusCode") or "CloudWatch gave no status"
     if status == _COMPLETE:
         return _COMPLETE
     return " ".join((status, *(_text(message) for message in result.get("Messages") or ())))

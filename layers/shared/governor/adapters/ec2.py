@@ -55,8 +55,13 @@ class Ec2Instances(Adapter):
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> list[Instance]:
+        odd = {} if odd is None else odd
         selected = {"Name": f"tag:{selector.tag_key}", "Values": [_literal(selector.tag_value)]}
-        return list(self._described(target, {} if odd is None else odd, selected, _RUNNING))
+        running = list(self._described(target, odd, selected, _RUNNING))
+        # Its exemption may be missing, too.
+        unlike = (one.instance_id for one in running if not selector.is_on(one))
+        odd.update(dict.fromkeys(unlike, "EC2 found it by a tag that its record lacks"))
+        return [one for one in running if one.instance_id not in odd]
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         """No filter leaves a tag out: the governed ones are listed, too."""

@@ -781,6 +781,14 @@ def test_one_record_that_cannot_be_read_has_no_data_and_sinks_no_other(was_idle:
     assert "idle" == world.verdict(odd)
 
 
+def test_a_list_that_cannot_be_read_is_said_although_no_instance_is_missing() -> None:
+    """Or a first sweep would count no instance, and call that well."""
+    world = FleetWorld()
+    world.ec2.odd[""] = "ec2:DescribeInstances gave a record that cannot be read: KeyError('Reservations')"
+
+    assert [world.ec2.odd[""]] == world.sweep().problems
+
+
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_a_record_without_an_id_voids_no_question(is_remembered: bool) -> None:
     """It may be any instance that is missing: each of those has no data, and its question stands."""

@@ -172,8 +172,7 @@ class GatherEvidence:
     def in_parts(
         self, target: Target, requests: Iterable[EvidenceRequest], now: datetime
     ) -> Iterator[dict[str, Gathered]]:
-        """Yield the evidence in parts that a small function reads in half a minute: a pass over a namespace
-        is made once for all."""
+        """Yield the evidence in parts of so many series; a pass over a namespace is made once for all."""
         passes: _Passes = {}
         part: list[EvidenceRequest] = []
         series = 0
@@ -255,8 +254,7 @@ class _Batch:
         }
 
     def _wants_search(self, work: _Work) -> bool:
-        """Return where it is silent, or GPUs that are wanted, or that its type has, are not among those
-        read."""
+        """Return whether it is silent, or some GPUs that are wanted or that its type has were not read."""
         if work.problem is not None or not work.request.search:
             return False
         by_gpu, reporting = work.source is MetricSource.PER_GPU, work.reporting()
@@ -321,8 +319,7 @@ class _Batch:
 
     def _jobs(self, works: list[_Work]) -> Iterator[_Asked]:
         """The metrics by which a job may have said that it works."""
-        rule = self._names.work
-        if rule is None:
+        if (rule := self._names.work) is None:
             return
         # What was published longer ago is in the window of a policy that looks so far back.
         wanted = SeriesFilter(rule.namespace, None, self._window.length <= _RECENTLY_ACTIVE)

@@ -95,10 +95,11 @@ class SweepTarget:
         records = self.state.records(target)
         started = {one: it.open_episode.launch_time for one, it in records.items() if it.open_episode}
         started |= {one: seen.launch_time for one, seen in before.items()}
-        if "" in odd:
+        nameless = [odd.pop("")] if "" in odd else []
+        for why in nameless:
             # Any that is missing may be the one without an id.
             missing = started.keys() - {one.instance_id for one in instances}
-            odd = dict.fromkeys(missing, odd.pop("")) | odd
+            odd = dict.fromkeys(missing, why) | odd
         instances += (Instance(target, one, "unknown", "running", started.get(one, now)) for one in odd)
         cases = []
         for instance in instances:
@@ -115,7 +116,7 @@ class SweepTarget:
                 applied, unknown = self.policies.base(), str(error)
             unknown = odd.get(instance.instance_id, unknown)
             cases.append(Case(instance, applied, record, seen, now, unknown))
-        summary = SweepSummary(target, now, instances=len(cases))
+        summary = SweepSummary(target, now, instances=len(cases), problems=nameless)
         # Later ones are of a sweep that did not end.
         swept_before = min((one.at for one in before.values()), default=None)
         return Sweep(target, base, now, cases, records, summary, swept_before, self.spread)
@@ -133,26 +134,22 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> Non
             case.verdict = verdict
     # First those that the sweep before did not come to.
     to_read.sort(key=lambda case: case.before.at)
-    gathered: dict[str, Gathered] = {}
-    windows = {}
+    windows, asked = dict[str, timedelta](), list[EvidenceRequest]()
     by_id = {case.id: case for case in to_read}
     for part in gather.in_parts(sweep.target, [_request(case) for case in to_read], sweep.now):
-        gathered |= part
         working = {}
         for case in (by_id[one] for one in part):
             case.gathered, subject = part[case.id], case.subject
             case.verdict = subject.after_reading(case.gathered.evidence)
             if (window := subject.window_to_prove(case.verdict)) is not None:
                 windows[case.id] = window
+                asked.append(_longer(case, part[case.id], window))
             if case.goes_on_working:
                 working[case.id] = case.observation()
         if working and len(part) < len(to_read):
             sweep.attempt("a part of the sweep", state.remember_part, sweep.target, working, sweep.now)
-    to_prove = [case for case in to_read if case.id in windows]
-    asked = [_longer(case, gathered[case.id], windows[case.id]) for case in to_prove]
-    longer = gather(sweep.target, asked, sweep.now)
-    for case in to_prove:
-        case.proof = case.subject.judge_question(longer[case.id].evidence, windows[case.id])
+    for one, longer in gather(sweep.target, asked, sweep.now).items():
+        by_id[one].proof = by_id[one].subject.judge_question(longer.evidence, windows[one])
 
 
 def _spread_gpu_checks(sweep: Sweep) -> None:
