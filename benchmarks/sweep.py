@@ -47,7 +47,9 @@ SPREAD = 10_000
 """So many instances, over so many targets."""
 STYLES: dict[Style, int | None] = {"aggregate": None, "per-gpu": 8}
 """GPUs of an instance; `None`: every fifth has eight, the others one."""
-LAMBDA_SHARE = 512 / 1769
+MEMORY = 512
+"""Of the functions that read a target, in MB, unless the template's parameter says otherwise."""
+LAMBDA_SHARE = MEMORY / 1769
 """Share of a processor. Lambda gives a whole one to 1,769 MB."""
 _SAMPLED = 20
 """Targets of a spread fleet that are swept here; all are alike."""
@@ -377,7 +379,7 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
         "CloudWatch GetMetricData for health": usd_of("metrics", health.metrics * hours / HEALTH_HOURS),
         "CloudWatch ListMetrics": usd_of("listings", billed(listed, "requests")),
         "Step Functions": usd_of("transitions", billed(transitions, "transitions")),
-        "Lambda": usd_of("gb_seconds", billed(seconds * Decimal("0.5"), "gb_seconds")),
+        "Lambda": usd_of("gb_seconds", billed(seconds * MEMORY / 1024, "gb_seconds")),
         "DynamoDB writes": usd_of("writes", written),
         f"KMS keys ({KEYS})": usd_of("keys", KEYS),
         f"Secrets Manager ({SECRETS})": usd_of("secrets", SECRETS),

@@ -46,6 +46,8 @@ _STALE = timedelta(hours=1)
 """As on the console: a target that was swept longer ago counts as unread."""
 _VERSION = re.compile(r"^GPU Governor (\d+\.\d+\.\d+\S*?)[:,]? ")
 _DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError"}
+_CUT_SHORT = {"Sandbox.Timedout", "Runtime.ExitError", "Runtime.OutOfMemory", "States.Timeout"}
+"""Errors of a function that had too little time or memory."""
 _SHOWN = 3
 _REACH = "set EmailSender or Slack, or let ALERT_EMAIL be an address of theirs: docs/channels.md"
 
@@ -261,7 +263,9 @@ def _targets(stack: Stack) -> Line:
 
 def _unread(page: FleetPage | None, failed: Unswept | None, now: datetime) -> str | None:
     if failed is not None and (page is None or page.swept_at < failed.at):
-        return f"not swept {ago(failed.at, now)}: {failed.error}: {_message(failed.cause)}"
+        todo = "; if it repeats, raise SweepMemoryMegabytes" if failed.error in _CUT_SHORT else ""
+        why = ": ".join(filter(None, (failed.error, _message(failed.cause))))
+        return f"not swept {ago(failed.at, now)}: {why}{todo}"
     if page is None:
         return "not swept yet, wait for the next sweep"
     if now - page.swept_at > _STALE:

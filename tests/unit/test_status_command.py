@@ -21,6 +21,7 @@ from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.stores.fleet import Unswept
 from tests.unit.adapters.fakes import client_error
+from tests.unit.template.machines import template
 
 NOW = datetime.now(tz=UTC)
 
@@ -278,6 +279,29 @@ def test_why_a_target_was_not_swept_is_said(cloud: Cloud, capsys: pytest.Capture
     assert f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: not swept 2 min ago (" in lines["targets"]
     assert lines["targets"].endswith("): AccessDenied: no role there")
     assert lines["last sweep"].endswith("): failed; 1 of 3 targets")
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("Sandbox.Timedout", "RequestId: 1 Error: Task timed out after 220.00 seconds"),
+        ("Runtime.ExitError", "RequestId: 1 Error: Runtime exited with error: signal: killed"),
+        ("Runtime.OutOfMemory", ""),
+        ("States.Timeout", ""),
+    ],
+)
+def test_a_target_too_large_for_its_function_is_said_with_what_to_do(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str], error: str, cause: str
+) -> None:
+    """It would be cut short in every sweep, and what Lambda says of it names no way out."""
+    west = Target(ACCOUNT, "eu-west-1")
+    said = json.dumps({"errorMessage": cause}) if cause else ""
+    cloud.unswept = {west: Unswept(NOW - timedelta(minutes=2), error, said)}
+
+    why = ": ".join(filter(None, (error, cause)))
+    targets = shown(capsys)[1]["targets"]
+    assert targets.endswith(f"): {why}; if it repeats, raise SweepMemoryMegabytes")
+    assert "SweepMemoryMegabytes" in template()["Parameters"]
 
 
 def test_a_schedule_that_is_off_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:

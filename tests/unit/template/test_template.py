@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.sweep import MEMORY
 from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
 from governor.contracts.payloads import PlanPayload
@@ -118,6 +119,15 @@ def test_a_failure_of_a_function_is_seen(name: str) -> None:
     for event in FUNCTIONS[name]["Events"].values():
         assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == event["Properties"]["DeadLetterConfig"]["Arn"]
         assert event["Properties"]["RetryPolicy"]["MaximumRetryAttempts"] > 0
+
+
+def test_what_reads_a_whole_target_grows_with_it_and_is_measured_as_it_is_deployed() -> None:
+    """One parameter for both; benchmarks and costs take its default."""
+    asked = TEMPLATE["Parameters"]["SweepMemoryMegabytes"]
+
+    assert (MEMORY, MEMORY) == (asked["Default"], asked["MinValue"])
+    grown = {name for name, one in FUNCTIONS.items() if "SweepMemoryMegabytes" in str(one.get("MemorySize"))}
+    assert {"SweepTargetFunction", "CheckHealthFunction"} == grown
 
 
 def test_one_function_may_stop_terminate_and_cancel() -> None:
