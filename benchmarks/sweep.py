@@ -5,11 +5,12 @@ The real parts of the function in front of the stub of the wire: real clients, s
 
 from __future__ import annotations
 
+import cProfile
 import json
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,13 +43,15 @@ from tests.twins.services import FakeClock
 SIZES = (1_000, 5_000, 10_000, 50_000)
 LARGE = 50_000
 """Its per-GPU fleet takes minutes: only where all sizes are asked for."""
+WORK = (5_000, 10_000)
+"""The sizes whose functions are counted; larger ones take minutes."""
 SPREAD_OVER = (200, 2_000)
 SPREAD = 10_000
 """So many instances, over so many targets."""
 STYLES: dict[Style, int | None] = {"aggregate": None, "per-gpu": 8}
 """GPUs of an instance; `None`: every fifth has eight, the others one."""
 MEMORY = 512
-"""Of the functions that read a target, in MB, unless the template's parameter says otherwise."""
+"""MB of the functions that read a target, unless the template's parameter says otherwise."""
 LAMBDA_SHARE = MEMORY / 1769
 """Share of a processor. Lambda gives a whole one to 1,769 MB."""
 _SAMPLED = 20
@@ -60,6 +63,15 @@ _ALARMS = [one["Properties"] for one in _RESOURCES.values() if one["Type"] == "A
 ALARMS = sum(sum("MetricStat" in metric for metric in one.get("Metrics", ())) or 1 for one in _ALARMS)
 """As they are billed: an alarm over two metrics counts twice."""
 KEYS = sum(resource["Type"] == "AWS::KMS::Key" for resource in _RESOURCES.values())
+POLLED = sum(
+    event["Type"] == "SQS"
+    for one in _RESOURCES.values()
+    for event in one.get("Properties", {}).get("Events", {}).values()
+)
+"""Queues that Lambda polls, empty or not."""
+_POLLS_AN_HOUR = 5 * 60 * 60 // 20
+"""Five readers, which wait 20 s each. Source: Lambda, Using Lambda with Amazon SQS."""
+_A_MILLION_POLLS = Decimal("0.40")
 SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES.values())
 OWN_METRICS = 4 + len({part_of(kind) for kind in VerdictKind}) + 4
 """Those that are written all the time: problems, and metrics read, of sweeps and of health, instances by
@@ -233,6 +245,7 @@ class Hour:
 
     calls: Counter[str]
     metrics: int
+    read_units: int
     write_units: int
 
 
@@ -243,7 +256,10 @@ def hour(style: Style, size: int, *, remembers: bool = True) -> Hour:
     bench.sweep()
     swept = [bench.sweep() for _ in range(SWEEPS_AN_HOUR)]
     calls = sum((Counter(one.calls) for one in swept), Counter[str]())
-    return Hour(calls, sum(one.metrics for one in swept), sum(one.write_units for one in swept))
+    metrics, reads, writes = (
+        sum(getattr(one, name) for one in swept) for name in ("metrics", "read_units", "write_units")
+    )
+    return Hour(calls, metrics, reads, writes)
 
 
 @cache
@@ -252,11 +268,12 @@ def looks_at_health(style: Style, size: int) -> Hour:
     bench = Bench(style, size)
     bench.check_health()
     bench.wire.calls.clear()
-    bench.fleet.queries, before = 0, bench.table.write_units
+    bench.fleet.queries, before = 0, (bench.table.read_units, bench.table.write_units)
     for _ in range(HEALTH_HOURS * LOOKS_AN_HOUR):
         bench.clock.moment += timedelta(hours=1) / LOOKS_AN_HOUR
         bench.check_health()
-    return Hour(bench.wire.calls, bench.fleet.queries, bench.table.write_units - before)
+    units = bench.table.read_units - before[0], bench.table.write_units - before[1]
+    return Hour(bench.wire.calls, bench.fleet.queries, *units)
 
 
 def steady_reads_over_unskipped(style: Style, size: int) -> float:
@@ -296,6 +313,15 @@ def scale(style: Style, size: int, targets: int = 1) -> Scale:
         bench.sweep()
         steady = bench.sweep()
     return Scale(style, size, targets, first, steady, megabytes())
+
+
+def work(style: Style, size: int) -> float:
+    """Return how many functions a first sweep calls for an instance, the stub's included. Unlike time, it is
+    the same beside other programs: what grows with the fleet grows here."""
+    bench, profile = Bench(style, size), cProfile.Profile()
+    with profile:
+        bench.sweep()
+    return sum(one.callcount for one in profile.getstats()) / size
 
 
 def slept(style: Style, size: int) -> Scale:
@@ -370,6 +396,8 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
     # States of the machine that one target passes: in a sweep, and at a look at health.
     transitions = 5 * sweeps + 4 * LOOKS_AN_HOUR * hours
     written = (sweeping.write_units + Decimal(health.write_units) / HEALTH_HOURS) * hours
+    read = (sweeping.read_units + Decimal(health.read_units) / HEALTH_HOURS) * hours
+    polls = POLLED * _POLLS_AN_HOUR * hours
 
     def billed(amount: Decimal | int, which: str) -> Decimal:
         return max(Decimal(0), amount - Decimal(FREE[which] if free else 0))
@@ -381,6 +409,8 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
         "Step Functions": usd_of("transitions", billed(transitions, "transitions")),
         "Lambda": usd_of("gb_seconds", billed(seconds * MEMORY / 1024, "gb_seconds")),
         "DynamoDB writes": usd_of("writes", written),
+        "DynamoDB reads": usd_of("reads", read),
+        f"SQS, polled by Lambda ({POLLED})": billed(polls, "requests") * _A_MILLION_POLLS / 1_000_000,
         f"KMS keys ({KEYS})": usd_of("keys", KEYS),
         f"Secrets Manager ({SECRETS})": usd_of("secrets", SECRETS),
         f"CloudWatch alarms ({ALARMS})": usd_of("alarms", billed(ALARMS, "alarms")),
@@ -396,6 +426,12 @@ def telemetry_usd(size: int, style: Style) -> Decimal:
     metrics = len(Fleet(size, style, START, gpus_each=STYLES[style]).series) * _AGENT_METRICS
     dear = max(0, min(metrics, 10_000) - FREE["metrics"])
     return dear * _A_METRIC + max(0, metrics - 10_000) * Decimal("0.10")
+
+
+def spread_of_work(found: Mapping[tuple[Style, int], float]) -> float:
+    """Return what `spread_of_costs` does, of the functions that are called."""
+    by_style = [[calls for (style, _), calls in found.items() if style == one] for one in STYLES]
+    return max(max(calls) / min(calls) for calls in by_style)
 
 
 def print_scales(found: Sequence[Scale]) -> None:
