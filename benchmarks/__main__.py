@@ -11,17 +11,23 @@ from benchmarks import cold_start, console, interruptions, judge, parsing, sweep
 def main() -> None:
     """Measures and prints everything."""
     billed = [(size, style) for style in sweep.STYLES for size in (100, 1_000)]
+    counted = [(style, size) for style in sweep.STYLES for size in sweep.WORK]
     *found, slept, aggregate, per_gpu = sweep.apart(
         [
             *sweep.scale_jobs(),
+            *((sweep.work, *one) for one in counted),
             *((sweep.monthly_usd, size, style) for size, style in billed),
             (sweep.slept, "per-gpu", 1_000),
             (sweep.steady_reads_over_unskipped, "aggregate", 2_000),
             (sweep.steady_reads_over_unskipped, "per-gpu", 500),
         ]
     )
-    scales, costs = found[: -len(billed)], found[-len(billed) :]
+    found, costs = found[: -len(billed)], found[-len(billed) :]
+    scales, calls = found[: -len(counted)], dict(zip(counted, found[-len(counted) :], strict=True))
     sweep.print_scales(scales)
+    print("\nFunctions that a first sweep calls for an instance")
+    for fleet, count in calls.items():
+        print(f"  {fleet[0]:<10} {fleet[1]:>6,} {count:>7,.0f}")
     [simulated] = [one for one in scales if (one.style, one.size) == ("per-gpu", slept.size)]
     print(f"  The simulated clock over one that is slept by: {simulated.first.wall / slept.first.wall:.2f}")
     judging = judge.measure()
@@ -65,6 +71,7 @@ def main() -> None:
         {
             "first_sweep_calls_over_floor": round(max(one.first.over_floor for one in largest), 3),
             "sweep_cost_spread_from_5000": round(sweep.spread_of_costs(scales), 3),
+            "sweep_work_spread_from_5000": round(sweep.spread_of_work(calls), 3),
             "simulated_over_slept": round(simulated.first.wall / slept.first.wall, 3),
             "us_per_data_point": round(max(one.microseconds for one in readings), 2),
             "steady_metric_reads_over_unskipped": round(max(steady.values()), 3),

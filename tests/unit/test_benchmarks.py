@@ -93,6 +93,15 @@ def test_a_sweep_through_the_wire_asks_once_and_then_reads_less(style: Style) ->
     assert 0 < first.wall < first.wall_on_lambda
 
 
+def test_another_instance_costs_a_large_fleet_no_more_than_a_small_one() -> None:
+    """Counted in calls of functions, so that it holds beside other programs. Two calls more for each pair of
+    instances would break it."""
+    hundred, two, four = (size * sweep.work("aggregate", size) for size in (100, 200, 400))
+
+    assert 0 < (four - two) / 200 <= (two - hundred) / 100
+    assert sweep.spread_of_work({("aggregate", 1): 2.0, ("aggregate", 2): 3.0, ("per-gpu", 1): 1.0}) == 1.5
+
+
 def test_the_tables_stub_keeps_what_a_table_keeps() -> None:
     """Conditions, updates and transactions, as the memory of the tests has them."""
     key = ("pk", "a")
