@@ -26,10 +26,10 @@ from benchmarks.fleet import ACCOUNT, REGION, Fleet, Style, reads
 from benchmarks.table import StubTable
 from benchmarks.timeline import SimulatedThreads, Timeline
 from benchmarks.wire import Answered, Asked, Service, Wire, as_json, as_xml, megabytes
+from cli.own_cost import usd_of
 from governor.contracts.settings import parse_settings
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.fleet.rows import part_of
-from governor.domain.money.own_cost import usd_of
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.verdict import VerdictKind
 from governor.usecases.health.check_health import CheckHealth

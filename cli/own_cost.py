@@ -1,10 +1,11 @@
-"""The use and cost of GPU Governor itself in a month, by the metrics and the resources of its stack. Reads
-only."""
+"""The use and cost of GPU Governor itself in a month, by the metrics and the resources of its stack, times
+list prices in us-east-1, in Decimal USD. Reads only."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import partial
@@ -15,8 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws
 from cli.status import Stack
 from governor.domain.money.cost import month_end
-from governor.domain.money.own_cost import UNITS, Line, OwnCost, own_cost
-from governor.domain.units import in_parts, money, printable, usd
+from governor.domain.units import Usd, in_parts, money, printable, usd
 
 _DAY = timedelta(days=1)
 _QUERIES = 500
@@ -34,6 +34,71 @@ _MACHINE = "AWS::StepFunctions::StateMachine"
 Key = TypeVar("Key")
 Metric = tuple[str, str, tuple[tuple[str, str], ...]]
 """Namespace, name and dimensions."""
+
+
+class Unit(NamedTuple):
+    """A price in USD for so many (`per`). `source` says what its use is measured by."""
+
+    what: str
+    usd: Usd
+    per: int
+    source: str
+
+
+UNITS: Mapping[str, Unit] = {
+    "metrics": Unit("CloudWatch metrics read", Decimal("0.01"), 1_000, "MetricsRead"),
+    "listings": Unit("calls of ListMetrics", Decimal("0.01"), 1_000, "calls"),
+    "transitions": Unit(
+        "state transitions", Decimal("0.025"), 1_000, "ExecutionsStarted x states of the last"
+    ),
+    "gb_seconds": Unit("GB-seconds of Lambda", Decimal("0.0000133334"), 1, "Duration x memory"),
+    "invocations": Unit("invocations of Lambda", Decimal("0.20"), 1_000_000, "Invocations"),
+    "writes": Unit("DynamoDB write units", Decimal("0.625"), 1_000_000, "ConsumedWriteCapacityUnits"),
+    "reads": Unit("DynamoDB read units", Decimal("0.125"), 1_000_000, "ConsumedReadCapacityUnits"),
+    "keys": Unit("months of KMS keys", Decimal(1), 1, "resources of the stack"),
+    "secrets": Unit("months of secrets", Decimal("0.40"), 1, "resources of the stack"),
+    "alarms": Unit("months of CloudWatch alarms", Decimal("0.10"), 1, "resources of the stack"),
+    "own_metrics": Unit("months of metrics of its own", Decimal("0.30"), 1, "ListMetrics, at most"),
+}
+"""Lambda is that on arm64. Source: the price pages of the services."""
+
+
+def usd_of(unit: str, quantity: Decimal | int) -> Usd:
+    return UNITS[unit].usd * quantity / UNITS[unit].per
+
+
+class Line(NamedTuple):
+    """`quantity` and `usd` are `None` where the use is not known; that is in no sum."""
+
+    unit: Unit
+    quantity: Decimal | None
+    usd: Usd | None
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCost:
+    lines: tuple[Line, ...]
+
+    @property
+    def usd(self) -> Usd:
+        return sum((line.usd for line in self.lines if line.usd is not None), Decimal(0))
+
+    @property
+    def is_whole(self) -> bool:
+        return all(line.usd is not None for line in self.lines)
+
+    def percent_of(self, fleet: Usd) -> Decimal | None:
+        """Return its share in what the fleet costs; `None` where that is nothing."""
+        return 100 * self.usd / fleet if fleet else None
+
+
+def own_cost(used: Mapping[str, Decimal | None]) -> OwnCost:
+    """Return what was used of each of `UNITS`, the most expensive first."""
+    lines = (
+        Line(UNITS[name], quantity, None if quantity is None else usd_of(name, quantity))
+        for name, quantity in used.items()
+    )
+    return OwnCost(tuple(sorted(lines, key=lambda line: -(line.usd or 0))))
 
 
 def read(stack: Stack, start: datetime, end: datetime, fleet: Decimal) -> Measured:

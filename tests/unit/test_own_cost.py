@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from cli import governor, report
 from cli import own_cost as measured
+from cli.own_cost import UNITS, own_cost, usd_of
 from cli.status import Stack
 from governor.domain.documents import plain
-from governor.domain.money.own_cost import UNITS, own_cost, usd_of
 from governor.domain.money.report import report as report_of
 from governor.usecases.money.report_savings import Reader
 from tests.builders import TARGET

@@ -48,10 +48,6 @@ class Doors:
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
-    def show_code(self) -> Response:
-        """The page that `governor open` leads to: its script moves the code from the address to the form."""
-        return formats.html(200, "enter.html", title="Open the console", code="", arn="")
-
     def take_code(self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime) -> Response:
         """Name whose session it will be, so that nobody enters as somebody else unseen; then begin it."""
         secret = form.get("code", "")

@@ -183,7 +183,9 @@ def test_a_report_says_what_the_page_says() -> None:
     assert "GPU costs of November 16 to November 22: $612 saved, $30 idle" == everything.subject
     text = "\n".join(everything.lines)
     assert "All governed instances cost $137 in November 16 to November 22. $612 was saved net" in text
-    assert "In cash that is between $0.00 and $612. Counted only until the owners' next working morning" in text
+    assert (
+        "In cash that is between $0.00 and $612. Counted only until the owners' next working morning" in text
+    )
     assert "Kept by choice: $7.00" in text
     assert "Saved by project: vision $612." in text
     assert "Data transfer, licences and tax are in no figure." in text

@@ -79,7 +79,8 @@ class Holdings:
 
     def dates(self) -> dict[str, UtcDatetime]:
         """Return from when on which snapshots may be deleted. One that is not named is kept."""
-        kept = set() if self._is_whole or self._may_lose_all else set(self._last_set())
+        may_lose_all = self.policies and all(one.plan.delete_last_of_terminated for one in self.policies)
+        kept = set() if self._is_whole or may_lose_all else set(self._last_set())
         return {
             snapshot_id: date
             for episode in self.episodes
@@ -87,10 +88,6 @@ class Holdings:
             if snapshot_id not in kept
             if (date := self._date(episode, self.snapshots[snapshot_id])) is not None
         }
-
-    @property
-    def _may_lose_all(self) -> bool:
-        return bool(self.policies) and all(one.plan.delete_last_of_terminated for one in self.policies)
 
     @property
     def _is_whole(self) -> bool:

@@ -40,14 +40,11 @@ def warning_alert(
         "checkpoint_sent": hook.was_sent if checkpoint and checkpoint.send else False,
         INCIDENT_UNTIL: warned.stands_until(now),
     }
-    words = {"plan": warned.plan, "end": warned.ends_at, "hook": _hook_line(checkpoint, hook)}
+    state = "none" if checkpoint is None else hook.state.value if checkpoint.send else "off"
+    said_of_it = said("hook", {"state": state, "why": checkpoint and checkpoint.why, "error": hook.error})
+    words = {"plan": warned.plan, "end": warned.ends_at, "hook": said_of_it}
     dedup_id = f"{warned.cause.value}-{warned.event_id}"
     return written(warned.cause.value, instance, dedup_id, now, facts, words, owner=owner)
-
-
-def _hook_line(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
-    state = "none" if checkpoint is None else hook.state.value if checkpoint.send else "off"
-    return said("hook", {"state": state, "why": checkpoint and checkpoint.why, "error": hook.error})
 
 
 def mass_alert(
