@@ -127,7 +127,10 @@ def elsewhere_alert(
         "placement_scores": dict(scores),
     }
     ranked = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+    is_cheaper = here is None or others[0].usd_per_hour < here
     words = {
+        "hope": "cheaper or longer" if is_cheaper else "longer, though no cheaper,",
+        "here": "an unknown price" if here is None else f"{usd(here)} an hour",
         "best": others[0],
         "chances": ", ".join(f"{region} {score}" for region, score in ranked),
         "prices": [f"- {one.zone} in {one.region}: {usd(one.usd_per_hour)} an hour" for one in others],
