@@ -67,6 +67,11 @@ class Past:
             [] if hidden else [hour for hour in self.ran if all(one[hour] >= 0 for one in self.high.values())]
         )
 
+    @cached_property
+    def silent(self) -> set[int]:
+        """The hours in which it ran, and some GPU was not measured: it may have worked."""
+        return set(self.ran) - set(self.measured)
+
     @property
     def is_by_gpu(self) -> bool:
         return "all" not in self.high

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from statistics import fmean
 from zoneinfo import ZoneInfo
@@ -164,18 +164,17 @@ def schedule(past: Past) -> Advice | None:
     if not past.worked or instance.root_device_type != "ebs":
         return None
     local = {hour: _local(past, hour) for hour in past.ran}
-    if any(local[hour][0] >= _WEEKDAYS for hour in past.worked):
+    if any(local[hour].weekday() >= _WEEKDAYS for hour in past.worked):
         return None
-    first = min(local[hour][1] for hour in past.worked)
-    last = max(local[hour][1] for hour in past.worked) + 1
-    if last - first > rule.office_day_at_most_hours:
+    first = min(local[hour].hour for hour in past.worked)
+    # In a zone of half hours, what begins at 17:30 works until 18:30.
+    last = max(local[hour].hour + (2 if local[hour].minute else 1) for hour in past.worked)
+    if last - first > rule.office_day_at_most_hours or last > _HOURS_A_DAY:
         return None
-    # Hours without a reading count as work: they may have been.
-    silent = set(past.ran) - set(past.measured)
     free = [
         hour
-        for hour, (day, at) in local.items()
-        if hour not in silent and not (day < _WEEKDAYS and first <= at < last)
+        for hour, at in local.items()
+        if hour not in past.silent and not (at.weekday() < _WEEKDAYS and first <= at.hour < last)
     ]
     if not free:
         return None
@@ -194,7 +193,8 @@ def schedule(past: Past) -> Advice | None:
 
 
 def bottleneck(past: Past) -> Advice | None:
-    """The first thing to change, where GPUs that work do not reach the target: by the class of the work."""
+    """The first thing to change, by the class of the work: where GPUs that work do not reach the target, or
+    where only their speed holds it up."""
     rule = past.policy.advice
     at_work, used = _mean_at_work(past), _used_memory_percent(past)
     if at_work is None:
@@ -207,17 +207,20 @@ def bottleneck(past: Past) -> Advice | None:
             "or shard the model before the batch grows"
         )
         return advice_of(past, "memory-full", None, text)
-    if traffic is None or at_work >= rule.target_percent:
+    if traffic is None:
         return None
     bound = classify_bottleneck(at_work, traffic, past.policy.health)
+    words = "".join(said("health advice", {"kind": bound}))
     if bound is Bottleneck.COMPUTE_BOUND:
+        text = f"GPUs are {target}, {bound.value}. {words} Lower precision may do the same work in less time"
+        return advice_of(past, bound.value, None, text)
+    if at_work >= rule.target_percent:
         return None
     saved = None
     if past.price.usd_per_hour is not None:
         # As many GPU hours at the target.
         spare = Decimal(str(round(1 - at_work / rule.target_percent, 4)))
         saved = _a_month(past, past.price.usd_per_hour, len(past.worked)) * spare
-    words = "".join(said("health advice", {"kind": bound}))
     text = f"GPUs are {target}, {bound.value} (memory traffic {traffic:.0f}%). {words} Saves up to that much"
     return advice_of(past, bound.value, saved, text)
 
@@ -243,22 +246,24 @@ class SpotOffer:
 
 
 def asks_for_spot(past: Past) -> bool:
-    """Return whether its work comes in bursts that an interruption cannot lose: it runs On-Demand, no service
-    manages it, and it has a checkpoint hook."""
+    """Return whether its work is known to come in bursts that an interruption cannot lose: it runs On-Demand,
+    no service manages it, and it has a checkpoint hook."""
     instance, rule = past.instance, past.policy.advice
     hooked = instance.tags.get(CHECKPOINT_TAG, "").strip().lower() in ("hook", "signal")
     plain = instance.lifecycle is Lifecycle.ON_DEMAND and not instance.capacity_reservation_id
-    if not (hooked and plain and past.worked) or managed_by(instance, past.policy.managed.tag_keys):
+    if not (hooked and plain and past.worked and is_known(past)):
         return False
-    bursts = list(_stretches(past.worked))
+    if managed_by(instance, past.policy.managed.tag_keys):
+        return False
+    bursts = _bursts(past)
     return len(bursts) > 1 and max(bursts) <= rule.burst_at_most_hours
 
 
 def spot(past: Past, offer: SpotOffer) -> Advice | None:
-    """Spot for bursts with checkpoints."""
+    """Spot for bursts with checkpoints, where it costs less."""
     if not asks_for_spot(past):
         return None
-    bursts = list(_stretches(past.worked))
+    bursts = _bursts(past)
     score = "unknown" if offer.score is None else f"{offer.score} of 10"
     text = (
         f"GPUs work in {len(bursts)} bursts of {max(bursts)} h at the longest, and it saves checkpoints: "
@@ -266,7 +271,8 @@ def spot(past: Past, offer: SpotOffer) -> Advice | None:
         f"Region {score}. Ask for {listed(offer.types, 4)} at once; EC2 may take it back two minutes after "
         "a warning"
     )
-    return advice_of(past, "spot", _saving(past, offer.usd_per_hour), text)
+    found = advice_of(past, "spot", _saving(past, offer.usd_per_hour), text)
+    return next(iter(worthwhile(past.policy.advice, [found])), None)
 
 
 def ungoverned(
@@ -405,10 +411,14 @@ def _used_memory_percent(past: Past) -> float | None:
     return 100 * max(past.peaks(past.memory).values(), default=0) / whole if whole else None
 
 
-def _local(past: Past, hour: int) -> tuple[int, int]:
-    """The weekday, Monday 0, and the hour of the day in the owner's time zone."""
-    moment = (past.hours.start + timedelta(hours=hour)).astimezone(ZoneInfo(past.owner.time_zone))
-    return moment.weekday(), moment.hour
+def _local(past: Past, hour: int) -> datetime:
+    """The begin of the hour in the owner's time zone."""
+    return (past.hours.start + timedelta(hours=hour)).astimezone(ZoneInfo(past.owner.time_zone))
+
+
+def _bursts(past: Past) -> list[int]:
+    """The lengths of its stretches of work; an hour without a reading may have been work."""
+    return list(_stretches(sorted({*past.worked, *past.silent})))
 
 
 def _stretches(hours: Sequence[int]) -> Iterator[int]:

@@ -164,6 +164,21 @@ def test_office_hours_become_a_schedule_with_its_tag() -> None:
     assert "each stop wipes local disks" in found.text
 
 
+def test_a_zone_of_half_hours_keeps_the_last_half_hour_of_work() -> None:
+    """The last reading begins at 22:30 there and ends at 23:30: a schedule until 23:00 would cut it."""
+    found = kinds(make_past("g5.4xlarge", [office], zone="Asia/Kolkata"))["schedule"]
+
+    assert "on weekdays from 13:00 to 24:00 Asia/Kolkata" in found.text
+    assert Decimal("1.624") * 730 * 113 / 168 == found.usd_per_month
+
+
+def test_work_past_midnight_needs_no_schedule() -> None:
+    """Its last reading begins at 23:30 and ends on the next day."""
+    late = make_past("g5.4xlarge", [lambda hour: office(hour - 1)], zone="Asia/Kolkata")
+
+    assert "schedule" not in kinds(late)
+
+
 @pytest.mark.parametrize("extra", [5 * 24 + 3, 3 * 168 + 23])
 def test_one_weekend_or_one_night_of_work_needs_no_schedule(extra: int) -> None:
     one = make_past("g5.4xlarge", [lambda hour: BUSY if hour == extra else office(hour)])
@@ -231,9 +246,11 @@ def test_the_class_of_the_work_says_what_to_change_first() -> None:
     assert "Look at data loading" in found.text
     bound = kinds(make_past("g5.xlarge", [90.0], mean=[45.0], traffic=[85.0], memory=[8_000.0]))
     assert "Fuse kernels" in bound["memory-bound"].text
-    for mean, traffic in ((92.0, 30.0), (86.0, 30.0)):
-        past = make_past("g5.xlarge", [95.0], mean=[mean], traffic=[traffic], memory=[8_000.0])
-        assert not {"input-bound", "compute-bound"} & kinds(past).keys()
+    fast = kinds(make_past("g5.xlarge", [95.0], mean=[92.0], traffic=[30.0], memory=[8_000.0]))
+    assert "only more or faster ones would make it faster. Lower precision" in fast["compute-bound"].text
+    assert fast["compute-bound"].usd_per_month is None
+    past = make_past("g5.xlarge", [95.0], mean=[86.0], traffic=[30.0], memory=[8_000.0])
+    assert not {"input-bound", "compute-bound"} & kinds(past).keys()
     # Without memory traffic the class is not known.
     assert {"port"} == kinds(make_past("g5.xlarge", [90.0], mean=[34.0], memory=[8_000.0])).keys()
 
@@ -267,6 +284,10 @@ def test_bursts_with_checkpoints_may_be_spot() -> None:
         (BUSY, {}),  # no bursts
         (bursts, {"lifecycle": Lifecycle.SPOT}),
         (bursts, {"capacity_reservation_id": "cr-0123456789abcdef0"}),
+        (bursts, {"hours": 3 * 168}),  # too few weeks
+        (lambda hour: nan if hour % 48 >= 24 else bursts(hour), {}),  # too little of it measured
+        # A burst of 30 hours, of which some were not measured.
+        (lambda hour: QUIET if hour % 168 >= 30 else nan if hour % 15 == 14 else BUSY, {}),
     ],
 )
 def test_work_that_an_interruption_loses_stays_on_demand(high: object, changes: dict[str, object]) -> None:
@@ -274,6 +295,14 @@ def test_work_that_an_interruption_loses_stays_on_demand(high: object, changes: 
 
     assert not asks_for_spot(past)
     assert spot(past, OFFER) is None
+
+
+@pytest.mark.parametrize("price", ["1.60", "1.624", "1.90"])
+def test_spot_that_costs_hardly_less_is_not_advised(price: str) -> None:
+    """17.52 USD a month are under the 50 of the policy; a dearer one saves nothing at all."""
+    past = make_past("g5.4xlarge", [bursts], tags={CHECKPOINT_TAG: "hook"})
+
+    assert spot(past, replace(OFFER, usd_per_hour=Decimal(price))) is None
 
 
 def test_what_is_not_governed_shows_its_cost_its_creator_and_the_tag_to_set() -> None:
