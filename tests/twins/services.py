@@ -47,6 +47,10 @@ class StaticPolicies:
     policy: Policy = field(default_factory=Policy)
     version: str = "test"
 
+    @property
+    def variants(self) -> tuple[Policy, ...]:
+        return (self.policy,)
+
     def base(self) -> AppliedPolicy:
         return AppliedPolicy(self.policy, self.version)
 

@@ -73,6 +73,7 @@ class FleetWorld:
             tagger=self.ec2,
             freeze=FreezePlans(self.state, self.announcer, TARGET),
             follow_up=FollowUp(
+                self.policies,
                 self.state,
                 self.workflow,
                 void=VoidEpisode(self.state, self.workflow),

@@ -73,6 +73,7 @@ class PolicyBook:
         self.retired = tuple(self._problems((path, gone) for path in retired))
         """Settings of the release before that the document still holds: ignored, with a warning."""
         self.overrides = tuple(override for override, _, _ in read if override)
+        self.variants = (base, *(policy for _, policy, _ in read if policy))
         # Only an accepted document has a bounded size that is worth a hash.
         text = json.dumps(document.settings, sort_keys=True)
         self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])

@@ -28,17 +28,22 @@ class Ledger(Store):
     """Booked savings, and what projects cost. A month is `yyyy-mm`."""
 
     def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
-        """Return the entries that are booked and not settled, oldest episode first."""
+        """Return the entries that are booked and not settled, oldest episode first; and those of instances
+        that others replace, until they are started or terminated."""
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
-        """Return all open entries of a target."""
+        """Return those of a target."""
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(
         self, entry: LedgerEntry, ended_at: UtcDatetime, why: Ending, now: UtcDatetime, *, by: str = ""
     ) -> bool:
-        """End a ledger entry once, by one more; true when this call did. `by` replaces it, and only it."""
+        """End a ledger entry once, by one more; true when this call did. `by` replaces it, and only it. What
+        ended so is not changed: only that it stays away is forgotten."""
+        if entry.ended is not None:
+            self._table.write(delete(_open_key(entry)))
+            return False
         end = replace(
             entry,
             ended_at=ended_at,
@@ -50,7 +55,12 @@ class Ledger(Store):
             ours=False,
         )
         pk, sk = _ledger_key(entry)
-        writes = [delete(_open_key(entry), present()), insert((pk, sk + _END), end)]
+        writes = [
+            put(_open_key(entry), end, present(), until=entry.booked_at + _OPEN_KEPT)
+            if end.is_away
+            else delete(_open_key(entry), present()),
+            insert((pk, sk + _END), end),
+        ]
         if by:
             once = f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN"
             writes.append(insert(once, {}, until=now + _REPLACED_KEPT))

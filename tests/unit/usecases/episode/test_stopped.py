@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -14,7 +14,7 @@ from governor.domain.alerts.alert import Owner
 from governor.domain.approvals.approval import Answer
 from governor.domain.episode.episode import EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Protection, Volume
+from governor.domain.instance import Instance, Protection, Volume
 from governor.domain.money.ledger import Ending
 from governor.domain.policy.policy import (
     BY_BUDGET,
@@ -30,6 +30,7 @@ from governor.usecases.episode.end_episode import VoidEpisode
 from governor.usecases.events.react import ReactToStateChange
 from governor.usecases.money.book_saving import settle_replaced
 from tests.builders import NOW, TARGET, make_instance
+from tests.twins import StaticPolicies
 from tests.unit.usecases.builders import decision, opener, recorder, ref_of, stored_episode
 from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.world import PEOPLE, World
@@ -201,6 +202,113 @@ def test_a_sweep_asks_about_nothing_else(change: Callable[[FleetWorld, str], obj
     world.sweep()
 
     assert [] == started(world)
+
+
+def test_a_stop_that_another_instance_replaces_is_asked_about_too() -> None:
+    """Its owner works elsewhere, so this one is the likeliest to be forgotten. A start of it ends that."""
+    world, one = stopped(days=1)
+    episode = stored_episode(world, ref_of(world, one))
+    owner, now = Owner(episode.owner, episode.project), world.clock.now()
+    other = make_instance(instance_id="i-00000000000000007", launch_time=now)
+    settle_replaced(world.state, [TARGET], [(other, owner)], now)
+    more = make_instance(instance_id="i-00000000000000008", launch_time=now)
+    settle_replaced(world.state, [TARGET], [(more, owner)], now)
+    (entry,) = world.state.entries("2026-11")
+    assert (Ending.REPLACED, other.instance_id) == (entry.ended, entry.replaced_by)
+
+    world.sweep(60 * 24 * DAYS)
+    assert [ref_of(world, one, 2).execution_name] == started(world)
+    asked(world, one)
+
+    react(world)(TARGET.account, TARGET.region, one, "running", world.clock.now())
+    assert [] == world.state.open_of(TARGET)
+    assert [entry] == world.state.entries("2026-11")
+
+
+def test_a_replaced_stop_that_others_terminate_is_over() -> None:
+    """What it saved, and why that ended, stays as it was."""
+    world, one = stopped(days=1)
+    episode, now = stored_episode(world, ref_of(world, one)), world.clock.now()
+    other = make_instance(instance_id="i-00000000000000007", launch_time=now)
+    settle_replaced(world.state, [TARGET], [(other, Owner(episode.owner, episode.project))], now)
+    react(world)(TARGET.account, TARGET.region, one, "terminated", now)
+
+    assert [] == world.state.open_of(TARGET)
+    (entry,) = world.state.entries("2026-11")
+    assert Ending.REPLACED is entry.ended
+
+
+def test_what_was_terminated_is_never_asked_about_again() -> None:
+    """Its stop goes on saving, so that its entry stays open."""
+    world, one = stopped()
+    ref = asked(world, one)
+    world.state.settle("approval-2", decision(Answer.APPROVE))
+    world.state.note_step(ref, Step.TERMINATE.value, world.clock.now())
+    world.change(one, state="terminated")
+    recorder(world)(ref, Outcome.TERMINATED, "")
+
+    before = len(world.workflow.executions)
+    for _ in range(DAYS + 5):
+        world.sweep(60 * 24)
+    assert before == len(world.workflow.executions)
+
+
+def test_what_is_gone_and_whose_end_was_missed_is_looked_at_once_a_day() -> None:
+    world, one = stopped()
+    ref = ref_of(world, one, number=2)
+    world.ec2.instances.clear()
+    opened = opener(world, "approval-2")(ref)
+
+    assert opened.episode is None
+    assert world.state.record(TARGET, one).quiet_until == world.clock.now() + timedelta(days=1)
+
+
+@dataclass
+class ByProject(StaticPolicies):
+    """An override for the instances of one project: so many days, perhaps none."""
+
+    days: int | None = None
+    project: str = "vision"
+
+    @property
+    def variants(self) -> tuple[Policy, ...]:
+        return self.policy, self._own
+
+    @property
+    def _own(self) -> Policy:
+        return replace(self.policy, approval=replace(ASKS, ask_about_stopped_after_days=self.days))
+
+    def applied_to(self, instance: Instance) -> AppliedPolicy:
+        is_own = instance.tags.get("Project") == self.project
+        return AppliedPolicy(self._own if is_own else self.policy, self.version)
+
+
+@pytest.mark.parametrize(
+    ("base", "own", "days", "is_asked"),
+    [
+        (None, 14, 14, True),
+        (None, 14, 13, False),
+        (30, 14, 14, True),
+        (14, 30, 14, False),
+        (14, 30, 30, True),
+        (14, None, 300, False),
+    ],
+)
+def test_an_override_sets_the_days_of_its_instances(
+    base: int | None, own: int | None, days: int, is_asked: bool
+) -> None:
+    """Fewer, more, or none; and some where the policy asks about nobody else."""
+    approval = replace(ASKS, ask_about_stopped_after_days=base)
+    world, one = stopped(Policy(mode=Mode.ASK, ownership=PEOPLE, approval=approval), days=days)
+    by_project = ByProject(world.policies.policy, days=own)
+    world.policies = by_project
+    follow_up = replace(world.sweep_target.follow_up, policies=by_project)
+    world.sweep_target = replace(world.sweep_target, policies=by_project, follow_up=follow_up)
+    world.sweep()
+
+    assert [ref_of(world, one, 2).execution_name] * is_asked == started(world)
+    if is_asked:
+        asked(world, one)
 
 
 def test_only_an_earlier_question_about_the_same_run_counts_as_its_stop() -> None:
@@ -387,4 +495,4 @@ def test_a_start_elsewhere_replaces_the_stop_and_not_its_storage_too() -> None:
         settle_replaced(world.state, [TARGET], [(other, owner)], world.clock.now())
 
     ends = {entry.outcome: entry.ended for entry in world.state.open_of(TARGET)}
-    assert {Outcome.TERMINATED: None} == ends
+    assert {Outcome.STOPPED: Ending.REPLACED, Outcome.TERMINATED: None} == ends

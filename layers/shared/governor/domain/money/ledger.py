@@ -104,6 +104,11 @@ class LedgerEntry:
         return self.ours and self.outcome in _ACTED
 
     @property
+    def is_away(self) -> bool:
+        """Return whether it may be stopped still: we stopped it, and it was not started since."""
+        return self.outcome is Outcome.STOPPED and (self.ours or self.ended is Ending.REPLACED)
+
+    @property
     def is_of_storage(self) -> bool:
         """Return whether the instance was stopped before, so that this saves what its volumes cost alone."""
         saved, storage = self.saved_usd_per_hour, self.storage_usd_per_hour or Decimal(0)

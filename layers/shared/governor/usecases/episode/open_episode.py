@@ -69,7 +69,10 @@ class OpenEpisode:
         instance = self.inspect.describe(target, ref.instance_id)
         stopping = None if instance is None else self._stopping(ref, instance)
         if instance is None or (instance.state != "running" and stopping is None):
-            return self._close(ref, base, Outcome.VOID, "the instance no longer runs")
+            # One that was stopped by us may be gone, and the event that says so lost.
+            away = self.state.open_entries(ref.target, ref.instance_id)
+            quiet = self.clock.now() + _STOPPED_AGAIN_AFTER if away else None
+            return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
         if instance.launch_time != ref.launch_time:
             return self._close(ref, base, Outcome.VOID, "the instance was restarted")
         applied = self.policies.applied_to(instance)
@@ -108,7 +111,7 @@ class OpenEpisode:
         if instance.state != "stopped":
             return None
         for entry in reversed(self.state.open_entries(ref.target, ref.instance_id)):
-            found = self.state.episode(entry.episode) if entry.acted else None
+            found = self.state.episode(entry.episode) if entry.is_away else None
             if found is not None and found.has_stopped(ref):
                 return found
         return None

@@ -11,10 +11,11 @@ from typing import assert_never
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Outcome, Phase
+from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
-from governor.ports import Workflow
+from governor.ports import Policies, Workflow, policy_or_base
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
@@ -35,6 +36,7 @@ _Known = Mapping[EpisodeRef, tuple[Episode, Approval | None]]
 class FollowUp:
     """One attempt per instance: what fails for one never holds up the others."""
 
+    policies: Policies
     state: StateTable
     workflow: Workflow
     void: VoidEpisode
@@ -100,17 +102,25 @@ class FollowUp:
 
     def _long_stopped(self, sweep: Sweep) -> Iterator[EpisodeRef]:
         """Yield questions about instances that stay stopped after an earlier one: looked for once an hour."""
-        days = sweep.base.approval.ask_about_stopped_after_days
-        if days is None or sweep.summary.frozen or not sweep.is_hourly("stopped"):
+        found = [_asks_after(one) for one in self.policies.variants]
+        least = min((one for one in found if one is not None), default=None)
+        if least is None or sweep.summary.frozen or not sweep.is_hourly("stopped"):
             return
-        listed = {case.id for case in sweep.cases}
-        for entry in self.state.open_of(sweep.target):
-            ref, is_due = entry.episode, sweep.now - entry.booked_at >= timedelta(days=days)
+        away, due = self.state.open_of(sweep.target), dict[EpisodeRef, tuple[timedelta, InstanceRecord]]()
+        # What was terminated in the end saves on.
+        over = {one.episode.instance_id for one in away if one.outcome is Outcome.TERMINATED}
+        over |= {case.id for case in sweep.cases}
+        for entry in away:
+            ref, since = entry.episode, sweep.now - entry.booked_at
             record = sweep.records.get(ref.instance_id)
-            if not (entry.acted and entry.outcome is Outcome.STOPPED and is_due) or ref.instance_id in listed:
+            if record is None or not entry.is_away or since < least or ref.instance_id in over:
                 continue
-            is_quiet = record is None or record.is_quiet(ref.launch_time, sweep.now)
-            if record is not None and not is_quiet and _may_be_asked(record, sweep.now):
+            if not record.is_quiet(ref.launch_time, sweep.now) and _may_be_asked(record, sweep.now):
+                due[ref] = since, record
+        for ref, (episode, _) in self.state.open_questions([*due]).items():
+            since, record = due[ref]
+            wanted = _asks_after(policy_or_base(self.policies, episode.instance))
+            if wanted is not None and since >= wanted:
                 yield _question_about(record, ref.launch_time)
 
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
@@ -175,6 +185,11 @@ class FollowUp:
             return self.workflow.is_running(ref) is False
         is_due = sweep.now - since >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
         return is_due and not self.workflow.is_running(ref)
+
+
+def _asks_after(policy: Policy) -> timedelta | None:
+    days = policy.approval.ask_about_stopped_after_days
+    return None if days is None else timedelta(days=days)
 
 
 def _question_about(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
