@@ -10,6 +10,8 @@ from governor.domain.units import UtcDatetime
 from governor.stores.keys import place
 from governor.stores.table import Key, Store, absent, present, put, update, where
 
+_GOES_ON = present() & (absent("ended_at") | where("ended_at", "=", None))
+
 
 class Expiries(Store):
     def expiries(self, target: Target) -> list[Expiry]:
@@ -21,19 +23,16 @@ class Expiries(Store):
 
     def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
         """Note that EC2 is asked now; false where it was told of anew, or has ended, since `one` was read."""
-        same = (
-            present()
-            & where("noticed_at", "=", one.noticed_at)
-            & (absent("ended_at") | where("ended_at", "=", None))
-        )
+        same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
         return self._table.holds(update(_key(target, one), begun, same))
 
     def end_deletion(
         self, target: Target, one: Expiry, at: UtcDatetime, what: str, request_id: str | None
     ) -> None:
+        """Note its end, once."""
         ended = {"ended_at": at, "what": what, "request_id": request_id}
-        self._table.holds(update(_key(target, one), ended, present()))
+        self._table.holds(update(_key(target, one), ended, _GOES_ON))
 
 
 def _pk(target: Target) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextvars import Context
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -20,6 +21,7 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import iso, parse_iso
 from governor.errors import Protected, Unavailable
+from governor.stores.ledger import booking
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.expire_snapshots import Expired, ExpireSnapshots
 from tests.builders import NOW, TARGET, make_entry
@@ -201,6 +203,70 @@ def _changed(**changes: object) -> Callable[[Years], object]:
 def test_each_guard_alone_keeps_them(change: Callable[[Years], object]) -> None:
     assert 1 == len(kept(_nothing))
     assert [] == kept(change)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _observe,
+        _off,
+        _freeze,
+        _open,
+        _hold,
+        _keep,
+        _warned,
+        _exempt,
+        _swap,
+        _retain(1000),
+        lambda world: world.retag(**{DELETE_AFTER_TAG: None}),
+        lambda world: world.retag(**{DELETE_AFTER_TAG: iso(NOW + 1000 * DAY)}),
+    ],
+)
+def test_what_keeps_them_counts_until_the_very_call(change: Callable[[Years], object]) -> None:
+    """It is read anew: people may have answered, or tagged one, after the run had looked."""
+    world = Years()
+    world.on(EXPIRES - 7)
+    read = world.state.deliveries
+
+    def meanwhile(message: str) -> Sequence[Delivery]:
+        Context().run(change, world)  # by others, with rights of their own
+        return read(message)
+
+    world.state.deliveries = meanwhile  # type: ignore[method-assign, assignment]
+    assert [] == world.on(EXPIRES).deleted == world.deletions
+
+
+def test_notices_are_read_once_a_place_and_nothing_where_no_policy_deletes() -> None:
+    """Else their number would count squared, and three years of the ledger be read for nothing."""
+    world = Years()
+    second = replace(world.ref, instance_id="i-00000000000000002")
+    world.state.memory.transact(*booking(replace(make_entry(), episode=second, booked_at=NOW)))
+    stored = world.state.episode(world.ref)
+    assert stored is not None
+    world.state.put(replace(stored, ref=second))
+    read: list[str] = []
+    expiries, entries = world.state.expiries, world.state.entries
+    world.state.expiries = lambda one: (read.append("expiries"), expiries(one))[1]  # type: ignore[method-assign, func-returns-value]
+    world.state.entries = lambda one: (read.append("entries"), entries(one))[1]  # type: ignore[method-assign, func-returns-value]
+
+    world.on(1)
+    assert 1 == read.count("expiries")
+    read.clear()
+    _off(world)
+    world.on(2)
+    assert [] == read
+
+
+def test_the_end_of_a_deletion_is_noted_once() -> None:
+    """Of two runs at a time, the later one finds nothing to delete; the request that did it stays."""
+    world = Years()
+    world.on(EXPIRES - 7)
+    (told,) = world.state.expiries(TARGET)
+    world.on(EXPIRES)
+    (noted,) = world.state.expiries(TARGET)
+    world.state.end_deletion(TARGET, told, NOW + 99 * DAY, "snapshot gone", None)
+
+    assert [noted] == world.state.expiries(TARGET)
 
 
 def test_no_tag_causes_a_deletion() -> None:

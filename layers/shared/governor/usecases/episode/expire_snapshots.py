@@ -4,9 +4,10 @@ known for a week."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cache, partial
 
 from governor.domain.alerts.alert import Alert, owner_of, short_hash
 from governor.domain.alerts.templates import written
@@ -50,26 +51,35 @@ class ExpireSnapshots:
         """Go over every target of the policy. What fails holds up no other instance."""
         now, run = self.clock.now(), Expired()
         policy = self.policies.base().policy
+        if not any(one.plan.delete_expired_snapshots for one in self.policies.variants):
+            return run
         closed: dict[Target, dict[str, list[EpisodeRef]]] = defaultdict(lambda: defaultdict(list))
         for month in months(now - _LOOKED_BACK, now):
             for entry in self.state.entries(month):
                 closed[entry.episode.target][entry.episode.instance_id].append(entry.episode)
         for place in swept(policy, Target(self.accounts.hub_account, self.accounts.hub_region)):
+            noticed = cache(partial(self.state.expiries, place))
             for instance_id, refs in closed.get(place, {}).items():
                 try:
-                    self._instance(place, instance_id, refs, now, run)
+                    self._instance(place, instance_id, refs, noticed, now, run)
                 except GovernorError as error:
                     run.problems.append(f"{instance_id} in {place}: {type(error).__name__}: {error}")
         return run
 
     def _instance(
-        self, place: Target, instance_id: str, refs: Iterable[EpisodeRef], now: UtcDatetime, run: Expired
+        self,
+        place: Target,
+        instance_id: str,
+        refs: Iterable[EpisodeRef],
+        noticed: Callable[[], Iterable[Expiry]],
+        now: UtcDatetime,
+        run: Expired,
     ) -> None:
         episodes = [one for ref in refs if (one := self.state.episode(ref)) is not None and one.snapshots]
         if not episodes:
             return
         names = {one.ref.execution_name for one in episodes}
-        known = {one.snapshot_id: one for one in self.state.expiries(place) if one.episode in names}
+        known = {one.snapshot_id: one for one in noticed() if one.episode in names}
         if all(
             snapshot_id in known and known[snapshot_id].ended_at
             for one in episodes
@@ -101,7 +111,9 @@ class ExpireSnapshots:
                 run.noticed += due
         delivered = self._delivered({one.message for one in known.values() if one.ended_at is None})
         for expiry in to_delete(dates, known.values(), delivered, now):
-            self._delete(target, expiry, run)
+            # Read anew for each: people may have kept it a moment ago, by an answer or by a tag.
+            latest = self._holdings(target, instance_id, episodes, now)
+            self._delete(target, expiry, latest, delivered, run)
 
     def _holdings(
         self, target: Target, instance_id: str, episodes: Sequence[Episode], now: UtcDatetime
@@ -177,10 +189,19 @@ class ExpireSnapshots:
             if (times := [one.at for one in self.state.deliveries(message) if one.reached_people])
         }
 
-    def _delete(self, target: Target, one: Expiry, run: Expired) -> None:
+    def _delete(
+        self,
+        target: Target,
+        one: Expiry,
+        latest: Holdings,
+        delivered: Mapping[str, UtcDatetime],
+        run: Expired,
+    ) -> None:
         """Note, ask EC2, and note what became of it: a run that dies between these is repeated the next day,
         and EC2 then knows the snapshot no more."""
-        if not self.state.begin_deletion(target, one, self.clock.now()):
+        now = self.clock.now()
+        may = latest.kept_by(now) is None and to_delete(latest.dates(), [one], delivered, now)
+        if not may or not self.state.begin_deletion(target, one, now):
             return
         request_id = None
         try:
