@@ -51,12 +51,15 @@ class Policies(Protocol):
     """The policy document, parsed; one snapshot for the length of an invocation. `base` has no overrides:
     selector, targets, metrics and breaker are taken from there."""
 
-    @property
-    def variants(self) -> Sequence[Policy]:
-        """Return the base, and each override applied alone; each setting of an instance is in one of them."""
-
     def base(self) -> AppliedPolicy: ...
     def applied_to(self, instance: Instance) -> AppliedPolicy: ...
+
+
+class PolicyVariants(Policies, Protocol):
+    """With the base and each override applied alone: every setting of an instance is in one of them."""
+
+    @property
+    def variants(self) -> Sequence[Policy]: ...
 
 
 @dataclass(frozen=True, slots=True)

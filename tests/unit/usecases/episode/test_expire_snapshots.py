@@ -246,8 +246,8 @@ def test_notices_are_read_once_a_place_and_nothing_where_no_policy_deletes() -> 
     world.state.put(replace(stored, ref=second))
     read: list[str] = []
     expiries, entries = world.state.expiries, world.state.entries
-    world.state.expiries = lambda one: (read.append("expiries"), expiries(one))[1]  # type: ignore[method-assign, func-returns-value]
-    world.state.entries = lambda one: (read.append("entries"), entries(one))[1]  # type: ignore[method-assign, func-returns-value]
+    world.state.expiries = lambda target: (read.append("expiries"), expiries(target))[1]  # type: ignore[method-assign, func-returns-value]
+    world.state.entries = lambda month: (read.append("entries"), entries(month))[1]  # type: ignore[method-assign, func-returns-value]
 
     world.on(1)
     assert 1 == read.count("expiries")

@@ -17,7 +17,7 @@ from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, Target
 from governor.domain.money.cost import months
 from governor.domain.units import Usd, UtcDatetime, iso
 from governor.errors import GovernorError, NotFound, Protected
-from governor.ports import Announcer, Clock, InstanceReader, Policies, SnapshotRemover
+from governor.ports import Announcer, Clock, InstanceReader, PolicyVariants, SnapshotRemover
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts, swept
 from governor.usecases.brakes import frozen
@@ -40,7 +40,7 @@ class Expired:
 @dataclass(frozen=True, slots=True)
 class ExpireSnapshots:
     clock: Clock
-    policies: Policies
+    policies: PolicyVariants
     accounts: Accounts
     state: StateTable
     instances: InstanceReader

@@ -15,7 +15,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
-from governor.ports import Policies, Workflow, policy_or_base
+from governor.ports import PolicyVariants, Workflow, policy_or_base
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.episode.end_episode import CloseDead, VoidEpisode
@@ -36,7 +36,7 @@ _Known = Mapping[EpisodeRef, tuple[Episode, Approval | None]]
 class FollowUp:
     """One attempt per instance: what fails for one never holds up the others."""
 
-    policies: Policies
+    policies: PolicyVariants
     state: StateTable
     workflow: Workflow
     void: VoidEpisode
