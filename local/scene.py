@@ -81,7 +81,7 @@ class Scene:
         return output
 
     def _scheduled(self, check: str) -> Any:
-        """What the schedule hands to the state machine: its input, or AWS's own notification."""
+        """Return what the schedule hands to the state machine: its input, or AWS's own notification."""
         name = self.outputs["ScheduleName"].removesuffix("sweep") + check
         found = self.cloud.client("scheduler").get_schedule(Name=name)
         if (stated := found["Target"].get("Input")) is not None:
