@@ -7,7 +7,7 @@ Those of EBS are the defaults of the policy, or what the question about the inst
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -19,11 +19,12 @@ from botocore.exceptions import ClientError
 
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.episode.episode import Episode, Outcome
+from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import ADDRESS_USD_PER_HOUR, StoragePrices
 from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG, Target, Volume
+from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Prices
-from governor.domain.units import HOURS_PER_MONTH, in_parts, plural, printable
+from governor.domain.units import HOURS_PER_MONTH, in_parts, parse_iso, plural, printable
 from governor.stores import StateTable
 from simulation.patterns import Advice
 
@@ -57,7 +58,16 @@ class Leftover:
 class Leftovers:
     """Remains of one stack: of EC2 in `regions` of this account, all else in the session's Region."""
 
-    def __init__(self, session: boto3.Session, stack: str, regions: Sequence[str], selector: str) -> None:
+    def __init__(
+        self,
+        session: boto3.Session,
+        stack: str,
+        regions: Sequence[str],
+        selector: str,
+        recorded: Iterable[str] = (),
+    ) -> None:
+        """`recorded`: ids of snapshots that the state tables of another account have recorded."""
+        self._recorded_elsewhere = frozenset(recorded)
         self._session = session
         self._stack = stack
         self._regions = regions
@@ -156,6 +166,12 @@ class Leftovers:
         )
         return _some(f"{text}; never removed", found, len(found) * ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH)
 
+    @cached_property
+    def recorded(self) -> frozenset[str]:
+        """Ids of the snapshots that closed episodes have recorded, in every account: a tag proves nothing."""
+        known = (one.snapshots for one in self._booked(lambda _: True) if one.phase is Phase.CLOSED)
+        return self._recorded_elsewhere.union(*known)
+
     def snapshots(self) -> Leftover | None:
         """Snapshots of stopped and interrupted instances. Only changed blocks are billed: at most so much."""
         of_ours = [{"Name": "tag-key", "Values": [INSTANCE_TAG]}]
@@ -165,19 +181,29 @@ class Leftovers:
             for page in self._pages("ec2", "describe_snapshots", region, OwnerIds=["self"], Filters=of_ours)
             for one in page["Snapshots"]
         ]
-        dates = sorted(
-            tag["Value"][:10] for _, one in found for tag in one["Tags"] if tag["Key"] == DELETE_AFTER_TAG
-        )
+        recorded = self.recorded
+        whys = [(one["SnapshotId"], _kept(one, recorded)) for _, one in found]
+        kept = {snapshot_id: why for snapshot_id, why in whys if why is not None}
+        dates = sorted(_tag(one, DELETE_AFTER_TAG)[:10] for _, one in found if one["SnapshotId"] not in kept)
         size = sum(int(one["VolumeSize"]) for _, one in found)
         until = f", of which the first may go on {printable(dates[0])}" if dates else ""
+        never = f"; {len(kept)} of them never removed" if kept else ""
 
         def remove() -> Iterator[str]:
             for region, one in found:
-                self._client("ec2", region).delete_snapshot(SnapshotId=one["SnapshotId"])
-                yield f"deleted snapshot {one['SnapshotId']} in {region}"
+                snapshot_id = one["SnapshotId"]
+                if (why := kept.get(snapshot_id)) is not None:
+                    yield f"kept snapshot {snapshot_id} in {region}: {why}"
+                    continue
+                try:
+                    self._client("ec2", region).delete_snapshot(SnapshotId=snapshot_id)
+                except ClientError as error:
+                    yield f"kept snapshot {snapshot_id} in {region}: {printable(str(error))}"
+                else:
+                    yield f"deleted snapshot {snapshot_id} in {region}"
 
         named = [(region, one["SnapshotId"]) for region, one in found]
-        text = f"{plural(len(found), 'snapshot')} of {size} GiB{until}; only changed blocks are billed"
+        text = f"{plural(len(found), 'snapshot')} of {size} GiB{until}{never}; only changed blocks are billed"
         return _some(text, named, size * Prices().snapshot_usd_per_gib_month, remove)
 
     def alarms(self) -> Leftover | None:
@@ -356,17 +382,25 @@ class Leftovers:
     @cached_property
     def _terminated(self) -> list[Episode]:
         """Episodes in which the governor terminated an instance of this account."""
+
+        def is_ours(entry: LedgerEntry) -> bool:
+            target, is_over = entry.episode.target, entry.acted and entry.outcome is Outcome.TERMINATED
+            return is_over and target.account == self._account and target.region in self._regions
+
+        return list(self._booked(is_ours))
+
+    def _booked(self, wanted: Callable[[LedgerEntry], bool]) -> Iterator[Episode]:
+        """Episodes whose entries are in the ledgers of the last months, if they are `wanted`."""
         now = datetime.now(tz=UTC)
         ages = [now.year * 12 + now.month - 1 - ago for ago in range(LEDGER_MONTHS)]
-        found = [
+        found = (
             state.episode(entry.episode)
             for state in map(self._state, self._tables)
             for age in ages
             for entry in state.entries(f"{age // 12:04}-{age % 12 + 1:02}")
-            if entry.acted and entry.outcome is Outcome.TERMINATED
-            if entry.episode.target.account == self._account and entry.episode.target.region in self._regions
-        ]
-        return [one for one in found if one is not None]
+            if wanted(entry)
+        )
+        return (one for one in found if one is not None)
 
     def _state(self, table: str) -> StateTable:
         return StateTable(DynamoTable(Clients(self._session.region_name), table))
@@ -501,6 +535,22 @@ def _some(
     """Nothing where nothing was found."""
     names = [one if isinstance(one, str) else " ".join(one) for one in found]
     return Leftover(text, names, usd_a_month, remove) if found else None
+
+
+def _kept(snapshot: Any, recorded: Collection[str]) -> str | None:
+    """Return why a snapshot with our tags is not removed; `None`: a closed episode has recorded it, and it
+    has a date still."""
+    if snapshot["SnapshotId"] not in recorded:
+        return "no state table has recorded it; delete it yourself if nobody needs it"
+    try:
+        parse_iso(_tag(snapshot, DELETE_AFTER_TAG))
+    except ValueError:
+        return f"its tag {DELETE_AFTER_TAG} is no date: somebody wants it"
+    return None
+
+
+def _tag(snapshot: Any, key: str) -> str:
+    return next((str(tag["Value"]) for tag in snapshot["Tags"] if tag["Key"] == key), "")
 
 
 def _names(found: Sequence[tuple[str, str]]) -> str:

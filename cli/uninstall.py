@@ -6,10 +6,12 @@ Reads only, unless asked. It deletes no stack: CloudFormation does. Of an instan
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from functools import partial
+from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -45,7 +47,7 @@ _KINDS: Mapping[str, Callable[[Leftovers], Leftover | None]] = {
 _WITH_STACK = ("alarms", "schedules", "logs")
 """They go with the stack: while it is there, none is left."""
 _NEVER = ("instances", "volumes", "addresses")
-"""The state table alone knows them."""
+"""The state table alone knows them, as it does the snapshots."""
 _BY_NAME = ("workflows", *(one for one in _KINDS if one not in (*_NEVER, "snapshots", "audit")))
 _WITHOUT_STACK = ("workflows", "copies")
 """Removed also while the stack is there: it does not need them."""
@@ -65,7 +67,13 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command."""
     made = areas.add_parser("uninstall")
     made.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(_BY_NAME)}")
-    made.add_argument("--remove-snapshots", action="store_true", help="delete the snapshots, for good")
+    made.add_argument("--remove-snapshots", action="store_true", help="delete recorded snapshots, for good")
+    made.add_argument(
+        "--recorded",
+        type=Path,
+        metavar="FILE",
+        help="in another account: what `governor uninstall --json` said in the hub's, whose table knows them",
+    )
     made.add_argument(
         "--remove-audit", action="store_true", help="delete the audit and kept user data, for good"
     )
@@ -83,11 +91,14 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         is_there = _is_there(stack)
         selector = arguments.selector or _selector(stack, is_there=is_there)
-        left = Leftovers(session, stack.name, arguments.region or [session.region_name], selector)
+        regions, recorded = arguments.region or [session.region_name], _recorded(arguments.recorded)
+        left = Leftovers(session, stack.name, regions, selector, recorded)
         wanted = _wanted(arguments)
         with Output(arguments) as out:
             found, unread = _found(stack, left, is_there=is_there)
             if not wanted:
+                if "snapshots" not in unread:
+                    out.say("", recorded_snapshots=sorted(left.recorded))
                 _show(stack, found, unread, out, is_there=is_there)
                 return int(bool(unread))
             _check(stack, wanted, found, unread, left, is_there=is_there)
@@ -95,6 +106,19 @@ def run(arguments: argparse.Namespace) -> int:
             return _remove(found, wanted, out)
     except (BotoCoreError, ClientError) as error:
         raise CommandError(aws.reason(error)) from None
+
+
+def _recorded(path: Path | None) -> list[str]:
+    """Raises: CommandError where the file is none that the command has printed."""
+    if path is None:
+        return []
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))["recorded_snapshots"]
+        return [str(one) for one in found]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CommandError(
+            f"{path} is not what `governor uninstall --json` prints in the hub's account: {error}"
+        ) from None
 
 
 def _is_there(stack: Stack) -> bool:
@@ -142,7 +166,7 @@ def _found(stack: Stack, left: Leftovers, *, is_there: bool) -> tuple[dict[str, 
             progress.show(f"looking for {name}")
             try:
                 one = read()
-            except (BotoCoreError, ClientError) as error:
+            except (BotoCoreError, ClientError, GovernorError) as error:
                 unread[name] = printable(aws.reason(error))
                 continue
             if one is not None:
@@ -256,14 +280,6 @@ def _check(
     for one in wanted:
         if one in unread:
             raise CommandError(f"{one} cannot be read, so nothing was removed: {unread[one]}")
-    if "snapshots" in wanted:
-        pages = stack.session.client("cloudformation").get_paginator("describe_stacks").paginate()
-        others = [one for page in pages for one in page["Stacks"] if is_ours(one)]
-        if names := [one["StackName"] for one in others if one["StackStatus"] not in EMPTY]:
-            raise CommandError(
-                f"the stack {names[0]} is here, too, and snapshots do not say whose they are: "
-                "delete them one by one"
-            )
     if "key" in wanted:
         _check_key(wanted, found, unread, left)
 
@@ -295,8 +311,8 @@ def _confirm(name: str, given: str | None, wanted: list[str]) -> None:
 def _remove(found: Mapping[str, Leftover], wanted: list[str], out: Output) -> int:
     """1 when something was kept that should have gone."""
     is_kept = False
-    for name in _NEVER:
-        if "table" in wanted and name in found:
+    for name in (*_NEVER, "snapshots"):
+        if "table" in wanted and name in found and name not in wanted:
             out.say(f"only the table knew: {found[name].text}")
     for name in wanted:
         one = found.get(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,9 +15,9 @@ from botocore.exceptions import ClientError
 from cli import aws, uninstall
 from cli.governor import main
 from cli.leftovers import LEDGER_MONTHS, Leftover, Leftovers, left_behind
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import StoragePrices
-from governor.domain.instance import Target, Volume
+from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, INSTANCE_TAG, Target, Volume
 from governor.stores.ledger import booking
 from tests.twins.table import MemoryStateTable
 from tests.unit.adapters import state_samples as samples
@@ -60,6 +61,7 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(uninstall, "_KINDS", found)
     monkeypatch.setattr(aws, "session", lambda *_: session)
     monkeypatch.setattr(Leftovers, "has_user_data", lambda _: True)
+    monkeypatch.setattr(Leftovers, "recorded", frozenset({"snap-1"}))
     return done
 
 
@@ -196,6 +198,101 @@ def test_a_stack_of_another_product_is_left_alone(
 
     code, said = run(capsys, "--stack-name", "shop")
     assert (1, "governor: the stack 'shop' is no stack of GPU Governor: pass --stack-name\n") == (code, said)
+
+
+def tagged(snapshot_id: str, until: str | None = "2027-01-31T00:00:00Z") -> dict[str, Any]:
+    """A snapshot with the governor's tags, which anybody may set."""
+    tags = {INSTANCE_TAG: "i-1", EPISODE_TAG: "forged", DELETE_AFTER_TAG: until}
+    found = [{"Key": key, "Value": value} for key, value in tags.items() if value is not None]
+    return {"SnapshotId": snapshot_id, "VolumeSize": 100, "Tags": found}
+
+
+def snapshots_left(
+    monkeypatch: pytest.MonkeyPatch, *elsewhere: str, phase: Phase = Phase.CLOSED, refuse: str = ""
+) -> tuple[Leftovers, list[str]]:
+    """Snapshots of which one closed episode has recorded two; those that EC2 is asked to delete."""
+    state, asked = MemoryStateTable(), list[str]()
+    episode = replace(
+        samples.episode(), phase=phase, snapshots={"snap-ours": "vol-1", "snap-wanted": "vol-2"}
+    )
+    state.put(episode)
+    state.memory.transact(*booking(replace(samples.entry(booked_at=datetime.now(tz=UTC)))))
+    found = [tagged("snap-ours"), tagged("snap-wanted", None), tagged("snap-backup"), tagged("snap-member")]
+
+    def delete(SnapshotId: str) -> None:
+        if SnapshotId == refuse:
+            raise ClientError({"Error": {"Code": "InvalidSnapshot.InUse", "Message": "an AMI needs it"}}, "x")
+        asked.append(SnapshotId)
+
+    monkeypatch.setattr(Leftovers, "_client", lambda *_: SimpleNamespace(delete_snapshot=delete))
+    monkeypatch.setattr(Leftovers, "_pages", lambda *_, **__: [{"Snapshots": found}])
+    monkeypatch.setattr(Leftovers, "_tables", ["t"])
+    monkeypatch.setattr(Leftovers, "_state", lambda *_: state)
+    session: Any = SimpleNamespace(region_name="us-east-1")
+    return Leftovers(session, "gpu-governor", ["us-east-1"], "GPU-Workload", elsewhere), asked
+
+
+def removal(left: Leftovers) -> list[str]:
+    """Return what is said of each snapshot."""
+    found = left.snapshots()
+    assert found
+    assert found.remove
+    return list(found.remove())
+
+
+def test_a_tag_alone_removes_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what a closed episode has recorded goes; not what people keep by taking its date off."""
+    left, asked = snapshots_left(monkeypatch)
+    found = left.snapshots()
+    assert found
+    assert (
+        "4 snapshots of 400 GiB, of which the first may go on 2027-01-31; 3 of them never removed"
+        in found.text
+    )
+    assert removal(left) == [
+        "deleted snapshot snap-ours in us-east-1",
+        "kept snapshot snap-wanted in us-east-1: its tag DeleteAfter is no date: somebody wants it",
+        *(
+            f"kept snapshot {one} in us-east-1: no state table has recorded it; delete it yourself if nobody "
+            "needs it"
+            for one in ("snap-backup", "snap-member")
+        ),
+    ]
+    assert ["snap-ours"] == asked
+
+
+def test_an_open_episode_keeps_its_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, asked = snapshots_left(monkeypatch, phase=Phase.ACTING)
+    removal(left)
+    assert [] == asked
+
+
+def test_one_that_an_image_needs_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    left, asked = snapshots_left(monkeypatch, "snap-member", refuse="snap-ours")
+    assert "kept snapshot snap-ours in us-east-1: " in removal(left)[0]
+    assert ["snap-member"] == asked
+
+
+def test_the_hub_says_which_snapshots_of_other_accounts_are_its_own(
+    removed: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Its table knows them; in their account the command is given what it said."""
+    code, said = run(capsys, "--json")
+    given = tmp_path / "left.json"
+    given.write_text(said)
+    assert (1, ["snap-1"]) == (code, uninstall._recorded(given))
+    assert [] == uninstall._recorded(None)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"recorded_snapshots": 1}'])
+def test_a_file_that_says_nothing_of_snapshots_is_refused(
+    removed: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
+) -> None:
+    given = tmp_path / "left.json"
+    given.write_text(text)
+    code, said = run(capsys, "--recorded", str(given))
+    assert 1 == code
+    assert "is not what `governor uninstall --json` prints in the hub's account" in said
 
 
 ADDRESSES = [
