@@ -13,6 +13,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from unittest.mock import patch
 
+from cli.unswept import unswept
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.stores import Fleet
@@ -65,9 +66,9 @@ def measure() -> float:
         finally:
             seconds = time.monotonic() - began
             with patch.dict(os.environ, cloud.environment()):
-                state = Fleet(DynamoTable(Clients(), scene.outputs["StateTableName"]))
-                pages, unswept = state.pages(), state.unswept()
-            for target, why in unswept.items():
+                table = DynamoTable(Clients(), scene.outputs["StateTableName"])
+                pages, failed = Fleet(table).pages(), unswept(table)
+            for target, why in failed.items():
                 print(f"{target} was not swept: {why}")
     found = Counter(row.verdict for page in pages for row in page.rows)
     if found != {"idle": TARGETS, "busy": TARGETS}:

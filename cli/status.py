@@ -25,6 +25,7 @@ from cli.errors import CommandError
 from cli.progress import Progress
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
+from cli.unswept import Unswept, unswept
 from governor.adapters.clients import Clients
 from governor.adapters.messaging import MAIL, lets_questions_through
 from governor.adapters.table.dynamodb import DynamoTable
@@ -39,7 +40,7 @@ from governor.domain.policy.policy import Mode
 from governor.domain.units import iso, listed, plural, printable, usd
 from governor.errors import AccessDenied, GovernorError
 from governor.stores import StateTable
-from governor.stores.fleet import Fleet, Unswept
+from governor.stores.fleet import Fleet
 from governor.usecases.accounts import swept
 
 _STALE = timedelta(hours=1)
@@ -252,7 +253,7 @@ def _targets(stack: Stack) -> Line:
             return Line("the accounts of targets.units are not known yet", None, is_wrong=True)
         book.in_accounts(accounts)
     targets = swept(book.base().policy, stack.hub)
-    failed = Fleet(table).unswept()
+    failed = unswept(table)
     why = {str(one): _unread(pages.get(one), failed.get(one), stack.now) for one in targets}
     unread = {name: text for name, text in why.items() if text}
     said = "; ".join(f"{name}: {printable(text)}" for name, text in list(unread.items())[:_SHOWN])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from cli.unswept import unswept
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.fleet.rows import UNGOVERNED, FleetPage
 from governor.stores.keys import place
 from governor.stores.table import delete
@@ -126,7 +128,7 @@ def test_a_sweep_that_swept_nothing_fails(stage: Stage) -> None:
     done = stage.scene.cloud.run(stage.scene.outputs["SweepStateMachineArn"], {})
 
     assert ("FAILED", "TargetsNotSwept") == (done["status"], done["error"])
-    failed = stage.state.unswept()[TARGET]
+    failed = unswept(DynamoTable(stage.clients, stage.scene.outputs["StateTableName"]))[TARGET]
     assert "AccessDenied" == failed.error
     assert "UnauthorizedOperation" in failed.cause
     stage.scene.sweep()

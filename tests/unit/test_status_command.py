@@ -15,11 +15,11 @@ import pytest
 
 from cli import aws, doctor, governor, status
 from cli.errors import CommandError
+from cli.unswept import Unswept
 from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
-from governor.stores.fleet import Unswept
 from tests.unit.adapters.fakes import client_error
 from tests.unit.template.machines import template
 
@@ -158,8 +158,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     made = Cloud()
     monkeypatch.setattr(aws, "session", lambda *_: made)
     monkeypatch.setattr(status, "Api", lambda *_: made)
-    fleet = SimpleNamespace(pages=lambda: made.pages, unswept=lambda: made.unswept)
-    monkeypatch.setattr(status, "Fleet", lambda _: fleet)
+    monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
+    monkeypatch.setattr(status, "unswept", lambda _: made.unswept)
     monkeypatch.setattr(status, "StateTable", lambda _: SimpleNamespace(failing=lambda: made.failing))
     return made
 

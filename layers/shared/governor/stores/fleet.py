@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 
 from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
-from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import CloudError
 from governor.stores.keys import place
 from governor.stores.table import DAMAGED, Document, Key, Store, Write, absent, packed, put, unpacked, where
@@ -24,30 +22,8 @@ _PAGES_KEPT = timedelta(days=7)
 _DAYS_KEPT = timedelta(days=400)
 
 
-@dataclass(frozen=True, slots=True)
-class Unswept:
-    """Why the last sweep of a target failed, as Step Functions notes it."""
-
-    at: UtcDatetime
-    error: str
-    cause: str
-
-
 class Fleet(Store):
     """Pages and days. A month is `yyyy-mm`."""
-
-    def unswept(self) -> dict[Target, Unswept]:
-        """Return the last failure of each target that ever was not swept, also where it was swept since."""
-        found = {}
-        for item in self._table.query("UNSWEPT"):
-            try:
-                account, region = item["sk"].split("#")
-                why = json.loads(item["why"])
-                at = parse_iso(item["failed_at"])
-                found[Target(account, region)] = Unswept(at, str(why["Error"]), str(why.get("Cause", "")))
-            except DAMAGED:
-                self._table.leave_out(f"UNSWEPT / {item['sk']}")
-        return found
 
     def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
         """Return the pages of all targets, or of those `among` them, by account and Region: one query."""

@@ -4,7 +4,7 @@ known for a week."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import cache, partial
@@ -24,6 +24,9 @@ from governor.usecases.brakes import frozen
 
 _LOOKED_BACK = timedelta(days=3 * 366)
 """How far back closed episodes are looked for. What is older stays."""
+
+
+_Noticed = Callable[[], Iterable[Expiry]]
 
 
 @dataclass(slots=True)
@@ -50,46 +53,36 @@ class ExpireSnapshots:
     def __call__(self) -> Expired:
         """Go over every target of the policy. What fails holds up no other instance."""
         now, run = self.clock.now(), Expired()
-        policy = self.policies.base().policy
         if not any(one.plan.delete_expired_snapshots for one in self.policies.variants):
             return run
         closed: dict[Target, dict[str, list[EpisodeRef]]] = defaultdict(lambda: defaultdict(list))
         for month in months(now - _LOOKED_BACK, now):
             for entry in self.state.entries(month):
                 closed[entry.episode.target][entry.episode.instance_id].append(entry.episode)
-        for place in swept(policy, Target(self.accounts.hub_account, self.accounts.hub_region)):
+        for place in swept(
+            self.policies.base().policy, Target(self.accounts.hub_account, self.accounts.hub_region)
+        ):
             noticed = cache(partial(self.state.expiries, place))
             for instance_id, refs in closed.get(place, {}).items():
                 try:
-                    self._instance(place, instance_id, refs, noticed, now, run)
+                    self._instance(refs, noticed, now, run)
                 except GovernorError as error:
                     run.problems.append(f"{instance_id} in {place}: {type(error).__name__}: {error}")
         return run
 
     def _instance(
-        self,
-        place: Target,
-        instance_id: str,
-        refs: Iterable[EpisodeRef],
-        noticed: Callable[[], Iterable[Expiry]],
-        now: UtcDatetime,
-        run: Expired,
+        self, refs: Sequence[EpisodeRef], noticed: _Noticed, now: UtcDatetime, run: Expired
     ) -> None:
+        place, instance_id = refs[0].target, refs[0].instance_id
         episodes = [one for ref in refs if (one := self.state.episode(ref)) is not None and one.snapshots]
-        if not episodes:
-            return
         names = {one.ref.execution_name for one in episodes}
         known = {one.snapshot_id: one for one in noticed() if one.episode in names}
-        if all(
-            snapshot_id in known and known[snapshot_id].ended_at
-            for one in episodes
-            for snapshot_id in one.snapshots
-        ):
+        ended = {snapshot_id for snapshot_id, one in known.items() if one.ended_at}
+        if all(ended >= one.snapshots.keys() for one in episodes):
             return
         # Before EC2 is asked: the member stack may be of a release without the role.
-        if (
-            off := switched_off([self.policies.applied_to(one.instance).policy for one in episodes])
-        ) is not None:
+        policies = [self.policies.applied_to(one.instance).policy for one in episodes]
+        if (off := switched_off(policies)) is not None:
             run.kept[instance_id] = off
             return
         target = self.accounts.target(place.account, place.region)
@@ -113,7 +106,8 @@ class ExpireSnapshots:
         for expiry in to_delete(dates, known.values(), delivered, now):
             # Read anew for each: people may have kept it a moment ago, by an answer or by a tag.
             latest = self._holdings(target, instance_id, episodes, now)
-            self._delete(target, expiry, latest, delivered, run)
+            if latest.kept_by(now) is None and to_delete(latest.dates(), [expiry], delivered, now):
+                self._delete(target, expiry, run)
 
     def _holdings(
         self, target: Target, instance_id: str, episodes: Sequence[Episode], now: UtcDatetime
@@ -137,30 +131,20 @@ class ExpireSnapshots:
         )
 
     def _tell(
-        self,
-        episode: Episode,
-        due: Sequence[str],
-        holdings: Holdings,
-        now: UtcDatetime,
+        self, episode: Episode, due: Sequence[str], holdings: Holdings, now: UtcDatetime
     ) -> list[Expiry]:
         """Send one message about these, and note it. A message that was sent twice counts once."""
-        name, day = episode.ref.execution_name, now + NOTICE
+        name = episode.ref.execution_name
         message = f"expire-{short_hash(name, *due)}-{now:%Y-%m-%d}"
-        self.announcer.announce(self._alert(episode, due, holdings, day, message, now))
-        told = [Expiry(name, one, message, now, day) for one in due]
+        self.announcer.announce(self._alert(episode, due, holdings, message, now))
+        told = [Expiry(name, one, message, now, now + NOTICE) for one in due]
         self.state.note_expiring(episode.ref.target, told)
         return told
 
     def _alert(
-        self,
-        episode: Episode,
-        due: Sequence[str],
-        holdings: Holdings,
-        day: UtcDatetime,
-        message: str,
-        now: UtcDatetime,
+        self, episode: Episode, due: Sequence[str], holdings: Holdings, message: str, now: UtcDatetime
     ) -> Alert:
-        policy = self.policies.applied_to(episode.instance).policy
+        policy, day = self.policies.applied_to(episode.instance).policy, now + NOTICE
         storage = episode.price.storage
         per_gib = storage.snapshot_usd_per_gib_month if storage else None
         price = policy.prices.snapshot_usd_per_gib_month if per_gib is None else per_gib
@@ -189,19 +173,10 @@ class ExpireSnapshots:
             if (times := [one.at for one in self.state.deliveries(message) if one.reached_people])
         }
 
-    def _delete(
-        self,
-        target: Target,
-        one: Expiry,
-        latest: Holdings,
-        delivered: Mapping[str, UtcDatetime],
-        run: Expired,
-    ) -> None:
+    def _delete(self, target: Target, one: Expiry, run: Expired) -> None:
         """Note, ask EC2, and note what became of it: a run that dies between these is repeated the next day,
         and EC2 then knows the snapshot no more."""
-        now = self.clock.now()
-        may = latest.kept_by(now) is None and to_delete(latest.dates(), [one], delivered, now)
-        if not may or not self.state.begin_deletion(target, one, now):
+        if not self.state.begin_deletion(target, one, self.clock.now()):
             return
         request_id = None
         try:

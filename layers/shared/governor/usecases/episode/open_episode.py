@@ -69,8 +69,7 @@ class OpenEpisode:
         instance = self.inspect.describe(target, ref.instance_id)
         stopping = None if instance is None else self._stopping(ref, instance)
         if instance is None or (instance.state != "running" and stopping is None):
-            # One that was stopped by us may be gone, and the event that says so lost.
-            away = self.state.open_entries(ref.target, ref.instance_id)
+            away = self.state.open_entries(ref.target, ref.instance_id)  # the event of its end may be lost
             quiet = self.clock.now() + _STOPPED_AGAIN_AFTER if away else None
             return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
         if instance.launch_time != ref.launch_time:

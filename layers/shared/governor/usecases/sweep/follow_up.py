@@ -11,7 +11,6 @@ from typing import assert_never
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Outcome, Phase
-from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
 from governor.domain.units import UtcDatetime
@@ -102,26 +101,24 @@ class FollowUp:
 
     def _long_stopped(self, sweep: Sweep) -> Iterator[EpisodeRef]:
         """Yield questions about instances that stay stopped after an earlier one: looked for once an hour."""
-        found = [_asks_after(one) for one in self.policies.variants]
-        least = min((one for one in found if one is not None), default=None)
-        if least is None or sweep.summary.frozen or not sweep.is_hourly("stopped"):
+        asks = any(one.approval.ask_about_stopped_after_days for one in self.policies.variants)
+        if not asks or sweep.summary.frozen or not sweep.is_hourly("stopped"):
             return
-        away, due = self.state.open_of(sweep.target), dict[EpisodeRef, tuple[timedelta, InstanceRecord]]()
+        away = {one.episode: one for one in self.state.open_of(sweep.target)}
         # What was terminated in the end saves on.
-        over = {one.episode.instance_id for one in away if one.outcome is Outcome.TERMINATED}
+        over = {ref.instance_id for ref, one in away.items() if one.outcome is Outcome.TERMINATED}
         over |= {case.id for case in sweep.cases}
-        for entry in away:
-            ref, since = entry.episode, sweep.now - entry.booked_at
-            record = sweep.records.get(ref.instance_id)
-            if record is None or not entry.is_away or since < least or ref.instance_id in over:
-                continue
-            if not record.is_quiet(ref.launch_time, sweep.now) and _may_be_asked(record, sweep.now):
-                due[ref] = since, record
-        for ref, (episode, _) in self.state.open_questions([*due]).items():
-            since, record = due[ref]
-            wanted = _asks_after(policy_or_base(self.policies, episode.instance))
-            if wanted is not None and since >= wanted:
-                yield _question_about(record, ref.launch_time)
+        may = {
+            ref: record
+            for ref, one in away.items()
+            if one.is_away and ref.instance_id not in over
+            if (record := sweep.records.get(ref.instance_id)) is not None
+            if not record.is_quiet(ref.launch_time, sweep.now) and _may_be_asked(record, sweep.now)
+        }
+        for ref, (episode, _) in self.state.open_questions([*may]).items():
+            days = policy_or_base(self.policies, episode.instance).approval.ask_about_stopped_after_days
+            if days is not None and sweep.now - away[ref].booked_at >= timedelta(days=days):
+                yield _question_about(may[ref], ref.launch_time)
 
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         if self.workflow.start(ref):
@@ -185,11 +182,6 @@ class FollowUp:
             return self.workflow.is_running(ref) is False
         is_due = sweep.now - since >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
         return is_due and not self.workflow.is_running(ref)
-
-
-def _asks_after(policy: Policy) -> timedelta | None:
-    days = policy.approval.ask_about_stopped_after_days
-    return None if days is None else timedelta(days=days)
 
 
 def _question_about(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
