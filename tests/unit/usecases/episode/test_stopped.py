@@ -388,6 +388,9 @@ FAULTS: dict[str, Callable[[World], object]] = {
         w, approval=replace(w.policies.policy.approval, ask_about_stopped_after_days=None)
     ),
     "mode observe": lambda w: _policy(w, mode=Mode.OBSERVE),
+    "mode observe, and asked about by its budget alone": lambda w: setattr(
+        w.policies, "applied_to", lambda _: AppliedPolicy(w.policies.policy, "v", (BY_BUDGET,))
+    ),
     "to notify only": lambda w: _policy(w, plan=PlanRule(action=Action.NOTIFY_ONLY)),
     "protected": lambda w: w.ec2.protections.update({w.instance.instance_id: Protection(False, True)}),
     "exempt": lambda w: w.change_instance(tags={**w.instance.tags, "GpuGovernor": "exempt"}),

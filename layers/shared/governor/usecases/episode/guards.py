@@ -19,7 +19,7 @@ from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, m
 from governor.domain.evidence import evidence_hash
 from governor.domain.instance import EPISODE_TAG, Instance, Snapshot, Target
 from governor.domain.policy.contacts import is_address
-from governor.domain.policy.policy import AppliedPolicy, Mode, Policy
+from governor.domain.policy.policy import BY_BUDGET, AppliedPolicy, Mode, Policy
 from governor.domain.settings import SettingError
 from governor.domain.sweep.verdict import NO_HOLD
 from governor.domain.units import UtcDatetime, in_utc, minutes
@@ -257,7 +257,7 @@ class Guards:
         before = self.state.episode(episode.stopped_in)
         if before is None or not before.has_stopped(episode.ref):
             raise SafetyError("no episode before has stopped it for good")
-        if applied.policy.approval.ask_about_stopped_after_days is None:
+        if BY_BUDGET in applied.overrides or applied.policy.approval.ask_about_stopped_after_days is None:
             raise SafetyError("the policy no longer lets people be asked about stopped instances")
         return replace(applied, policy=about_stopped(applied.policy))
 
