@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from governor.adapters.clients import Adapter, Clients
+from governor.adapters.ec2 import MOST_UNGOVERNED
 from governor.adapters.managing import AwsBatch
 from governor.domain.alerts.alert import owner_of
 from governor.domain.catalogue import alike
@@ -95,7 +96,7 @@ class Reader:
         )
 
     def ungoverned(self, target: Target, policy: Policy) -> Iterator[Advice]:
-        """Accelerated instances without the selector, up to 500; creators of the most expensive ones."""
+        """Accelerated instances without the selector; creators of the most expensive ones."""
         priced = [
             (one, marginal(one, self.fetch.prices.price(one, policy)))
             for one in self.fetch.instances.list_ungoverned(target, policy.selector)
@@ -104,6 +105,10 @@ class Reader:
         for number, (one, price) in enumerate(priced):
             creator = self._creator(target, one) if number < _CREATORS else None
             yield ungoverned(one, owner_of(one, policy.ownership), policy.selector, price, creator)
+        if len(priced) >= MOST_UNGOVERNED:
+            self.unread[f"instances in {target} that are not governed: the first {MOST_UNGOVERNED} alone"] = (
+                None
+            )
         if len(priced) > _CREATORS:
             self.unread[f"creators in {target}: of the {_CREATORS} most expensive alone"] = None
 

@@ -16,7 +16,7 @@ import pytest
 from moto import mock_aws
 from moto.cloudwatch.models import CloudWatchBackend
 
-from cli import advice
+from cli import advice, capacity
 from cli.capacity import Capacity
 from cli.governor import main
 from governor.adapters.ec2 import Ec2Instances
@@ -230,6 +230,20 @@ def test_a_creator_is_who_ran_the_instance_by_cloudtrail() -> None:
     assert "arn:bob" == creator({"Events": [started], "NextToken": "more"}, {"Events": [ran]})
     assert "autoscaling" == creator({"Events": [service]})
     assert creator({"Events": [started]}) is None
+
+
+def test_a_list_that_ends_early_says_so(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what is not governed, the first so many are read."""
+    monkeypatch.setattr(capacity, "MOST_UNGOVERNED", 2)
+    _, _, err = run(capsys, tmp_path)
+    assert account
+    assert "the first" not in err
+
+    monkeypatch.setattr(capacity, "MOST_UNGOVERNED", 1)
+    _, _, err = run(capsys, tmp_path)
+    assert "not known: instances in 123456789012/us-east-1 that are not governed: the first 1 alone" in err
 
 
 def test_what_may_not_be_looked_up_is_asked_for_once(

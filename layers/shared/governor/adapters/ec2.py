@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 _PAGE = 1000
 _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
-_MOST_UNGOVERNED = 500
+MOST_UNGOVERNED = 500
 _FILTER_VALUES = 200
 """Most values of one filter. Source: EC2 API, Filter."""
 _CHARGED = ("active", "cancelling")
@@ -67,7 +67,7 @@ class Ec2Instances(Adapter):
         """No filter leaves a tag out: the governed ones are listed, too."""
         accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
         running = self._described(target, {}, accelerated, _RUNNING)
-        return list(itertools.islice((one for one in running if not selector.is_on(one)), _MOST_UNGOVERNED))
+        return list(itertools.islice((one for one in running if not selector.is_on(one)), MOST_UNGOVERNED))
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         try:
