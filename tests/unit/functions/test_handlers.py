@@ -334,8 +334,8 @@ def test_a_look_at_health_reviews_nothing() -> None:
 
 
 def test_a_notification_of_the_schedule_starts_no_sweep_of_nothing() -> None:
-    """Refuse what Scheduler hands over without an input: answered as an event about the policy, it would list no
-    target, sweep after sweep."""
+    """Refuse what Scheduler hands over without an input: answered as an event about the policy, it would list
+    no target, sweep after sweep."""
     notification = {
         "version": "0",
         "source": "aws.scheduler",
