@@ -235,7 +235,7 @@ def test_a_creator_is_who_ran_the_instance_by_cloudtrail() -> None:
 def test_a_list_that_ends_early_says_so(
     account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of what is not governed, the first so many are read."""
+    """The first so many that are not governed are read."""
     monkeypatch.setattr(capacity, "MOST_UNGOVERNED", 2)
     _, _, err = run(capsys, tmp_path)
     assert account

@@ -261,7 +261,7 @@ def test_notices_are_read_once_a_place_and_nothing_where_no_policy_deletes(
 
 
 def test_the_end_of_a_deletion_is_noted_once() -> None:
-    """Of two runs at a time, the later one finds nothing to delete; the request that did it stays."""
+    """The later one of two runs at a time finds nothing to delete; the request that did it stays."""
     world = Years()
     world.on(EXPIRES - 7)
     (told,) = world.state.expiries(TARGET)

@@ -225,7 +225,7 @@ def test_a_stop_that_another_instance_replaces_is_asked_about_too() -> None:
 
 
 def test_a_replaced_stop_that_others_terminate_is_over() -> None:
-    """What it saved, and why that ended, stays as it was."""
+    """Its saving, and why that ended, stay as they were."""
     world, one = stopped(days=1)
     episode, now = stored_episode(world, ref_of(world, one)), world.clock.now()
     other = make_instance(instance_id="i-00000000000000007", launch_time=now)
