@@ -97,5 +97,5 @@ def test_tables_are_cards_on_a_phone_and_keep_their_units(new_visitor: NewVisito
     row = visitor.page.locator("table.fleet tbody tr").first
 
     assert "block" == row.evaluate("one => getComputedStyle(one).display")
-    price = row.locator("td:nth-last-child(2)")
+    price = row.locator("td:nth-last-child(2) .rate")
     assert '" USD / h"' == price.evaluate("one => getComputedStyle(one, '::after').content")
