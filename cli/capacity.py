@@ -81,7 +81,7 @@ class Reader:
             )
             for one in paid
         ]
-        read = self.fetch.hours(target, queries, hours)
+        read = self.fetch.series(target, queries, hours)
         return [self._used(one, hours, read[query], policy) for one, query in zip(paid, queries, strict=True)]
 
     def _used(self, one: Reservation, hours: Window, used: Sequence[float], policy: Policy) -> Reserved:

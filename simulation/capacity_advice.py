@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from decimal import Decimal
 from math import ceil
 from shlex import join
@@ -16,7 +17,7 @@ from governor.domain.money.cost import DAY
 from governor.domain.policy.policy import Advice as Rule
 from governor.domain.sweep.managed import BatchEnvironment, Home, Kind, advice_for
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, money, plural
-from simulation.past import Past
+from simulation.past import TEN_MINUTES, Past
 from simulation.patterns import Advice, advice_of, is_known, worthwhile
 
 
@@ -39,20 +40,23 @@ def of_group(group: Group) -> list[Advice]:
 
 
 def scale_in(group: Group) -> Advice | None:
-    """Fewer instances in the hours in which the mean of all GPUs was low."""
-    rule, size, together = group.members[0].policy.advice, len(group.members), _together(group)
-    means = {hour: fmean(one.mean_at(hour) for one in group.members) for hour in together}
-    quiet = [mean for mean in means.values() if mean < rule.scale_in_below_percent]
+    """Fewer instances whenever the mean of all GPUs was low for ten minutes. At most that is spare: starting
+    one again takes some of them."""
+    rule, size = group.members[0].policy.advice, len(group.members)
+    together = sorted(set.intersection(*(one.measured_tens for one in group.members)))
+    means = [fmean(one.mean_at(ten) for one in group.members) for ten in together]
+    quiet = [mean for mean in means if mean < rule.scale_in_below_percent]
     spare = sum(size - ceil(size * mean / rule.target_percent) for mean in quiet)
     if not spare:
         return None
     minimum = "unknown" if group.minimum is None else str(group.minimum)
     text = (
-        f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on average in "
-        f"{100 * len(quiet) // len(together)}% of its hours: scale in then. Its minimum size is {minimum}; "
-        f"now it has {plural(size, 'instance')}"
+        f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on average, for 10 "
+        f"minutes or longer, in {100 * len(quiet) // len(together)}% of the time: scale in then, for at most "
+        f"this saving. Its minimum size is {minimum}; now it has {plural(size, 'instance')}"
     )
-    return _of_group(group, "scale-in", spare, text)
+    hours = Decimal(spare) * (TEN_MINUTES // timedelta(minutes=1)) / 60
+    return _of_group(group, "scale-in", hours, text)
 
 
 def minimum_size(group: Group) -> Advice | None:
@@ -136,7 +140,7 @@ def reservation(reserved: Reserved) -> Advice | None:
     )
 
 
-def _of_group(group: Group, kind: str, spare: int, text: str, command: str = "") -> Advice:
+def _of_group(group: Group, kind: str, spare: Decimal | int, text: str, command: str = "") -> Advice:
     """`spare`: hours of instances in the hours that were measured together."""
     home, together = group.home, _together(group)
     prices = [one.price.usd_per_hour for one in group.members]

@@ -151,20 +151,20 @@ class Fetch:
         )
         return [self._recording(survey, one, wanted[one.instance.instance_id]) for one in survey.subjects]
 
-    def hours(
-        self, target: Target, queries: Sequence[MetricQuery], hours: Window
+    def series(
+        self, target: Target, queries: Sequence[MetricQuery], window: Window
     ) -> Mapping[MetricQuery, array[float]]:
-        """Reads these series by the hour, unless they are on disk.
+        """Reads these series in the window's periods, unless they are on disk.
 
         Raises:
             CloudError: CloudWatch refused.
             FetchError: a part of the readings could not be had. What could is kept.
         """
-        self._read(f"{target}: hours", target, [(self.unread(target, queries, hours), hours)])
+        self._read(f"{target}: history", target, [(self.unread(target, queries, window), window)])
         return {
             query: values
             for part in in_parts(queries, _QUERIES_PER_CALL)
-            for query, values in zip(part, self.store.get(target, part, hours), strict=True)
+            for query, values in zip(part, self.store.get(target, part, window), strict=True)
         }
 
     # what to ask for
@@ -223,9 +223,9 @@ class Fetch:
     def _missing_hours(self, target: Target, subjects: Sequence[Subject], hours: Window) -> list[MetricQuery]:
         return self.unread(target, [query for one in subjects for query in self._hourly_queries(one)], hours)
 
-    def unread(self, target: Target, queries: Sequence[MetricQuery], hours: Window) -> list[MetricQuery]:
-        """Those not on disk yet, by the hour; also what was silent: its readings may have come late."""
-        return self.store.missing(target, queries, hours, believes_silence=lambda _: False)
+    def unread(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> list[MetricQuery]:
+        """Those not on disk yet; also what was silent: its readings may have come late."""
+        return self.store.missing(target, queries, window, believes_silence=lambda _: False)
 
     def _missing_fine(
         self, target: Target, queries: Sequence[MetricQuery], day: Window, hours: Window

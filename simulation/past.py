@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
 from math import nan
@@ -15,7 +15,7 @@ from governor.domain.alerts.alert import Owner, owner_of
 from governor.domain.catalogue import shape_of
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, Window, gpu_label, is_gpu
-from governor.domain.instance import Instance, Shape, Target
+from governor.domain.instance import Instance, Shape, Target, managed_by
 from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Metrics, Policy
 from governor.domain.units import UsdPerHour
@@ -24,6 +24,8 @@ from simulation.fetch import Fetch, query_of
 from simulation.recording import highest
 
 WEEK = timedelta(days=7)
+TEN_MINUTES = timedelta(minutes=10)
+"""So long a group's mean is low before it could do with fewer instances."""
 HOURS_A_WEEK = 168
 
 
@@ -51,6 +53,8 @@ class Past:
     """Mean share of time in which memory was read or written, in percent."""
     cpu: Sequence[float]
     """Highest CPU utilization, in percent; EC2 publishes it whenever the instance runs."""
+    tens: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Mean utilization in each ten minutes, in percent; empty unless another service runs the instance."""
 
     @cached_property
     def ran(self) -> list[int]:
@@ -97,9 +101,16 @@ class Past:
         limit = self.policy.advice.unused_below_percent
         return [hour for hour in self.measured if any(one[hour] >= limit for one in self.high.values())]
 
-    def mean_at(self, hour: int) -> float:
-        """The mean of all GPUs in a measured hour."""
-        return fmean([one[hour] for one in self.mean.values() if one[hour] >= 0] or [0.0])
+    @cached_property
+    def measured_tens(self) -> set[int]:
+        """Those of ten minutes of the measured hours in which every GPU was."""
+        per_hour = self.hours.period // TEN_MINUTES
+        tens = (hour * per_hour + ten for hour in self.measured for ten in range(per_hour))
+        return {ten for ten in tens if self.tens and all(one[ten] >= 0 for one in self.tens.values())}
+
+    def mean_at(self, ten: int) -> float:
+        """The mean of all GPUs in ten minutes in which they were measured."""
+        return fmean(one[ten] for one in self.tens.values())
 
     def peaks(self, series: Mapping[str, Sequence[float]]) -> dict[str, float]:
         """The highest reading of each GPU that has one."""
@@ -131,9 +142,19 @@ def pasts(
         for one in found
     }
     queries = [query for one in wanted.values() for query in one]
-    agree(len(fetch.unread(target, queries, hours)))
-    read = fetch.hours(target, queries, hours)
-    return [_past(fetch, one, hours, policy_of(one), wanted[one.instance_id], read) for one in found]
+    policies = {one.instance_id: policy_of(one) for one in found}
+    members = [
+        one.instance_id for one in found if managed_by(one, policies[one.instance_id].managed.tag_keys)
+    ]
+    means = [query for one in members for query in wanted[one] if query.statistic == "Average"]
+    means = [query for query in means if query.metric == names.utilization]
+    tens = Window(hours.start, hours.end, TEN_MINUTES)
+    agree(len(fetch.unread(target, queries, hours)) + len(fetch.unread(target, means, tens)))
+    read, read_tens = fetch.series(target, queries, hours), fetch.series(target, means, tens)
+    return [
+        _past(fetch, one, hours, policies[one.instance_id], wanted[one.instance_id], read, read_tens)
+        for one in found
+    ]
 
 
 def _queries(instance: Instance, sets: Sequence[Dimensions], names: Metrics) -> list[MetricQuery]:
@@ -161,19 +182,22 @@ def _past(
     policy: Policy,
     queries: Sequence[MetricQuery],
     read: Mapping[MetricQuery, array[float]],
+    read_tens: Mapping[MetricQuery, array[float]],
 ) -> Past:
     names = policy.metrics
     shape = shape_of(instance.instance_type)
     is_single = shape is not None and shape.accelerator_count == 1
 
-    def by_gpu(metric: str, statistic: str) -> dict[str, array[float]]:
+    def by_gpu(
+        metric: str, statistic: str, read: Mapping[MetricQuery, array[float]] = read
+    ) -> dict[str, array[float]]:
         found: dict[str, list[array[float]]] = {}
         for query in queries:
-            if (query.metric, query.statistic) == (metric, statistic):
+            if (query.metric, query.statistic) == (metric, statistic) and query in read:
                 # The aggregate of one GPU is that GPU.
                 label = gpu_label(query.dimensions)
                 found.setdefault("0" if is_single else label, []).append(read[query])
-        return {gpu: highest(series, hours.bins) for gpu, series in found.items()}
+        return {gpu: highest(series, len(series[0])) for gpu, series in found.items()}
 
     return Past(
         instance=instance,
@@ -188,4 +212,5 @@ def _past(
         memory=by_gpu(names.memory_used, "Maximum"),
         traffic=by_gpu(names.memory_utilization, "Average"),
         cpu=read[queries[-1]] if queries else holes(hours.bins),
+        tens=by_gpu(names.utilization, "Average", read_tens),
     )

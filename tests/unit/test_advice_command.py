@@ -23,7 +23,9 @@ from governor.adapters.ec2 import Ec2Instances
 from governor.domain.instance import Target
 from governor.domain.units import parse_iso
 from governor.errors import AccessDenied
+from simulation.capacity_advice import Group, of_group
 from simulation.fetch import last_days
+from simulation.patterns import Advice
 from tests.builders import make_reservation
 from tests.unit.adapters.fakes import FakeClients
 
@@ -159,6 +161,28 @@ def test_the_weeks_of_an_account_become_advice(
     amounts = [float(one["usd_per_month"]) for one in document["advice"] if one["usd_per_month"]]
     assert amounts == sorted(amounts, reverse=True)
     assert 0 == document["left_out"]
+
+
+def test_a_group_is_read_by_ten_minutes(
+    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It publishes in the first ten minutes of each hour alone, one GPU at 90% and three at 0%."""
+    groups: list[Group] = []
+
+    def noted(group: Group) -> list[Advice]:
+        groups.append(group)
+        return of_group(group)
+
+    monkeypatch.setattr(advice, "of_group", noted)
+    tags: Any = [{"Key": f"eks:{name}-name", "Value": "gpu"} for name in ("cluster", "nodegroup")]
+    boto3.client("ec2").create_tags(Resources=[account], Tags=tags)
+
+    code, _, err = run(capsys, tmp_path)
+
+    assert 0 == code, err
+    [member] = groups[0].members
+    assert set(range(0, 168 * 6, 6)) == member.measured_tens
+    assert 22.5 == member.mean_at(6)
 
 
 def test_dismissed_advice_stays_away_for_the_policy_s_days(

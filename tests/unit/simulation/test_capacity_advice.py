@@ -46,12 +46,34 @@ def test_a_group_scales_in_when_its_mean_is_low() -> None:
     found = kinds(group)["scale-in"]
 
     assert Decimal("1.006") * 730 * 3 / 2 == found.usd_per_month
-    assert "under 20% on average in 50% of its hours" in found.text
+    assert "under 20% on average, for 10 minutes or longer, in 50% of the time" in found.text
     assert "Its minimum size is 4; now it has 4 instances" in found.text
     assert "123456789012/us-east-1/workers" == found.subject
     unread = kinds(replace(group, minimum=None))
     assert "Its minimum size is unknown" in unread["scale-in"].text
     assert "minimum-size" not in unread
+
+
+def test_ten_quiet_minutes_of_every_hour_are_enough() -> None:
+    """The mean of the hour is 75%: by the hour nobody would see them."""
+
+    def quiet(ten: int) -> float:
+        return 0.0 if ten % 6 == 5 else 90.0
+
+    group = Group(HOME, tuple(member(90.0, tens=[quiet]) for _ in range(4)), minimum=1)
+    found = kinds(group)["scale-in"]
+
+    assert Decimal("1.006") * 730 * 4 / 6 == found.usd_per_month
+    assert "for 10 minutes or longer, in 16% of the time" in found.text
+
+
+def test_ten_minutes_that_one_member_did_not_publish_are_not_quiet() -> None:
+    def silent(ten: int) -> float:
+        return nan if ten % 6 == 5 else 90.0
+
+    group = Group(HOME, (member(90.0, tens=[silent]), member(90.0, tens=[silent])), minimum=1)
+
+    assert "scale-in" not in kinds(group)
 
 
 def test_a_group_is_judged_by_all_its_gpus_together() -> None:

@@ -580,7 +580,7 @@ class Advice(Section):
     """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is notified,
     and again every `health.advice_every_hours`."""
     scale_in_below_percent: Percent = between(20.0, 1, 100)
-    """Mean utilization of a group, over an hour, under which it needs fewer instances."""
+    """Mean utilization of a group, over 10 minutes, under which it needs fewer instances."""
 
 
 @dataclass(frozen=True, slots=True)
