@@ -66,7 +66,7 @@ def main() -> None:
     )
     seconds = targets.measure()
     print(f"\nOne sweep of {targets.TARGETS} targets on the local cloud: {seconds:.0f} s")
-    largest = [one for one in scales if (one.size, one.targets) == (sweep.SPREAD, 1)]
+    largest = [one for one in scales if (one.size, one.targets) == (sweep.JUDGED, 1)]
     figures = json.dumps(
         {
             "first_sweep_calls_over_floor": round(max(one.first.over_floor for one in largest), 3),

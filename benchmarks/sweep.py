@@ -41,13 +41,13 @@ from tests.console_world import make_episode, make_row
 from tests.twins.services import FakeClock
 
 SIZES = (1_000, 5_000, 10_000, 50_000)
-LARGE = 50_000
-"""Its per-GPU fleet takes minutes: only where all sizes are asked for."""
 WORK = (5_000, 10_000)
 """The sizes whose functions are counted; larger ones take minutes."""
 SPREAD_OVER = (200, 2_000)
-SPREAD = 10_000
+SPREAD = 10_000, 50_000
 """So many instances, over so many targets."""
+JUDGED = 10_000
+"""The size that the goals are for, in one target."""
 STYLES: dict[Style, int | None] = {"aggregate": None, "per-gpu": 8}
 """GPUs of an instance; `None`: every fifth has eight, the others one."""
 MEMORY = 512
@@ -80,8 +80,33 @@ START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 EVERY = timedelta(minutes=5)
 SWEEPS_AN_HOUR, LOOKS_AN_HOUR = 12, 4
 HEALTH_HOURS = int(Policy().health.check_every / timedelta(hours=1))
-FREE = {"metrics": 10, "alarms": 10, "transitions": 4_000, "gb_seconds": 400_000, "requests": 1_000_000}
+FREE = {
+    "metrics": 10,
+    "alarms": 10,
+    "transitions": 4_000,
+    "gb_seconds": 400_000,
+    "requests": 1_000_000,
+    "log_gb": 5,
+    "traces": 100_000,
+    "key_requests": 20_000,
+}
 """A month in every account, for good."""
+_A_LOG_GB, _A_MILLION_TRACES, _A_MILLION_KEY_REQUESTS = Decimal("0.50"), Decimal(5), Decimal(3)
+_INVOKED = 3
+"""Functions, at most, of a sweep and of a look at health."""
+_LOGGED = Decimal("4e-6")
+"""GB that an invocation writes at most; so does a state of a machine, in five events."""
+_KEY_REQUESTS = 2
+"""Most of an invocation: for the key of the table, which DynamoDB holds for 5 minutes, and for another."""
+_FUNCTIONS = [one["Properties"] for one in _RESOURCES.values() if one["Type"] == "AWS::Serverless::Function"]
+_A_MONTH = {"rate(1 hour)": 730, "cron(20 2 * * ? *)": 31, "cron(40 3 * * ? *)": 31}
+SCHEDULED = [
+    (_A_MONTH[event["Properties"]["Schedule"]], one["Timeout"], one["MemorySize"])
+    for one in _FUNCTIONS
+    for event in one.get("Events", {}).values()
+    if event["Type"] == "Schedule"
+]
+"""Runs a month, seconds and MB of the hourly and daily functions, as their properties name them."""
 _A_METRIC = Decimal("0.30")
 _AGENT_METRICS = 7
 """Metrics of the agent as docs/telemetry-reference.md sets it up."""
@@ -303,11 +328,11 @@ class Scale:
 
 
 def scale(style: Style, size: int, targets: int = 1) -> Scale:
-    """A first sweep; up to 10,000 instances also one of the second hour, with a question open about each
-    idle instance."""
+    """A first sweep; up to 10,000 instances in a target also one of the second hour, with a question open
+    about each idle instance."""
     bench = Bench(style, size // targets, accounts=targets // len(_REGIONS))
     first, steady = bench.sweep(), None
-    if size <= SPREAD:
+    if bench.fleet.size <= JUDGED:
         bench.sweep()
         bench.clock.moment += timedelta(hours=1)
         bench.sweep()
@@ -342,12 +367,10 @@ def apart(jobs: Sequence[Job]) -> list[Any]:
         return [one.result() for one in futures]
 
 
-def scale_jobs(*, everything: bool = False) -> list[Job]:
-    """The sizes of both styles, the longest first."""
+def scale_jobs() -> list[Job]:
+    """Every size of both styles, the longest first."""
     wanted = [(style, size, 1) for style in STYLES for size in SIZES]
-    if not everything:
-        wanted.remove(("per-gpu", LARGE, 1))
-    wanted += [(style, SPREAD, targets) for style in STYLES for targets in SPREAD_OVER]
+    wanted += [(style, size, targets) for style in STYLES for size in SPREAD for targets in SPREAD_OVER]
     return [(scale, *one) for one in sorted(wanted, key=lambda one: (-one[1], one[2], one[0] == "aggregate"))]
 
 
@@ -383,18 +406,25 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
     """Return what the governor costs a month in AWS charges, by item, at list prices in us-east-1. Without
     `free` as if something else had used up what AWS gives every account for nothing.
 
-    Calls come from the bench. Not in it: the agent's own metrics, which are paid for with or without the
-    governor; logs, traces, and what an episode costs, all of which stay within cents.
+    Calls come from the bench; logs, traces, requests of keys, and the hourly and daily functions, which are
+    taken to run for half of their time-outs, are at most. Not in it: the agent's own metrics, which are paid
+    for with or without the governor, and what a question costs, which stays within cents.
     """
     hours = Decimal(730)
     sweeping, health = hour(style, size), looks_at_health(style, size)
     name = "monitoring:ListMetrics"
     listed = (sweeping.calls[name] + Decimal(health.calls[name]) / HEALTH_HOURS) * hours
     sweeps = SWEEPS_AN_HOUR * hours
+    looks = LOOKS_AN_HOUR * hours
     # A sweep and its sum of the month, and a look at health.
-    seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + LOOKS_AN_HOUR * hours
+    seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + looks
+    gb_seconds = (
+        sum((times * Decimal(most) / 2 * mb for times, most, mb in SCHEDULED), seconds * MEMORY) / 1024
+    )
     # States of the machine that one target passes: in a sweep, and at a look at health.
-    transitions = 5 * sweeps + 4 * LOOKS_AN_HOUR * hours
+    transitions = 5 * sweeps + 4 * looks
+    scheduled = sum(times for times, _, _ in SCHEDULED)
+    invoked = _INVOKED * (sweeps + looks) + scheduled
     written = (sweeping.write_units + Decimal(health.write_units) / HEALTH_HOURS) * hours
     read = (sweeping.read_units + Decimal(health.read_units) / HEALTH_HOURS) * hours
     polls = POLLED * _POLLS_AN_HOUR * hours
@@ -407,10 +437,15 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
         "CloudWatch GetMetricData for health": usd_of("metrics", health.metrics * hours / HEALTH_HOURS),
         "CloudWatch ListMetrics": usd_of("listings", billed(listed, "requests")),
         "Step Functions": usd_of("transitions", billed(transitions, "transitions")),
-        "Lambda": usd_of("gb_seconds", billed(seconds * MEMORY / 1024, "gb_seconds")),
+        "Lambda": usd_of("gb_seconds", billed(gb_seconds, "gb_seconds")),
         "DynamoDB writes": usd_of("writes", written),
         "DynamoDB reads": usd_of("reads", read),
         f"SQS, polled by Lambda ({POLLED})": billed(polls, "requests") * _A_MILLION_POLLS / 1_000_000,
+        "CloudWatch Logs, at most": billed((invoked + transitions) * _LOGGED, "log_gb") * _A_LOG_GB,
+        "X-Ray": billed(sweeps + looks + scheduled, "traces") * _A_MILLION_TRACES / 1_000_000,
+        "KMS requests, at most": billed(invoked * _KEY_REQUESTS, "key_requests")
+        * _A_MILLION_KEY_REQUESTS
+        / 1_000_000,
         f"KMS keys ({KEYS})": usd_of("keys", KEYS),
         f"Secrets Manager ({SECRETS})": usd_of("secrets", SECRETS),
         f"CloudWatch alarms ({ALARMS})": usd_of("alarms", billed(ALARMS, "alarms")),
@@ -449,6 +484,6 @@ def print_scales(found: Sequence[Scale]) -> None:
 
 
 if __name__ == "__main__":
-    of_all_sizes = apart(scale_jobs(everything=True))
+    of_all_sizes = apart(scale_jobs())
     print_scales(of_all_sizes)
     print(json.dumps({"sweep_cost_spread_from_5000": round(spread_of_costs(of_all_sizes), 3)}))
