@@ -27,7 +27,7 @@ from cli.progress import Progress
 from cli.status import Stack
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.money.cost import month_of
+from governor.domain.money.cost import DAY, month_of, parse_month
 from governor.domain.money.ledger import Cash, LedgerEntry
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural
 from governor.errors import GovernorError
@@ -112,12 +112,7 @@ def _run(arguments: argparse.Namespace) -> int:
     try:
         with Progress("reading the ledger"):
             state = StateTable(DynamoTable(Clients(), stack.outputs["StateTableName"]))
-            found = [
-                compared(entry, bill)
-                for month in _months(bill)
-                for entry in state.entries(month)
-                if entry.acted
-            ]
+            found = list(_compared(state, bill))
         corrected = [one for one in found if one.cash is not None] if arguments.store else []
         for one in corrected:
             assert one.cash is not None
@@ -129,14 +124,26 @@ def _run(arguments: argparse.Namespace) -> int:
     return int(any(one.ran_on for one in found))
 
 
-def _months(bill: Bill) -> list[str]:
-    return sorted({month_of(one.start) for charges in bill.charges.values() for one in charges})
+def _compared(state: StateTable, bill: Bill) -> Iterator[Found]:
+    """The actions of the bill's months, and those of the month before that it charges while they save."""
+    months = {month_of(one.start) for charges in bill.charges.values() for one in charges}
+    before = {month_of(parse_month(one) - DAY) for one in months}
+    for month in sorted(months | before):
+        acted = [compared(entry, bill) for entry in state.entries(month) if entry.acted]
+        yield from acted if month in months else (one for one in acted if one.ran_on)
 
 
 def _say(out: Output, found: Sequence[Found], bill: Bill, corrected: int) -> None:
     known = [one for one in found if one.cash is not None]
     text = f"The bill has {len(known)} of {plural(len(found), 'action')} of its months in the ledger."
-    out.say(text, actions=len(found), in_the_bill=len(known), corrected=corrected, left_out=bill.left_out)
+    out.say(
+        text,
+        actions=len(found),
+        in_the_bill=len(known),
+        corrected=corrected,
+        left_out=bill.left_out,
+        entries=[],
+    )
     for one in found:
         _say_one(out, one)
     if bill.left_out:
@@ -205,18 +212,33 @@ def read(path: Path) -> Bill:
         with opener(path, "rt", encoding="utf-8-sig", newline="") as text:
             rows = csv.DictReader(text)
             names = set(rows.fieldnames or ())
-            if names.issuperset(_FOCUS):
-                return _bill(_of_focus(row) for row in rows)
-            if names.issuperset(_CUR):
-                return _bill(_of_cur(row) for row in rows)
+            for columns, charge in ((_FOCUS, _of_focus), (_CUR, _of_cur)):
+                if names.issuperset(columns):
+                    return _bill(_charges(path, rows, columns, charge))
     except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
         raise CommandError(f"{path} could not be read: {error}") from None
-    except (ValueError, InvalidOperation) as error:
-        raise CommandError(f"{path} has a line that is no charge: {error}") from None
     raise CommandError(
         f"{path} is neither a FOCUS nor a CUR 2.0 export as CSV: it lacks "
         f"{listed(sorted(set(_FOCUS) - names), 6)}, or {listed(sorted(set(_CUR) - names), 7)}"
     )
+
+
+def _charges(
+    path: Path,
+    rows: csv.DictReader[str],
+    columns: Sequence[str],
+    charge: Callable[[Mapping[str, str]], Charge | str | None],
+) -> Iterator[Charge | str | None]:
+    for row in rows:
+        try:
+            if any(row[name] is None for name in columns):
+                raise ValueError("it is cut short")
+            yield charge(row)
+        except KeyError as error:
+            why = f"the export lacks the column {error.args[0]}, which lines of this type need: add it"
+            raise CommandError(f"{path}, line {rows.line_num}: {why}") from None
+        except ValueError as error:
+            raise CommandError(f"{path}, line {rows.line_num}: {error}") from None
 
 
 def _bill(charges: Iterator[Charge | str | None]) -> Bill:
@@ -236,14 +258,17 @@ def _of_focus(row: Mapping[str, str]) -> Charge | str | None:
     is_usage = row.get("ChargeCategory", "Usage") == "Usage"
     if not (is_usage and instance_id.startswith("i-") and row["ConsumedUnit"].lower() in _HOURS):
         return None
+    # A column that AWS adds, and not FOCUS.
+    if not _USAGE.search(row.get("x_UsageType") or "BoxUsage"):
+        return None
     if (currency := row.get("BillingCurrency") or "USD") != "USD":
         return currency
     return Charge(
         instance_id,
         _moment(row["ChargePeriodStart"]),
         _moment(row["ChargePeriodEnd"]),
-        Decimal(row["ConsumedQuantity"]),
-        Decimal(row["EffectiveCost"]),
+        _amount(row["ConsumedQuantity"]),
+        _amount(row["EffectiveCost"]),
         bool(row.get("CommitmentDiscountId")),
     )
 
@@ -262,10 +287,21 @@ def _of_cur(row: Mapping[str, str]) -> Charge | str | None:
         instance_id,
         _moment(row["line_item_usage_start_date"]),
         _moment(row["line_item_usage_end_date"]),
-        Decimal(row["line_item_usage_amount"]),
-        Decimal(row[column]),
+        _amount(row["line_item_usage_amount"]),
+        _amount(row[column]),
         kind != "Usage",
     )
+
+
+def _amount(text: str) -> Decimal:
+    """Raises: ValueError."""
+    try:
+        found = Decimal(text)
+    except InvalidOperation:
+        found = Decimal("NaN")
+    if not found.is_finite():
+        raise ValueError(f"{text!r} is no amount")
+    return found
 
 
 def _moment(text: str) -> UtcDatetime:

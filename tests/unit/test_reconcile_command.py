@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cli import aws, governor, reconcile, times
+from governor.domain.money.cost import month_end
 from governor.domain.money.ledger import Ending, LedgerEntry, sum_saved
 from governor.stores.ledger import booking
 from tests.builders import NOW, make_entry
@@ -38,6 +39,7 @@ def focus(start: Any, usd: str, **more: str) -> dict[str, str]:
         "ConsumedUnit": "Hrs",
         "BillingCurrency": "USD",
         "CommitmentDiscountId": "",
+        "x_UsageType": "BoxUsage:g5.12xlarge",
         **more,
     }
 
@@ -164,6 +166,19 @@ def test_what_ran_on_is_said(
     assert (1, "2") == (code, document["entries"][0]["ran_on_hours"])
 
 
+def test_what_ran_on_into_the_next_month_is_said(
+    state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the next month's file alone, which has no hour before the stop and says nothing of what it cost."""
+    december = month_end(STOP)
+    _, document = said(capsys, export(tmp_path, focus(december + HOUR, "4.00", ResourceId="i-other")))
+    assert [] == document["entries"]
+
+    code, document = said(capsys, export(tmp_path, focus(december + HOUR, "4.00")), "--store")
+    [one] = document["entries"]
+    assert (1, "1", 0) == (code, one["ran_on_hours"], document["corrected"])
+
+
 def test_lines_of_other_things_are_not_hours(
     state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -172,6 +187,7 @@ def test_lines_of_other_things_are_not_hours(
     rows = [
         focus(hour, "7", ResourceId="vol-1"),
         focus(hour, "7", ConsumedUnit="GB"),
+        focus(hour, "7", x_UsageType="EBSOptimized:g3.4xlarge"),
         focus(hour, "7", ChargeCategory="Tax"),
         focus(hour, "7", BillingCurrency="EUR"),
     ]
@@ -188,14 +204,30 @@ def test_lines_of_other_things_are_not_hours(
     assert "4.97" == document["entries"][0]["cash_low_usd_per_hour"]
 
 
+def rows(*found: dict[str, str]) -> str:
+    """Return them as CSV."""
+    return "\n".join([",".join(found[0]), *(",".join(one.values()) for one in found)])
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("a,b\n1,2\n", "is neither a FOCUS nor a CUR 2.0 export as CSV: it lacks"),
         ("", "is neither"),
+        (rows(focus(STOP, "x")), "line 2: 'x' is no amount"),
+        (rows(focus(STOP, "1"), focus(STOP, "NaN")), "line 3: 'NaN' is no amount"),
+        (rows(focus(STOP, "1", ChargePeriodStart="soon")), "line 2: Invalid isoformat string: 'soon'"),
+        (rows(focus(STOP, "1")) + "\ni-1,2026", "line 3: it is cut short"),
+        (rows(cur(STOP, "1")) + "\ni-1,2026", "line 3: it is cut short"),
         (
-            ",".join(focus(STOP, "x")) + "\n" + ",".join(focus(STOP, "x").values()),
-            "has a line that is no charge",
+            rows(
+                {
+                    name: value
+                    for name, value in cur(STOP, "1", "SavingsPlanCoveredUsage").items()
+                    if "sav" not in name
+                }
+            ),
+            "line 2: the export lacks the column savings_plan_savings_plan_effective_cost",
         ),
         ("\xff\xfe", "is neither"),
     ],
