@@ -23,9 +23,13 @@ def text(one: Recommendation, by: Grouping) -> str:
     lines = [
         f"{_count(everyone.instances, 'instance')}, {_days(*one.days)}.",
         "A question is wrong if work was back within an hour of it.",
-        f"Hours and USD are saved if every question is approved after {delay} min.",
+        f"Hours and USD are saved if every question is approved after {delay} min."
+        if one.asks
+        else "Mode auto asks nobody: each question counted here is a stop after the notice period.",
     ]
-    if any(trial.wait.released_minutes < trial.wait.minutes for trial in everyone.trials):
+    if not one.sooner:
+        lines.append("Released memory brings nothing forward.")
+    elif any(trial.wait.released_minutes < trial.wait.minutes for trial in everyone.trials):
         lines.append(
             f"Once every GPU has released its memory, {one.present.released_minutes} min are enough for a "
             "question."
@@ -80,6 +84,17 @@ def _to_paste(one: Recommendation) -> list[str]:
         lines.append("Put these overrides above those you have: where two set the same, the later one wins.")
     if one.everyone.choice and one.base != one.everyone.choice.wait:
         lines.append("Without a group, instances are not asked sooner than now: no wait qualifies for them.")
+    used = [(one.everyone, one.base), *((group, one.wait_of(group)) for group in one.groups)]
+    failed = [
+        part.name
+        for part, wait in used
+        if wait != one.present and part.choice is not None and one.failed(part.choice)
+    ]
+    if failed:
+        lines.append(
+            f"The second half contradicts the wait for {', '.join(failed)}: keep "
+            f"{_wait(one, one.present)} there."
+        )
     return [
         *lines,
         "To use this, merge it into the policy; settings that it does not name stay:",
@@ -127,30 +142,31 @@ def _choice(one: Recommendation) -> list[str]:
         f"wrong questions under {limit}.{now}",
         f"  Chosen on the first half of each record: {_wrong(first)}. With 90% confidence the share is under "
         f"{_percent(first.bound)}.",
-        f"  Checked on the second half: {_checked(choice.second, one)}",
+        f"  Checked on the second half: {_checked(choice, one)}",
     ]
 
 
 def _wait(one: Recommendation, wait: Wait) -> str:
-    if wait.released_minutes < wait.minutes:
+    if one.sooner and wait.released_minutes < wait.minutes:
         return f"{wait.minutes} min, or {wait.released_minutes} min once GPU memory is released"
-    if wait.released_minutes > one.present.released_minutes:
+    if one.sooner and wait.released_minutes > one.present.released_minutes:
         return f"{wait.minutes} min, whether GPU memory is released or not"
     return f"{wait.minutes} min"
 
 
-def _checked(second: Figures, one: Recommendation) -> str:
+def _checked(choice: Trial, one: Recommendation) -> str:
+    second = choice.second
     if not second.questions:
         return "no questions, so nothing confirms this choice."
     low, high = second.share_interval
     return (
         f"{_wrong(second)} ({_percent(second.share)}, 95% interval {_percent(low)} to {_percent(high)})"
-        f"{_failed(second, one) or '.'} Stops saved {money(second.hours, 0)} hours and {_usd_only(second)}."
+        f"{_failed(choice, one) or '.'} Stops saved {money(second.hours, 0)} hours and {_usd_only(second)}."
     )
 
 
-def _failed(second: Figures, one: Recommendation) -> str:
-    if second.share < one.wrong_at_most:
+def _failed(choice: Trial, one: Recommendation) -> str:
+    if not one.failed(choice):
         return ""
     return f", not under {_limit(one)}. The choice did not hold: do not rely on it."
 
@@ -161,7 +177,7 @@ def _line(one: Recommendation, advice: Advice) -> str:
         return f"no wait qualifies. {_why_not(one, advice)}"
     return (
         f"ask after {_wait(one, choice.wait)}. First half: {_wrong(choice.first)}; second half: "
-        f"{_wrong(choice.second)}{_failed(choice.second, one) or '.'}"
+        f"{_wrong(choice.second)}{_failed(choice, one) or '.'}"
     )
 
 

@@ -17,7 +17,8 @@ from evaluation.shares import interval, upper_bound
 from governor.domain.alerts.alert import UNASSIGNED
 from governor.domain.instance import Instance
 from governor.domain.policy.contacts import Ownership
-from governor.domain.policy.policy import AppliedPolicy, ApprovalRule
+from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Mode, Policy
+from governor.domain.sweep.judging import sooner_window
 from governor.domain.units import printable
 from governor.ports import Policies
 from simulation.outcome import Event, InstanceResult
@@ -166,6 +167,10 @@ class Recommendation:
     left_out: int
     freezes: int
     """How often the breaker froze all plans under one candidate, at the most."""
+    asks: bool
+    """False in mode auto: what is counted as a question is a stop after the notice period."""
+    sooner: bool
+    """True if released memory may bring a question forward: never where silence acts, or in mode auto."""
 
     @property
     def base(self) -> Wait:
@@ -183,6 +188,10 @@ class Recommendation:
     def wait_of(self, group: Advice) -> Wait:
         """Return a group's wait once the policy is changed: without a choice, it gets no shorter."""
         return self.base.at_least(self.present) if group.choice is None else group.choice.wait
+
+    def failed(self, choice: Trial) -> bool:
+        """Return whether the second half contradicts a choice."""
+        return choice.second.questions > 0 and choice.second.share >= self.wrong_at_most
 
     def document(self) -> dict[str, object]:
         """Return what to add to the policy; empty where nothing changes."""
@@ -225,10 +234,13 @@ class AskAfter:
         return self._changed(self.policies.applied_to(instance))
 
     def _changed(self, applied: AppliedPolicy) -> AppliedPolicy:
-        rule = applied.policy.approval
-        sooner = min(rule.ask_after_released_minutes, self.minutes) if self.sooner else self.minutes
-        changed = replace(rule, ask_after_minutes=self.minutes, ask_after_released_minutes=sooner)
+        changed = _asking_after(applied.policy.approval, self.minutes, sooner=self.sooner)
         return replace(applied, policy=replace(applied.policy, approval=changed))
+
+
+def _asking_after(rule: ApprovalRule, minutes: int, *, sooner: bool = True) -> ApprovalRule:
+    released = min(rule.ask_after_released_minutes, minutes) if sooner else minutes
+    return replace(rule, ask_after_minutes=minutes, ask_after_released_minutes=released)
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +350,8 @@ def recommend(
         days=(min(days), max(days)),
         left_out=len(recordings) - len(kept),
         freezes=freezes,
+        asks=base.mode is not Mode.AUTO,
+        sooner=_is_sooner(base),
     )
 
 
@@ -347,7 +361,14 @@ def _days(recording: Recording) -> float:
 
 def _may_be_sooner(recordings: Sequence[Recording], policies: Policies) -> bool:
     """Return whether memory is ever seen released, so that the shorter wait plays a part."""
-    return any(any(one.released(policies.applied_to(one.instance).policy)) for one in recordings)
+    applied = [(one, policies.applied_to(one.instance).policy) for one in recordings]
+    return any(_is_sooner(policy) and any(one.released(policy)) for one, policy in applied)
+
+
+def _is_sooner(policy: Policy) -> bool:
+    """Return whether released memory brings a question forward at the longest wait."""
+    changed = replace(policy, approval=_asking_after(policy.approval, WINDOWS[-1]))
+    return sooner_window(changed) is not None
 
 
 def _asked(result: InstanceResult) -> Iterator[Asked]:

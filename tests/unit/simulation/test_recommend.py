@@ -206,6 +206,42 @@ def test_where_memory_is_released_between_runs_the_shorter_wait_is_given_up() ->
     assert (120, 90) == (held.everyone.choice.wait.minutes, held.everyone.choice.wait.released_minutes)
 
 
+@pytest.mark.parametrize(
+    ("policy", "wait", "approved"),
+    [
+        (Policy(mode=Mode.ASK, breaker=NEVER), "150 min, or 90 min once GPU memory is released", True),
+        (Policy(mode=Mode.ASK, breaker=NEVER, approval=ApprovalRule(on_expiry="act")), "150 min", True),
+        (Policy(mode=Mode.AUTO, breaker=NEVER), "150 min", False),
+    ],
+)
+def test_released_memory_is_said_to_shorten_a_wait_only_where_it_does(
+    policy: Policy, wait: str, approved: bool
+) -> None:
+    """It said so of policies that act without a yes, and that a stop of mode auto was approved."""
+    held = [machine(PAUSES * 8, "speech") for _ in range(8)]
+    fleet = [with_memory(one, [60.0] * len(PAUSES * 8)) for one in held]
+    said = shown(chosen(fleet, policies=StaticPolicies(policy)))
+
+    assert f"Recommended: ask after {wait}. It is" in said
+    assert f"speech: ask after {wait}. First half" in said
+    assert ("released its memory" in said) is ("released" in wait)
+    assert ("Released memory brings nothing forward." in said) is ("released" not in wait)
+    assert ("approved after 30 min" in said) is approved
+    assert ("Mode auto asks nobody" in said) is not approved
+
+
+def test_a_wait_that_the_second_half_contradicts_is_not_to_be_pasted() -> None:
+    """Its rests end there: the text said so, and offered the wait all the same."""
+    rests, pauses = bins((BUSY, 0.5), (IDLE, 3)) * 50, bins((BUSY, 0.5), (IDLE, 1.25)) * 100
+    speech, vision = [machine([*rests, *pauses], "speech")], [machine(rests * 2, "vision")]
+    many = [machine(rests * 2, "vision") for _ in range(20)]
+    contradicts = "The second half contradicts the wait for {}: keep 180 min, or 90 min once GPU memory is"
+
+    assert contradicts.format("all instances, speech") in shown(chosen([*speech, *vision], windows=(60, 120)))
+    assert contradicts.format("speech") in shown(chosen([*speech, *many], at_most=0.15, windows=(60, 120)))
+    assert "contradicts" not in shown(chosen(vision, windows=(60, 120)))
+
+
 def test_freezes_are_said() -> None:
     """While plans are frozen, questions come later than their wait."""
     fleet = [machine(bins((BUSY, 6), (IDLE, 30))) for _ in range(6)]
