@@ -98,11 +98,14 @@ class Demo:
         def look_or_fail() -> Seen | None:
             found = look()
             # After the look: a workflow that fails before it may be what there is to see.
-            if (failed := self.scene.failure(self._before)) is not None:
-                raise LocalCloudError(f"{failed}\nerrors of the functions: {self.scene.errors()}")
+            self._raise_where_one_failed()
             return found
 
         return self.scene.wait_for(look_or_fail, otherwise)
+
+    def _raise_where_one_failed(self) -> None:
+        if (failed := self.scene.failure(self._before)) is not None:
+            raise LocalCloudError(f"{failed}\nerrors of the functions: {self.scene.errors()}")
 
     def await_questions(self) -> list[dict[str, Any]]:
         """Waits until every workflow has either asked or ended; returns the questions."""
@@ -161,9 +164,12 @@ class Demo:
                 answer.read()
 
     def follow(self, *, patiently: bool) -> None:
-        """Print each step of each episode as it happens, until no workflow runs.
+        """Print each step of each episode as it happens, until no workflow runs or the first has failed.
 
         Patiently means as long as people take to answer.
+
+        Raises:
+            LocalCloudError: a workflow has failed, or nothing moves any more; with the cause.
         """
 
         def over() -> bool | None:
@@ -173,6 +179,7 @@ class Demo:
             return None if running else True
 
         while patiently and over() is None:
+            self._raise_where_one_failed()
             time.sleep(0.3)
         self._wait_for(over, "a workflow does not end")
 

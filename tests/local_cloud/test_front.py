@@ -76,7 +76,7 @@ def site(front: Front) -> Iterator[_Site]:
 def _ask(
     front: Front, method: str, path: str, body: str | None = None, **headers: str
 ) -> tuple[HTTPResponse, str]:
-    connection = HTTPConnection(front.url.split("/")[2], timeout=10)
+    connection = HTTPConnection(front.url.split("/")[2], timeout=300)
     try:
         connection.request(method, path, body, headers)
         answer = connection.getresponse()

@@ -7,7 +7,7 @@ import time
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -78,6 +78,29 @@ def test_the_last_line_sums_the_story_up() -> None:
     actions = [{"state": "stopped"}, {"state": "stopped"}, {"state": "terminated"}]
     summary = {"actions": actions, "usd_per_hour_saved": "1,024.2174"}
     assert "4 asked, 2 stopped, 1 terminated, $1,024.22 an hour saved" == demo.closing(4, summary)
+
+
+def test_the_first_failed_workflow_ends_the_wait_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others wait for answers, which may take hours; its cause was told only after the last of them."""
+
+    def nothing_happened() -> SimpleNamespace:
+        raise AssertionError("it went on waiting")
+
+    scene: Any = SimpleNamespace(
+        executions=lambda: {
+            "i-1": {"status": "FAILED", "executionArn": "arn:1", "name": "one"},
+            "i-2": {"status": "RUNNING", "executionArn": "arn:2", "name": "two"},
+        },
+        failure=lambda _: "the workflow of train-a ended FAILED: AccessDenied",
+        errors=lambda: ["stop: AccessDenied"],
+    )
+    one = demo.Demo.__new__(demo.Demo)
+    one.scene, one._before, one._printed = scene, set(), {}
+    one.state = cast("Any", SimpleNamespace(records=lambda _: {}))
+    monkeypatch.setattr(time, "sleep", lambda _: nothing_happened())
+
+    with pytest.raises(LocalCloudError, match=r"train-a ended FAILED: AccessDenied\n.*stop: AccessDenied"):
+        one.follow(patiently=True)
 
 
 @pytest.mark.parametrize("is_there", [True, False])
