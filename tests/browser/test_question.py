@@ -32,7 +32,7 @@ def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     visitor.assert_at_ease()
     visitor.await_text("Stopped on")
     assert "stopped" == stage.outcome(instance_id)
-    assert ["Start it again"] == visitor.offered()
+    visitor.await_offered("Start it again")
     visitor.assert_at_ease()
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from playwright.sync_api import ConsoleMessage, Error, Page
+    from playwright.sync_api import ConsoleMessage, Error, Frame, Page
 
+_Seen = TypeVar("_Seen")
 _HOW_IT_ENDS_SECONDS = 600
 _PRESSABLE_POINTS = 24
 """The least that WCAG 2.2 wants of a target (2.5.8)."""
@@ -30,15 +31,19 @@ class Visitor:
     page: Page
     complaints: list[str] = field(default_factory=list)
     also: Sequence[dict[str, int]] = ()
+    pages: int = 0
+    """Pages that the tab has shown."""
 
     def __post_init__(self) -> None:
         self.page.on("console", self._note)
         self.page.on("pageerror", self._note_error)
+        self.page.on("framenavigated", self._note_page)
 
     def leave(self) -> None:
         """Empties the tab for somebody else, who has no cookie of this one."""
         self.page.remove_listener("console", self._note)
         self.page.remove_listener("pageerror", self._note_error)
+        self.page.remove_listener("framenavigated", self._note_page)
         self.page.unroute_all()
         self.page.goto("about:blank")
         self.page.emulate_media(color_scheme="null", forced_colors="null")
@@ -49,6 +54,9 @@ class Visitor:
 
     def _note_error(self, error: Error) -> None:
         self.complaints.append(str(error))
+
+    def _note_page(self, _: Frame) -> None:
+        self.pages += 1
 
     def _note(self, message: ConsoleMessage) -> None:
         # A status of 4xx is reported as a failed load; tests look at those themselves.
@@ -73,13 +81,35 @@ class Visitor:
         while folded.count():
             folded.first.click()
 
+    def _of_one_page(self, look: Callable[[], _Seen]) -> _Seen:
+        """Return what a look at one page sees: it looks again where the page has gone meanwhile, as a record
+        does that loads itself anew."""
+        from playwright.sync_api import Error
+
+        while True:
+            self.page.wait_for_load_state()
+            before = self.pages
+            try:
+                return look()
+            except (Error, AssertionError) as fault:
+                if before == self.pages and "Execution context was destroyed" not in str(fault):
+                    raise
+
     def offered(self) -> list[str]:
         """Return what the buttons of the page say."""
-        return [text.strip() for text in self.page.get_by_role("button").all_inner_texts()]
+        texts = self._of_one_page(self.page.get_by_role("button").all_inner_texts)
+        return [text.strip() for text in texts]
+
+    def await_offered(self, *names: str) -> None:
+        """Waits until these are the buttons of the page, in this order."""
+        from playwright.sync_api import expect
+
+        buttons = self.page.get_by_role("button")
+        expect(buttons).to_have_text(list(names), timeout=_HOW_IT_ENDS_SECONDS * 1000)
 
     def text(self) -> str:
         """Return what the page says, as it is seen."""
-        return str(self.page.locator("main").inner_text())
+        return self._of_one_page(self.page.locator("main").inner_text)
 
     def await_text(self, text: str) -> None:
         """Waits until the page says so by itself: the record refreshes without being asked."""
@@ -101,10 +131,10 @@ class Visitor:
         A mail is shown inside somebody else's page: landmarks, which are no part of WCAG, are that page's.
         """
         if not self.also:
-            self._assert_at_ease(is_mail)
+            self._of_one_page(lambda: self._assert_at_ease(is_mail))
         for size in self.also:
             self.page.set_viewport_size(size)  # type: ignore[arg-type]
-            self._assert_at_ease(is_mail)
+            self._of_one_page(lambda: self._assert_at_ease(is_mail))
 
     def _assert_at_ease(self, is_mail: bool) -> None:
         from axe_playwright_python.sync_playwright import Axe
