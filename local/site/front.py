@@ -169,7 +169,8 @@ def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
                 self._send(plain_page(413, "Too long", "The form is too long."))
             else:
                 body = self.rfile.read(int(length))
-                self._send(front.answer(self.command, self.path, dict(self.headers.items()), body))
+                headers = {name.title(): value for name, value in self.headers.items()}
+                self._send(front.answer(self.command, self.path, headers, body))
 
         do_GET = do_HEAD = do_POST = _pass  # noqa: N815 - the names are the base class's
 

@@ -108,6 +108,12 @@ def test_who_has_no_session_that_holds_gets_one_and_the_page(front: Front, site:
     assert (200, True) == (answer.status, said.startswith("dressed"))
 
 
+def test_names_of_headers_may_be_in_lower_case(front: Front, site: _Site) -> None:
+    """As some clients send them."""
+    assert 303 == _ask(front, "GET", "/kept", accept="text/html")[0].status
+    assert 200 == _ask(front, "GET", "/kept", cookie="session=good", accept="text/html")[0].status
+
+
 def test_programs_get_no_session_unasked(front: Front, site: _Site) -> None:
     """They are told, as the console tells them."""
     assert 401 == _ask(front, "GET", "/kept", Accept="application/json")[0].status
