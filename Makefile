@@ -20,12 +20,12 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up cloud site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian
+.PHONY: help demo up cloud site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
 
-env-project env-cloud env-sam env-browser env-release env-custodian: env-%:
+env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv: env-%:
 	@command -v "$(PYTHON)" >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or newer (Debian, Ubuntu: sudo apt-get install python3 python3-venv)"; exit 2; }
 	@"$(PYTHON)" scripts/environment.py $*
 
@@ -66,8 +66,7 @@ check: env-project env-cloud env-sam ## everything that must hold, checks and te
 mutants: env-project ## change guards, plans, verdicts and decisions in small ways; a test must fail each time. FILES="guards plan" for some
 	@$(VENV)/python -m scripts.mutants $(FILES)
 
-audit: ## look all pinned packages up among known vulnerabilities; needs PyPI; no part of check
-	@"$(PYTHON)" scripts/environment.py audit
+audit: env-audit ## look all pinned packages up among known vulnerabilities; needs PyPI; no part of check
 	@scripts/audit.sh
 
 lint: env-project
@@ -119,8 +118,7 @@ figures: env-project ## lines, seconds and words beside their targets; runs what
 evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces
 	@SECONDS=0; $(VENV)/python -m evaluation "$(or $(TRACES),../shared/data/gpu_traces)" && $(call took,evaluate)
 
-checkov: env-project ## security linter for the templates; its environment is large and made on demand
-	@"$(PYTHON)" scripts/environment.py checkov
+checkov: env-project env-checkov ## security linter for the templates; its environment is large and made on demand
 	@mkdir -p build && $(VENV)/python -m local.templates template.yaml >build/template.json
 	.tools/checkov/bin/checkov $(addprefix -f ,build/template.json $(wildcard stacks/*.yaml))
 
@@ -134,8 +132,7 @@ workflows: env-release
 	@$(RELEASE)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(RELEASE)/zizmor --offline --quiet .github/workflows
 
-lock: ## pin all requirements anew
-	@"$(PYTHON)" scripts/environment.py uv
+lock: env-uv ## pin all requirements anew
 	scripts/lock.sh
 
 clean: ## remove environments and build results

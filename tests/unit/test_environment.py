@@ -55,23 +55,14 @@ def bare_debian(tmp_path: Path) -> dict[str, str]:
     return {"PATH": f"{apt.parent}:{os.environ['PATH']}", "STUB": str(tmp_path / "stub")}
 
 
-@pytest.mark.parametrize(
-    "target",
-    [
-        "demo",
-        "up",
-        "test",
-        "check",
-        "lint",
-        "build",
-        "deploy",
-        "bench",
-        "bench-peer",
-        "checkov",
-        "publisher",
-        "lock",
-    ],
+TARGETS = sorted(
+    set(re.findall(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)[0].split())
+    - {"help", "clean"}
 )
+"""Whatever needs Python."""
+
+
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
     clone: Path, bare_debian: dict[str, str], target: str
 ) -> None:
@@ -111,11 +102,11 @@ def test_whatever_is_missing_is_named_at_once(
     assert re.fullmatch(r"git and (\S+-venv) are missing: run `sudo apt-get install git \1`", said)
 
 
-def test_a_machine_without_python_is_told(clone: Path) -> None:
-    """By make itself."""
-    assert say_first(clone, "lint", python="python3-nowhere").startswith(
-        "python3-nowhere is missing: install"
-    )
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_machine_without_python_is_told(clone: Path, target: str) -> None:
+    """By make itself. The shell said of two targets that there is no such file."""
+    said = say_first(clone, target, python="python3-nowhere")
+    assert said.startswith("python3-nowhere is missing: install")
 
 
 def test_an_old_python_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
