@@ -216,7 +216,7 @@ def _decide(
             opened_at=asked_at,
             approval_id=approval_id,
             mode=Mode.ASK,
-            policy_version="the past",
+            policy_version="an earlier version",
             overrides=(),
             instance=Instance(
                 ref.target,

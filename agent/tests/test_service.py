@@ -345,7 +345,7 @@ def test_stop_without_network_says_what_is_lost(caplog: pytest.LogCaptureFixture
     loop.tick(START)
     loop.flush()
     sender.finish(5)
-    assert "1 calls that CloudWatch has not taken" in caplog.text
+    assert "1 calls that CloudWatch has not accepted" in caplog.text
 
 
 def test_defect_of_the_sender_stops_the_service() -> None:

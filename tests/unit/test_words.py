@@ -32,7 +32,7 @@ SAY = {
 }
 MODULES = sorted(
     path
-    for folder in (LAYER, *(ROOT / name for name in ("cli", "functions", "simulation")))
+    for folder in (LAYER, *(ROOT / name for name in ("agent/src", "cli", "functions", "local", "simulation")))
     for path in folder.rglob("*.py")
 )
 """Whatever text of theirs a person may read: messages, reasons, errors, what a command prints, logs."""
@@ -48,7 +48,12 @@ STACKS = [
     *sorted((ROOT / "stacks").glob("*.yaml")),
     *sorted((ROOT / "statemachines").glob("*.yaml")),
 ]
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "agent/README.md", "local/README.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+EXAMPLES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))
+"""Their comments, and the names of their overrides; settings are named as they are."""
 # Of fenced blocks those that name a language are code; the others are diagrams and what commands print.
 _CODE = re.compile(r"```\w.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
@@ -157,6 +162,14 @@ def test_messages_and_templates_use_the_words(path: Path) -> None:
 def test_docs_use_the_words(path: Path) -> None:
     """Every page."""
     assert [] == wrong_words(prose_of(path))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+def test_example_policies_use_the_words(path: Path) -> None:
+    """A reader copies them."""
+    said = re.findall(r"#.*|\bname: .*", path.read_text(encoding="utf-8"))
+    assert said
+    assert [] == wrong_words("\n".join(said))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Calls that CloudWatch has not taken yet: compressed, in memory, bounded, the newest first.
+"""Calls that CloudWatch has not accepted yet: compressed, in memory, bounded, the newest first.
 
 Memory and not disk: the bound is a day, and figures of a machine that was restarted since tell nobody
 anything. This module must not know why a call was not taken.

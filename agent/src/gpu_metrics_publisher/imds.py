@@ -62,7 +62,7 @@ def read_identity(endpoint: str, opener: Open) -> Identity:
         )
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise MetadataError(
-            f"the instance metadata service at {base} did not tell who this instance is: {error!r}. Check "
+            f"the instance metadata service at {base} did not say which instance this is: {error!r}. Check "
             "that HttpEndpoint is enabled and, in a container, that HttpPutResponseHopLimit is 2; or give "
             "--instance-id and --region."
         ) from error

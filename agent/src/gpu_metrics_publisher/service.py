@@ -92,7 +92,7 @@ class Sender:
         self._thread.join(timeout_seconds)
         if len(self._buffer):
             _log.error(
-                "stopped with %d calls that CloudWatch has not taken; they are lost", len(self._buffer)
+                "stopped with %d calls that CloudWatch has not accepted; they are lost", len(self._buffer)
             )
         if self._defect is not None:
             raise self._defect
@@ -140,7 +140,7 @@ class Sender:
     def _pass_over(self, entry: Entry, error: UnforeseenError) -> None:
         entry.passed_over += 1
         if entry.passed_over == 1:
-            _log.warning("%d datums passed over, others were taken: %s", entry.datums, error)
+            _log.warning("%d datums passed over, others were accepted: %s", entry.datums, error)
         elif entry.passed_over == _PASSES:
             _log.error("dropped %d datums after %d tries: %s", entry.datums, _PASSES, error)
             self._buffer.remove(entry)
