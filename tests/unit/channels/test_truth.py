@@ -6,7 +6,7 @@ import html
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -346,6 +346,38 @@ def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> N
     )
 
 
+@pytest.mark.parametrize("stage", QUESTIONS)
+@pytest.mark.parametrize(
+    ("plans", "title", "button"),
+    [
+        ((Action.STOP,) * 3, "Stop them?", "Stop or keep them"),
+        ((Action.TERMINATE,) * 3, "Terminate them?", "Terminate or keep them"),
+        (
+            (Action.TERMINATE, Action.STOP, Action.STOP),
+            "Stop or terminate them?",
+            "Stop, terminate or keep them",
+        ),
+    ],
+)
+def test_a_digest_says_what_is_to_be_done_to_each(
+    plans: Sequence[Action], title: str, button: str, stage: Stage
+) -> None:
+    """Say whether it is stopped or terminated; it asked of all of them only to stop them."""
+    episodes = [
+        episode_of(on_expiry="act" if plan is Action.STOP else "no-action", action=plan) for plan in plans
+    ]
+    alerts = [queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)) for episode in episodes]
+    message = digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
+    ending, found = plans.count(Action.TERMINATE), rendered(message)
+
+    assert button == message.button
+    assert {} == {channel: text for channel, text in found.items() if f". {title}" not in text}
+    assert ending == sum("The plan is to terminate it." in section.lines for section in message.sections)
+    assert not [text for text in found.values() if "GPU Governor terminates" in text]
+    if 0 < ending < 3:
+        assert "GPU Governor stops 2 of these 3" in message.happens
+
+
 def test_what_only_informs_says_that_nothing_will_be_done() -> None:
     """A plan without steps, in whatever mode; with the reason where the policy wanted more."""
     episode = episode_of(Mode.AUTO, action=Action.NOTIFY_ONLY)
@@ -539,6 +571,17 @@ def test_an_end_says_why_it_was_done_without_an_answer(mode: Mode, status: Appro
     alert = outcome_alert(episode.ref, episode, Outcome.REFUSED, "it is exempt", NOW, LINK, approval)
 
     assert said == next((line for line in alert.lines if line.startswith(("Mode", "Nobody"))), "")
+    one = outcome_alert(
+        episode.ref,
+        episode,
+        Outcome.STOPPED,
+        "it is stopped",
+        NOW,
+        LINK,
+        replace(approval, first_yes=APPROVED),
+    )
+    first = said.replace("Nobody answered", "No second person approved")
+    assert first == next((line for line in one.lines if line.startswith(("Mode", "No "))), "")
 
 
 STEPS: list[tuple[tuple[str, ...], str, str, str]] = [
@@ -605,6 +648,20 @@ def test_a_failure_before_anybody_was_asked_says_that() -> None:
 
 def _first_yes(episode: Episode) -> Alert:
     return first_yes_alert(episode, APPROVED, DEADLINE)
+
+
+def test_a_first_yes_says_what_silence_does_after_it() -> None:
+    """It said that nothing happens, and silence stopped the instance at the deadline."""
+    episode = episode_of(on_expiry="act", terms=Terms(people_needed=2))
+    found = texts(_first_yes(episode), episode)
+    needed = {
+        "silence": "by Sat 04:02 Berlin (03:02 UTC), in 15 h, GPU Governor stops it all the same.",
+        "people": "If one more person whom the policy names by address approves, it is stopped before that.",
+    }
+    del found["slack text"]
+
+    assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
+    assert not [text for text in found.values() if "nothing happens" in text or "before anything" in text]
 
 
 def _undone(episode: Episode) -> Alert:

@@ -165,23 +165,23 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
     number, stage = len(episodes), messages.STAGE_OF[alerts[0].kind]
     prices = [episode.price.usd_per_hour for episode in episodes]
     known = [price * 24 for price in prices if price is not None]
-    state = messages.state_text(episodes)
-    acting = sum(episode.acts_on_silence for episode in episodes)
+    acting = [episode for episode in episodes if episode.acts_on_silence]
+    verbs = sorted({episode.plan.verb for episode in episodes})
     two = sum(episode.terms.people_needed > 1 for episode in episodes)
     ends = set(map(deadline_of, alerts))
     until, zone = min(filter(None, ends), default=None), episodes[0].time_zone
     values = {
         "prefix": messages.PREFIXES[stage],
         "number": number,
-        "state": state,
-        "verb": "terminate" if state == "stopped" else "stop",
+        "state": messages.state_text(episodes),
+        "verb": " or ".join(verbs),
         "cost": f", {units.usd(sum(known, Decimal(0)))}/day" if any(known) else "",
         "plus": "" if len(known) == number else f" and {number - len(known)} of unknown price",
         "until": until,
         "by": f"by {units.deadline(until, zone, now)}" if until and len(ends) == 1 else "in time",
-        "plan": episodes[0].plan,
-        "acting": acting,
-        "all": acting == number,
+        "plan": (acting or episodes)[0].plan,
+        "acting": len(acting),
+        "all": len(acting) == number,
         "news": messages.news_text(episodes[0], stage, now),
         "two": two,
         "need": "needs" if two == 1 else "need",
@@ -193,8 +193,8 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
             _section_of(*pair, now, at_once=len(ends) == 1, place=_place(pair[0], alerts))
             for pair in by_price
         ),
-        "button": "Terminate or keep them" if state == "stopped" else "Stop or keep them",
-        "acts": acting > 0,
+        "button": f"{', '.join(verbs).capitalize()} or keep them",
+        "acts": bool(acting),
     }
 
 
