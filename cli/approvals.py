@@ -117,8 +117,8 @@ def _next(found: Mapping[str, Any], answer: str) -> str:
     if answer != "approve" or found["outcome"] or found["void_reason"] or found.get("held"):
         return ""
     if found.get("needs_another"):
-        last = until(found["expires_at"])
-        return f"a second person must approve, too; without that nothing happens. It ends {last}"
+        last, silence = until(found["expires_at"]), _silence(found)
+        return f"a second person must approve, too; without that {silence}. It ends {last}"
     if not found.get("can_hold", True):
         return f"EC2 was already asked to; see what came of it: governor approvals show {found['id']}"
     steps = next((line for line in found["plan"] if line.startswith(_STEPS)), _STEPS).removeprefix(_STEPS)
@@ -180,7 +180,16 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
     elif found.get("can_hold"):
         print(f"  can be held, kept or exempted until EC2 is called; id {found['id']}")
     elif found["can_decide"]:
-        print(f"  open: it ends {until(found['expires_at'])}; id {found['id']}")
+        silence = f"if nobody answers, {_silence(found)}"
+        print(f"  open: it ends {until(found['expires_at'])}; {silence}; id {found['id']}")
+
+
+def _silence(found: Mapping[str, Any]) -> str:
+    """Return what follows without an answer. A stack of the release before does not say."""
+    acts = found.get("acts_on_silence")
+    if acts is None:
+        return "the policy says what happens (approval.on_expiry)"
+    return "the plan is carried out" if acts else "nothing happens"
 
 
 def _decided(found: Mapping[str, Any]) -> str:

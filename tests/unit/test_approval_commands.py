@@ -215,10 +215,18 @@ def test_a_list_says_when_questions_end_as_people_read_times(capsys: pytest.Capt
 
 def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFixture[str]) -> None:
     """And until when; nothing as if it were decided."""
-    said = approved(capsys, {"first_yes_by": "alice", "needs_another": True})
+    for acts, silence in (
+        (False, "nothing happens"),
+        (True, "the plan is carried out"),
+        (None, "the policy says what happens (approval.on_expiry)"),
+    ):
+        answer = {"first_yes_by": "alice", "needs_another": True}
+        said = approved(capsys, answer if acts is None else {**answer, "acts_on_silence": acts})
 
-    assert "  next: a second person must approve, too; without that nothing happens. It ends in 5 h (" in said
-    assert "checked again" not in said
+        assert "  open: it ends in 5 h (" in said
+        assert f"); if nobody answers, {silence}; id " in said
+        assert f"  next: a second person must approve, too; without that {silence}. It ends in 5 h (" in said
+        assert "checked again" not in said
 
 
 def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:

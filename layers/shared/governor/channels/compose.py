@@ -163,8 +163,7 @@ def digest_of(
 def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime) -> dict[str, Any]:
     """Return the words about several questions, the most expensive instance first."""
     number, stage = len(episodes), messages.STAGE_OF[alerts[0].kind]
-    prices = [episode.price.usd_per_hour for episode in episodes]
-    known = [price * 24 for price in prices if price is not None]
+    known = [one.price.usd_per_hour * 24 for one in episodes if one.price.usd_per_hour is not None]
     acting = [episode for episode in episodes if episode.acts_on_silence]
     verbs = sorted({episode.plan.verb for episode in episodes})
     two = sum(episode.terms.people_needed > 1 for episode in episodes)

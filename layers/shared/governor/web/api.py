@@ -147,6 +147,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
         "needs_losses_accepted": episode.plan.loses_local_disks,
         "presence": episode.presence,
         "people_needed": episode.terms.people_needed,
+        "acts_on_silence": episode.acts_on_silence,
         "first_yes_by": approval.first_yes.by if approval.first_yes else None,
         "decided_by": decision.by if decision else None,
         "decided_at": iso(decision.at) if decision else None,
