@@ -56,6 +56,8 @@ class World:
         people: int = 1,
         may: frozenset[Power] = MAY,
         zone: str = "UTC",
+        *,
+        acts: bool = False,
     ) -> None:
         self.link_of = link_of
         instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
@@ -91,6 +93,7 @@ class World:
                 plan=draw_plan(facts, Policy(plan=PlanRule(action=action))),
                 price=facts.price,
                 terms=Terms(may, people, frozenset({ALICE, "bob@example.com"})),
+                acts_on_silence=acts,
                 owner=XSS,
                 project="vision",
                 time_zone=zone,
@@ -360,6 +363,18 @@ def test_a_link_that_went_to_a_list_keeps_and_stops_and_no_more() -> None:
         world = World(action, BROADCAST)
         assert (action, answer, status) == (action, answer, world.post(answer, **form).status)
         assert (status == 403) == (world.status is ApprovalStatus.PENDING)
+
+
+@pytest.mark.parametrize("acts", [False, True])
+def test_after_a_first_yes_the_page_says_what_silence_does(acts: bool) -> None:
+    """It said that nothing is done without a second yes, below that silence stops the instance."""
+    world = World(people=2, acts=acts)
+    assert 303 == world.post("approve").status
+    page = world.get().body
+
+    assert "A second person must approve, too" in page
+    assert acts is not ("must approve, too, before anything is done." in page)
+    assert ("GPU Governor stops it." if acts else "nothing happens.") in page
 
 
 def test_a_dear_termination_takes_two_people() -> None:
