@@ -191,6 +191,34 @@ def test_the_check_finds_what_it_is_for(text: str, wrong: int) -> None:
     assert wrong == len(wrong_words(text))
 
 
+def sentences_without_a_subject(page: str) -> list[str]:
+    """Return the sentences of a page whose first word is no subject; headings and questions aside."""
+    text = re.sub(r"^```.*?^```|^#.*?$|\*\*", "", page, flags=re.DOTALL | re.MULTILINE)
+    blocks = re.split(r"\n\s*\n|\|\n?|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
+    said = [one for block in blocks for one in re.split(r"(?<=[.!?:])\s+", " ".join(block.split()))]
+    return [one for one in said if _NO_SUBJECT.match(one) and not one.endswith("?")]
+
+
+@pytest.mark.parametrize("path", DOCS, ids=name_of)
+def test_a_sentence_of_the_docs_opens_with_its_subject(path: Path) -> None:
+    """Fifty did not: `Who changes it runs make check`."""
+    assert [] == sentences_without_a_subject(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("page", "wrong"),
+    [
+        ("# What it is\n\nIt works. What fails\nis kept.\n", 1),
+        ("1. Do it.\n2. Who did it is named.\n", 1),
+        ("| **Whether** it can | Of two the first |\n", 2),
+        ("Who is asked? The owner.\n\n```\nWhat it prints\n```\n", 0),
+    ],
+)
+def test_the_check_finds_sentences_in_lists_and_tables_too(page: str, wrong: int) -> None:
+    """Not in headings, questions or code."""
+    assert wrong == len(sentences_without_a_subject(page))
+
+
 def opens_with_a_pronoun(source: str) -> list[str]:
     """Return the docstrings, of constants and fields too, whose first word is no subject."""
     said = (
