@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from base64 import b64encode
 from datetime import timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from cli.status import Stack
 from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.channels.compose import message_of, saved_by_day
-from governor.channels.email import email_page
+from governor.channels.email import CID, fitting
 from governor.channels.picture_png import days_png
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.alert import UNASSIGNED, Alert, Owner
@@ -106,8 +107,10 @@ def shown(found: Report, chosen: str, alert: Alert, own: own_cost.Measured | Non
                 document["own_cost"] = own.document
             return f"{json.dumps(document, indent=2, default=plain)}\n"
         case "html":
-            picture = days_png(saved_by_day(alert), found.start.date())
-            return email_page(message_of(alert, None, link=None, picture_png=picture))
+            png = days_png(saved_by_day(alert), found.start.date())
+            picture = f"data:image/png;base64,{b64encode(png).decode()}"
+            _, page = fitting(message_of(alert, None, link=None, picture_png=png))
+            return page.replace(f"cid:{CID}", picture)
         case _:
             return _table(found, alert) + "".join(f"{line}\n" for line in (["", *own.lines] if own else ()))
 

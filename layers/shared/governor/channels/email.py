@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from base64 import b64encode
 from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP
@@ -29,7 +28,7 @@ from governor.errors import AccessDenied, CloudError, ConfigurationError, Thrott
 _HTML_BYTES = 90_000
 """Gmail hides what comes after 102 KB behind a link."""
 _SUBJECT = 150
-_CID = "picture@gpu-governor"
+CID = "picture@gpu-governor"
 
 
 class MailService(Protocol):
@@ -68,7 +67,7 @@ class EmailChannel(Channel):
 
 def email_document(message: Message, *, sender: str, recipient: str) -> EmailMessage:
     picture = message.picture_png
-    text, page = _fitting(message)
+    text, page = fitting(message)
     mail = EmailMessage(policy=SMTP)
     mail["From"] = Address("GPU Governor", addr_spec=sender)
     mail["To"] = Address(addr_spec=recipient)
@@ -84,24 +83,19 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
         _, html = mail.iter_parts()
         assert isinstance(html, EmailMessage)
         html.add_related(
-            picture, "image", "png", cid=f"<{_CID}>", filename="utilization.png", disposition="inline"
+            picture, "image", "png", cid=f"<{CID}>", filename="utilization.png", disposition="inline"
         )
     return mail
 
 
-def email_page(message: Message) -> str:
-    """Return the HTML of a mail as a page by itself, its picture within it."""
-    picture = f"data:image/png;base64,{b64encode(message.picture_png or b'').decode()}"
-    return _fitting(message)[1].replace(f"cid:{_CID}", picture)
-
-
-def _fitting(message: Message) -> tuple[str, str]:
+def fitting(message: Message) -> tuple[str, str]:
+    """Return its text and its HTML, shortened to what mail programs show."""
     for shown in message.shortened():
         values = {
             "message": shown,
             "footer": " · ".join(filter(None, ("GPU Governor", shown.reference))),
             "cut": "" if shown is message else CUT,
-            "picture_cid": _CID if message.picture_png else None,
+            "picture_cid": CID if message.picture_png else None,
         }
         page = _template("email.html").render(values)
         if len(page.encode()) <= _HTML_BYTES:
