@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from governor.domain.approvals.approval import Answer
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.fleet.rows import NOT_MEASURED, UNGOVERNED, FleetPage, FleetRow, Share
 from governor.domain.instance import Lifecycle, Protection
 from governor.domain.policy.policy import Mode, Policy
@@ -131,6 +131,55 @@ def test_it_is_idle_since_when_its_question_says() -> None:
     again = row(world, instance_id).idle_since
     assert again is not None
     assert again > since
+
+
+def test_another_version_of_the_policy_makes_nothing_idle_for_a_shorter_time() -> None:
+    """The next sweep judges anew, by its own window; the page and the open question still agree."""
+    world, instance_id, _ = asked()
+    for _ in range(20):
+        world.sweep(30)
+    since = row(world, instance_id).idle_since
+    world.policies.version = "another"
+    world.sweep(5)
+
+    assert since == row(world, instance_id).idle_since
+
+    world.policies.version = "a third, after a pause of the sweeps"
+    world.sweep(180)
+    again = row(world, instance_id).idle_since
+    assert since is not None
+    assert again is not None
+    assert again > since
+
+
+def test_it_is_idle_since_when_its_question_says_also_if_no_sweep_saw_that_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is only reported is over before the next sweep, as everything is in mode observe."""
+    world = FleetWorld()
+    protected = world.add(2)
+    world.ec2.protections[protected] = Protection(stop=True)
+    world.sweep(5)
+    before = row(world, protected).idle_since
+    episode = opener(world, approval_id_of(protected))(ref_of(world, protected)).episode
+    recorder(world)(ref_of(world, protected), Outcome.TOLD, "")
+    world.sweep(5)
+
+    since = row(world, protected).idle_since
+    assert episode is not None
+    assert episode.idle is not None
+    assert before is not None
+    assert before > episode.idle.since == since
+
+    asked_for: list[EpisodeRef] = []
+
+    def none_of(refs: list[EpisodeRef]) -> dict[EpisodeRef, object]:
+        asked_for.extend(refs)
+        return {}
+
+    monkeypatch.setattr(world.state, "open_questions", none_of)
+    world.sweep(5)
+    assert ([], since) == (asked_for, row(world, protected).idle_since)
 
 
 def test_idleness_after_work_is_not_that_of_an_older_question() -> None:

@@ -19,7 +19,7 @@ from governor.domain import units
 from governor.domain.approvals.messages import readable, step_text
 from governor.domain.approvals.terms import Scope
 from governor.domain.episode.episode import Failing
-from governor.domain.fleet.rows import UNGOVERNED, FleetPage, FleetRow, Share
+from governor.domain.fleet.rows import AMOUNTS, UNGOVERNED, FleetPage, FleetRow, Share
 from governor.domain.instance import Target, tag_command
 from governor.domain.money.cost import DAY, month_start, months, parse_month
 from governor.domain.money.ledger import LedgerEntry
@@ -237,8 +237,7 @@ def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Sha
 
 def total(found: Sequence[Share]) -> Share:
     """Return their sum, by four sums of amounts: there may be tens of thousands."""
-    names = ("used", "idle", "kept", "unmeasured")
-    return Share(*(sum(map(attrgetter(name), found), Decimal(0)) for name in names))
+    return Share(*(sum(amounts, Decimal(0)) for amounts in zip(*map(AMOUNTS, found), strict=True)))
 
 
 def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:

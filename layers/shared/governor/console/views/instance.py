@@ -47,7 +47,7 @@ def instance(ask: Asked) -> Page:
         raise NotFound(f"there is no instance {instance_id}")
     # Of an instance that others have by now, what holds it is theirs.
     record = reader.state.record(target, instance_id) if found else InstanceRecord(target, instance_id)
-    episodes = list(_episodes(ask, found, stops, record.episodes))
+    episodes = list(_episodes(ask, found, stops, record))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
     over = {entry.episode for entry, _ in stops if entry.ended_at}  # it ran again since
     line = figures.line(ask, *found) if found else None
@@ -157,22 +157,19 @@ def _is_at(ask: Asked, one: FleetRow | EpisodeRef) -> bool:
     return (one.account, one.region, one.instance_id) == _PLACE(ask.query)
 
 
-def _episodes(ask: Asked, found: Row | None, stops: Sequence[Stop], count: int) -> Iterator[Episode]:
+def _episodes(ask: Asked, found: Row | None, stops: list[Stop], record: InstanceRecord) -> Iterator[Episode]:
     """Read up to two: the one that is asked for, the open one, the last since its start, the last stop."""
     names = [figures.text_of(ask, "episode")]
     row = found[0] if found else None
     if row is not None:
         names.append(row.episode or "")
-        last = EpisodeRef(row.account, row.region, row.instance_id, row.launched_at, count)
-        names.append(last.execution_name if count else "")
+        names.append(record.last_episode(row.launched_at).execution_name if record.episodes else "")
     names += [entry.episode.execution_name for entry, _ in stops[:1]]
     try:
         refs = [episode_from_execution_name(name) for name in list(dict.fromkeys(filter(None, names)))[:2]]
     except ValueError:
         raise InputError("episode is not the name of one: follow a link of this page") from None
-    ask.reader.table.read_ahead(
-        [keys.episode(one) for one in {*refs, *(e.episode for e, _ in stops[:_DRAWN])}]
-    )
+    ask.reader.table.read_ahead([*map(keys.episode, {*refs, *(e.episode for e, _ in stops[:_DRAWN])})])
     for ref in refs:
         stored = ask.reader.state.episode(ref) if _is_at(ask, ref) else None
         if stored is not None and ask.scope.sees(ref.account, stored.project, stored.owner):

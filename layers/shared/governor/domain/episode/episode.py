@@ -275,6 +275,10 @@ class InstanceRecord:
         """Return whether it is saving its work, because EC2 takes it back."""
         return self.warned_until is not None and now < self.warned_until
 
+    def last_episode(self, launch_time: datetime) -> EpisodeRef:
+        place = self.target.account, self.target.region
+        return EpisodeRef(*place, self.instance_id, launch_time, self.episodes)
+
     def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
         """Return whether nobody is asked yet about this run of the instance."""
         until, same = self.quiet_until, self.quiet_launch_time == launch_time

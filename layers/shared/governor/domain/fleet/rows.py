@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from decimal import Decimal
+from operator import add, attrgetter
 
 from governor.domain.evidence import Evidence, peak
 from governor.domain.instance import Target
@@ -104,15 +105,11 @@ class Share:
         return self.used + self.idle + self.kept + self.unmeasured
 
     def __add__(self, other: Share) -> Share:
-        return Share(
-            self.used + other.used,
-            self.idle + other.idle,
-            self.kept + other.kept,
-            self.unmeasured + other.unmeasured,
-        )
+        return Share(*map(add, AMOUNTS(self), AMOUNTS(other)))
 
 
 UNMEASURED = "unmeasured"
+AMOUNTS: Callable[[Share], tuple[Usd, ...]] = attrgetter(*(one.name for one in fields(Share)))
 _PARTS = {Family.WORKING: "used", Family.IDLE: "idle"}
 
 

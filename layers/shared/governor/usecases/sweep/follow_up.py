@@ -185,8 +185,7 @@ class FollowUp:
 
 
 def _question_about(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:
-    place = record.target.account, record.target.region
-    return EpisodeRef(*place, record.instance_id, launch_time, record.episodes + 1)
+    return replace(record.last_episode(launch_time), number=record.episodes + 1)
 
 
 def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:

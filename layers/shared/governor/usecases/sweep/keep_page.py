@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.episode.episode import Outcome
+from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.episode.plan import left_alone
 from governor.domain.fleet.rows import (
     HOURS,
@@ -15,7 +15,6 @@ from governor.domain.fleet.rows import (
     UNGOVERNED,
     FleetPage,
     FleetRow,
-    Hours,
     hours_of,
 )
 from governor.domain.instance import Instance, managed_by
@@ -23,12 +22,12 @@ from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Action, Policy
 from governor.domain.sweep.breaker import HOUR, hour_of
 from governor.domain.units import UtcDatetime, plural
-from governor.stores import Fleet
+from governor.stores import StateTable
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
 
 def keep_page(
-    state: Fleet,
+    state: StateTable,
     sweep: Sweep,
     rates: Mapping[str, Rate],
     list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
@@ -48,13 +47,15 @@ def keep_page(
 
     if passed:
         sweep.attempt("what is not governed", look)
-    rows = []
+    rows, over = list[FleetRow](), dict[str, Episode]()
+    sweep.attempt("episodes that are over", lambda: over.update(_over(state, sweep.cases, past)))
     for case in sweep.cases:
         read = [case.gathered, case.proof]
         found = [one.evidence for one in read if one is not None and one.evidence is not None]
         seen = past.get(case.id)
         hours = hours_of(seen.hours if seen else NOT_MEASURED, passed, found, now)
-        rows.append(_row(case, rates[case.id], hours, seen))
+        since = _idle_since(case, case.episode or over.get(case.id), seen, before.swept_at)
+        rows.append(replace(_row(case, rates[case.id]), hours=hours, idle_since=since))
     failed = len(sweep.summary.problems)
     problem = (
         f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again." if failed else None
@@ -63,7 +64,16 @@ def keep_page(
     state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
 
 
-def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRow:
+def _over(state: StateTable, cases: Sequence[Case], past: Mapping[str, FleetRow]) -> dict[str, Episode]:
+    """Return the episodes that no sweep saw open, as all in mode observe, by instance: each is read once."""
+    quiet = (case for case in cases if case.is_quiet and case.episode is None)
+    fresh = (case for case in quiet if case.id not in past or past[case.id].quiet_until is None)
+    refs = [case.record.last_episode(case.instance.launch_time) for case in fresh]
+    found = state.open_questions(refs) if refs else {}
+    return {ref.instance_id: episode for ref, (episode, _) in found.items()}
+
+
+def _row(case: Case, rate: Rate) -> FleetRow:
     instance, verdict, episode, question = case.instance, case.verdict, case.episode, case.question
     hold, policy, until = case.record.hold, case.policy, case.record.hold.snoozed_until
     if question is not None and question.status is not ApprovalStatus.PENDING:
@@ -72,7 +82,6 @@ def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRo
     is_sent = question is not None and question.stage is not None
     return replace(
         _seen(instance, policy, rate, verdict.kind.value, _reason(case)),
-        idle_since=_idle_since(case, seen),
         kept_until=until if until is not None and until > case.now else None,
         exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
         episode=None if episode is None else episode.ref.execution_name,
@@ -82,17 +91,21 @@ def _row(case: Case, rate: Rate, hours: Hours, seen: FleetRow | None) -> FleetRo
         verb=episode.final_step.value if episode is not None and episode.plan.steps else None,
         is_reported=_is_reported(case),
         quiet_until=case.record.quiet_until if case.is_quiet else None,
-        hours=hours,
         advice=verdict.advice,
     )
 
 
-def _idle_since(case: Case, seen: FleetRow | None) -> UtcDatetime | None:
-    """Return from when on it is idle, by its question, which looks at a whole day; later that is kept."""
-    since, before, episode = case.idle_since, case.before.idle_since, case.episode
+def _idle_since(
+    case: Case, episode: Episode | None, seen: FleetRow | None, swept_at: UtcDatetime
+) -> UtcDatetime | None:
+    """Return from when on it is idle, by its question, which looks at a whole day; later that is kept. Under
+    another version of the policy a sweep knows of its own window alone."""
+    since, before, evidence = case.idle_since, case.before.idle_since, case.verdict.evidence
     if since is None:
         return None
     asked = episode.idle if episode is not None and since <= episode.opened_at else None
+    if evidence is not None and case.proof is None and since == evidence.window.start:
+        before = swept_at - case.policy.lag - case.policy.period
     kept = seen.idle_since if seen is not None and before is not None and since <= before else None
     return min(since, asked.since if asked else since, kept or since)
 
