@@ -126,7 +126,7 @@ def test_a_stranger_stops_the_most_expensive_idle_machine_and_says_what_it_saved
     stranger.tick(name)
     stranger.tick("Data on local disks may be lost")
     stranger.press("Stop")
-    assert f"{name}: recorded" in stranger.visitor.text()
+    assert f"{name}: Recorded: approved" in stranger.visitor.text()
     saved = stranger.news(rf"{name} is stopped: it saves (\$\d+) a day")[1]
     stranger.follow("See what it saved")
 

@@ -75,7 +75,7 @@ def test_the_bar_adds_up_what_is_ticked(new_visitor: NewVisitor) -> None:
         visitor.page.get_by_label(name).check()
     assert "2 selected, $600 a day" in visitor.text()
     assert 200 == visitor.press("Keep")
-    assert 2 == visitor.text().count(": recorded")
+    assert 2 == visitor.text().count(": Recorded: ")
 
 
 def test_without_scripts_the_same_is_answered(new_visitor: NewVisitor) -> None:
@@ -85,7 +85,7 @@ def test_without_scripts_the_same_is_answered(new_visitor: NewVisitor) -> None:
 
     visitor.page.locator("input[type=checkbox][name^=pick]").first.check()
     assert 200 == visitor.press("Keep")
-    assert 1 == visitor.text().count(": recorded")
+    assert 1 == visitor.text().count(": Recorded: ")
 
 
 @pytest.mark.parametrize(("size", "scripts"), [("desktop", True), ("phone", True), ("phone", False)])

@@ -43,7 +43,7 @@ def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     assert "2 selected, $" in visitor.text()
     assert 200 == visitor.press("Keep")
 
-    assert 2 == visitor.text().count(": recorded")
+    assert 2 == visitor.text().count(": Recorded: ")
     visitor.assert_at_ease()
     assert ["kept", "kept"] == [stage.outcome(ids[0]), stage.outcome(ids[2])]
     assert "RUNNING" == stage.scene.executions()[ids[1]]["status"]

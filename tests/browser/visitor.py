@@ -109,7 +109,7 @@ class Visitor:
 
     def text(self) -> str:
         """Return what the page says, as it is seen."""
-        return self._of_one_page(self.page.locator("main").inner_text)
+        return self._of_one_page(lambda: str(self.page.locator("main").inner_text()))
 
     def await_text(self, text: str) -> None:
         """Waits until the page says so by itself: the record refreshes without being asked."""

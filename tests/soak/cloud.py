@@ -502,7 +502,7 @@ class Cloud:
                 self.presses.append(Press(at, by, approval_id, answer, None))
                 form = {"csrf": csrf[1], "answer": answer, **fields}
                 result = self.invoke("serve_approval", _request("POST", address, form))
-                status = 409 if "not recorded" in result["body"] else int(result["statusCode"])
+                status = 409 if "Not recorded" in result["body"] else int(result["statusCode"])
         except FunctionFailed:
             pass
         if status is None or status >= 500:

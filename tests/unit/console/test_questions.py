@@ -58,7 +58,8 @@ def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
     site = Site()
     answered = site.post(site.cookies(), answer="keep", keep_until="", **{f"pick-{APPROVAL_ID}": "yes"})
 
-    assert (200, True) == (answered["statusCode"], ": recorded" in answered["body"].replace("</strong>", ""))
+    said = answered["body"].replace("</strong>", "")
+    assert (200, True) == (answered["statusCode"], ": Recorded: kept until Sat 09:00 UTC." in said)
     stored = site.world.state.approval(APPROVAL_ID)
     assert stored is not None
     assert stored.decision is not None
@@ -79,7 +80,7 @@ def test_no_form_about_several_terminates() -> None:
     stored = site.world.state.approval(OTHER)
     assert stored is not None
     assert (None, ApprovalStatus.PENDING) == (stored.first_yes, stored.status)
-    assert "not recorded: a termination is answered on its own page" in answered["body"]
+    assert "Not recorded: a termination is answered on its own page" in answered["body"]
 
 
 def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,7 +93,11 @@ def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.Monkey
     answered = site.post(cookies, answer="keep", **{f"pick-{one}": "yes" for one in site.episodes})
 
     said = answered["body"].replace("</strong>", "")
-    assert (200, 49, 1) == (answered["statusCode"], said.count(": recorded"), said.count(": held"))
+    assert (200, 49, 1) == (
+        answered["statusCode"],
+        said.count(": Recorded: kept until"),
+        said.count(": Held: nothing more is done; kept until"),
+    )
     assert 0 == calls["dynamodb:Query", "DELIVERIES"]
     assert all(site.status(one) is not ApprovalStatus.PENDING for one in site.episodes)
 
@@ -285,3 +290,13 @@ def test_who_kept_it_ends_that_on_its_record() -> None:
     assert (303, False) == end(alice)
     assert "End this hold" not in site.ask(own, cookies=alice)["body"]
     assert (409, False) == end(alice)
+
+
+def test_a_name_that_owns_no_open_question_is_not_said_to_be_all() -> None:
+    """The page says what waits for others, and leads there; not that nothing waits."""
+    site = Site()
+    page = site.ask("/questions?owner=nobody", cookies=site.cookies())["body"]
+
+    assert "No question waits for an answer" not in page
+    assert "<bdi>nobody</bdi> has no open question" in page
+    assert '<a href="/questions">Show all 2</a>' in page

@@ -832,7 +832,7 @@ def test_all_can_be_kept_at_once() -> None:
     world = DigestWorld()
     answer = world.post("keep", keep_until=iso(NOW + timedelta(hours=4)), **BOTH)
 
-    assert (200, 2) == (answer.status, answer.body.count(": recorded"))
+    assert (200, 2) == (answer.status, answer.body.count(": Recorded: kept until Fri 16:02 UTC."))
     assert (ApprovalStatus.KEPT, ApprovalStatus.KEPT) == world.statuses()
 
 
@@ -868,7 +868,7 @@ def test_a_digest_shows_how_far_each_has_come_and_holds_it() -> None:
     assert ('form="hold-1"' in row, 'form="hold-2"' in row) == (True, False)
 
     held = world.post("hold", **FIRST).body
-    assert "held: nothing more is done" in held
+    assert "Held: nothing more is done" in held
     assert 'form="hold-1"' not in held
     assert (ApprovalStatus.APPROVED, ApprovalStatus.PENDING) == world.statuses()
     approval = world.state.approval(ID)

@@ -14,8 +14,7 @@ from urllib.parse import parse_qs
 
 from governor.channels import slack
 from governor.channels.message import CallbackRefused
-from governor.domain.alerts.templates import said
-from governor.domain.approvals.approval import Answer, Decision, keep_end
+from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
 from governor.errors import ConfigurationError, DecisionRefused, InputError, NotFound
@@ -91,14 +90,12 @@ class SlackActions:
         try:
             view = self.show(answer.approval_id)
             until = answer.keep_until
-            if answer.answer is Answer.KEEP and (until is None or until <= now):
-                until = keep_end(view.episode, now)
             decision = Decision(
                 answer=answer.answer,
                 by=identity,
                 channel="slack",
                 at=now,
-                keep_until=until,
+                keep_until=until if until is not None and until > now else None,
                 reason=answer.reason if answer.answer is Answer.EXEMPT else None,
                 # Somebody the policy does not know may do what a link that went to a list may.
                 person=self.directory().person(identity),
@@ -108,8 +105,7 @@ class SlackActions:
             return "This question does not exist any more."
         except DecisionRefused as error:
             return f"Not recorded: {error}."
-        values = {"decided": decided, "answer": answer.answer, "until": until}
-        return said("answered in Slack", values, view.episode.time_zone, now)[0]
+        return decided.said(decision, view.episode, now)
 
     def _held_by_a_button(self, approval_id: str) -> str | None:
         """Return the approval if a hold would be taken now, wherever the yes was given."""

@@ -56,6 +56,7 @@ def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
             "keep_options": keep_options(ask.now),
             "owners": sorted({row.owner for row, _ in all_open}),
             "owner": owner,
+            "all": len(all_open),
             "select": owner if owner and ask.query.get("select") == owner else None,
             "pages": pages,
             "results": results,
@@ -101,7 +102,7 @@ class Answers:
 
     def several(self, ask: Asked) -> Page:
         """Answer what is ticked, and say what became of each. Raises: InputError, NotFound, NotAllowed."""
-        picked = [name.removeprefix("pick-") for name, value in ask.query.items() if _is_pick(name, value)]
+        picked = [key[5:] for key, value in ask.query.items() if key.startswith("pick-") and value == "yes"]
         if not picked:
             raise InputError("tick at least one of them")
         if len(picked) > ROWS:
@@ -116,7 +117,7 @@ class Answers:
             try:
                 text = self._one(view, ask, decision, in_a_list=True)
             except (DecisionRefused, InputError) as error:
-                text = f"not recorded: {error}"
+                text = f"Not recorded: {error}."
             results.append((view.episode.instance.name, text))
         return questions(replace(ask, query={}), results)
 
@@ -157,9 +158,7 @@ class Answers:
             typed_instance_id=ask.query.get("typed_instance_id"),
             losses_accepted=ask.query.get("losses") == "accepted",
         )
-        if decided.needs_another:
-            return "noted; a second person must approve, too"
-        return "held: nothing more is done" if decided.holds else "recorded"
+        return decided.said(decision, view.episode, ask.now)
 
 
 def keep_options(now: UtcDatetime) -> Mapping[str, str]:
@@ -196,7 +195,3 @@ def _decision(ask: Asked, zone: str = "UTC") -> Decision:
     decision = posted(ask.query, ask.caller.by, ask.caller.person, "console", ask.now)
     is_dated = decision.answer is Answer.KEEP and (ask.query.get("keep_until") or ask.query.get("keep_date"))
     return replace(decision, keep_until=keep_until(ask.query, zone)) if is_dated else decision
-
-
-def _is_pick(name: str, value: str) -> bool:
-    return name.startswith("pick-") and value == "yes"

@@ -194,11 +194,9 @@ class ApprovalSite:
         for view in picked:
             try:
                 decided = self.decide(view.approval.approval_id, decision, losses_accepted=accepted)
+                text = decided.said(decision, view.episode, decision.at)
             except errors.DecisionRefused as error:
-                text = f"not recorded: {error}"
-            else:
-                text = "noted; a second person must approve, too" if decided.needs_another else "recorded"
-                text = "held: nothing more is done" if decided.holds else text
+                text = f"Not recorded: {error}."
             results.append((view.episode.instance.name, text))
         return self._page(request, visitor, results=results)
 

@@ -155,7 +155,7 @@ def test_another_version_of_the_policy_makes_nothing_idle_for_a_shorter_time() -
 def test_it_is_idle_since_when_its_question_says_also_if_no_sweep_saw_that_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What is only reported is over before the next sweep, as everything is in mode observe."""
+    """A question that is only reported is over before the next sweep, as all are in mode observe."""
     world = FleetWorld()
     protected = world.add(2)
     world.ec2.protections[protected] = Protection(stop=True)

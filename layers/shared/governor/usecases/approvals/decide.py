@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from governor.domain.alerts.alert import short_hash
+from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import (
     Answer,
     Approval,
@@ -50,6 +51,12 @@ class Decided:
     """This was the first of two approvals: nothing happens before somebody else approves, too."""
     holds: bool = False
     """It came after the yes, or where nobody is asked: it holds an episode that would act."""
+
+    def said(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
+        """Return what became of it, and until when a keep lasts, in the words of every channel."""
+        until = (decision.keep_until or keep_end(episode, now)) if decision.answer is Answer.KEEP else None
+        values = {"decided": self, "answer": decision.answer, "until": until}
+        return said("answered", values, episode.time_zone, now)[0]
 
 
 @dataclass(frozen=True, slots=True)
