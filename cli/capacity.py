@@ -3,17 +3,16 @@ minimum sizes and Spot offers. What may not be read is said, and counts as unkno
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from governor.adapters.clients import Adapter, Clients
-from governor.adapters.ec2 import MOST_UNGOVERNED
 from governor.adapters.managing import AwsBatch
 from governor.domain.alerts.alert import owner_of
 from governor.domain.catalogue import alike
 from governor.domain.evidence import Window
+from governor.domain.fleet.rows import MOST_UNGOVERNED
 from governor.domain.instance import AUTO_SCALING_TAG, Instance, Reservation, Target, managed_by
 from governor.domain.money.cost import marginal
 from governor.domain.policy.policy import Policy
@@ -39,17 +38,6 @@ class Capacity(Adapter):
         asked: Any = {"AutoScalingGroupNames": [group]}
         found = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)["AutoScalingGroups"]
         return int(found[0]["MinSize"]) if found else None
-
-    def creator(self, target: Target, instance_id: str) -> str | None:
-        """The ARN that launched it, by CloudTrail's last 90 days; `None`: it is not in them."""
-        asked: Any = {"LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]}
-        for page in self._pages("cloudtrail:LookupEvents", target, following="NextToken", **asked):
-            for event in page["Events"]:
-                if event.get("EventName") == "RunInstances":
-                    who = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
-                    found = who.get("arn") or who.get("invokedBy") or event.get("Username")
-                    return str(found) if found else None
-        return None
 
 
 @dataclass(slots=True)
@@ -117,7 +105,7 @@ class Reader:
         if any(one.startswith(f"{problem}:") for one in self.unread):
             return None
         try:
-            return Capacity(self.clients).creator(target, instance.instance_id)
+            return self.fetch.instances.creator(target, instance.instance_id)
         except CloudError as error:
             self.unread[f"{problem}: {error}"] = None
             return None

@@ -41,6 +41,9 @@ class MemoryEc2:
     sessions: dict[str, list[Session]] = field(default_factory=dict)
     odd: dict[str, str] = field(default_factory=dict)
     """Instances whose records cannot be read, and why."""
+    creators: dict[str, str] = field(default_factory=dict)
+    """By instance id, as CloudTrail knows them; those looked up are in `looked_up`."""
+    looked_up: list[str] = field(default_factory=list)
     failures: dict[str, list[Exception]] = field(default_factory=dict)
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
     instant: bool = True
@@ -84,6 +87,11 @@ class MemoryEc2:
         self._raise_planned("list_ungoverned")
         running = [one for one in self.instances.values() if one.target == target and one.state == "running"]
         return [one for one in running if not selector.is_on(one)]
+
+    def creator(self, target: Target, instance_id: str) -> str | None:
+        self._raise_planned("creator")
+        self.looked_up.append(instance_id)
+        return self.creators.get(instance_id)
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         self._raise_planned("describe")

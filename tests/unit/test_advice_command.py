@@ -17,7 +17,6 @@ from moto import mock_aws
 from moto.cloudwatch.models import CloudWatchBackend
 
 from cli import advice, capacity
-from cli.capacity import Capacity
 from cli.governor import main
 from governor.adapters.ec2 import Ec2Instances
 from governor.domain.instance import Target
@@ -103,7 +102,7 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
             "list_ungoverned",
             lambda its, target, _: list(its.describe_all(target, [LOOSE[-1]]).values()),
         )
-        monkeypatch.setattr(Capacity, "creator", lambda *_: "arn:aws:iam::123456789012:user/bob")
+        monkeypatch.setattr(Ec2Instances, "creator", lambda *_: "arn:aws:iam::123456789012:user/bob")
         monkeypatch.setattr(Ec2Instances, "reservations", lambda *_: [RESERVATION])
         _publish(made, last_days(datetime.now(tz=UTC), 7).start)
         yield made
@@ -249,7 +248,7 @@ def test_a_creator_is_who_ran_the_instance_by_cloudtrail() -> None:
     def creator(*pages: dict[str, Any]) -> str | None:
         client = Mock()
         client.lookup_events.side_effect = pages
-        return Capacity(FakeClients(client)).creator(Target("123456789012", REGION), "i-1")
+        return Ec2Instances(FakeClients(client)).creator(Target("123456789012", REGION), "i-1")
 
     assert "arn:bob" == creator({"Events": [started], "NextToken": "more"}, {"Events": [ran]})
     assert "autoscaling" == creator({"Events": [service]})
@@ -278,7 +277,7 @@ def test_what_may_not_be_looked_up_is_asked_for_once(
     def denied(*_: Any) -> str:
         raise AccessDenied("not authorized", operation="cloudtrail:LookupEvents")
 
-    monkeypatch.setattr(Capacity, "creator", denied)
+    monkeypatch.setattr(Ec2Instances, "creator", denied)
     _, out, err = run(capsys, tmp_path)
 
     assert account

@@ -98,6 +98,9 @@ class InstanceReader(Protocol):
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""
 
+    def creator(self, target: Target, instance_id: str) -> str | None:
+        """Return who launched it, by CloudTrail's last 90 days, mostly as an ARN; `None`: not in them."""
+
     def describe(self, target: Target, instance_id: str) -> Instance | None: ...
     def describe_all(
         self, target: Target, instance_ids: Sequence[str]

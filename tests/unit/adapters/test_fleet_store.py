@@ -82,6 +82,7 @@ GOLDEN = {
     "quiet_until": None,
     "hours": [None, *range(23)],
     "advice": [],
+    "created_by": None,
 }
 """How a row is stored; a later release reads it so."""
 

@@ -119,6 +119,7 @@ def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None
         in html(fleet, world)
     )
     mine = caller(Scope(owners=frozenset({"ml-team"})))
+    assert "The list ends early" not in text
     assert ["loose-2"] == names(show(world, mine, verdict="ungoverned"))
     assert "research" not in html(fleet, world, mine, verdict="ungoverned")
     assert "cannot be judged" not in html(overview, world)
@@ -248,3 +249,37 @@ def test_what_happens_to_an_idle_instance_follows_from_the_mode(
     lines: Any = show(world).values["lines"]
 
     assert [expected] == [line.next for line in lines]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "Its creator is not looked up yet."),
+        ({"created_by": ""}, "CloudTrail does not know who created it."),
+        ({"created_by": "arn:<b>"}, "Created by <bdi>arn:&lt;b&gt;</bdi>."),
+        ({"managed_by": "Amazon EKS"}, "Amazon EKS runs it. Its creator"),
+    ],
+)
+def test_what_is_not_governed_shows_who_created_it(changes: dict[str, Any], said: str) -> None:
+    """As far as CloudTrail has been asked, and knows."""
+    world = ConsoleWorld()
+    world.keep(make_row(1, verdict=UNGOVERNED, **changes))
+
+    assert said in html(fleet, world, verdict="ungoverned")
+
+
+def test_a_list_of_what_is_not_governed_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To whoever sees the whole account: how many there are is not for others."""
+    monkeypatch.setattr("governor.console.views.fleet.MOST_UNGOVERNED", 2)
+    world = ConsoleWorld()
+    world.keep(*(make_row(number, verdict=UNGOVERNED, owner="web") for number in (1, 2)))
+    early = f"The list ends early: only the first 2 of {TARGETS[0]} are in it."
+    mine = caller(Scope(owners=frozenset({"web"})))
+
+    assert early in html(fleet, world, verdict="ungoverned")
+    assert "At least <a" in html(fleet, world)
+    assert "The list ends early" not in html(fleet, world, mine, verdict="ungoverned")
+    assert "At least <a" not in html(fleet, world, mine)
+
+    monkeypatch.setattr("governor.console.views.fleet.MOST_UNGOVERNED", 3)
+    assert "The list ends early" not in html(fleet, world, verdict="ungoverned")

@@ -16,7 +16,7 @@ from tests.unit.template.machines import ROOT, statements, template
 HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
 MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
-LOOKING = re.compile(r"^(\w+:Describe|ec2:Get|cloudwatch:|batch:List)")
+LOOKING = re.compile(r"^(\w+:Describe|ec2:Get|cloudwatch:|batch:List|cloudtrail:LookupEvents$)")
 OF_THE_PAGE = {key: {"cloudwatch:GetMetricData"} for key in ("PutAwayFunction", "TakeSnapshotFunction")}
 """They read whether answers were refused, in the hub's own CloudWatch, and no metrics of instances."""
 IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|s3|states|sns|sqs|secretsmanager|kms|sts):)")

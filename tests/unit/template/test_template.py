@@ -48,7 +48,7 @@ NO_RESOURCE_SCOPE = re.compile(
     r"^(ec2:(Describe\w+|GetSpotPlacementScores)|cloudwatch:(GetMetricData|ListMetrics)"
     r"|autoscaling:Describe\w+|ssm:Describe(InstanceInformation|Sessions)|states:SendTaskSuccess"
     r"|sns:GetSubscriptionAttributes|batch:(DescribeComputeEnvironments|DescribeJobQueues|ListJobs)"
-    r"|pricing:GetProducts|savingsplans:DescribeSavingsPlans)$"
+    r"|pricing:GetProducts|savingsplans:DescribeSavingsPlans|cloudtrail:LookupEvents)$"
 )
 """AWS knows no resource scope for these."""
 

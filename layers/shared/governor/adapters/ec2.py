@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
@@ -14,6 +15,7 @@ from typing import Any, assert_never
 from governor.adapters.clients import DRY_RUN_OK, Adapter
 from governor.domain.catalogue import families, shape_of
 from governor.domain.episode.plan import Step
+from governor.domain.fleet.rows import MOST_UNGOVERNED
 from governor.domain.instance import (
     LINUX,
     PLAIN_OPERATION,
@@ -35,7 +37,6 @@ _log = logging.getLogger(__name__)
 
 _PAGE = 1000
 _RUNNING = {"Name": "instance-state-name", "Values": ["running"]}
-MOST_UNGOVERNED = 500
 _FILTER_VALUES = 200
 """Most values of one filter. Source: EC2 API, Filter."""
 _CHARGED = ("active", "cancelling")
@@ -68,6 +69,16 @@ class Ec2Instances(Adapter):
         accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
         running = self._described(target, {}, accelerated, _RUNNING)
         return list(itertools.islice((one for one in running if not selector.is_on(one)), MOST_UNGOVERNED))
+
+    def creator(self, target: Target, instance_id: str) -> str | None:
+        asked: Any = {"LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]}
+        for page in self._pages("cloudtrail:LookupEvents", target, **asked):
+            for event in page["Events"]:
+                if event.get("EventName") == "RunInstances":
+                    who = json.loads(event.get("CloudTrailEvent") or "{}").get("userIdentity", {})
+                    found = who.get("arn") or who.get("invokedBy") or event.get("Username")
+                    return str(found) if found else None
+        return None
 
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         try:

@@ -1,7 +1,6 @@
 """Microsoft Teams through a workflow ("When a Teams webhook request is received"): an Adaptive Card 1.4.
 
-Text blocks of a card read Markdown, so a name could become a link: everything that is not ours stands in text
-runs.
+A card's text blocks read Markdown, so a name could become a link: what is not ours stands in text runs.
 """
 
 from __future__ import annotations

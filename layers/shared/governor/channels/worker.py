@@ -47,8 +47,7 @@ class LeaseTaken(GovernorError):
 class Worker:
     """`parse` reads a body and raises InputError; `seen` counts what was done, for metrics.
 
-    Questions that come together to the same people leave the outbox as one message. So do failures, by their
-    cause, once an hour.
+    Questions to the same people leave the outbox as one message. So do failures, by cause and hour.
     """
 
     clock: Clock

@@ -186,8 +186,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The output of a view, as HTML and JSON. The first of `tables` is its CSV; `?table=` names another
-    one."""
+    """The output of a view. Its CSV is the first of `tables`, or the one that `?table=` names."""
 
     title: str
     template: str

@@ -270,8 +270,7 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
 
 
 def _vouches(one: Override, name: str, known: frozenset[str]) -> bool:
-    """Return whether two people stand behind a termination that nobody is asked about, and for which
-    instances."""
+    """Return whether two people vouch for a termination that nobody is asked about, and for which ones."""
     says = one.set.get("mode") == Mode.AUTO and one.set.get("plan", {}).get(name) == "terminate"
     return bool(one.match.tags) and says and len({who.lower() for who in one.approved_by} & known) > 1
 

@@ -124,8 +124,7 @@ class _Reader(yaml.SafeLoader):
             self._depth -= 1
 
     def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
-        """Return what a node says; `above` are the nodes that it stands in. `None` where that is a
-        mistake."""
+        """Return what a node says, or `None` for a mistake; `above` are the nodes that it stands in."""
         if any(node is one for one in above):
             return self._mistake(path, "refers to what it stands in", above[-1])
         self._settings += 1

@@ -58,8 +58,7 @@ class Change:
 
     @property
     def key(self) -> str:
-        """Return where its document is kept: the same for the same change. A sequence alone is of one
-        shard."""
+        """Return where its document is kept: the same for the same change in any shard."""
         item = short_hash(self.pk, self.sk)
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 

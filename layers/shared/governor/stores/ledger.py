@@ -13,7 +13,7 @@ from governor.domain.money.ledger import Cash, Ending, LedgerEntry, Statement
 from governor.domain.units import UtcDatetime, iso
 from governor.stores.fleet import keeping
 from governor.stores.keys import place, target_pk
-from governor.stores.table import Key, Store, Write, absent, delete, insert, present, put, where
+from governor.stores.table import Document, Key, Store, Write, absent, delete, insert, present, put, where
 
 _METERS_KEPT = timedelta(days=400)
 _REPLACED_KEPT = timedelta(days=30)
@@ -75,14 +75,10 @@ class Ledger(Store):
 
     def entries(self, month: str) -> list[LedgerEntry]:
         """Return what was booked in a month, each with its end, and as the last bill corrected it."""
-        items = list(self._table.query(f"LEDGER#{month}"))
-        added = (_END, _BILL)
-        later = self._table.records(
-            LedgerEntry, (one for one in items if any(it in one["sk"] for it in added))
-        )
-        booked = self._table.records(
-            LedgerEntry, (one for one in items if not any(it in one["sk"] for it in added))
-        )
+        items: tuple[list[Document], list[Document]] = [], []
+        for item in self._table.query(f"LEDGER#{month}"):
+            items[_END in item["sk"] or _BILL in item["sk"]].append(item)
+        booked, later = (self._table.records(LedgerEntry, some) for some in items)
         found = {one.episode: one for one in booked}
         for one in later:
             if (entry := found.get(one.episode)) is not None:

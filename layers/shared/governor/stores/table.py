@@ -207,8 +207,7 @@ class Table(ABC):
 
 
 class Readable(Table):
-    """The readable part of another table; `unread` names the rest. No action is decided by what is
-    missing."""
+    """The readable part of another table; `unread` names the rest. No action rests on what is missing."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table

@@ -20,8 +20,7 @@ class Accounts:
     member_role_name: str | None = None
 
     def governs(self, policy: Policy, account: str, region: str) -> bool:
-        """Return whether the policy's targets name the place. Events come from wherever somebody forwards
-        them."""
+        """Return whether the policy's targets name the place: anybody may forward events."""
         return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
 
     def must_govern(self, policy: Policy, account: str, region: str) -> None:

@@ -1,5 +1,4 @@
-"""Reasons to hold a step back for a while: a freeze, the caps of an hour, and answers that the API
-refused."""
+"""Reasons to hold a step back for a while: a freeze, the caps of an hour, and refused answers."""
 
 from __future__ import annotations
 

@@ -327,6 +327,37 @@ def test_what_is_not_governed_is_listed_once_an_hour_and_carried_over() -> None:
     assert {"busy", "idle"} == {one.verdict for one in page(world).rows}
 
 
+def test_who_created_what_is_not_governed_is_looked_up_once_a_few_an_hour() -> None:
+    """CloudTrail takes two questions a second, and shows a launch some minutes later."""
+    world = FleetWorld()
+    loose = [world.add(number, tags={}) for number in range(1, 13)]
+    young = world.add(13, tags={}, launch_time=NOW + timedelta(minutes=30))
+    world.ec2.creators = dict.fromkeys([loose[0], young], "arn:aws:iam::123456789012:user/bob")
+    looked_up = []
+    for _ in range(4):
+        world.sweep(60)
+        looked_up.append([*world.ec2.looked_up])
+        world.ec2.looked_up.clear()
+
+    assert [[], loose[:10], [*loose[10:], young], []] == looked_up
+    assert ["arn:aws:iam::123456789012:user/bob", "", "arn:aws:iam::123456789012:user/bob"] == [
+        row(world, one).created_by for one in (loose[0], loose[1], young)
+    ]
+
+
+def test_what_may_not_be_looked_up_costs_no_row() -> None:
+    """The sweep says what failed; the instances are listed, and their creators are looked up later."""
+    world = FleetWorld()
+    world.sweep()
+    loose = world.add(1, tags={})
+    world.ec2.failures["creator"] = [Throttled("later")]
+
+    assert ["who created what is not governed: Throttled: later"] == world.sweep(61).problems
+    assert row(world, loose).created_by is None
+    assert [] == world.sweep(60).problems
+    assert "" == row(world, loose).created_by
+
+
 @pytest.mark.parametrize("broken", ["page", "keep_page"])
 def test_a_page_that_cannot_be_kept_costs_nothing_else(broken: str) -> None:
     """The sweep says so; verdicts, workflows and costs are as without it, and the next sweep keeps a page."""

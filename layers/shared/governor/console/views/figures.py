@@ -173,8 +173,7 @@ def table(name: str, seen: Iterable[Row]) -> Table:
 
 
 def problems(ask: Asked) -> Iterator[Problem]:
-    """Yield what stands in the way, as far as stored data shows it; nothing of what the caller may not
-    see."""
+    """Yield what stands in the way, as far as stored data shows it to this caller."""
     reader, scope, seen, now = ask.reader, ask.scope, ask.seen, ask.now
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:

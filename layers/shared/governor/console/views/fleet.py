@@ -8,7 +8,7 @@ from typing import Any
 
 from governor.console.page import Asked, Page
 from governor.console.views import figures
-from governor.domain.fleet.rows import UNGOVERNED, FleetRow
+from governor.domain.fleet.rows import MOST_UNGOVERNED, UNGOVERNED, FleetPage, FleetRow
 from governor.domain.sweep.verdict import IDLE, VerdictKind
 from governor.domain.units import HOURS_PER_MONTH
 
@@ -62,6 +62,8 @@ def fleet(ask: Asked) -> Page:
                 (UNGOVERNED, len(ask.ungoverned)),
             ],
             "ungoverned": figures.rate(ask.ungoverned),
+            "most": MOST_UNGOVERNED,
+            "cut": [str(one.target) for one in ask.reader.pages if _is_cut(one, ask)],
             "selector": ask.reader.policy.selector,
             "offered": {
                 place: sorted({getattr(row, place) for row, _ in seen})[:_OFFERED] for place in _PLACES
@@ -84,7 +86,7 @@ _HEADS = (
     *(("Instance", "name"), ("Type", "type"), ("Owner", "owner"), ("Project", "project")),
     *(("Account", "account"), ("Verdict", "idle"), ("Last 24 h", ""), ("USD / h", "price")),
 )
-_NEXT, _COMMAND = "What happens next", "Command that sets the tag"
+_NEXT, _COMMAND = "What happens next", "Creator, and the command that sets the tag"
 _ORDER_WORDS = {
     "idle": "idle first, most expensive",
     "price": "most expensive",
@@ -94,14 +96,19 @@ _ORDER_WORDS = {
 
 
 def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
-    """Return whether it has the verdict and the places, and the searched text anywhere, in any letter
-    case."""
+    """Return whether it has the verdict, the places and, in any letter case, the searched text."""
     if wanted["verdict"] and row.verdict != wanted["verdict"]:
         return False
     if any(wanted[one] and getattr(row, one).casefold() != wanted[one].casefold() for one in _PLACES):
         return False
     text = wanted["q"].casefold()
     return not text or any(text in getattr(row, name).casefold() for name in _SEARCHED)
+
+
+def _is_cut(page: FleetPage, ask: Asked) -> bool:
+    """Return whether more than those listed may not be governed there; only for whoever sees all of them."""
+    listed = sum(row.verdict == UNGOVERNED for row in page.rows)
+    return listed >= MOST_UNGOVERNED and figures.is_whole(page.target, ask.scope)
 
 
 def _order_href(asked: Mapping[str, object], name: str, order: str) -> str:

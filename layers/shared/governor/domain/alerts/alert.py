@@ -191,8 +191,7 @@ these keys is known (`EventLog.told`)."""
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An incident that a machine has opened for a critical message, as `key` names it, and may close at
-    `ends_at`."""
+    """An incident that a machine opened for a critical message, by `key`, and may close at `ends_at`."""
 
     key: str
     subject: str
@@ -215,8 +214,7 @@ def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
 REPEATS = "repeats"
-"""The fact of what plain subscribers filter out: a failure whose cause was announced within the hour, or the
-end of an incident."""
+"""The fact of what plain subscribers filter out: a failure announced within the hour, an incident's end."""
 SEAL = "seal"
 """The fact that holds the seal: the release before reads facts of any name, and no other new field."""
 

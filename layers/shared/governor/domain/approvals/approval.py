@@ -96,15 +96,13 @@ class Approval:
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
-    """The person who holds it. Never taken off again: an episode that is held ends, and the next one asks
-    anew."""
+    """The person who holds it. Never taken off again: a held episode ends, and the next asks anew."""
     keep_ended_at: UtcDatetime | None = None
     keep_ended_by: str | None = None
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """Return when its links end: the page is the record for so long after the last answer, or its
-        expiry."""
+        """Return when its links end: its page is the record for so long after the last answer or expiry."""
         answers = [one.at for one in (self.first_yes, self.decision, self.brake) if one is not None]
         return max(self.created_at, self.expires_at, *answers) + _RECORD_SHOWN
 

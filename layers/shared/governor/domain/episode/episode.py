@@ -232,8 +232,7 @@ class Episode:
 
     @property
     def can_be_started(self) -> bool:
-        """Return whether people may have it started again: this episode stopped it, and does no more to
-        it."""
+        """Return whether people may have it started again: this episode stopped it and is done."""
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE
         is_last = is_open and not self.plan.destroys and Step.STOP in self.steps_done
         return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)

@@ -116,8 +116,7 @@ class Warned:
 
     @property
     def plan(self) -> str:
-        """Return what will be done, for a sentence after `will`. What is not known here is taken for the
-        worst."""
+        """Return what will be done, for a sentence after `will`. The unknown is taken for the worst."""
         if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
             return str(self.action)
         return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
@@ -134,8 +133,7 @@ class Warned:
         return f"EC2 takes {what} back and will {self.plan} it at about {clock(self.ends_at, 'UTC', self.at)}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Return whether it is of an earlier run, or of an end that is long past: events may come an hour
-        late."""
+        """Return whether it is of an earlier run, or of an end long past: events may come an hour late."""
         if self.at < instance.launch_time:
             return True
         return self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE

@@ -19,6 +19,7 @@ Hours = tuple[int | None, ...]
 HOURS = 24
 NOT_MEASURED: Hours = (None,) * HOURS
 REASON_CHARACTERS = 120
+MOST_UNGOVERNED = 500
 UNGOVERNED = "ungoverned"
 """In place of a verdict: it does not carry the policy's selector, so that it is shown, and nothing else."""
 
@@ -56,12 +57,13 @@ class FleetRow:
     quiet_until: UtcDatetime | None = None
     hours: Hours = NOT_MEASURED
     advice: tuple[str, ...] = ()
+    created_by: str | None = None
+    """Its creator, if `UNGOVERNED`: empty where CloudTrail does not know, `None` until it is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPage:
-    """The rows of one target by its last sweep. `problem` says why it is incomplete, and names no
-    instance."""
+    """The rows of one target by its last sweep. `problem` says why it is incomplete, without names."""
 
     account: str
     region: str

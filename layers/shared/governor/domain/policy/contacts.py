@@ -126,8 +126,7 @@ class Ownership(Section):
                     yield ("contacts", name, "emails", str(index)), why
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return who is asked first: by the owner, else by the project, else the default contacts. May be
-        empty."""
+        """Return who is asked first, if any: by the owner, else by the project, else the default contacts."""
         by_owner = self._by_owner(owner.strip())
         if by_owner is not None:
             return (by_owner,)

@@ -92,8 +92,7 @@ def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
 
 
 def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
-    """Return whether plans may be carried out again; never by time alone where some would be acted on
-    `unasked`."""
+    """Return whether plans may go on; never by time alone where some would be acted on `unasked`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 

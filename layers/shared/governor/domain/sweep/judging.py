@@ -116,8 +116,7 @@ class Subject:
         return replace(verdict, reason=idle_sentence(idle_for, policy, verdict.manager))
 
     def _is_late(self, verdict: Verdict, evidence: Evidence) -> bool:
-        """Return whether nobody is alerted yet. What always comes late, or with ever new holes, is
-        silence."""
+        """Return whether nobody is alerted yet. What stays late, or has ever new holes, is silence."""
         late_for = self.now - (self._late_before() or self.now)
         if verdict.is_late:
             return late_for < LATE
@@ -228,8 +227,7 @@ class Subject:
 
 
 def is_due(key: str, every: timedelta, before: UtcDatetime, now: UtcDatetime) -> bool:
-    """Return whether what is looked at so often is due after a look `before`: by a beat of its own, so that
-    never all are at once."""
+    """Return whether what is looked at so often is due after a look `before`, each by a beat of its own."""
     own, beat = zlib.crc32(key.encode()), max(1, int(every.total_seconds()))
     return (int(now.timestamp()) + own) // beat > (int(before.timestamp()) + own) // beat
 

@@ -516,8 +516,7 @@ def _not_lately(
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
-    """Return what of the evidence reaches a limit of the policy, or `None`. What is missing proves
-    nothing."""
+    """Return what of the evidence reaches a limit of the policy, or `None`. Gaps prove nothing."""
     tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
     if tops and max(tops) >= policy.idle.utilization_below_percent:
         return f"utilization reached {max(tops):.1f}%"

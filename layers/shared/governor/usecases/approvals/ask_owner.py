@@ -77,8 +77,7 @@ class AskOwner:
         return Asked(heard=is_heard)
 
     def _is_theirs(self, episode: Episode) -> bool:
-        """Return whether the topic mails it to one who is asked; others start no clock. Raises:
-        NobodyListens."""
+        """Return whether the topic mails it to one who is asked. Raises: NobodyListens."""
         asked = self.policies.base().policy.ownership.asked(episode.owner, episode.project)
         return self.announcer.reaches({*addresses(asked), *list_addresses(asked)})
 

@@ -15,8 +15,7 @@ from governor.stores import Episodes
 
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
-    """Return what the waiting task gets: plain JSON data. Raises: ValueError while the approval is
-    pending."""
+    """Return what the waiting task gets, as JSON data. Raises: ValueError while it is pending."""
     decision, status = approval.decision, approval.status
     by = decision.by if decision else "the governor"
     match status:

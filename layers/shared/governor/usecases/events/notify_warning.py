@@ -145,8 +145,7 @@ class NotifyWarning:
         return self.once(f"mass#{place}#{int(since.timestamp())}", notify)
 
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
-        """Return what may be taken back there, by owner; nobody's are none, or `None` where that is not
-        known."""
+        """Return what may be taken back there, by owner; `None` where that is not known."""
         group, zone = case.warned.group, case.instance.availability_zone
 
         def is_meant(one: Instance) -> bool:

@@ -86,8 +86,7 @@ class SendCheckpoint:
 
 
 def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
-    """Return what became of one hook, for the message about its warning. One that is not there was sent
-    before."""
+    """Return what became of one hook, for its warning's message. One not there was sent before."""
     if key not in results:
         return HookAnswer(HookState.EARLIER)
     error = results[key]

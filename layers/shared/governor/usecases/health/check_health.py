@@ -143,8 +143,7 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
 
 
 def _to_repeat(known: Collection[str], now: UtcDatetime) -> tuple[UtcDatetime, Collection[str]] | None:
-    """Return when the next look is due, and the instances that the last one has left, unless it is due
-    now."""
+    """Return when the next look is due, and the instances that the last one left, if it is not due now."""
     left: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")

@@ -60,8 +60,7 @@ class BookSaving:
         return _entry(episode, became, episode.steps_done.get(first.value, now), saving, now)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """Return what others or EC2 did is on the bill, but it is no saving of ours: zero, and ended at
-        once."""
+        """Return what others or EC2 did is on the bill, but no saving of ours: zero, ended at once."""
         instance = self._instance(episode)
         gone = instance is None or instance.state in _GONE
         if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):

@@ -18,8 +18,7 @@ from governor.stores import StateTable
 
 @dataclass(slots=True)
 class Refreshed:
-    """Result of one refresh: types by Region, and whether commitments were read. `problems`: what could not
-    be read."""
+    """Result of one refresh: types by Region, whether commitments were read, and what was not."""
 
     types: dict[str, list[str]] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)

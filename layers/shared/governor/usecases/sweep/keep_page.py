@@ -25,12 +25,16 @@ from governor.domain.units import UtcDatetime, plural
 from governor.stores import StateTable
 from governor.usecases.sweep.sweep_case import Case, Sweep
 
+_CREATORS = 10
+"""Creators looked up in an hour, those of the most expensive instances first."""
+
 
 def keep_page(
     state: StateTable,
     sweep: Sweep,
     rates: Mapping[str, Rate],
     list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
+    creator: Callable[[str], str | None],
 ) -> None:
     """Replace the page of the target; what this sweep has not read is carried over: hours of utilization, and
     what is not governed, which is listed once an hour, but not by the very first sweep."""
@@ -41,12 +45,20 @@ def keep_page(
     ungoverned = [one for one in before.rows if one.verdict == UNGOVERNED]
 
     def look() -> None:
-        policy = sweep.base
-        reason = f"Set the tag {policy.selector} to have it governed."
-        ungoverned[:] = [_seen(one, policy, rate, UNGOVERNED, reason) for one, rate in list_ungoverned()]
+        reason = f"Set the tag {sweep.base.selector} to have it governed."
+        known = {one.instance_id: one.created_by for one in ungoverned}
+        seen = (_seen(one, sweep.base, rate, UNGOVERNED, reason) for one, rate in list_ungoverned())
+        by_price = sorted(seen, key=lambda one: -(one.usd_per_hour or 0))
+        ungoverned[:] = [replace(one, created_by=known.get(one.instance_id)) for one in by_price]
 
-    if passed:
-        sweep.attempt("what is not governed", look)
+    def look_up() -> None:
+        # CloudTrail takes two questions a second, and may show a launch a quarter of an hour later.
+        new = [one for one in ungoverned if one.created_by is None and now - one.launched_at > HOUR]
+        for one in new[:_CREATORS]:
+            ungoverned[ungoverned.index(one)] = replace(one, created_by=creator(one.instance_id) or "")
+
+    if passed and sweep.attempt("what is not governed", look):
+        sweep.attempt("who created what is not governed", look_up)
     rows, over = list[FleetRow](), dict[str, Episode]()
     sweep.attempt("episodes that are over", lambda: over.update(_over(state, sweep.cases, past)))
     for case in sweep.cases:

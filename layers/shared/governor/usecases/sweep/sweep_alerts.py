@@ -93,8 +93,7 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
-        """Notify that no instance fails for a cause any more, or that its step has worked since in the
-        target."""
+        """Notify that no instance fails for a cause any more, or that its step works in the target."""
         failing, still = self.state.failing(), {case.id for case in sweep.cases if case.record.failures}
         newest = {(one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))}
         for number, one in enumerate(failing):

@@ -233,8 +233,7 @@ class Sweep:
     spread: Spread
 
     def is_hourly(self, key: str) -> bool:
-        """Return whether what is looked at once an hour is due: at a minute of its own, so that never all
-        are."""
+        """Return whether what is looked at once an hour is due, each at a minute of its own."""
         return self.swept_before is None or is_due(key, timedelta(hours=1), self.swept_before, self.now)
 
     def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:

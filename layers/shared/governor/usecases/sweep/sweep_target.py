@@ -78,8 +78,8 @@ class SweepTarget:
         sweep.attempt("costs", self.costs, target, instances, rates, before, now)
         self.alerts.managed_idle(sweep, rates)
         self.state.remember(target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now)
-        ungoverned = partial(self._ungoverned, sweep)
-        sweep.attempt("page of the console", keep_page, self.state, sweep, rates, ungoverned)
+        ungoverned, creator = partial(self._ungoverned, sweep), partial(self.instances.creator, target)
+        sweep.attempt("page of the console", keep_page, self.state, sweep, rates, ungoverned, creator)
         return summary
 
     def _ungoverned(self, sweep: Sweep) -> list[tuple[Instance, Rate]]:
