@@ -821,8 +821,8 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
             advice=("Do this.",),
         ),
         (
-            "notebook-7 (g5.12xlarge) idle for 8 h in ECS cluster gpu, $136/day",
-            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle, for 8 h.",
+            "notebook-7 (g5.12xlarge) idle for at least 8 h in ECS cluster gpu, $136/day",
+            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle, for at least 8 h.",
             "That costs $136 a day.",
             "Do this.",
             "leaves them alone",
@@ -907,7 +907,7 @@ def test_what_another_service_runs_at_an_unknown_price_is_not_said_to_cost_nothi
     home, member = Home(Kind.ECS, "Amazon ECS", "gpu"), IdleMember(_instance(), ASKED, None)
     alert = managed_alert(home, [member], 4, TARGET, NOW, owner=BERLIN, advice=())
 
-    assert "notebook-7 (g5.12xlarge) idle for 8 h in ECS cluster gpu" == alert.subject
+    assert "notebook-7 (g5.12xlarge) idle for at least 8 h in ECS cluster gpu" == alert.subject
     assert "$" not in "\n".join(alert.lines)
     assert "The cost is not known; set prices.usd_per_hour in the policy." in alert.lines
 
