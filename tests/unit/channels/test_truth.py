@@ -822,7 +822,7 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
         (
             "notebook-7 (g5.12xlarge) idle for at least 8 h in ECS cluster gpu, $136/day",
-            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle, for at least 8 h.",
+            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle for at least 8 h.",
             "That costs $136 a day.",
             "Do this.",
             "leaves them alone",
