@@ -105,7 +105,7 @@ def read(stack: Stack, start: datetime, end: datetime, fleet: Decimal) -> Measur
     """Return what it has cost from `start` to `end` in one month, beside what the fleet did."""
     used: dict[str, Decimal | None] = dict.fromkeys((*_MEASURED, *_FIXED))
     problems = []
-    begun = max(start, stack.described["CreationTime"])
+    begun = min(end, max(start, stack.described["CreationTime"]))
     months = Decimal((end - begun) // timedelta(seconds=1)) / (
         (month_end(start) - start) // timedelta(seconds=1)
     )

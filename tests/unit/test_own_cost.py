@@ -145,6 +145,16 @@ def test_a_stack_that_came_in_mid_month_pays_its_keys_from_then_on() -> None:
     assert (Decimal("0.5"), Decimal("0.1")) == (found["keys"], found["secrets"])
 
 
+def test_a_stack_that_came_after_the_month_has_cost_nothing_in_it() -> None:
+    """It was said to have cost less than nothing."""
+    stack = Metered(END + timedelta(days=40))
+    stack.sums = {}
+    found = read(stack)
+
+    assert {Decimal(0), None} == {*usd(found).values()}
+    assert "itself cost at least $0.00" in found.lines[0]
+
+
 @pytest.mark.parametrize(
     ("missing", "items"),
     [
