@@ -191,7 +191,7 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
 
     text = " ".join(alert.lines)
     assert "30 of 40 governed instances in ECS cluster gpu" in text
-    assert "for up to 30 h" in text
+    assert "one for at least 30 h" in text
     assert "That costs $696 a day; the price of 1 of them is not known" in text
     assert "and 10 more" in text
     assert 30 == len(alert.facts["instance_ids"])  # type: ignore[arg-type]
