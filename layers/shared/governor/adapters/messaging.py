@@ -86,6 +86,7 @@ class SnsAnnouncer(Adapter):
             "project": alert.project,
             REPEATS: "true" if alert.facts.get(REPEATS) else "",
         }
+        given = {name: value for name, value in attributes.items() if value}
         self._call(
             "sns:Publish",
             TopicArn=self._resource,
@@ -93,9 +94,7 @@ class SnsAnnouncer(Adapter):
             MessageStructure="json",
             Message=json.dumps(message_of(alert, self._seal)),
             MessageAttributes={
-                name: {"DataType": "String", "StringValue": value}
-                for name, value in attributes.items()
-                if value
+                name: {"DataType": "String", "StringValue": one} for name, one in given.items()
             },
         )
 
@@ -160,15 +159,11 @@ def readable(alert: Alert) -> str:
     """Return the text for people: the message, its link, what it is about, and why it came."""
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
-        lines.append(
-            "What else fails for this cause within the hour goes to the contacts of its owners alone."
-        )
+        lines.append("Other failures of this cause within the hour go to their owners' contacts alone.")
     if alert.link is not None and not any(alert.link in line for line in lines):
         verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
-        lines += [
-            "",
-            f"{f'{verb} or keep it' if alert.kind in QUESTIONS else 'See the record'}: {alert.link}",
-        ]
+        asked = f"{verb} or keep it" if alert.kind in QUESTIONS else "See the record"
+        lines += ["", f"{asked}: {alert.link}"]
     rows = alert.about.rows(_unpriced(alert.about.instance_type))
     lines += ["", *(f"{label}: {value}" for label, value in rows), "", _WHY]
     return "\n".join(lines)

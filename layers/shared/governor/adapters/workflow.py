@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from governor.adapters.clients import Adapter, aws_errors
@@ -64,10 +65,4 @@ class LambdaUndoer(Adapter):
 
 def episode_input(ref: EpisodeRef) -> dict[str, object]:
     """The input of an execution: names the episode, holds nothing that changes between two sweeps."""
-    return {
-        "account": ref.account,
-        "region": ref.region,
-        "instance_id": ref.instance_id,
-        "launch_time": iso(ref.launch_time),
-        "number": ref.number,
-    }
+    return {**asdict(ref), "launch_time": iso(ref.launch_time)}

@@ -6,9 +6,9 @@ from __future__ import annotations
 from governor.stores.brakes import Brakes
 from governor.stores.deliveries import Deliveries as Deliveries
 from governor.stores.episodes import Episodes as Episodes
+from governor.stores.episodes import Expiries
 from governor.stores.events import Burst as Burst
 from governor.stores.events import EventLog as EventLog
-from governor.stores.expiries import Expiries
 from governor.stores.fleet import Fleet as Fleet
 from governor.stores.instances import Failures as Failures
 from governor.stores.instances import Instances as Instances

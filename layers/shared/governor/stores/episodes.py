@@ -3,7 +3,7 @@ is decided once, and a keep or an exemption holds from that moment."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 
@@ -16,11 +16,12 @@ from governor.domain.approvals.approval import (
     hold_of,
 )
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
+from governor.domain.episode.expiry import Expiry
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Target, UserData
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
-from governor.domain.units import as_utc
+from governor.domain.units import UtcDatetime, as_utc
 from governor.errors import ConflictError, Held, NotFound
 from governor.stores import keys
 from governor.stores.ledger import booking
@@ -35,6 +36,7 @@ from governor.stores.table import (
     check,
     insert,
     present,
+    put,
     update,
     where,
 )
@@ -42,6 +44,7 @@ from governor.stores.table import (
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Attempts of a close that read an older state."""
+_GOES_ON = present() & (absent("ended_at") | where("ended_at", "=", None))
 _CLOSED = where("phase", "=", Phase.CLOSED)
 _OPEN = present() & where("phase", "<>", Phase.CLOSED)
 _NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})
@@ -385,3 +388,35 @@ def _freeing(
     if record not in held:
         return [*freed, update(record, values, remove=remove, add=add)]
     return [*freed, update(record, values, _is_held_by(ref), remove=[*remove, "open_episode"], add=add)]
+
+
+class Expiries(Store):
+    """Notices to owners about expiring snapshots, and each snapshot's end: a partition a target."""
+
+    def expiries(self, target: Target) -> list[Expiry]:
+        return self._table.read_all(Expiry, _expiry_pk(target))
+
+    def note_expiring(self, target: Target, found: Iterable[Expiry]) -> None:
+        """Note that their owner was told, in place of what is known of them."""
+        self._table.write_all([put(_expiry_key(target, one), one) for one in found])
+
+    def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
+        """Note that EC2 is asked now; false where it was told of anew, or has ended, since `one` was read."""
+        same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
+        begun = {"begun_at": at, "what": "snapshot deletion begun"}
+        return self._table.holds(update(_expiry_key(target, one), begun, same))
+
+    def end_deletion(
+        self, target: Target, one: Expiry, at: UtcDatetime, what: str, request_id: str | None
+    ) -> None:
+        """Note its end, once."""
+        ended = {"ended_at": at, "what": what, "request_id": request_id}
+        self._table.holds(update(_expiry_key(target, one), ended, _GOES_ON))
+
+
+def _expiry_pk(target: Target) -> str:
+    return f"EXPIRY#{keys.place(target)}"
+
+
+def _expiry_key(target: Target, one: Expiry) -> Key:
+    return _expiry_pk(target), f"{one.episode}#{one.snapshot_id}"

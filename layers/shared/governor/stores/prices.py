@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from governor.domain.money.prices import Commitments, PriceList
 from governor.errors import CloudError
-from governor.stores.table import DAMAGED, Key, Store, packed, put, unpacked
+from governor.stores.table import DAMAGED, Store, packed, put, unpacked
+
+_COMMITMENTS = "PRICES", "COMMITMENTS"
 
 
 class Prices(Store):
     def price_list(self, region: str) -> PriceList | None:
         """Return what was read of a Region; nothing where nobody did, or it is damaged."""
-        item = self._table.get(_key(region))
+        item = self._table.get(("PRICES", region))
         if item is None:
             return None
         try:
@@ -20,7 +22,7 @@ class Prices(Store):
             return None
 
     def keep_price_list(self, one: PriceList) -> None:
-        self._table.write(put(_key(one.region), {"list": packed([self._table.document(one)])[0]}))
+        self._table.write(put(("PRICES", one.region), {"list": packed([self._table.document(one)])[0]}))
 
     def commitments(self) -> Commitments | None:
         """Return what was read last of the hub's account; nothing where nobody did."""
@@ -28,10 +30,3 @@ class Prices(Store):
 
     def keep_commitments(self, one: Commitments) -> None:
         self._table.write(put(_COMMITMENTS, one))
-
-
-_COMMITMENTS = "PRICES", "COMMITMENTS"
-
-
-def _key(region: str) -> Key:
-    return "PRICES", region

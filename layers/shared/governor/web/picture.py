@@ -34,13 +34,10 @@ def _shown(episode: Episode) -> tuple[Window, list[tuple[str, Series]]]:
     """Return the 24 hours before, or the window that was judged where those could not be read."""
     drawn = episode.history or episode.evidence
     # A label of our own making: what a publisher wrote into a dimension never gets into the picture.
-    names = ["busiest" if gpu.gpu == "all" else f"GPU {_number(gpu.gpu)}" for gpu in drawn.gpus]
+    labels = [gpu.gpu for gpu in drawn.gpus]
+    names = ["busiest" if one == "all" else f"GPU {int(one) if one.isdecimal() else '?'}" for one in labels]
     series = [padded(gpu.utilization, drawn.window) for gpu in drawn.gpus]
     return drawn.window, list(zip(names, series, strict=True))
-
-
-def _number(gpu: str) -> str:
-    return str(int(gpu)) if gpu.isdecimal() else "?"
 
 
 def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:

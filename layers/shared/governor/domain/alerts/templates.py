@@ -64,12 +64,11 @@ def written(
         owner=owner.name,
         project=owner.project,
         link=link,
-        facts={name: _plain(value) for name, value in {**known, **facts}.items()},
+        facts={
+            name: plain(value) if isinstance(value, datetime | Decimal) else value
+            for name, value in {**known, **facts}.items()
+        },
     )
-
-
-def _plain(value: object) -> object:
-    return plain(value) if isinstance(value, datetime | Decimal) else value
 
 
 def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None) -> list[str]:
