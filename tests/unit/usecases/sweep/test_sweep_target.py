@@ -17,11 +17,12 @@ from governor.domain.episode.episode import (
     Outcome,
     episode_from_execution_name,
 )
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import SweepDay
 from governor.domain.sweep.verdict import Hold
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
+from governor.ports import Listed, SeriesFilter
 from governor.stores import keys
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPolicies, table
@@ -90,6 +91,27 @@ def test_the_aggregate_is_asked_first_and_series_are_listed_once() -> None:
     assert listed == world.metrics.lists
     world.sweep(60)
     assert listed < world.metrics.lists
+
+
+def test_what_speaks_against_idleness_is_listed_once_for_both_windows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """First over the hour that is judged, then over the hours of the question: the same series."""
+    world, listed = FleetWorld(), list[SeriesFilter]()
+    list_series = world.metrics.list_series
+
+    def noted(
+        target: Target, wanted: SeriesFilter, instance_id: str | None = None
+    ) -> dict[str, list[Listed]]:
+        listed.append(wanted)
+        return list_series(target, wanted, instance_id)
+
+    monkeypatch.setattr(world.metrics, "list_series", noted)
+    for number in range(6):
+        world.add(number)
+
+    assert 6 == world.sweep().episodes_started
+    assert 1 == Counter(listed)[SeriesFilter("AWS/EC2", "GPUPowerUtilization")]
 
 
 def test_per_gpu_series_are_found_and_remembered() -> None:

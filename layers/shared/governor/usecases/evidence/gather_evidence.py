@@ -42,7 +42,7 @@ _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
 
 
-_Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
+Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
 """Result of a pass over a namespace."""
 
 
@@ -170,10 +170,9 @@ class GatherEvidence:
     shape: Callable[[str], Shape | None] = shape_of
 
     def in_parts(
-        self, target: Target, requests: Iterable[EvidenceRequest], now: datetime
+        self, target: Target, requests: Iterable[EvidenceRequest], now: datetime, passes: Passes
     ) -> Iterator[dict[str, Gathered]]:
         """Yield the evidence in parts of so many series; a pass over a namespace is made once for all."""
-        passes: _Passes = {}
         part: list[EvidenceRequest] = []
         series = 0
         for request in requests:
@@ -191,7 +190,7 @@ class GatherEvidence:
         target: Target,
         requests: Sequence[EvidenceRequest],
         now: datetime,
-        passes: _Passes | None = None,
+        passes: Passes | None = None,
     ) -> dict[str, Gathered]:
         """Evidence by instance id. Never raises for a failed read. `passes` holds those over namespaces."""
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
@@ -210,7 +209,7 @@ class _Batch:
         target: Target,
         requests: Sequence[EvidenceRequest],
         now: datetime,
-        passes: _Passes,
+        passes: Passes,
     ) -> None:
         self._metrics = gather.metrics
         self._target = target

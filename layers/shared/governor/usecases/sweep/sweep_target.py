@@ -26,7 +26,7 @@ from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import PolicyError
 from governor.ports import Clock, InstanceReader, InstanceTagger, Policies, Spread
 from governor.stores import StateTable
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence
+from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence, Passes
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
@@ -134,9 +134,9 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> Non
             case.verdict = verdict
     # First those that the sweep before did not come to.
     to_read.sort(key=lambda case: case.before.at)
-    windows, asked = dict[str, timedelta](), list[EvidenceRequest]()
+    windows, asked, passes = dict[str, timedelta](), list[EvidenceRequest](), Passes()
     by_id = {case.id: case for case in to_read}
-    for part in gather.in_parts(sweep.target, [_request(case) for case in to_read], sweep.now):
+    for part in gather.in_parts(sweep.target, [_request(case) for case in to_read], sweep.now, passes):
         working = {}
         for case in (by_id[one] for one in part):
             case.gathered, subject = part[case.id], case.subject
@@ -148,7 +148,7 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> Non
                 working[case.id] = case.observation()
         if working and len(part) < len(to_read):
             sweep.attempt("a part of the sweep", state.remember_part, sweep.target, working, sweep.now)
-    for one, longer in gather(sweep.target, asked, sweep.now).items():
+    for one, longer in gather(sweep.target, asked, sweep.now, passes).items():
         by_id[one].proof = by_id[one].subject.judge_question(longer.evidence, windows[one])
 
 
