@@ -1,0 +1,188 @@
+"""Answers of EC2 are read as botocore reads them, only sooner."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+import botocore.session
+import pytest
+from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
+from botocore.exceptions import ParamValidationError
+from botocore.parsers import EC2QueryParser
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from governor.adapters.clients import Clients, _Ec2Parser, _plain_fields, moment
+
+NAMESPACES = ("", ' xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"')
+TEXTS = {
+    "string": st.text("aZ09 -/<&é\u2028", max_size=8),
+    "boolean": st.sampled_from(["true", "false", "TRUE", ""]),
+    "integer": st.integers(-3, 2**40).map(str),
+    "long": st.integers(-3, 2**60).map(str),
+    "double": st.floats(allow_nan=False).map(repr),
+    "float": st.floats(allow_nan=False).map(repr),
+    "timestamp": st.sampled_from(["2026-11-20T12:00:00.000Z", "2026-11-20T12:00:00+02:00", "2026-11-20"]),
+}
+OPERATIONS = (
+    "CreateSnapshots",
+    "DescribeCapacityReservations",
+    "DescribeInstanceAttribute",
+    "DescribeInstances",
+    "DescribeReservedInstances",
+    "DescribeSnapshots",
+    "DescribeSpotInstanceRequests",
+    "DescribeSpotPriceHistory",
+    "DescribeVolumes",
+    "GetSpotPlacementScores",
+    "StartInstances",
+    "StopInstances",
+    "TerminateInstances",
+)
+"""Those of the product that answer with more than a request id."""
+
+
+@cache
+def answer_of(operation: str) -> Any:
+    """Return the shape of its answer."""
+    session: Any = botocore.session.get_session()
+    return session.get_service_model("ec2").operation_model(operation).output_shape
+
+
+def name_of(member: str, shape: Any) -> str:
+    """Return the element of a field."""
+    return str(shape.serialization.get("name", member))
+
+
+def element(draw: st.DrawFn, name: str, shape: Any) -> str:
+    """Return an element as EC2 might write it: some fields, in any order, one of them perhaps twice."""
+    if shape.type_name == "list":
+        count = draw(st.integers(0, 2))
+        inner = "".join(element(draw, "item", shape.member) for _ in range(count))
+    elif shape.type_name == "structure":
+        members = sorted(shape.members.items())
+        shown = draw(st.lists(st.sampled_from(members), max_size=4)) if members else []
+        parts = [element(draw, name_of(*one), one[1]) for one in shown]
+        unknown = draw(st.sampled_from(["", "", "<newOfEc2><deep>1</deep></newOfEc2>", "<newOfEc2/>"]))
+        inner = "".join([*parts, unknown])
+    else:
+        inner = escape(draw(TEXTS[shape.type_name]))
+    return f"<{name}>{inner}</{name}>"
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> tuple[str, bytes]:
+    """An operation, and the body of an answer."""
+    operation = draw(st.sampled_from(OPERATIONS))
+    found = element(draw, f"{operation}Response", answer_of(operation))
+    inner = found.removeprefix(f"<{operation}Response>").removesuffix(f"</{operation}Response>")
+    namespace = draw(st.sampled_from(NAMESPACES))
+    body = f"<{operation}Response{namespace}><requestId>r-1</requestId>{inner}</{operation}Response>"
+    return operation, body.encode()
+
+
+def read(parser: Any, operation: str, body: bytes) -> Any:
+    """Return what it makes of the answer, or the kind of error."""
+    try:
+        found = parser.parse({"body": body, "headers": {}, "status_code": 200}, answer_of(operation))
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        return type(error)
+    return plain(found)
+
+
+def plain(found: Any) -> Any:
+    """Return elements that the parser left as they were as their text, which can be compared."""
+    if isinstance(found, dict):
+        return {name: plain(one) for name, one in found.items()}
+    if isinstance(found, list):
+        return [*map(plain, found)]
+    return ElementTree.tostring(found) if isinstance(found, ElementTree.Element) else found
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(answers())
+def test_every_answer_means_what_it_means_to_botocore(answer: tuple[str, bytes]) -> None:
+    """Fields that are unknown, empty or came twice, too."""
+    assert read(EC2QueryParser(timestamp_parser=moment), *answer) == read(_Ec2Parser(moment), *answer)
+
+
+TWICE = "<instanceId>i-1</instanceId><instanceId>i-2</instanceId>"
+STATE = "<instanceState><code>16</code><name>running</name></instanceState>"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        TWICE,
+        STATE + STATE,
+        "<instanceState/>",
+        "<launchTime>soon</launchTime>",
+        f"{STATE}<newOfEc2/><newOfEc2/>",
+        "<blockDeviceMapping><item><deviceName>a</deviceName></item></blockDeviceMapping>" * 2,
+        f"<tagSet><item>{'<key>Purpose</key><value></value>' * 2}</item><item/></tagSet>",
+        "<!-- a comment --><ebsOptimized>yes</ebsOptimized>",
+    ],
+)
+def test_an_odd_record_means_what_it_means_to_botocore(inner: str) -> None:
+    """What came twice is a list to botocore, and what cannot be read is an error."""
+    items = f"<instancesSet><item>{inner}</item></instancesSet>"
+    body = f"<r><reservationSet><item>{items}</item></reservationSet></r>".encode()
+    ours, theirs = (
+        read(parser, "DescribeInstances", body)
+        for parser in (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
+    )
+    assert theirs == ours
+
+
+BY_BOTOCORE = ("InstanceNetworkInterfaceSpecification",)
+"""Of a Spot request: its model says, too, how one is asked for."""
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_nothing_of_the_answers_is_left_to_botocore(operation: str) -> None:
+    """A field of which the model says more than a name would make every answer slow again."""
+    waiting, seen = [answer_of(operation)], set()
+    while waiting:
+        shape = waiting.pop()
+        if shape.type_name == "list":
+            waiting.append(shape.member)
+        elif shape.type_name == "structure" and shape.name not in seen:
+            seen.add(shape.name)
+            assert shape.name in BY_BOTOCORE or len(shape.members) == len(_plain_fields(shape)), shape.name
+            waiting += shape.members.values()
+    assert seen
+
+
+def test_a_field_of_which_the_model_says_more_is_left_to_botocore() -> None:
+    """Flattened lists, headers and attributes are read by other rules than a name."""
+    session: Any = botocore.session.get_session()
+    model = session.get_service_model("s3").operation_model("ListObjectsV2").output_shape
+    assert {} == _plain_fields(model)
+
+
+def test_the_clients_read_by_it() -> None:
+    """Of EC2 alone."""
+    factory: Any = Clients("us-east-1")._session((None, None)).get_component("response_parser_factory")
+    assert isinstance(factory.create_parser("ec2"), _Ec2Parser)
+    assert not isinstance(factory.create_parser("query"), _Ec2Parser)
+    assert moment is factory.create_parser("query")._timestamp_parser
+
+
+def test_only_cloudwatch_checks_what_cloudwatch_is_asked() -> None:
+    """Of 500 queries a call botocore's check takes longer than to write them."""
+    clients, sent = Clients("us-east-1"), []
+
+    def answer(params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:
+        sent.append(params["body"])
+        return AWSResponse("", 200, HTTPHeaders(), None), {}
+
+    cloudwatch = clients.client("cloudwatch")
+    cloudwatch.meta.events.register("before-call", answer)
+    cloudwatch.describe_alarms(MaxRecords="many")
+    assert 1 == len(sent)
+    with pytest.raises(ParamValidationError):
+        clients.client("ec2").describe_instances(MaxResults="many")
