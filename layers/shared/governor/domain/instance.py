@@ -282,7 +282,7 @@ def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
     """Return the service that would replace, restart or miss it, if any; `more` are the policy's tag keys."""
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
-    for key in _BY_TRUST:
+    for key in _BY_TRUST if instance.tags.keys() & _LISTED.keys() else ():
         if key in instance.tags:
             of_batch = key == AUTO_SCALING_TAG and instance.tags[key].startswith("AWSBatch-")
             return Manager("AWS Batch" if of_batch else _LISTED[key], key)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial, reduce
+from itertools import chain
 from statistics import median_low
 from typing import NamedTuple
 
@@ -74,6 +75,9 @@ class EvidenceRequest:
     def window(self) -> timedelta:
         """How far it looks back: at least as far as the end of a proof."""
         return max(self.policy.window if self.length is None else self.length, evidence.END)
+
+    def wants_figures(self, seen: Evidence) -> bool:
+        return bool(self.figures) and (self.always or is_candidate(seen, self.policy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,22 +233,19 @@ class _Batch:
         for work in self._work:
             if work.silent():
                 work.source = MetricSource.NONE
-        candidates = [
-            work
-            for work in self._work
-            if work.request.figures
-            and (work.request.always or is_candidate(self._evidence(work), work.request.policy))
-        ]
+        found = {work.instance_id: self._evidence(work) for work in self._work}
+        candidates = [work for work in self._work if work.request.wants_figures(found[work.instance_id])]
         for work in candidates:
             work.read = work.request.figures - (set() if self._names.bound_namespaces else {"bound"})
             work.read |= {WORK} if self._names.work else set()
-        self._read([one for work in candidates for one in self._figures(work)])
-        self._read(self._agentless([work for work in candidates if "agentless" in work.read]))
-        self._read(self._bound([work for work in candidates if "bound" in work.read]))
-        self._read(self._jobs(candidates))
+        figures = (one for work in candidates for one in self._figures(work))
+        agentless = self._agentless([work for work in candidates if "agentless" in work.read])
+        bound = self._bound([work for work in candidates if "bound" in work.read])
+        self._read(chain(figures, agentless, bound, self._jobs(candidates)))
+        found |= {work.instance_id: self._evidence(work) for work in candidates}
         return {
             work.instance_id: Gathered(
-                evidence=self._evidence(work),
+                evidence=found[work.instance_id],
                 dimensions=work.dimensions,
                 searched=work.searched,
                 percent=self._percent(work) if work.request.always else {},

@@ -126,9 +126,9 @@ class Case:
     @property
     def managed_idle_since(self) -> UtcDatetime | None:
         """From when on an instance that another service runs is idle, where that is long enough to say so."""
-        since, evidence = self.idle_since, self.verdict.evidence
+        since, evidence = self.idle_since if self.verdict.manager else None, self.verdict.evidence
         enough = timedelta(minutes=self.policy.managed.idle_for_minutes)
-        if self.verdict.manager is None or since is None or evidence is None:
+        if since is None or evidence is None:
             return None
         return since if evidence.window.end - since >= enough else None
 
@@ -181,7 +181,7 @@ class Case:
     def observation(self, rate: Rate | None = None) -> Observation:
         """Return what the next sweep needs to know of this one; without a rate, hours count as before."""
         before, gathered, verdict, now = self.before, self.gathered, self.verdict, self.now
-        kind, notified_at = verdict.kind, now if self.notified else None
+        kind, notified_at, known = verdict.kind, now if self.notified else None, self._remembered
         idle_notified_at = notified_at if self.is_idle else None
         source, dimensions, searched = before.source, before.dimensions, before.searched_at
         due = self.next_gpu_check_at or before.next_gpu_check_at
@@ -205,8 +205,8 @@ class Case:
             next_gpu_check_at=due,
             told_silent=kind is VerdictKind.NO_DATA and (before.told_silent or self.notified),
             advice=verdict.advice,
-            idle_since=self.idle_since,
-            late_since=self._remembered.late_since,
+            idle_since=known.idle_since,
+            late_since=known.late_since,
             idle_told_at=None if kind in WORKING else before.idle_told_at or idle_notified_at,
             managed_told_at=(notified_at or before.managed_told_at) if self.verdict.manager else None,
             last_known=before.last_known if kind in (VerdictKind.NO_DATA, *LEFT_ALONE) else kind.value,
