@@ -141,7 +141,7 @@ def _write_episodes(table: Any) -> None:
     table.clear_step(one, "stop", NOW)
     table.note_step(one, "stop", NOW)
     table.set_snapshots(one, {"snap-1": "vol-1"})
-    table.set_marked(TARGET, IDS[0], NOW)
+    table.set_marked(TARGET, NOW, IDS[0])
     table.close_episode(one, Outcome.STOPPED, "done", LATER, quiet_until=LATER, ledger=entry(1, NOW, IDS[0]))
     table.note_told(one, LATER)
     table.note_undo(one, "ada", LATER)

@@ -128,7 +128,7 @@ STATE = "<instanceState><code>16</code><name>running</name></instanceState>"
     ],
 )
 def test_an_odd_record_means_what_it_means_to_botocore(inner: str) -> None:
-    """What came twice is a list to botocore, and what cannot be read is an error."""
+    """A field that came twice is a list to botocore, and a text that is no time is an error."""
     items = f"<instancesSet><item>{inner}</item></instancesSet>"
     body = f"<r><reservationSet><item>{items}</item></reservationSet></r>".encode()
     ours, theirs = (
@@ -139,7 +139,7 @@ def test_an_odd_record_means_what_it_means_to_botocore(inner: str) -> None:
 
 
 BY_BOTOCORE = ("InstanceNetworkInterfaceSpecification",)
-"""Of a Spot request: its model says, too, how one is asked for."""
+"""The interfaces of a Spot request: their model says, too, how they are asked for."""
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -165,7 +165,7 @@ def test_a_field_of_which_the_model_says_more_is_left_to_botocore() -> None:
 
 
 def test_the_clients_read_by_it() -> None:
-    """Of EC2 alone."""
+    """EC2 alone: others keep botocore's parsers, with our reading of times."""
     factory: Any = Clients("us-east-1")._session((None, None)).get_component("response_parser_factory")
     assert isinstance(factory.create_parser("ec2"), _Ec2Parser)
     assert not isinstance(factory.create_parser("query"), _Ec2Parser)
@@ -173,7 +173,7 @@ def test_the_clients_read_by_it() -> None:
 
 
 def test_only_cloudwatch_checks_what_cloudwatch_is_asked() -> None:
-    """Of 500 queries a call botocore's check takes longer than to write them."""
+    """To check 500 queries takes botocore longer than to write them."""
     clients, sent = Clients("us-east-1"), []
 
     def answer(params: Any, **_: Any) -> tuple[Any, dict[str, Any]]:

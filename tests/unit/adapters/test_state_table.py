@@ -87,7 +87,7 @@ def test_what_a_sweep_saved_that_did_not_end_counts_until_one_ends(table: StateT
 def test_targets_do_not_mix(table: StateTable) -> None:
     """Each account and Region has its own memory; the role used to reach it makes no difference."""
     table.remember(TARGET, {INSTANCE_ID: observation()}, NOW)
-    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    table.set_marked(TARGET, NOW, INSTANCE_ID)
 
     assert {} == table.observations(replace(TARGET, region="eu-west-1"))
     assert {} == table.records(replace(TARGET, account="999999999999"))
@@ -104,21 +104,21 @@ def test_an_unknown_instance_has_an_empty_record(table: StateTable) -> None:
 
 def test_marks_are_noted_and_removed(table: StateTable) -> None:
     """`marked_at` is set and removed; removing it from an instance without a record makes none."""
-    table.set_marked(TARGET, INSTANCE_ID, None)
+    table.set_marked(TARGET, None, INSTANCE_ID)
     table.clear_quiet(TARGET, INSTANCE_ID)
     assert {} == table.records(TARGET)
 
-    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    table.set_marked(TARGET, NOW, INSTANCE_ID)
     assert table.record(TARGET, INSTANCE_ID).marked_at == NOW
 
-    table.set_marked(TARGET, INSTANCE_ID, None)
+    table.set_marked(TARGET, None, INSTANCE_ID)
     assert table.record(TARGET, INSTANCE_ID).marked_at is None
 
 
 def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: StateTable) -> None:
     """More than one transaction takes; known instances keep what else is known of them."""
     ids = [f"i-{number:017x}" for number in range(201)]
-    table.set_marked(TARGET, ids[0], NOW)
+    table.set_marked(TARGET, NOW, ids[0])
 
     table.note_warned(TARGET, dict.fromkeys(ids, NOW))
     table.note_warned(TARGET, {ids[0]: NOW + timedelta(minutes=7)})
@@ -134,7 +134,7 @@ def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: StateTable
     table.drop_warning(TARGET, INSTANCE_ID, later)
     for instance_id in (INSTANCE_ID, "i-0000000a", "i-0000000b", "i-0000000c"):
         table.note_warned(TARGET, {instance_id: later})
-    table.set_marked(TARGET, "i-0000000a", NOW)
+    table.set_marked(TARGET, NOW, "i-0000000a")
     table.take_lock(ref(1, "i-0000000b"))
     table.stand(TARGET, "i-0000000c", Hold(snoozed_until=later))
 
@@ -280,7 +280,7 @@ def test_a_used_number_opens_nothing(opened: StateTable) -> None:
 
 def test_the_lock_keeps_what_else_the_record_holds(table: StateTable) -> None:
     """Opening an episode does not lose the mark."""
-    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    table.set_marked(TARGET, NOW, INSTANCE_ID)
     table.take_lock(ref())
     assert table.record(TARGET, INSTANCE_ID).marked_at == NOW
 

@@ -152,7 +152,7 @@ class BothTables(RuleBasedStateMachine):
     @rule(instance=instances, at=st.none() | minutes)
     def set_marked(self, instance: str, at: Any) -> None:
         """Notes a mark."""
-        self.both(lambda table: table.set_marked(TARGET, instance, at))
+        self.both(lambda table: table.set_marked(TARGET, at, instance))
 
     @rule(instance=instances, at=minutes)
     def note_warned(self, instance: str, at: Any) -> None:

@@ -170,8 +170,8 @@ def test_an_item_that_cannot_be_read_is_named(aws: Clients, table: StateTable) -
 
 def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: StateTable) -> None:
     """The sweep reads them all at once; what acts reads one, and gets an error."""
-    table.set_marked(TARGET, "i-00000000000000001", NOW)
-    table.set_marked(TARGET, INSTANCE_ID, NOW)
+    table.set_marked(TARGET, NOW, "i-00000000000000001")
+    table.set_marked(TARGET, NOW, INSTANCE_ID)
     aws.client("dynamodb").update_item(
         TableName=TABLE,
         Key={"pk": {"S": PK}, "sk": {"S": f"INSTANCE#{INSTANCE_ID}"}},
@@ -191,7 +191,7 @@ def test_a_value_that_nobody_writes_hides_no_other_item(
     aws: Clients, table: StateTable, value: dict[str, Any]
 ) -> None:
     """A hand in the DynamoDB console: all items of a target come by one query."""
-    table.set_marked(TARGET, "i-00000000000000001", NOW)
+    table.set_marked(TARGET, NOW, "i-00000000000000001")
     key = {"pk": {"S": PK}, "sk": {"S": f"INSTANCE#{INSTANCE_ID}"}}
     aws.client("dynamodb").put_item(TableName=TABLE, Item={**key, "episodes": value})
     records = table.records(TARGET)

@@ -137,12 +137,11 @@ class _Parsers(ResponseParserFactory):
 
 class _Ec2Parser(EC2QueryParser):
     """Goes by the elements that came: to look in each instance for all fields of the model, as botocore does,
-    took half of a steady sweep. botocore, of Lambda's version, still reads whatever is not plain."""
+    took half of a steady sweep. botocore, of Lambda's version, reads what is not plain or came twice."""
 
     def _handle_structure(self, shape: Any, node: Any) -> Any:
         fields = {} if isinstance(node, list) else _plain_fields(shape)
         came = [(*one, element) for element in node if (one := fields.get(element.tag.rpartition("}")[2]))]
-        # To botocore, a field that came twice is a list.
         if not fields or len({one[0] for one in came}) < len(came):
             return super()._handle_structure(shape, node)  # type: ignore[misc]
         return {name: read(self, member, element) for name, member, read, element in came}

@@ -79,11 +79,12 @@ class Instances(Store):
             )
         return stored
 
-    def set_marked(self, target: Target, instance_id: str, at: datetime | None) -> None:
+    def set_marked(self, target: Target, at: datetime | None, *ids: str) -> None:
         if at is None:
-            self._remove(target, instance_id, "marked_at")
+            for one in ids:
+                self._remove(target, one, "marked_at")
         else:
-            self._table.write(update(keys.instance(target, instance_id), {"marked_at": at}))
+            self._table.write_all([update(keys.instance(target, one), {"marked_at": at}) for one in ids])
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
         """Note until when warnings stand, by instance id. The last one counts."""

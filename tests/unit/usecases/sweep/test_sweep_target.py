@@ -21,6 +21,7 @@ from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import AppliedPolicy, ApprovalRule, Breaker, Mode, Policy
 from governor.domain.sweep.breaker import SweepDay
 from governor.domain.sweep.verdict import Hold
+from governor.domain.units import UtcDatetime
 from governor.errors import AccessDenied, PolicyError, PolicyProblem, Throttled
 from governor.ports import Listed, SeriesFilter
 from governor.stores import keys
@@ -198,12 +199,33 @@ def test_the_note_says_when_it_was_marked_or_else_the_tag(date: str, noted: bool
     instance_id = world.add(1)
     world.sweep()
     if not noted:
-        world.state.set_marked(TARGET, instance_id, None)
+        world.state.set_marked(TARGET, None, instance_id)
     tags = {**world.ec2.instances[instance_id].tags, "LowUtilization": date}
     world.change(instance_id, launch_time=NOW + timedelta(hours=2), tags=tags)
     world.sweep(121)
 
     assert goes == ("LowUtilization" not in world.ec2.instances[instance_id].tags)
+
+
+def test_many_marks_are_noted_at_once_and_a_note_that_fails_keeps_no_question_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A transaction takes 100; what it could not write is said of these."""
+    world, noted = FleetWorld(), list[tuple[str, ...]]()
+    for number in range(1, 104):
+        world.add(number)
+
+    def fail(_target: Target, _at: UtcDatetime | None, *ids: str) -> None:
+        noted.append(ids)
+        raise Throttled("the table is busy")
+
+    monkeypatch.setattr(world.state, "set_marked", fail)
+    summary = world.sweep()
+
+    assert [100, 3] == [len(ids) for ids in noted]
+    assert (103, 2) == (summary.episodes_started, len(summary.problems))
+    assert summary.problems[0].startswith("note of the tags of i-00000000000000001, ")
+    assert "and 97 more: Throttled: the table is busy" in summary.problems[0]
 
 
 def test_observe_mode_tries_the_marks_of_each_run_once() -> None:

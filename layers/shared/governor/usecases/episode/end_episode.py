@@ -198,7 +198,7 @@ class RecordOutcome:
         ids, gone = [episode.ref.instance_id], dict.fromkeys(MARKS)
         failures = self.tagger.set_tags(target, ids, gone, dry_run=dry_run)
         if not failures:
-            self.state.set_marked(target, episode.ref.instance_id, None)
+            self.state.set_marked(target, None, episode.ref.instance_id)
             return reason
         return f"{reason} (its tags could not be removed yet: {'; '.join(failures.values())})"
 

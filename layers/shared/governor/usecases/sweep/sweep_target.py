@@ -22,10 +22,11 @@ from governor.domain.money.cost import Rate
 from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.judging import wanted_figures
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, YOUNG
-from governor.domain.units import UtcDatetime, iso, parse_iso
+from governor.domain.units import UtcDatetime, in_parts, iso, listed, parse_iso
 from governor.errors import PolicyError
 from governor.ports import Clock, InstanceReader, InstanceTagger, Policies, Spread
 from governor.stores import StateTable
+from governor.stores.table import TRANSACTION
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence, Passes
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
@@ -207,11 +208,10 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
         wanted = tags if marks else dict.fromkeys(MARKS)
         failed = tagger.set_tags(target, ids, wanted, dry_run=dry_run)
         sweep.summary.problems += [f"tags of {one}: {why}" for one, why in failed.items()]
-        at = sweep.now if marks else None
+        at, tagged = sweep.now if marks else None, [one for one in ids if one not in failed]
         sweep.attempt_each(
-            (f"note of the tags of {one}", partial(state.set_marked, target, one, at))
-            for one in ids
-            if one not in failed
+            (f"note of the tags of {listed(part, 3)}", partial(state.set_marked, target, at, *part))
+            for part in in_parts(tagged, TRANSACTION if marks else 1)
         )
 
 
