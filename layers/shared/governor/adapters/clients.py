@@ -141,15 +141,15 @@ class _Ec2Parser(EC2QueryParser):
 
     def _handle_structure(self, shape: Any, node: Any) -> Any:
         fields = {} if isinstance(node, list) else _plain_fields(shape)
-        came = [(*one, element) for element in node if (one := fields.get(element.tag.rpartition("}")[2]))]
-        if not fields or len({one[0] for one in came}) < len(came):
+        came = {element.tag.rpartition("}")[2]: element for element in node}
+        if not fields or len(came) < len(node):
             return super()._handle_structure(shape, node)  # type: ignore[misc]
-        return {name: read(self, member, element) for name, member, read, element in came}
+        return {one[0]: one[2](self, one[1], it) for tag, it in came.items() if (one := fields.get(tag))}
 
 
 @lru_cache(maxsize=1024)
 def _plain_fields(shape: Any) -> Mapping[str, tuple[str, Any, Any]]:
-    """Return the fields of a structure by their elements; nothing where more than a name is said of one."""
+    """Return a structure's fields by element: name, shape and reader; none where the model says more of one."""
     fields = shape.members.items()
     if shape.metadata.keys() - {"required"} or any(one.serialization.keys() - {"name"} for _, one in fields):
         return {}
