@@ -149,7 +149,7 @@ class _Ec2Parser(EC2QueryParser):
 
 @lru_cache(maxsize=1024)
 def _plain_fields(shape: Any) -> Mapping[str, tuple[str, Any, Any]]:
-    """Return a structure's fields by element: name, shape and reader; none where the model says more of one."""
+    """Return a structure's fields by element: name, shape, reader; none where the model says more of one."""
     fields = shape.members.items()
     if shape.metadata.keys() - {"required"} or any(one.serialization.keys() - {"name"} for _, one in fields):
         return {}
