@@ -39,6 +39,10 @@ def main() -> None:
     readings = parsing.measure()
     for reading in readings:
         print(parsing.text_of(reading))
+    instance, by_botocore = parsing.measure_instances()
+    print(
+        f"  an instance of DescribeInstances: {instance:.0f} us; botocore's own parser {by_botocore:.0f} us"
+    )
     print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
     steady = {"aggregate": aggregate, "per-gpu": per_gpu}
     for style, ratio in steady.items():
@@ -74,6 +78,7 @@ def main() -> None:
             "sweep_work_spread_from_5000": round(sweep.spread_of_work(calls), 3),
             "simulated_over_slept": round(simulated.first.wall / slept.first.wall, 3),
             "us_per_data_point": round(max(one.microseconds for one in readings), 2),
+            "us_per_described_instance": round(instance),
             "steady_metric_reads_over_unskipped": round(max(steady.values()), 3),
             "judge_seconds_10000x8x60": round(judging, 2),
             "peak_mb_10000": round(max(one.megabytes for one in largest), 1),

@@ -1,4 +1,5 @@
-"""The cost of reading a data point of GetMetricData: a real client before answers as they come from the wire.
+"""The cost of reading a data point of GetMetricData and an instance of DescribeInstances: real clients before
+answers as they come from the wire.
 
 Which protocol a client speaks is botocore's choice, and the Lambda runtime's botocore may be another one than
 here: each is measured, beside the same client with botocore's own parser of times, in the same run.
@@ -19,10 +20,12 @@ from unittest.mock import patch
 
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
+from botocore.parsers import EC2QueryParser
 from botocore.utils import parse_timestamp
 
-from benchmarks.wire import Raw
-from governor.adapters.clients import Clients
+from benchmarks.fleet import Fleet
+from benchmarks.wire import Asked, Raw
+from governor.adapters.clients import Clients, moment
 from governor.adapters.cloudwatch import CloudWatchMetrics
 from governor.domain.evidence import Window
 from governor.domain.instance import Target
@@ -70,6 +73,21 @@ def measure(series: int = SERIES, runs: int = 7) -> list[Reading]:
 def text_of(one: Reading) -> str:
     """A line of the table."""
     return f"  {one.protocol:<22} {one.microseconds:>6.2f} us a point; botocore's own {one.unmended:>6.2f} us"
+
+
+def measure_instances(instances: int = 1_000, runs: int = 7) -> tuple[float, float]:
+    """Return microseconds an instance of DescribeInstances, in processor time; and by botocore's parser."""
+    services = Fleet(instances, "aggregate", WINDOW.end).services()
+    page = services["ec2"](Asked("ec2", "DescribeInstances", {}, "bench/us-east-1")).body
+    session: Any = Clients("us-east-1")._session((None, None))
+    shape = session.get_service_model("ec2").operation_model("DescribeInstances").output_shape
+    ours = session.get_component("response_parser_factory").create_parser("ec2")
+    both = ours, EC2QueryParser(timestamp_parser=moment)
+    answer = {"body": page, "headers": {}, "status_code": 200}
+    assert ours.parse(answer, shape) == both[1].parse(answer, shape)
+    pairs = [[_seconds(lambda one=one: one.parse(answer, shape)) for one in both] for _ in range(runs)]  # type: ignore[misc]
+    mine, theirs = (1e6 * statistics.median(column) / instances for column in zip(*pairs, strict=True))
+    return mine, theirs
 
 
 class _Speaks(Clients):
