@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMappin
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Any, Literal
@@ -147,14 +146,17 @@ class _Ec2Parser(EC2QueryParser):
         return {one[0]: one[2](self, one[1], it) for tag, it in came.items() if (one := fields.get(tag))}
 
 
-@lru_cache(maxsize=1024)
-def _plain_fields(shape: Any) -> Mapping[str, tuple[str, Any, Any]]:
+def _plain_fields(shape: Any) -> Any:
     """Return a structure's fields by element: name, shape, reader; none where the model says more of one."""
-    fields = shape.members.items()
-    if shape.metadata.keys() - {"required"} or any(one.serialization.keys() - {"name"} for _, one in fields):
-        return {}
-    reads = {name: getattr(_Ec2Parser, f"_handle_{one.type_name}") for name, one in fields}
-    return {one.serialization.get("name", name): (name, one, reads[name]) for name, one in fields}
+    if not hasattr(shape, "plain_fields"):
+        more = [one.serialization.keys() - {"name"} for one in shape.members.values()]
+        fields = {} if any(more) or shape.metadata.keys() - {"required"} else shape.members
+        # Not in a cache of ours, which would hold the whole model of clients that are gone: 30 MB each.
+        shape.plain_fields = {
+            one.serialization.get("name", name): (name, one, getattr(_Ec2Parser, f"_handle_{one.type_name}"))
+            for name, one in fields.items()
+        }
+    return shape.plain_fields
 
 
 def at_once(

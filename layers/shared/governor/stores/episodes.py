@@ -394,7 +394,7 @@ class Expiries(Store):
     """Notices to owners about expiring snapshots, and each snapshot's end: a partition a target."""
 
     def expiries(self, target: Target) -> list[Expiry]:
-        return self._table.read_all(Expiry, _expiry_pk(target))
+        return self._table.read_all(Expiry, f"EXPIRY#{keys.place(target)}")
 
     def note_expiring(self, target: Target, found: Iterable[Expiry]) -> None:
         """Note that their owner was told, in place of what is known of them."""
@@ -414,9 +414,5 @@ class Expiries(Store):
         self._table.holds(update(_expiry_key(target, one), ended, _GOES_ON))
 
 
-def _expiry_pk(target: Target) -> str:
-    return f"EXPIRY#{keys.place(target)}"
-
-
 def _expiry_key(target: Target, one: Expiry) -> Key:
-    return _expiry_pk(target), f"{one.episode}#{one.snapshot_id}"
+    return f"EXPIRY#{keys.place(target)}", f"{one.episode}#{one.snapshot_id}"
