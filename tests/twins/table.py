@@ -15,7 +15,7 @@ from governor.adapters.table.codec import read_all, written
 from governor.adapters.table.dynamodb import attributes, packed, unpacked
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import Episode, InstanceRecord
-from governor.errors import ConflictError
+from governor.errors import CloudError, ConflictError
 from governor.stores import EventLog, StateTable, keys
 from governor.stores.table import Condition, Document, Key, Table, Write
 
@@ -68,6 +68,10 @@ class MemoryTable(Table):
     def transact(self, *writes: Write) -> None:
         for one in writes:
             _ask(f"dynamodb:{one.kind}Item", one.key[0])
+        if len({one.key for one in writes}) < len(writes):
+            raise CloudError(
+                "a transaction cannot write one item twice", operation="dynamodb:TransactWriteItems"
+            )
         with self._turn():
             for one in writes:
                 item = self.items.get(one.key, {})

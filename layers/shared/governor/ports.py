@@ -92,8 +92,8 @@ class InstanceReader(Protocol):
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
-        """Return all running ones, hidden ones too, volumes without sizes; `odd` gets what is wrong by id: by
-        "" of what may be any that is missing."""
+        """Return all running ones once, hidden ones too, volumes without sizes; `odd` gets what is wrong by
+        id: by "" of what may be any that is missing."""
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
         """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing else."""

@@ -251,6 +251,20 @@ def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
     assert "MetricName" not in first
 
 
+@pytest.mark.parametrize("odd", [{"Namespace": 1}, {"MetricName": b"x"}, {"Dimensions": [("index", 0)]}])
+def test_a_series_that_is_named_by_no_text_sinks_no_read(odd: dict[str, Any]) -> None:
+    """Nobody checks a query before CloudWatch does, and none could be written for it."""
+    metric: dict[str, Any] = {"Namespace": NAMESPACE, "MetricName": METRIC}
+    known = [{"Name": "InstanceId", "Value": "i-1"}]
+    more = [{"Name": name, "Value": value} for name, value in odd.get("Dimensions", ())]
+    bad = {**metric, **odd, "Dimensions": [*known, *more]}
+    metrics, _ = reader(list_metrics=[{"Metrics": [bad, {**metric, "Dimensions": known}]}])
+
+    found = metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC))
+
+    assert {"i-1": [(NAMESPACE, METRIC, (("InstanceId", "i-1"),))]} == found
+
+
 def test_one_instances_share_of_a_namespace_may_be_older() -> None:
     """A window of days holds what was published days ago."""
     metrics, client = reader(list_metrics=[{"Metrics": []}])

@@ -243,6 +243,19 @@ def test_all_pages_are_listed_with_what_aws_hides() -> None:
     assert "more" == client.calls[1][1]["NextToken"]
 
 
+def test_an_instance_that_is_on_two_pages_is_one_as_it_was_last() -> None:
+    """A sweep would judge one of the two, and end at the other."""
+    tags = {"Tags": [{"Key": SELECTOR.tag_key, "Value": SELECTOR.tag_value}]}
+    first, again = (
+        {**described("i-1"), **tags, "InstanceType": kind} for kind in ("g5.xlarge", "g5.2xlarge")
+    )
+    client = Ec2Client(describe_instances=[page(first, following="more"), page(again)])
+
+    found = Ec2Instances(FakeClients(client)).list_selected(TARGET, SELECTOR)
+
+    assert [("i-1", "g5.2xlarge")] == [(one.instance_id, one.instance_type) for one in found]
+
+
 def test_an_old_model_is_asked_without_the_parameter(caplog: pytest.LogCaptureFixture) -> None:
     """It lists what it can and says what may be missing."""
     client = Ec2Client(describe_instances=[page(described())])

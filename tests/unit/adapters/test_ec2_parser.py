@@ -14,6 +14,7 @@ import pytest
 from botocore.awsrequest import AWSResponse
 from botocore.compat import HTTPHeaders
 from botocore.exceptions import ParamValidationError
+from botocore.model import ShapeResolver
 from botocore.parsers import EC2QueryParser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -164,6 +165,16 @@ def test_a_field_of_which_the_model_says_more_is_left_to_botocore() -> None:
     session: Any = botocore.session.get_session()
     model = session.get_service_model("s3").operation_model("ListObjectsV2").output_shape
     assert {} == _plain_fields(model)
+
+
+def test_a_type_that_the_parser_does_not_know_is_left_to_botocore() -> None:
+    """A later botocore, as Lambda may bring it, may have more of them."""
+    shapes: Any = {"S": {"type": "structure", "members": {"A": {"shape": "New"}}}, "New": {"type": "new"}}
+    shape = ShapeResolver(shapes).get_shape_by_name("S")
+    node = ElementTree.fromstring("<S><A>1</A></S>")
+    parsers: Any = (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
+    ours, theirs = (plain(parser._parse_shape(shape, node)) for parser in parsers)
+    assert theirs == ours
 
 
 def test_nothing_is_kept_of_a_client_that_is_gone() -> None:

@@ -64,8 +64,8 @@ class Clients:
                 self._forget_other_episodes(role)
                 # To check hundreds of queries a call took a third of a sweep, and CloudWatch does it, too.
                 config = _config(repeat, patient, polite=target is not None, checked=service != "cloudwatch")
-                session = self._session(role)
-                self._clients[key] = session.create_client(service, region_name=region, config=config)
+                create = self._session(role).create_client
+                self._clients[key] = create(service, region_name=region, config=config)
             return self._clients[key]
 
     def _forget_other_episodes(self, role: _Role) -> None:
@@ -150,7 +150,8 @@ def _plain_fields(shape: Any) -> Any:
     """Return a structure's fields by element: name, shape, reader; none where the model says more of one."""
     if not hasattr(shape, "plain_fields"):
         more = [one.serialization.keys() - {"name"} for one in shape.members.values()]
-        fields = {} if any(more) or shape.metadata.keys() - {"required"} else shape.members
+        unknown = {f"_handle_{one.type_name}" for one in shape.members.values()} - {*dir(_Ec2Parser)}
+        fields = {} if any(more) or shape.metadata.keys() - {"required"} or unknown else shape.members
         # Not in a cache of ours, which would hold the whole model of clients that are gone: 30 MB each.
         shape.plain_fields = {
             one.serialization.get("name", name): (name, one, getattr(_Ec2Parser, f"_handle_{one.type_name}"))

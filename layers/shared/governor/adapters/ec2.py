@@ -62,7 +62,7 @@ class Ec2Instances(Adapter):
         # Its exemption may be missing, too.
         unlike = (one.instance_id for one in running if not selector.is_on(one))
         odd.update(dict.fromkeys(unlike, "EC2 found it by a tag that its record lacks"))
-        return [one for one in running if one.instance_id not in odd]
+        return list({one.instance_id: one for one in running if one.instance_id not in odd}.values())
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         """No filter leaves a tag out: the governed ones are listed, too."""

@@ -65,8 +65,7 @@ def written(
         project=owner.project,
         link=link,
         facts={
-            name: plain(value) if isinstance(value, datetime | Decimal) else value
-            for name, value in {**known, **facts}.items()
+            n: plain(v) if isinstance(v, datetime | Decimal) else v for n, v in {**known, **facts}.items()
         },
     )
 
