@@ -12,9 +12,10 @@ import os
 import statistics
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from unittest.mock import patch
 
@@ -61,12 +62,8 @@ def measure(series: int = SERIES, runs: int = 7) -> list[Reading]:
         body = encode(series)
         ours, plain = (_reader(protocol, body, mended=mended) for mended in (True, False))
         assert len(ours.read(TARGET, queries, WINDOW).series) == series
-        pairs = [
-            tuple(_seconds(lambda one=one: one.read(TARGET, queries, WINDOW)) for one in (ours, plain))  # type: ignore[misc]
-            for _ in range(runs)
-        ]
-        micros = [1e6 * statistics.median(column) / (series * POINTS) for column in zip(*pairs, strict=True)]
-        readings.append(Reading(protocol, *micros))
+        calls = [partial(one.read, TARGET, queries, WINDOW) for one in (ours, plain)]
+        readings.append(Reading(protocol, *_micros(calls, series * POINTS, runs)))
     return readings
 
 
@@ -85,8 +82,7 @@ def measure_instances(instances: int = 1_000, runs: int = 7) -> tuple[float, flo
     both = ours, EC2QueryParser(timestamp_parser=moment)
     answer = {"body": page, "headers": {}, "status_code": 200}
     assert ours.parse(answer, shape) == both[1].parse(answer, shape)
-    pairs = [[_seconds(lambda one=one: one.parse(answer, shape)) for one in both] for _ in range(runs)]  # type: ignore[misc]
-    mine, theirs = (1e6 * statistics.median(column) / instances for column in zip(*pairs, strict=True))
+    mine, theirs = _micros([partial(one.parse, answer, shape) for one in both], instances, runs)
     return mine, theirs
 
 
@@ -130,6 +126,12 @@ def _reader(protocol: str, body: bytes, *, mended: bool) -> CloudWatchMetrics:
 
     client.meta.events.register("before-send.cloudwatch.GetMetricData", answer)
     return CloudWatchMetrics(clients)
+
+
+def _micros(calls: Sequence[Callable[[], object]], count: int, runs: int) -> list[float]:
+    """Return the medians of runs in which each call is made once, in microseconds for one of `count`."""
+    seconds = [[_seconds(call) for call in calls] for _ in range(runs)]
+    return [1e6 * statistics.median(column) / count for column in zip(*seconds, strict=True)]
 
 
 def _seconds(call: Callable[[], object]) -> float:
