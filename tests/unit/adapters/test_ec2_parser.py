@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gc
+import re
 import weakref
-from functools import cache
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
@@ -19,8 +20,11 @@ from botocore.parsers import EC2QueryParser
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from governor.adapters import ec2
 from governor.adapters.clients import Clients, _Ec2Parser, _plain_fields, moment
 
+PARSERS: Any = (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
+"""The product's and botocore's."""
 NAMESPACES = ("", ' xmlns="http://ec2.amazonaws.com/doc/2016-11-15/"')
 TEXTS = {
     "string": st.text("aZ09 -/<&é\u2028", max_size=8),
@@ -31,34 +35,22 @@ TEXTS = {
     "float": st.floats(allow_nan=False).map(repr),
     "timestamp": st.sampled_from(["2026-11-20T12:00:00.000Z", "2026-11-20T12:00:00+02:00", "2026-11-20"]),
 }
-OPERATIONS = (
-    "CreateSnapshots",
-    "DescribeCapacityReservations",
-    "DescribeInstanceAttribute",
-    "DescribeInstances",
-    "DescribeReservedInstances",
-    "DescribeSnapshots",
-    "DescribeSpotInstanceRequests",
-    "DescribeSpotPriceHistory",
-    "DescribeVolumes",
-    "GetSpotPlacementScores",
-    "StartInstances",
-    "StopInstances",
-    "TerminateInstances",
-)
-"""Those of the product that answer with more than a request id."""
+SESSION: Any = botocore.session.get_session()
+"""One for all tests: each reads EC2's model anew."""
 
 
-@cache
 def answer_of(operation: str) -> Any:
-    """Return the shape of its answer."""
-    session: Any = botocore.session.get_session()
-    return session.get_service_model("ec2").operation_model(operation).output_shape
+    """Return the shape of its answer; `None` where it answers with a request id alone."""
+    return SESSION.get_service_model("ec2").operation_model(operation).output_shape
 
 
-def name_of(member: str, shape: Any) -> str:
-    """Return the element of a field."""
-    return str(shape.serialization.get("name", member))
+ASKED = {
+    one
+    for file in Path(ec2.__file__).parent.rglob("*.py")
+    for one in re.findall(r'"ec2:(\w+)"', file.read_text(encoding="utf-8"))
+}
+OPERATIONS = sorted(filter(answer_of, ASKED))
+"""Those of EC2's operations that the product asks for and that answer with more than a request id."""
 
 
 def element(draw: st.DrawFn, name: str, shape: Any) -> str:
@@ -69,7 +61,7 @@ def element(draw: st.DrawFn, name: str, shape: Any) -> str:
     elif shape.type_name == "structure":
         members = sorted(shape.members.items())
         shown = draw(st.lists(st.sampled_from(members), max_size=4)) if members else []
-        parts = [element(draw, name_of(*one), one[1]) for one in shown]
+        parts = [element(draw, one.serialization.get("name", field), one) for field, one in shown]
         unknown = draw(st.sampled_from(["", "", "<newOfEc2><deep>1</deep></newOfEc2>", "<newOfEc2/>"]))
         inner = "".join([*parts, unknown])
     else:
@@ -110,7 +102,8 @@ def plain(found: Any) -> Any:
 @given(answers())
 def test_every_answer_means_what_it_means_to_botocore(answer: tuple[str, bytes]) -> None:
     """Fields that are unknown, empty or came twice, too."""
-    assert read(EC2QueryParser(timestamp_parser=moment), *answer) == read(_Ec2Parser(moment), *answer)
+    ours, theirs = (read(parser, *answer) for parser in PARSERS)
+    assert theirs == ours
 
 
 TWICE = "<instanceId>i-1</instanceId><instanceId>i-2</instanceId>"
@@ -134,10 +127,7 @@ def test_an_odd_record_means_what_it_means_to_botocore(inner: str) -> None:
     """A field that came twice is a list to botocore, and a text that is no time is an error."""
     items = f"<instancesSet><item>{inner}</item></instancesSet>"
     body = f"<r><reservationSet><item>{items}</item></reservationSet></r>".encode()
-    ours, theirs = (
-        read(parser, "DescribeInstances", body)
-        for parser in (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
-    )
+    ours, theirs = (read(parser, "DescribeInstances", body) for parser in PARSERS)
     assert theirs == ours
 
 
@@ -162,8 +152,7 @@ def test_nothing_of_the_answers_is_left_to_botocore(operation: str) -> None:
 
 def test_a_field_of_which_the_model_says_more_is_left_to_botocore() -> None:
     """Flattened lists, headers and attributes are read by other rules than a name."""
-    session: Any = botocore.session.get_session()
-    model = session.get_service_model("s3").operation_model("ListObjectsV2").output_shape
+    model = SESSION.get_service_model("s3").operation_model("ListObjectsV2").output_shape
     assert {} == _plain_fields(model)
 
 
@@ -172,8 +161,7 @@ def test_a_type_that_the_parser_does_not_know_is_left_to_botocore() -> None:
     shapes: Any = {"S": {"type": "structure", "members": {"A": {"shape": "New"}}}, "New": {"type": "new"}}
     shape = ShapeResolver(shapes).get_shape_by_name("S")
     node = ElementTree.fromstring("<S><A>1</A></S>")
-    parsers: Any = (_Ec2Parser(moment), EC2QueryParser(timestamp_parser=moment))
-    ours, theirs = (plain(parser._parse_shape(shape, node)) for parser in parsers)
+    ours, theirs = (plain(parser._parse_shape(shape, node)) for parser in PARSERS)
     assert theirs == ours
 
 

@@ -99,7 +99,7 @@ class Clients:
             if named is None:
                 answer = assume(RoleSessionName=_SESSION_NAME)["Credentials"]
             else:
-                # In the characters that STS takes; the end of a long name tells episodes apart.
+                # In the characters that STS accepts; the end of a long name tells episodes apart.
                 names = (re.sub(r"[^\w+=,.@-]", "-", one, flags=re.ASCII) for one in named)
                 episode, person = (one[-_NAME_CHARACTERS:].rjust(2, "-") for one in names)
                 try:
@@ -149,14 +149,12 @@ class _Ec2Parser(EC2QueryParser):
 def _plain_fields(shape: Any) -> Any:
     """Return a structure's fields by element: name, shape, reader; none where the model says more of one."""
     if not hasattr(shape, "plain_fields"):
-        more = [one.serialization.keys() - {"name"} for one in shape.members.values()]
-        unknown = {f"_handle_{one.type_name}" for one in shape.members.values()} - {*dir(_Ec2Parser)}
-        fields = {} if any(more) or shape.metadata.keys() - {"required"} or unknown else shape.members
+        members = shape.members.items() if shape.metadata.keys() <= {"required"} else ()
+        reads = {name: getattr(_Ec2Parser, f"_handle_{one.type_name}", None) for name, one in members}
+        is_plain = all(reads.values()) and all(one.serialization.keys() <= {"name"} for _, one in members)
+        found = {one.serialization.get("name", name): (name, one, reads[name]) for name, one in members}
         # Not in a cache of ours, which would hold the whole model of clients that are gone: 30 MB each.
-        shape.plain_fields = {
-            one.serialization.get("name", name): (name, one, getattr(_Ec2Parser, f"_handle_{one.type_name}"))
-            for name, one in fields.items()
-        }
+        shape.plain_fields = found if is_plain else {}
     return shape.plain_fields
 
 

@@ -87,8 +87,9 @@ class CloudWatchMetrics(Adapter):
 
 def _series(found: Any) -> tuple[str, Listed]:
     dimensions = tuple(sorted((d["Name"], d["Value"]) for d in found["Dimensions"]))
-    # A query could not name what is no text: a TypeError here makes it an odd record.
-    "".join((found["Namespace"], found["MetricName"], *(one for pair in dimensions for one in pair)))
+    texts = (found["Namespace"], found["MetricName"], *(one for pair in dimensions for one in pair))
+    if not all(isinstance(one, str) for one in texts):
+        raise TypeError("a query can name text alone")
     return dict(dimensions)["InstanceId"], Listed(found["Namespace"], found["MetricName"], dimensions)
 
 

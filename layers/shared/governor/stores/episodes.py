@@ -397,11 +397,11 @@ class Expiries(Store):
         return self._table.read_all(Expiry, f"EXPIRY#{keys.place(target)}")
 
     def note_expiring(self, target: Target, found: Iterable[Expiry]) -> None:
-        """Note that their owner was told, in place of what is known of them."""
+        """Note that their owner was notified, in place of what is known of them."""
         self._table.write_all([put(_expiry_key(target, one), one) for one in found])
 
     def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now; false where it was told of anew, or has ended, since `one` was read."""
+        """Note that EC2 is asked now; false where it was noticed anew, or has ended, since `one` was read."""
         same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
         return self._table.holds(update(_expiry_key(target, one), begun, same))
