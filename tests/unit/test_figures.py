@@ -16,7 +16,7 @@ def test_a_file_that_two_patterns_name_is_counted_once(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "one.py").write_text("1\n2\n")
 
-    assert 2 == figures.lines(tmp_path, Room("x", 0, ("a/*.py", "**/one.py", "nowhere/**/*.py")))
+    assert 2 == figures.lines(tmp_path, Room("x", ("a/*.py", "**/one.py", "nowhere/**/*.py")))
 
 
 @pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name.strip())
