@@ -13,13 +13,13 @@ from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.policies import asking, use_case
 
-_AGAIN_SECONDS = 60
-"""After a recheck that let a step through, and a freeze or a cap that held it back in that moment."""
-
 
 @observed(use_case(Ec2Parts(), RecheckEpisode, asking))
 def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
-    """Episode and next step to whether to go on, end or wait, and why."""
+    """Episode and next step to whether to go on, end or wait, and why.
+
+    `wait_seconds` also counts after a step that was let through and not carried out: until the next recheck.
+    """
     payload = parse(RecheckPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, before=payload.before.value)
@@ -29,7 +29,8 @@ def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckE
         "before": payload.before.value,
         "proceed": result.proceed,
         "wait": result.wait is not None,
-        "wait_seconds": math.ceil(result.wait.total_seconds()) if result.wait else _AGAIN_SECONDS,
+        "wait_seconds": math.ceil((result.wait or result.again).total_seconds()),
+        "notify": result.notifies,
         "outcome": result.outcome.value if result.outcome else None,
         "reason": result.reason,
     }

@@ -18,7 +18,7 @@ from governor.domain.instance import (
     Volume,
 )
 from governor.domain.policy.policy import TagMatch
-from governor.errors import CloudError, NotFound, Protected, Unsupported, WrongState
+from governor.errors import CloudError, NotFound, Protected, Unavailable, Unsupported, WrongState
 
 
 @dataclass
@@ -45,6 +45,8 @@ class MemoryEc2:
     """By instance id, as CloudTrail knows them; those looked up are in `looked_up`."""
     looked_up: list[str] = field(default_factory=list)
     failures: dict[str, list[Exception]] = field(default_factory=dict)
+    lost_answers: set[str] = field(default_factory=set)
+    """Operations whose next call takes effect, and whose answer does not come."""
     calls: list[tuple[str, str, bool]] = field(default_factory=list)
     instant: bool = True
     started_at: datetime = datetime(2026, 1, 1, tzinfo=UTC)
@@ -160,8 +162,8 @@ class MemoryEc2:
             raise WrongState(f"{instance_id} is {instance.state}")
         if not dry_run:
             state = "stopped" if self.instant else "stopping"
-            self.instances[instance_id] = replace(instance, state=state, public_ip=None)
-        return self._request_id(dry_run)
+            self._change_state(instance, state, public_ip=None)
+        return self._answer("stop", dry_run)
 
     # InstanceStarter
 
@@ -178,8 +180,8 @@ class MemoryEc2:
         instance = self._checked("terminate", instance_id, dry_run, protected)
         if not dry_run:
             state = "terminated" if self.instant else "shutting-down"
-            self.instances[instance_id] = replace(instance, state=state)
-        return self._request_id(dry_run)
+            self._change_state(instance, state)
+        return self._answer("terminate", dry_run)
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         assert companion is Step.CANCEL_SPOT_REQUEST
@@ -188,6 +190,17 @@ class MemoryEc2:
         self._raise_planned("cancel_spot_request")
         if not dry_run:
             self.cancelled.add(request)
+        return self._request_id(dry_run)
+
+    def _change_state(self, instance: Instance, state: str, **changes: object) -> None:
+        reason = f"User initiated ({self.now():%Y-%m-%d %H:%M:%S} GMT)"
+        changed = replace(instance, state=state, state_transition_reason=reason, **changes)  # type: ignore[arg-type]
+        self.instances[instance.instance_id] = changed
+
+    def _answer(self, operation: str, dry_run: bool) -> str | None:
+        if operation in self.lost_answers:
+            self.lost_answers.remove(operation)
+            raise Unavailable("the answer did not come", operation=operation)
         return self._request_id(dry_run)
 
     def _request_id(self, dry_run: bool) -> str | None:

@@ -44,7 +44,8 @@ class Ec2Client(ScriptedClient):
     """A scripted EC2 whose model knows, or does not know, a parameter of DescribeInstances."""
 
     def __init__(self, **answers: Any) -> None:
-        super().__init__(**answers)
+        open_request = {"SpotInstanceRequests": [{"State": "active"}]}
+        super().__init__(**{"describe_spot_instance_requests": [open_request], **answers})
         self.meta = _Meta(("IncludeManagedResources",))
 
 
@@ -537,7 +538,7 @@ def test_a_dry_run_that_would_succeed_is_a_success(name: str) -> None:
     client = Ec2Client(**{method: [client_error("DryRunOperation", status=412)]})
 
     assert not write(FakeClients(client), True)
-    assert [True] == [call["DryRun"] for _, call in client.calls]
+    assert [True] == [call["DryRun"] for called, call in client.calls if called == method]
 
 
 @pytest.mark.parametrize("name", WRITES)
@@ -567,6 +568,32 @@ def test_a_refusal_is_raised_dry_or_not(name: str, dry_run: bool, code: str, kin
     method, write = WRITES[name]
     with pytest.raises(kind):
         write(FakeClients(Ec2Client(**{method: [client_error(code)]})), dry_run)
+
+
+SENT_ONCE = ["stop", "terminate", "cancel", "snapshot"]
+
+
+@pytest.mark.parametrize("name", SENT_ONCE)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_what_destroys_or_costs_is_sent_once(name: str, dry_run: bool) -> None:
+    """EC2 gives these calls no token: the client of a call that may be repeated is not used."""
+    method, write = WRITES[name]
+    clients = FakeClients(Ec2Client(**{method: [client_error("InternalError", status=503)]}))
+    with pytest.raises(Unavailable):
+        write(clients, dry_run)
+
+    assert ("ec2", TARGET, False) == clients.asked[-1]
+
+
+def test_a_canceled_spot_request_is_not_canceled_again() -> None:
+    """The answer to an earlier call was lost: the request itself says that it took effect."""
+    canceled = {"SpotInstanceRequests": [{"State": "cancelled"}]}
+    client = Ec2Client(describe_spot_instance_requests=[canceled])
+    instance = make_instance(spot_request_id="sir-1")
+    controller = Ec2Controller(FakeClients(client))
+
+    assert controller.prepare(Step.CANCEL_SPOT_REQUEST, instance, dry_run=False) is None
+    assert ["describe_spot_instance_requests"] == [called for called, _ in client.calls]
 
 
 def test_dry_run_operation_is_no_success_of_a_real_call() -> None:

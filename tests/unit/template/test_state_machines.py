@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from governor import errors
 from governor.usecases.episode.take_snapshot import RESERVED
 from scripts.state_machines import FOLDER, rendered
 from tests.unit.template.machines import (
@@ -80,7 +81,40 @@ def test_no_definition_holds_an_arn_of_a_resource(name: str) -> None:
     assert "arn:aws" not in text
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+DESTRUCTIVE = {"Stop": "WaitToAct", "Terminate": "WaitToTerminate"}
+"""The states that stop or terminate, and where each waits before its next recheck."""
+REPEATED = sorted(set(TASKS) - set(DESTRUCTIVE))
+
+
+@pytest.mark.parametrize("name", sorted(DESTRUCTIVE))
+def test_no_stop_or_termination_is_repeated_without_a_recheck(name: str) -> None:
+    """Work may have begun since: what is unclear goes to the wait, and from there to a recheck."""
+    task = TASKS[name]
+    *_, unclear = task["Catch"]
+
+    assert "Retry" not in task
+    assert "TimeoutSeconds" in task
+    assert (["States.ALL"], DESTRUCTIVE[name]) == (unclear["ErrorEquals"], unclear["Next"])
+
+
+def _kinds(of: type[errors.GovernorError]) -> set[str]:
+    """An error and all that are one."""
+    return {of.__name__}.union(*(_kinds(kind) for kind in of.__subclasses__()))
+
+
+@pytest.mark.parametrize("name", sorted(DESTRUCTIVE))
+def test_what_a_guard_or_ec2_refused_ends_the_episode(name: str) -> None:
+    """A clear no is final. Every error of our tree that says neither yes nor no is checked again."""
+    waits, refused, _ = TASKS[name]["Catch"]
+    clear = _kinds(errors.SafetyError) | _kinds(errors.CloudError) | _kinds(errors.ConfigurationError)
+    unclear = {"MustWait", "Throttled", "Unavailable"}
+
+    assert ["MustWait"] == waits["ErrorEquals"]
+    assert clear - unclear | {"ConflictError", "InputError"} == set(refused["ErrorEquals"])
+    assert "RecordFailure" == refused["Next"]
+
+
+@pytest.mark.parametrize("name", REPEATED)
 def test_every_task_is_bounded_retried_and_caught(name: str) -> None:
     """A time-out, retries for what may pass, and RecordFailure for everything else."""
     task = TASKS[name]
@@ -94,7 +128,7 @@ def test_every_task_is_bounded_retried_and_caught(name: str) -> None:
     assert (["States.ALL"], wanted) == (caught["ErrorEquals"], caught["Next"])
 
 
-@pytest.mark.parametrize("name", sorted(TASKS))
+@pytest.mark.parametrize("name", REPEATED)
 def test_a_function_that_was_cut_short_is_called_again(name: str) -> None:
     """It may have died after its write. The time-out of a question is the end of its stage, not a fault."""
     retried = {error for retry in TASKS[name]["Retry"] for error in retry["ErrorEquals"]}

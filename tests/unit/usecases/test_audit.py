@@ -212,14 +212,16 @@ def test_a_try_in_an_account_that_is_no_target_leaves_nothing(stream: Stream) ->
     assert before == len(stream.records)
 
 
-def test_what_is_only_tried_again_is_no_refusal(stream: Stream) -> None:
-    """That EC2 did not answer; the step that was begun is in the audit."""
+def test_a_call_without_an_answer_is_in_the_audit(stream: Stream) -> None:
+    """The step that was begun, and why it goes no further for now."""
     world = World()
     world.ec2.failures["stop"] = [Unavailable("down")]
-    with pytest.raises(Unavailable):
+    with pytest.raises(MustWait):
         world.put_away(world.ref, Step.STOP)
 
-    assert "step begun" == stream.last()["what"]
+    begun, _, refused = stream.audit()[-3:]
+    assert ("step begun", "refused") == (begun["what"], refused["what"])
+    assert "AWS gave no clear answer" in refused["after"]["reason"]
 
 
 def test_a_step_that_waits_is_kept_with_its_reason(stream: Stream) -> None:

@@ -22,6 +22,7 @@ from governor.usecases.brakes import RefusedAnswers
 from governor.usecases.episode.guards import Guards
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
+from governor.usecases.episode.sent_call import SentCalls
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.evidence.gather_evidence import GatherEvidence
 from governor.usecases.evidence.inspect_instance import InspectInstance
@@ -107,11 +108,12 @@ class World:
         )
         refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
         self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2, refused)
-        self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state)
+        calls = SentCalls(accounts, self.inspect)
+        self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state, calls)
         self.take_snapshot = TakeSnapshot(
             self.clock, self.guards, self.ec2, self.vault, self.state, self.pauses.append
         )
-        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state)
+        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state, calls)
         self.publish_quiet()
         self._open()
 

@@ -193,9 +193,15 @@ class _Ec2Writer(Adapter):
             raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
         return answer
 
-    def _request(self, operation: str, target: Target, *, dry_run: bool, **parameters: Any) -> str | None:
+    def _request(
+        self, operation: str, target: Target, *, dry_run: bool, repeat: bool = True, **parameters: Any
+    ) -> str | None:
         """As `_write`; the id of the request, `None` for a dry run."""
-        return _request_id(self._write(operation, target, dry_run=dry_run, **parameters))
+        return _request_id(self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters))
+
+    def _send_once(self, operation: str, target: Target, *, dry_run: bool, **parameters: Any) -> str | None:
+        """As `_request`, for calls that EC2 gives no token: a repeated call is a second call."""
+        return self._request(operation, target, dry_run=dry_run, repeat=False, **parameters)
 
 
 class Ec2Tags(_Ec2Writer):
@@ -217,21 +223,31 @@ class Ec2Tags(_Ec2Writer):
 
 class Ec2Controller(_Ec2Writer):
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        return self._request("ec2:StopInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
+        return self._send_once("ec2:StopInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        return self._request("ec2:TerminateInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
+        return self._send_once("ec2:TerminateInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
                 # Left open, a persistent request would launch a successor.
-                cancel = partial(self._request, "ec2:CancelSpotInstanceRequests", instance.target)
-                return cancel(dry_run=dry_run, SpotInstanceRequestIds=[instance.spot_request_id or ""])
+                return self._cancel_spot_request(
+                    instance.target, instance.spot_request_id or "", dry_run=dry_run
+                )
             case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
                 raise SafetyError(f"{companion.value} is no companion of another step")
             case _:
                 assert_never(companion)
+
+    def _cancel_spot_request(self, target: Target, request_id: str, *, dry_run: bool) -> str | None:
+        """Cancel the request, unless an earlier call whose answer was lost has canceled it."""
+        asked: Any = {"SpotInstanceRequestIds": [request_id]}
+        answer = self._call("ec2:DescribeSpotInstanceRequests", target, **asked)
+        states = [request.get("State") for request in answer.get("SpotInstanceRequests", ())]
+        if states == ["cancelled"]:
+            return None
+        return self._send_once("ec2:CancelSpotInstanceRequests", target, dry_run=dry_run, **asked)
 
 
 class Ec2Starter(Adapter):
@@ -345,6 +361,7 @@ def _instance(target: Target, whole: bool, found: Mapping[str, Any]) -> Instance
         operator_managed=bool(operator.get("Managed")),
         operator_principal=operator.get("Principal"),
         launch=_launch(found) if whole else None,
+        state_transition_reason=found.get("StateTransitionReason") or "",
     )
 
 

@@ -40,6 +40,7 @@ _RETIRED: Mapping[str, str] = {
     "survival": "ask_again_after_minutes history_days interruption_times interruption_up_to_hours "
     "longest_proof_hours minimum_evidence needed_chance_percent prior_weight similar_start_hours "
     "unproven_minutes worthwhile_hours",
+    "plan": "recheck_valid_minutes",
     "targets": "pasts_asked_per_sweep",
     "advice": "right_size_check_every_minutes",
     "metrics": "rediscover_after_minutes",

@@ -150,6 +150,8 @@ class Instance:
     operator_principal: str | None = None
     launch: LaunchFacts | None = None
     """Only where one instance is described by itself; a sweep does not carry it."""
+    state_transition_reason: str = ""
+    """EC2's words for the last change of the state, such as `User initiated (2026-11-27 14:00:00 GMT)`."""
 
     @property
     def name(self) -> str:

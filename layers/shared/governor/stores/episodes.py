@@ -22,7 +22,7 @@ from governor.domain.instance import Target, UserData
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.domain.units import UtcDatetime, as_utc
-from governor.errors import ConflictError, Held, NotFound
+from governor.errors import ConflictError, Held, MustWait, NotFound
 from governor.stores import keys
 from governor.stores.ledger import booking
 from governor.stores.table import (
@@ -86,9 +86,22 @@ class Episodes(Store):
     def episode(self, ref: EpisodeRef) -> Episode | None:
         return self._table.read(Episode, keys.episode(ref))
 
-    def clear_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Let this step through after a recheck. Raises ConflictError when the episode is closed."""
-        cleared = {"phase": Phase.ACTING, "phase_since": at, "cleared_step": step, "cleared_at": at}
+    def clear_step(
+        self,
+        ref: EpisodeRef,
+        step: str,
+        at: datetime,
+        first_cleared: Mapping[str, datetime] | None = None,
+    ) -> None:
+        """Let this step through once after a recheck. Raises: ConflictError when the episode is closed."""
+        cleared: Document = {
+            "phase": Phase.ACTING,
+            "phase_since": at,
+            "cleared_step": step,
+            "cleared_at": at,
+            "is_clearance_used": False,
+            "first_cleared": {step: at, **(first_cleared or {})},
+        }
         self._table.write(update(keys.episode(ref), cleared, _OPEN))
 
     def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
@@ -123,18 +136,56 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2, the last barrier before the call; this and `hold` exclude
-        each other. Raises: Held when somebody was faster, ConflictError when closed."""
+        """Note when a step was first asked of EC2; this and `hold` exclude each other.
+
+        Raises: Held when somebody was faster; ConflictError when the episode is closed.
+        """
+        self._note_before_call(ref, update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at)))
+
+    def note_call(self, ref: EpisodeRef, step: str, at: datetime, cleared_at: datetime) -> None:
+        """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
+
+        The note uses up the recheck made at `cleared_at`, so that of several invocations one sends.
+        Raises: as `note_step`; MustWait when that recheck has been used, or is no longer the last one.
+        """
+        is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
+        is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
+        noted = update(
+            keys.episode(ref),
+            {"is_clearance_used": True},
+            _OPEN & is_last_recheck & is_unused,
+            first=("steps_done", step, at),
+        )
+        try:
+            self._note_before_call(ref, noted)
+        except ConflictError:
+            stored = self.episode(ref)
+            if stored is None or stored.phase is Phase.CLOSED:
+                raise
+            raise MustWait("another call was sent after the same recheck") from None
+
+    def _note_before_call(self, ref: EpisodeRef, noted: Write) -> None:
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
-        noted = update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at))
         try:
-            self._table.transact(noted, check(question, _unset("brake")))
+            self._table.transact(noted, check(question, _unset("brake") & _unset("late_hold")))
         except ConflictError:
             approval = self._table.read(Approval, question)
-            if approval is not None and approval.brake is not None:
-                raise Held(approval.brake.why) from None
+            held_by = None if approval is None else approval.brake or approval.late_hold
+            if held_by is not None:
+                raise Held(held_by.why) from None
             raise
+
+    def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
+        """Keep a hold that came while the final step was under way; it counts if that has no effect.
+
+        Return False when the call is no longer noted, or another late hold stands.
+        """
+        is_under_way = _OPEN & present(f"steps_done.{episode.final_step.value}")
+        noted = update(
+            keys.approval(episode.approval_id), {"late_hold": hold}, present() & _unset("late_hold")
+        )
+        return self._table.wins(noted, check(keys.episode(episode.ref), is_under_way))
 
     def forget_step(self, episode: Episode, step: str) -> None:
         """Take the note of a step back: no call of it can come any more, unless it was rechecked since."""

@@ -21,6 +21,7 @@ from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.errors import (
     AccessDenied,
     Interrupted,
+    MustWait,
     PolicyError,
     PolicyProblem,
     Protected,
@@ -305,7 +306,7 @@ def test_a_stop_that_ec2_did_not_take_is_not_recorded(then: str) -> None:
     world = World()
     if then == "runs on":
         world.ec2.failures["stop"] = [Unavailable("503", operation="ec2:StopInstances")]
-        with pytest.raises(Unavailable):
+        with pytest.raises(MustWait):
             world.put_away(world.ref, Step.STOP)
         with pytest.raises(SafetyError, match="EC2 shows that the instance runs on"):
             recorder(world)(world.ref, Outcome.STOPPED, "forged")

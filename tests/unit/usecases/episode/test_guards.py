@@ -20,7 +20,7 @@ from governor.domain.instance import Instance, Lifecycle, Protection, SpotReques
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
-from governor.errors import CloudError, ConflictError, Interrupted, SafetyError, Throttled
+from governor.errors import CloudError, ConflictError, Interrupted, MustWait, SafetyError, Throttled
 from governor.usecases.accounts import Accounts
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPolicies
@@ -341,11 +341,11 @@ def test_another_number_is_another_episode() -> None:
 
 
 def test_a_fact_that_cannot_be_read_is_not_taken_for_granted() -> None:
-    """The error is raised on; the step waits."""
+    """The step waits, and everything is checked again."""
     world = World()
     world.ec2.failures["describe"] = [Throttled("later")]
 
-    with pytest.raises(Throttled):
+    with pytest.raises(MustWait, match="later"):
         world.put_away(world.ref, Step.STOP)
     assert [] == world.ec2.calls
 
@@ -411,15 +411,16 @@ def test_a_volume_detached_meanwhile_must_have_its_snapshot_too() -> None:
 
 
 def test_a_spot_request_that_cannot_be_cancelled_keeps_the_instance() -> None:
-    """Terminating first would let it launch a successor; a retry begins with the request again."""
+    """Terminating first would let it launch a successor; the next call begins with the request again."""
     changes = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
     world = World(action=Action.TERMINATE, changes=changes)
     world.stop_and_snapshot()
     world.ec2.failures["cancel_spot_request"] = [Throttled("later")]
-    with pytest.raises(Throttled):
+    with pytest.raises(MustWait):
         world.put_away(world.ref, Step.TERMINATE)
     assert ["stop"] == world.writes()
 
+    assert world.recheck(world.ref, Step.TERMINATE).proceed
     world.put_away(world.ref, Step.TERMINATE)
     assert ["stop", "terminate"] == world.writes()
     assert {"sir-1"} == world.ec2.cancelled

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -35,7 +34,6 @@ LOOSER: dict[str, Any] = {
     "approval.released_for_minutes": 5,
     "approval.notice_minutes": 5.0,
     "approval.wait_at_most_hours": 168,
-    "plan.recheck_valid_minutes": 60,
     "plan.running_snapshot_valid_minutes": 2_880,
     "plan.snapshot_retention_days": 1,
     "metrics.bound_namespaces": False,
@@ -185,22 +183,12 @@ def test_a_question_of_an_earlier_release_is_judged_by_what_it_kept() -> None:
     assert episode.asked_under is not None
     older = replace(episode.asked_under, plan=None, metrics=None, managed=None, selector=None)
     world.state.put(replace(episode, asked_under=older))
-    now = {path: LOOSER[path] for path in ("plan.recheck_valid_minutes", "idle.utilization_below_percent")}
+    plan_limit = "plan.running_snapshot_valid_minutes"
+    now = {path: LOOSER[path] for path in (plan_limit, "idle.utilization_below_percent")}
     asked, world.policies.policy = world.policies.policy, with_settings(world.policies.policy, now)
 
     found = world.guards.check(world.ref, Step.STOP).applied.policy
-    assert with_settings(asked, {"plan.recheck_valid_minutes": 60}) == found
-
-
-def test_an_old_recheck_lets_nothing_through_however_long_it_holds_by_now() -> None:
-    """15 min were enough by the policy of the question; somebody made 60 of them since."""
-    world = asked_world()
-    world.policies.policy = with_settings(world.policies.policy, {"plan.recheck_valid_minutes": 60})
-    world.clock.moment += timedelta(minutes=40)
-
-    with pytest.raises(SafetyError, match="it holds for 15 min"):
-        world.put_away(world.ref, Step.STOP)
-    assert [] == world.writes()
+    assert with_settings(asked, {plan_limit: LOOSER[plan_limit]}) == found
 
 
 def test_nobody_is_believed_who_publishes_where_everybody_may() -> None:

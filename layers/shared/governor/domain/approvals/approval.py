@@ -97,6 +97,8 @@ class Approval:
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
     """The person who holds it. Never taken off again: a held episode ends, and the next asks anew."""
+    late_hold: Decision | None = None
+    """A hold that came while a call to EC2 was under way: it counts if that call had no effect."""
     keep_ended_at: UtcDatetime | None = None
     keep_ended_by: str | None = None
 

@@ -171,6 +171,10 @@ class Episode:
     cleared_step: str | None = None
     """The step the last recheck let through; a recheck lets one step through, not those after it."""
     cleared_at: UtcDatetime | None = None
+    is_clearance_used: bool = False
+    """True once EC2 was called after the last recheck; each recheck allows one call."""
+    first_cleared: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """When a recheck first let each step through, by step."""
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None

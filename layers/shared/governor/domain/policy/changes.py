@@ -98,7 +98,7 @@ _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
 """The one of two figures with which it takes more to be idle, or to act. A limit proves more than none."""
 _COMPARED: Mapping[str, Collection[str]] = {
     **dict.fromkeys(("idle", "vetoes", "metrics"), ()),
-    "plan": ("recheck_valid_minutes", "running_snapshot_valid_minutes", "snapshot_retention_days"),
+    "plan": ("running_snapshot_valid_minutes", "snapshot_retention_days"),
     "approval": (
         *("ask_after_minutes", "ask_after_released_minutes"),
         *("released_memory_below_percent", "released_for_minutes", "notice_minutes"),

@@ -235,8 +235,6 @@ class PlanRule(Section):
     """Minutes that snapshots may take before the termination is given up."""
     local_disks_may_be_lost_unasked: bool = False
     """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop wipes."""
-    recheck_valid_minutes: int = between(15, 1, 60, "raised")
-    """Minutes for which a recheck permits a stop or a termination, retries included."""
     running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
     """Greatest age in minutes of the snapshots of an instance that runs until its termination.
     Data written after a snapshot began is not in it."""

@@ -148,8 +148,9 @@ class Decide:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, approval)
         except TooLate:
-            # It holds nothing of this plan any more; guards and sweeps still read it.
+            # Guards and sweeps still read the answer, and it counts if EC2 does not carry out the call.
             self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
+            self.state.note_late_hold(episode, brake)
             raise
         return held
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from governor.domain.alerts.alert import owner_of
-from governor.domain.approvals.approval import Approval, ApprovalStatus, notice_until, silence_from
+from governor.domain.approvals.approval import Approval, ApprovalStatus, Decision, notice_until, silence_from
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
@@ -40,6 +40,8 @@ from governor.usecases.approvals.deliver_decision import asked_about
 from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
+_A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
+"""The longest time between a recheck and the call that it lets through: two invocations with cold starts."""
 _RETRIES_OF_A_STAGE = timedelta(minutes=15)
 """A stage's clock starts with its task, and its expiry is written after retries of that, minutes at most."""
 
@@ -184,8 +186,9 @@ class Guards:
         if evidence_hash(episode.evidence) != episode.evidence_hash:
             raise SafetyError("the evidence of the episode was altered after it was frozen")
         approval = self.state.approval(episode.approval_id)
-        if approval is not None and approval.brake is not None:
-            raise Held(approval.brake.why)
+        held_by = None if approval is None else _held_by(approval, episode)
+        if held_by is not None:
+            raise Held(held_by.why)
         match episode.mode:
             case Mode.OBSERVE | Mode.AUTO:
                 return None
@@ -279,6 +282,13 @@ class Guards:
             raise SafetyError(f"volumes were attached since it was asked about: {', '.join(added)}")
 
 
+def _held_by(approval: Approval, episode: Episode) -> Decision | None:
+    """Return the hold that counts; one that came during a call counts once that call is forgotten."""
+    if approval.brake is None and episode.begun_at is None:
+        return approval.late_hold
+    return approval.brake
+
+
 def _same_owner(episode: Episode, instance: Instance, policy: Policy) -> None:
     """It is the owner's and the project's still; an address has no letter case. Raises: SafetyError."""
     now = owner_of(instance, policy.ownership)
@@ -308,10 +318,20 @@ def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
         raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
 
 
-def must_be_recent(cleared: Cleared, now: UtcDatetime) -> None:
-    """The last recheck is no older than `plan.recheck_valid_minutes`. Raises: SafetyError."""
-    valid = timedelta(minutes=cleared.applied.policy.plan.recheck_valid_minutes)
-    at = cleared.episode.cleared_at
-    if at is None or now - at > valid:
-        since = "never" if at is None else f"{minutes(now - at)} min ago"
-        raise SafetyError(f"the last recheck was {since}: it holds for {minutes(valid)} min")
+def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> None:
+    """Each call needs a recheck of its own, made just before it. Raises: MustWait."""
+    episode = cleared.episode
+    cleared_at = episode.cleared_at
+    sent_at = episode.steps_done.get(step.value)
+    if cleared_at is None:
+        raise MustWait("the last recheck was never: everything is checked first")
+    # The release before this one noted a call, and not that it used up the recheck.
+    was_sent_since = sent_at is not None and sent_at >= cleared_at
+    if episode.is_clearance_used or was_sent_since:
+        raise MustWait(
+            "EC2 was asked after the last recheck: everything is checked again before the next call"
+        )
+    if now - cleared_at > _A_RECHECK_HOLDS_FOR:
+        raise MustWait(
+            f"the last recheck was {minutes(now - cleared_at)} min ago: everything is checked again"
+        )

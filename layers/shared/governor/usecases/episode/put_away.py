@@ -1,82 +1,140 @@
-"""Stops or terminates. The only use case that can, behind all guards, one instance a call."""
+"""Stops or terminates. The only use case that can, behind all guards, one instance a call.
+
+Each call is sent once, after a recheck of its own: look what became of an earlier call, check all guards,
+count against the caps, note that EC2 is asked, ask EC2. Whatever leaves it open whether EC2 has carried out
+the call becomes `MustWait`: the workflow waits, checks everything again, and comes back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step, companions, unmet
+from governor.domain.episode.sent_call import Effect
+from governor.domain.policy.policy import Mode
 from governor.domain.units import minutes
-from governor.errors import GovernorError, MustWait, SafetyError, Throttled, Unavailable
+from governor.errors import GovernorError, MetricsLate, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, InstanceController
 from governor.stores import StateTable
 from governor.usecases.brakes import cap_reached
-from governor.usecases.episode.guards import Cleared, Guards, must_be_recent, must_be_rechecked
+from governor.usecases.episode.guards import Cleared, Guards, must_be_fresh, must_be_rechecked
+from governor.usecases.episode.sent_call import SentCalls
 
-_TOOK_EFFECT = {Step.STOP: ("stopping", "stopped"), Step.TERMINATE: ("shutting-down", "terminated")}
+
+@contextmanager
+def _unclear_must_wait() -> Iterator[None]:
+    """Executions of the release before repeat `Throttled` and `Unavailable` without a recheck."""
+    try:
+        yield
+    except (Throttled, Unavailable, MetricsLate) as error:
+        raise MustWait(f"AWS gave no clear answer, so everything is checked again: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
 class PutAway:
-    """Carries out one destructive step of an episode. Safe to repeat: a step that took effect stays one."""
+    """Carries out one destructive step of an episode. Safe to invoke again: a call is never sent blindly."""
 
     clock: Clock
     guards: Guards
     controller: InstanceController
     state: StateTable
+    sent_calls: SentCalls
 
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
-        """Stop or terminate the instance of the episode; true when it was a dry run.
+        """Stop or terminate the instance of the episode; return whether it was a dry run.
 
-        Raises, before EC2 is called: MustWait (frozen, or a cap is reached), SafetyError. When EC2 said no:
-        Protected, Unsupported, WrongState, NotFound, AccessDenied; to repeat: Throttled, Unavailable.
+        Raises: MustWait, when a freeze, a cap, AWS or a lost answer holds it back: check again, then come
+        back. SafetyError, when a guard refuses. When EC2 said no: Protected, Unsupported, WrongState,
+        NotFound, AccessDenied, CloudError.
         """
-        with self.guards.journaled(ref, step):
-            if step not in (Step.STOP, Step.TERMINATE):
-                raise SafetyError(f"{step.value} is not something this function does")
-            cleared = self.guards.clear(ref, step)
-            must_be_rechecked(cleared, (step,))
-            must_be_recent(cleared, self.clock.now())
-            steps, state, real = cleared.episode.plan.steps, cleared.instance.state, not cleared.dry_run
-            if step.value in cleared.episode.steps_done and state in _TOOK_EFFECT[step]:
-                return cleared.dry_run
-            stopped_before = step is Step.TERMINATE and Step.STOP in steps and real
-            wanted = "stopped" if stopped_before else "running"
-            if state != wanted:
-                raise SafetyError(f"the instance is {state}, not {wanted}")
-            if step is Step.TERMINATE and real:
-                self.guards.snapshots_must_be_completed(cleared)
-                self.guards.user_data_must_be_kept(cleared)
-                self._snapshots_must_be_recent(cleared)
-            self._carry_out(cleared, step)
-            return cleared.dry_run
+        with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
+            return self._put_away(ref, step)
+
+    def _put_away(self, ref: EpisodeRef, step: Step) -> bool:
+        if step not in (Step.STOP, Step.TERMINATE):
+            raise SafetyError(f"{step.value} is not something this function does")
+        if self._is_done(ref, step):
+            return False
+        cleared = self.guards.clear(ref, step)
+        must_be_rechecked(cleared, (step,))
+        if step not in cleared.episode.own_plan and cleared.instance.state == "stopped":
+            return False  # An earlier episode has stopped it.
+        must_be_fresh(cleared, step, self.clock.now())
+        is_real = not cleared.dry_run
+        stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
+        wanted_state = "stopped" if stops_first and is_real else "running"
+        state = cleared.instance.state
+        if state != wanted_state:
+            raise SafetyError(f"the instance is {state}, not {wanted_state}")
+        if step is Step.TERMINATE and is_real:
+            self.guards.snapshots_must_be_completed(cleared)
+            self.guards.user_data_must_be_kept(cleared)
+            self._snapshots_must_be_recent(cleared)
+        self._carry_out(cleared, step)
+        return cleared.dry_run
+
+    def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
+        """Return whether an earlier call took effect. Raises: MustWait, while it still may; SafetyError."""
+        episode = self.guards.open_episode(ref)
+        if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
+            return False
+        effect = self.sent_calls.effect(episode, step, self.clock.now())
+        if effect is Effect.UNDER_WAY:
+            raise MustWait("EC2 was asked already and may still carry it out: it is looked at again")
+        if effect is Effect.CHANGED_BY_OTHERS:
+            raise SafetyError("somebody else changed the state of the instance after EC2 was asked")
+        return effect is Effect.DONE
 
     def _carry_out(self, cleared: Cleared, step: Step) -> None:
-        """Call EC2, counted against the caps before; what EC2 refuses and a dry run count nothing."""
-        ref, instance = cleared.episode.ref, cleared.instance
-        if not cleared.dry_run:
-            full = self.state.reserve(ref.execution_name, step.value, cleared.caps, self.clock.now())
-            if full is not None:
-                raise MustWait(cap_reached(full, cleared.caps[full]))
+        """Count the call against the caps, note it, and send it once. A dry run counts nothing."""
+        self._reserve(cleared, step)
         try:
-            # Noted before the call, so that the event it causes is known to be our own.
-            self.state.note_step(ref, step.value, self.clock.now())
-            requests = []
-            # What the plan has right before it; a failure keeps the instance.
-            for companion in companions(cleared.episode.plan.steps, step):
-                if (reason := unmet(companion, instance)) is not None:
-                    raise SafetyError(reason)
-                requests.append(self.controller.prepare(companion, instance, dry_run=cleared.dry_run))
-            call = self.controller.stop if step is Step.STOP else self.controller.terminate
-            requests.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
-        except (Throttled, Unavailable):
-            raise  # It may have taken effect; a retry goes on with the same count.
+            request_ids = self._send(cleared, step)
+        except Unavailable:
+            raise  # It may have taken effect: it stays noted and counted until a look says otherwise.
+        except Throttled:
+            self._take_back(cleared, step)
+            self.state.forget_step(cleared.episode, step.value)
+            raise
         except GovernorError:
-            self.state.give_back(ref.execution_name, step.value)
+            self._take_back(cleared, step)
             raise
         if not cleared.dry_run:
-            self.state.journal(ref, "done", self.clock.now(), step=step.value, request_ids=requests)
+            ref, now = cleared.episode.ref, self.clock.now()
+            self.state.journal(ref, "done", now, step=step.value, request_ids=request_ids)
+
+    def _reserve(self, cleared: Cleared, step: Step) -> None:
+        if cleared.dry_run:
+            return
+        name = cleared.episode.ref.execution_name
+        full = self.state.reserve(name, step.value, cleared.caps, self.clock.now())
+        if full is not None:
+            raise MustWait(cap_reached(full, cleared.caps[full]))
+
+    def _take_back(self, cleared: Cleared, step: Step) -> None:
+        if not cleared.dry_run:
+            self.state.give_back(cleared.episode.ref.execution_name, step.value)
+
+    def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
+        """Note that EC2 is asked, then ask it: what the plan has right before the step, and the step."""
+        episode, instance = cleared.episode, cleared.instance
+        if episode.cleared_at is None:
+            raise SafetyError("the episode was not rechecked before acting")
+        # Noted before the call, so that the event it causes is known to be our own.
+        self.state.note_call(episode.ref, step.value, self.clock.now(), episode.cleared_at)
+        request_ids = []
+        for companion in companions(episode.plan.steps, step):
+            reason = unmet(companion, instance)
+            if reason is not None:
+                raise SafetyError(reason)
+            request_ids.append(self.controller.prepare(companion, instance, dry_run=cleared.dry_run))
+        call = self.controller.stop if step is Step.STOP else self.controller.terminate
+        request_ids.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
+        return request_ids
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
         """An instance that was stopped first has written nothing since; one that ran on may have."""
@@ -84,8 +142,8 @@ class PutAway:
         if Step.STOP in episode.plan.steps:
             return
         limit = timedelta(minutes=cleared.applied.policy.plan.running_snapshot_valid_minutes)
-        taken = episode.steps_done.get(Step.SNAPSHOT.value)
-        if taken is None or self.clock.now() - taken > limit:
+        taken_at = episode.steps_done.get(Step.SNAPSHOT.value)
+        if taken_at is None or self.clock.now() - taken_at > limit:
             raise SafetyError(
                 f"the instance ran on and its snapshots are older than {minutes(limit)} minutes "
                 "(plan.running_snapshot_valid_minutes): what it wrote since would be lost"

@@ -1,4 +1,8 @@
-"""Checks again at the moment of acting: the guards, and while the instance runs, its evidence."""
+"""Checks again at the moment of acting: the guards, and while the instance runs, its evidence.
+
+Each recheck allows one call. It looks first what became of an earlier call of the same step, because its
+answer may be lost. A stopped instance has no metrics: there the guards alone decide.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ from datetime import timedelta
 
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
+from governor.domain.episode.sent_call import Effect
+from governor.domain.policy.policy import Mode
 from governor.domain.sweep.judging import is_released
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
 from governor.domain.units import UtcDatetime, span
@@ -16,10 +22,11 @@ from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, next_hour
 from governor.usecases.episode.guards import Cleared, Guards
+from governor.usecases.episode.sent_call import SentCalls
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
-_EC2_SETTLES = timedelta(minutes=5)
-"""How long a call that was begun may take, and what it changed may not be seen."""
+_SHORTEST_WAIT = timedelta(minutes=1)
+_LONGEST_WAIT = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +35,11 @@ class Rechecked:
     outcome: Outcome | None
     reason: str
     wait: timedelta | None = None
-    """After which to check again, where a freeze or a cap alone holds the step back."""
+    """After which to check again, where something holds the step back for a while."""
+    notifies: bool = True
+    """False for a wait of minutes, which nobody needs to know of."""
+    again: timedelta = _SHORTEST_WAIT
+    """After a step was let through and not carried out: how long to wait before the next recheck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,52 +49,109 @@ class RecheckEpisode:
     guards: Guards
     inspect: InspectInstance
     state: StateTable
+    sent_calls: SentCalls
 
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
-        """Decide whether `before` may be done now. Safe to repeat. Raises: CloudError: retry. MetricsLate,
-        until the newest readings and refusals of answers are known: tried again in minutes."""
-        found = self._look(ref, before)
-        if found.outcome is not None and found.wait is None:
-            # The end is read from there: what comes with a payload proves nothing.
-            self.state.note_no(ref, found.outcome.value, found.reason)
-        return found
+        """Decide whether `before` may be done now. Safe to repeat.
 
-    def _look(self, ref: EpisodeRef, before: Step) -> Rechecked:
+        Raises: CloudError: retry. MetricsLate, until the newest readings and refusals of answers are known:
+        tried again in minutes.
+        """
+        result = self._look_at_an_earlier_call(ref, before) or self._recheck(ref, before)
+        if result.outcome is not None and result.wait is None:
+            # The end is read from there: what comes with a payload proves nothing.
+            self.state.note_no(ref, result.outcome.value, result.reason)
+        return result
+
+    def _look_at_an_earlier_call(self, ref: EpisodeRef, before: Step) -> Rechecked | None:
+        """Return `None` when no call was sent, or nothing came of it."""
+        episode = self.state.episode(ref)
+        if episode is None or episode.outcome is not None or episode.mode is Mode.OBSERVE:
+            return None
+        if before is Step.SNAPSHOT or before.value not in episode.own_steps:
+            return None
+        now = self.clock.now()
+        match self.sent_calls.effect(episode, before, now):
+            case Effect.DONE:
+                return self._carried_out(episode, before, now)
+            case Effect.UNDER_WAY:
+                reason = f"EC2 was asked to {before.value} it and gave no clear answer: it may still do so"
+                return Rechecked(False, Outcome.REFUSED, reason, _SHORTEST_WAIT, notifies=False)
+            case Effect.NOTHING:
+                return self._held_meanwhile(episode)
+            case _:
+                return None
+
+    def _carried_out(self, episode: Episode, before: Step, now: UtcDatetime) -> Rechecked:
+        """Go on to what follows the step, unless that has been held back for as long as an approval lives."""
+        policy = self.guards.policies.applied_to(episode.instance).policy
+        hours = policy.approval.wait_at_most_hours
+        if now - episode.steps_done[before.value] >= timedelta(hours=hours):
+            reason = f"what follows the {before.value} waited for {hours} h (approval.wait_at_most_hours)"
+            return Rechecked(False, Outcome.REFUSED, reason)
+        return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=_LONGEST_WAIT)
+
+    def _held_meanwhile(self, episode: Episode) -> Rechecked | None:
+        """A hold that came while EC2 might have carried out the call counts, because EC2 has not."""
+        approval = self.state.approval(episode.approval_id)
+        if approval is None or approval.late_hold is None:
+            return None
+        return Rechecked(False, Outcome.HELD, approval.late_hold.why)
+
+    def _recheck(self, ref: EpisodeRef, before: Step) -> Rechecked:
         try:
             cleared = self.guards.check(ref, before)
         except (Held, Interrupted) as error:
             outcome = Outcome.HELD if isinstance(error, Held) else Outcome.INTERRUPTED
             return Rechecked(False, outcome, str(error))
         except SafetyError as error:
-            target = self.accounts.target(ref.account, ref.region)
-            found = self.inspect.describe(target, ref.instance_id)
-            # One that is gone or started anew voids the episode; every other guard refuses.
-            is_gone = found is None or found.launch_time != ref.launch_time
-            return Rechecked(False, Outcome.VOID if is_gone else Outcome.REFUSED, str(error))
-        instance, now = cleared.instance, self.clock.now()
+            return self._refused(ref, error)
+        now = self.clock.now()
         held_back = self._held_back(cleared, before, now)
-        stopped_by_us = Step.STOP.value in cleared.episode.steps_done and not cleared.dry_run
-        if stopped_by_us:
-            if instance.state != "stopped":
-                return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}, not stopped")
-        elif instance.state != "running":
-            return Rechecked(False, Outcome.VOID, f"the instance is {instance.state}: somebody was faster")
-        elif (ended := self._no_longer_idle(cleared, now, waits=held_back is not None)) is not None:
+        ended = self._changed(cleared, before, now, waits=held_back is not None)
+        if ended is not None:
             return ended
-        self._free_for_a_hold(cleared, now)
+        if before.value in cleared.episode.own_steps:
+            # EC2 did not carry it out: people may hold it again.
+            self.state.forget_step(cleared.episode, before.value)
         if held_back is not None:
             self.state.journal(ref, "held back", now, step=before.value, reason=held_back.reason)
             return held_back
-        self.state.clear_step(ref, before.value, now)
-        return Rechecked(True, None, "everything is as it was asked about")
+        return self._let_through(cleared, before, now)
 
-    def _free_for_a_hold(self, cleared: Cleared, now: UtcDatetime) -> None:
-        """Forget a termination that EC2 has not taken, once its recheck is long over: to be held again."""
-        episode, valid = cleared.episode, cleared.applied.policy.plan.recheck_valid_minutes
-        under_way = timedelta(minutes=valid) + _EC2_SETTLES
-        is_over = episode.cleared_at is None or now - episode.cleared_at > under_way
-        if Step.TERMINATE.value in episode.steps_done and is_over:
-            self.state.forget_step(episode, Step.TERMINATE.value)
+    def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
+        """One that is gone or started anew voids the episode; every other guard refuses."""
+        target = self.accounts.target(ref.account, ref.region)
+        instance = self.inspect.describe(target, ref.instance_id)
+        is_gone = instance is None or instance.launch_time != ref.launch_time
+        return Rechecked(False, Outcome.VOID if is_gone else Outcome.REFUSED, str(error))
+
+    def _changed(self, cleared: Cleared, before: Step, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
+        """Return the end of the episode where the instance is not as it was asked about."""
+        state = cleared.instance.state
+        episode = cleared.episode
+        stops_first = Step.STOP in episode.plan.steps and before is Step.TERMINATE
+        is_stopped_before = episode.stopped_in is not None
+        if (stops_first or is_stopped_before) and not cleared.dry_run:
+            if state != "stopped":
+                return Rechecked(False, Outcome.VOID, f"the instance is {state}, not stopped")
+            return None
+        if state != "running":
+            return Rechecked(False, Outcome.VOID, f"the instance is {state}: somebody was faster")
+        return self._no_longer_idle(cleared, now, waits=waits)
+
+    def _let_through(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked:
+        """Allow one call, unless none has been carried out for as long as an approval lives."""
+        episode = cleared.episode
+        elapsed = now - episode.first_cleared.get(before.value, now)
+        hours = cleared.applied.policy.approval.wait_at_most_hours
+        if elapsed >= timedelta(hours=hours):
+            reason = f"EC2 has not carried out the {before.value} for {hours} h (approval.wait_at_most_hours)"
+            why = "" if episode.last_no is None else f"; the last try: {episode.last_no}"
+            return Rechecked(False, Outcome.REFUSED, reason + why)
+        self.state.clear_step(episode.ref, before.value, now, episode.first_cleared)
+        again = max(_SHORTEST_WAIT, min(_LONGEST_WAIT, elapsed / 4))
+        return Rechecked(True, None, "everything is as it was asked about", again=again)
 
     def _no_longer_idle(self, cleared: Cleared, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
         """Judge the running instance again. While the step `waits`, only work ends the episode."""

@@ -1,0 +1,29 @@
+"""Looks in EC2 what became of a stop or a termination that an episode has sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from governor.domain.episode.episode import Episode
+from governor.domain.episode.plan import Step
+from governor.domain.episode.sent_call import Effect, effect_of
+from governor.usecases.accounts import Accounts
+from governor.usecases.evidence.inspect_instance import InspectInstance
+
+
+@dataclass(frozen=True, slots=True)
+class SentCalls:
+    accounts: Accounts
+    inspect: InspectInstance
+
+    def effect(self, episode: Episode, step: Step, now: datetime) -> Effect | None:
+        """Return what EC2 shows of the call for this step; `None` when none was sent. Raises: CloudError."""
+        sent_at = episode.steps_done.get(step.value)
+        if sent_at is None:
+            return None
+        ref = episode.ref
+        instance = self.inspect.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
+        if instance is not None and instance.launch_time != ref.launch_time:
+            return Effect.CHANGED_BY_OTHERS
+        return effect_of(step, sent_at, instance, now)

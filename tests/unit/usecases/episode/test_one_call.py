@@ -1,0 +1,217 @@
+"""Each stop and termination is sent once, after a recheck of its own; a lost answer is followed by a look."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.episode.episode import Outcome
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Action, Mode
+from governor.errors import MustWait, SafetyError, Throttled, Unavailable
+from governor.stores import keys
+from tests.builders import NOW
+from tests.unit.usecases.world import World
+
+STEPS = (Step.STOP, Step.TERMINATE)
+NO_ANSWER = Unavailable("503", operation="ec2")
+
+
+def ready(step: Step) -> World:
+    """A world whose next step is this one."""
+    world = World(action=Action.TERMINATE if step is Step.TERMINATE else Action.STOP)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    return world
+
+
+def sent(world: World, step: Step) -> int:
+    """Return how often EC2 was asked for the step."""
+    return world.writes().count(step.value)
+
+
+def works(world: World) -> None:
+    """The GPU works from now on."""
+    world.publish_quiet(utilization=95.0)
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", [Throttled("slow down"), NO_ANSWER])
+def test_a_failed_call_is_not_sent_again_without_a_recheck(step: Step, error: Exception) -> None:
+    """However often the function is invoked: executions of the release before repeat it."""
+    world = ready(step)
+    world.ec2.failures[step.value] = [error]
+    for _ in range(5):
+        with pytest.raises(MustWait):
+            world.put_away(world.ref, step)
+        world.clock.moment += timedelta(seconds=20)
+
+    assert 1 == sent(world, step)
+
+
+@pytest.mark.parametrize("error", [Throttled("slow down"), NO_ANSWER])
+@pytest.mark.parametrize("seconds", [54, 69, 253, 429])
+def test_work_that_began_while_ec2_failed_keeps_the_instance(error: Exception, seconds: int) -> None:
+    """Seen: stopped after so many seconds of work: the repeated call never looked at the GPU again."""
+    world = ready(Step.STOP)
+    world.ec2.failures["stop"] = [error]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    works(world)
+    world.clock.moment += timedelta(seconds=seconds)
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    rechecked = world.recheck(world.ref, Step.STOP)
+    if rechecked.wait is not None:
+        world.clock.moment += timedelta(minutes=5)
+        works(world)
+        rechecked = world.recheck(world.ref, Step.STOP)
+
+    assert (False, Outcome.WOKE_UP) == (rechecked.proceed, rechecked.outcome)
+    assert 1 == sent(world, Step.STOP)
+    assert "running" == world.ec2.instances[world.ref.instance_id].state
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_lost_answer_is_followed_by_a_look(step: Step) -> None:
+    """EC2 shows that it was carried out: the workflow goes on, and nothing is sent a second time."""
+    world = ready(step)
+    world.ec2.lost_answers.add(step.value)
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+    rechecked = world.recheck(world.ref, step)
+
+    assert rechecked.proceed
+    assert not world.put_away(world.ref, step)
+    assert not world.put_away(world.ref, step)
+    assert 1 == sent(world, step)
+
+
+def test_nothing_is_sent_while_a_lost_call_may_still_arrive() -> None:
+    """EC2 accepts a signed request for five minutes."""
+    world = ready(Step.STOP)
+    world.ec2.failures["stop"] = [NO_ANSWER]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    for _ in range(4):
+        world.clock.moment += timedelta(minutes=1)
+        rechecked = world.recheck(world.ref, Step.STOP)
+        assert (False, timedelta(minutes=1), False) == (
+            rechecked.proceed,
+            rechecked.wait,
+            rechecked.notifies,
+        )
+        with pytest.raises(MustWait, match="may still carry it out"):
+            world.put_away(world.ref, Step.STOP)
+    world.clock.moment += timedelta(minutes=1)
+    world.publish_quiet()
+
+    assert world.recheck(world.ref, Step.STOP).proceed
+    assert not world.put_away(world.ref, Step.STOP)
+    assert 2 == sent(world, Step.STOP)
+
+
+def test_an_instance_that_somebody_started_after_a_lost_termination_is_left_alone() -> None:
+    """Seen: the fourth send came after a person had started it again."""
+    world = ready(Step.TERMINATE)
+    world.ec2.failures["terminate"] = [NO_ANSWER]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.TERMINATE)
+    world.clock.moment += timedelta(minutes=6)
+    world.change_instance(state="running", launch_time=world.clock.now())
+
+    with pytest.raises(SafetyError):
+        world.put_away(world.ref, Step.TERMINATE)
+    assert Outcome.VOID is world.recheck(world.ref, Step.TERMINATE).outcome
+    assert 1 == sent(world, Step.TERMINATE)
+
+
+def test_a_stop_by_somebody_else_is_not_taken_for_the_lost_one() -> None:
+    """EC2 dates the change before the call; the clocks may differ by a minute."""
+    world = ready(Step.STOP)
+    world.ec2.failures["stop"] = [NO_ANSWER]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    earlier = NOW - timedelta(minutes=2)
+    reason = f"User initiated ({earlier:%Y-%m-%d %H:%M:%S} GMT)"
+    world.change_instance(state="stopped", state_transition_reason=reason)
+
+    assert Outcome.VOID is world.recheck(world.ref, Step.STOP).outcome
+    with pytest.raises(SafetyError, match="somebody else"):
+        world.put_away(world.ref, Step.STOP)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_two_invocations_after_one_recheck_send_one_call(step: Step) -> None:
+    """Both passed the guards; the note of the call is a conditional write, and one of them wins it."""
+    world = ready(step)
+    note = world.state.note_call
+    others: list[bool] = []
+
+    def overtaken(*arguments: object) -> None:
+        if not others:
+            others.append(True)
+            world.put_away(world.ref, step)
+        note(*arguments)  # type: ignore[arg-type]
+
+    world.state.note_call = overtaken  # type: ignore[method-assign, assignment]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+    assert 1 == sent(world, step)
+
+
+def test_a_function_that_died_after_its_note_sends_nothing_when_it_is_repeated() -> None:
+    """Nobody knows if EC2 was asked: it is looked at until that is clear."""
+    world = ready(Step.STOP)
+
+    def died(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    world.ec2.stop = died  # type: ignore[method-assign, assignment]
+    with pytest.raises(KeyboardInterrupt):
+        world.put_away(world.ref, Step.STOP)
+    del world.ec2.stop
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_a_call_of_the_release_before_is_looked_at_first() -> None:
+    """It noted the step, and not that this used up the recheck."""
+    world = ready(Step.STOP)
+    world.state.note_step(world.ref, "stop", world.clock.now())
+    del world.state.items[keys.episode(world.ref)]["is_clearance_used"]
+    world.clock.moment += timedelta(minutes=6)
+
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    assert [] == world.writes()
+
+
+def test_a_step_that_ec2_never_carries_out_ends_as_long_as_an_approval_lives() -> None:
+    """It waits longer each time, and ends as refused, with the last reason."""
+    world = ready(Step.STOP)
+    world.ec2.failures["stop"] = [Throttled("slow down")] * 1_000
+    waits = []
+    while (rechecked := world.recheck(world.ref, Step.STOP)).proceed:
+        with pytest.raises(MustWait):
+            world.put_away(world.ref, Step.STOP)
+        waits.append(rechecked.again)
+        world.clock.moment += rechecked.again
+        world.publish_quiet()
+
+    assert (timedelta(minutes=1), timedelta(minutes=15)) == (waits[0], waits[-1])
+    assert sorted(waits) == waits
+    assert Outcome.REFUSED is rechecked.outcome
+    assert "EC2 has not carried out the stop for 48 h" in rechecked.reason
+    assert "slow down" in rechecked.reason
+
+
+def test_a_rehearsal_is_not_taken_for_a_call() -> None:
+    """In mode observe nothing is sent: a stop by somebody else is theirs."""
+    world = World(mode=Mode.OBSERVE)
+    assert world.put_away(world.ref, Step.STOP)
+    world.change_instance(state="stopped")
+
+    assert Outcome.VOID is world.recheck(world.ref, Step.STOP).outcome
