@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import marshal
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -65,7 +65,9 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
     "NumericGreaterThan": _same_kind(operator.gt, int, float),
     "NumericGreaterThanEquals": _same_kind(operator.ge, int, float),
 }
-_COMBINED: Mapping[str, Callable[[Sequence[bool]], bool]] = {"And": all, "Or": any}
+_PRESENCE = "IsPresent"
+"""Asks for the variable itself; every other comparison fails where it is missing."""
+_COMBINED: Mapping[str, Callable[[Iterable[bool]], bool]] = {"And": all, "Or": any}
 
 
 class NotUnderstood(Exception):
@@ -177,7 +179,7 @@ def _check_rule(name: str, rule: Mapping[str, Any], *, nested: bool) -> None:
         for part in (part for key in combined for part in rule[key]):
             _check_rule(name, part, nested=True)
         return
-    compared = [key for key in rule if key in _COMPARISONS]
+    compared = [key for key in rule if key in _COMPARISONS or key == _PRESENCE]
     if len(compared) != 1:
         raise NotUnderstood(f"{name}: the rule {dict(rule)}")
     _only(rule, {*outer, "Variable", "Comment", compared[0]}, name)
@@ -380,9 +382,20 @@ def _placed(part: Mapping[str, Any], data: Mapping[str, Any], result: Any) -> di
     return output
 
 
+def _is_present(path: str, data: Mapping[str, Any]) -> bool:
+    try:
+        _read(path, data)
+    except StepFailed:
+        return False
+    return True
+
+
 def _holds(rule: Mapping[str, Any], data: Mapping[str, Any]) -> bool:
     for key, combine in _COMBINED.items():
         if key in rule:
-            return combine([_holds(part, data) for part in rule[key]])
+            # Step Functions stops at the first part that decides.
+            return combine(_holds(part, data) for part in rule[key])
+    if _PRESENCE in rule:
+        return _is_present(rule["Variable"], data) is rule[_PRESENCE]
     compared = next(key for key in rule if key in _COMPARISONS)
     return _COMPARISONS[compared](_read(rule["Variable"], data), rule[compared])

@@ -126,7 +126,12 @@ class CrashPoint:
                 return call()
 
 
-_SENT_ONCE = frozenset({"ses.send", "slack.post", "ec2.create", "lambda.undo", "ssm.send"})
+_SENT_ONCE = frozenset(
+    {
+        *("ec2.stop", "ec2.terminate", "ec2.prepare", "ec2.create"),
+        *("ses.send", "slack.post", "lambda.undo", "ssm.send"),
+    }
+)
 """Calls that AWS's library does not repeat by itself, as the adapters ask."""
 _ANSWERED_AS_BEFORE = frozenset({"table.transact"})
 """Calls whose repetition is recognized by a token of the library, and not carried out again."""
