@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,16 @@ from cli.errors import CommandError
 from cli.nearest import nearest
 from cli.output import Output
 from cli.policy_advice import refusals, warnings
+from cli.policy_consent import acceptances_of, of_two_people, say_unaccepted, verdict
 from cli.policy_meetings import meetings, policies_of
 from cli.policy_production import UNSEEN, missing
 from cli.policy_schema import policy_schema, setting_paths, settings_at
 from governor.adapters.clients import Clients
 from governor.adapters.ec2 import Ec2Instances
-from governor.contracts.policy import parse_policy
+from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.alerts.policy_messages import consent_line
 from governor.domain.instance import Instance, Target
+from governor.domain.policy.consent import Acceptances
 from governor.domain.policy.policy import Policy
 from governor.domain.units import printable
 from governor.errors import GovernorError, PolicyError, PolicyProblem
@@ -45,6 +48,10 @@ def is_usable(path: Path, text: str, out: Output, *, production: bool = False) -
     return usable
 
 
+Warn = Callable[[str, str], None]
+"""Says a warning about a setting, or about the policy under some overrides."""
+
+
 def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
     def warn(whose: str, what: str, line: int | None = None) -> None:
         at = f"{path}:{line}" if line else f"{path}"
@@ -60,42 +67,59 @@ def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
         warn(problem.path, problem.reason, problem.line or 1)
     met = meetings(book)
     alone = [((), book.base().policy), *(((name,), policy) for name, policy in policies_of(book)[1:])]
-    given: dict[tuple[str, ...], frozenset[str]] = {}
-    for names, policy in (*alone, *met.policies):
-        # A warning about fewer of them is not repeated.
-        known = frozenset[str]().union(*(said for few, said in given.items() if set(few) <= set(names)))
-        given[names] = frozenset(warnings(policy))
-        for warning in warnings(policy):
-            if warning not in known:
-                warn(" + ".join(names) or "base", warning)
+    policies = [*alone, *met.policies]
+    _warn_of_each(policies, warn)
     if not met.all_tried:
         warn(
             "overrides",
             "so many can meet in one instance that not all were tried together; let their tags, families, "
             "accounts or Regions rule each other out",
         )
-    refused = [
-        PolicyProblem(
-            setting, f"{' + '.join(names) or 'base'}: {why}", book.document.line(tuple(setting.split(".")))
-        )
-        for names, policy in (*alone, *met.policies)
-        for setting, why in refusals(policy)
-    ]
+    refused = _refused(book, policies)
     if met.problems or refused:
         _say_errors(path, (*met.problems, *refused), out)
         return False
-    if production and not _is_fit(path, [*alone, *met.policies], out):
+    if production and not _is_fit(path, book, policies, out):
         return False
-    version, mode = book.base().version, book.base().policy.mode.value
-    out.say(f"{path}: ok, version {version}, mode {mode}", version=version, mode=mode)
+    if not production:
+        for setting, why in of_two_people(book):
+            warn(setting, why)
+    say_unaccepted(path, book, out)
+    version = book.base().version
+    mode = book.base().policy.mode.value
+    out.say(f"{path}: {verdict(book)}, version {version}, mode {mode}", version=version, mode=mode)
     return True
 
 
-def _is_fit(path: Path, policies: Sequence[tuple[tuple[str, ...], Policy]], out: Output) -> bool:
+def _warn_of_each(policies: Sequence[tuple[tuple[str, ...], Policy]], warn: Warn) -> None:
+    """Warn about each policy; a warning about fewer of its overrides is not repeated."""
+    given: dict[tuple[str, ...], frozenset[str]] = {}
+    for names, policy in policies:
+        known = frozenset[str]().union(*(said for few, said in given.items() if set(few) <= set(names)))
+        given[names] = frozenset(warnings(policy))
+        for warning in warnings(policy):
+            if warning not in known:
+                warn(" + ".join(names) or "base", warning)
+
+
+def _refused(book: PolicyBook, policies: Sequence[tuple[tuple[str, ...], Policy]]) -> list[PolicyProblem]:
+    found = []
+    for names, policy in policies:
+        for setting, why in refusals(policy):
+            line = book.document.line(tuple(setting.split(".")))
+            found.append(PolicyProblem(setting, f"{' + '.join(names) or 'base'}: {why}", line))
+    return found
+
+
+def _is_fit(
+    path: Path, book: PolicyBook, policies: Sequence[tuple[tuple[str, ...], Policy]], out: Output
+) -> bool:
     """Say what is not fit for production, each once, and what the document cannot show."""
     printed: set[tuple[str, str]] = set()
+    of_document = list(of_two_people(book))
     for names, policy in policies:
-        for setting, why in missing(policy):
+        of_policy = list(missing(policy))
+        for setting, why in of_policy if names else [*of_policy, *of_document]:
             if (setting, why) not in printed:
                 whose, severity = " + ".join(names) or "base", "not for production"
                 fact = {"severity": severity, "line": None, "path": setting, "reason": f"{whose}: {why}"}
@@ -126,9 +150,15 @@ def _meant(path: str) -> str:
 def explain(arguments: argparse.Namespace) -> int:
     """Which overrides apply to an instance, what they set, and what differs from the defaults."""
     session = aws.session()
-    text = read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
+    acceptances = Acceptances()
+    if arguments.file:
+        text = read(Path(arguments.file))
+    else:
+        answer = deployed_answer(arguments.stack_name, session)
+        text = str(answer["document"])
+        acceptances = acceptances_of(answer)
     try:
-        book = parse_policy(text)
+        book = parse_policy(text).accepted_by(acceptances)
     except PolicyError as error:
         raise CommandError(f"the policy is refused: {error}; run `governor policy check`") from None
     instance = _instance(arguments.instance, session)
@@ -152,6 +182,9 @@ def explain(arguments: argparse.Namespace) -> int:
                 continue
             fact = {"path": path, "value": value, "set_by": source.removeprefix("an ").removeprefix("the ")}
             out.list(f"  {printable(path)}: {_written(value)}   ({source}; {other})", "settings", fact)
+        for override in book.unaccepted():
+            if override.name in applied.overrides:
+                out.say(f"  {printable(consent_line(override))}")
         for warning in warnings(applied.policy):
             out.list(f"  warning: {printable(warning)}", "warnings", {"warning": warning})
     return 0
@@ -164,7 +197,13 @@ def schema(_: argparse.Namespace) -> int:
 
 
 def deployed(stack: str, session: boto3.Session) -> str:
-    """The document that a stack uses now: as its API says or, where it has none in its bucket, the parameter.
+    """Return the document that a stack uses now. Raises: as `deployed_answer`."""
+    return str(deployed_answer(stack, session)["document"])
+
+
+def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
+    """Return the document that a stack uses now, and whose acceptances of it count: as its API says or, where
+    it has none in its bucket, the parameter.
 
     Raises:
         CommandError: the stack, its API or its parameter cannot be read.
@@ -172,7 +211,7 @@ def deployed(stack: str, session: boto3.Session) -> str:
     outputs, _ = described(stack, session)
     try:
         if "PolicyBucketName" in outputs:
-            return str(Api(find_api(stack, session), session).call("GET", "/api/policy")["document"])
+            return dict(Api(find_api(stack, session), session).call("GET", "/api/policy"))
         # A stack of the release before.
         found = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
     except (ClientError, BotoCoreError, KeyError) as error:
@@ -180,7 +219,7 @@ def deployed(stack: str, session: boto3.Session) -> str:
             f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): pass --stack-name, "
             "or --file where the command takes one"
         ) from None
-    return str(found["Parameter"].get("Value", ""))
+    return {"document": found["Parameter"].get("Value", "")}
 
 
 def _instance(instance_id: str, session: boto3.Session) -> Instance:

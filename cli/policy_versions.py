@@ -17,8 +17,11 @@ from cli.api import Api, described, find_api
 from cli.errors import CommandError
 from cli.output import Output
 from cli.policy import deployed, is_usable, read
+from cli.policy_consent import next_steps
 from governor.contracts.policy import parse_policy
+from governor.domain.alerts.policy_messages import consent_line
 from governor.domain.policy.changes import risky
+from governor.domain.policy.consent import Unaccepted
 from governor.domain.units import printable
 from governor.errors import PolicyError
 
@@ -47,7 +50,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made = commands.add_parser("rollback", help="check an earlier version, and store it as the newest one")
     made.add_argument("version", help="as history prints it")
     made.set_defaults(run=rollback)
-    made = commands.add_parser("accept", help="accept a version that waits for a second person")
+    made = commands.add_parser(
+        "accept", help="accept a version that waits for a second person, or an override that names you"
+    )
     made.add_argument("version", help="as the message or history names it")
     made.set_defaults(run=accept)
 
@@ -126,7 +131,9 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
         CommandError: IAM does not allow its selector, or it could not be stored.
     """
     outputs, parameters = described(arguments.stack_name, session)
-    governed, stack = parse_policy(text).base().policy.selector.tag_value, parameters.get("SelectorTagValue")
+    book = parse_policy(text)
+    governed = book.base().policy.selector.tag_value
+    stack = parameters.get("SelectorTagValue")
     if governed != stack:
         raise CommandError(
             f"the selector is Purpose={governed}, and IAM limits the stack to Purpose={stack}: write "
@@ -144,6 +151,7 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
         raise CommandError(f"the policy could not be stored: {aws.reason(error)}") from None
     out.say(f"stored as version {stored['VersionId']}", stored=stored["VersionId"])
     out.say("It is reviewed within seconds. `governor policy history` says whether it is in force.")
+    out.say(next_steps(book.unaccepted(), stored["VersionId"]))
 
 
 def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
@@ -218,15 +226,24 @@ def _versions(s3: Any, bucket: str, in_force: str | None, most: int = _SHOWN) ->
 
 
 def accept(arguments: argparse.Namespace) -> int:
-    """Accept a version that waits, as the person that the policy in force maps the caller to."""
+    """Accept a version that waits, or overrides that name you, as the person that the policy in force maps
+    the caller to."""
     path = f"/api/policy/{quote(arguments.version, safe='')}"
     found = _api(arguments, aws.session()).call("POST", path, {})
-    people, needed = found["accepted_by"], found["people_needed"]
     with Output(arguments) as out:
-        out.say(f"behind this version: {', '.join(map(printable, people))}", **found)
-        more = needed - len(people)
-        out.say(f"{more} more must accept it" if more > 0 else "It comes into force with the next sweep.")
+        out.say(f"behind this version: {', '.join(map(printable, found['accepted_by']))}", **found)
+        out.say(_state_after_acceptance(found))
+        for one in found.get("unaccepted", ()):
+            missing = Unaccepted(one["override"], tuple(one["missing"]))
+            out.say(printable(consent_line(missing)))
     return 0
+
+
+def _state_after_acceptance(found: dict[str, Any]) -> str:
+    if found.get("in_force"):
+        return "It is in force already; the next sweep counts your acceptance."
+    more = found["people_needed"] - len(found["accepted_by"])
+    return f"{more} more must accept it" if more > 0 else "It comes into force with the next sweep."
 
 
 def _api(arguments: argparse.Namespace, session: boto3.Session) -> Api:

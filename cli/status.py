@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from cli import aws, times
 from cli.api import Api, check_deployed, find_api, missing
 from cli.errors import CommandError
+from cli.policy_consent import acceptances_of
 from cli.progress import Progress
 from cli.times import ago, since
 from cli.twins import parameters_of, twins
@@ -30,6 +31,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.messaging import MAIL, lets_questions_through
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.alerts.policy_messages import consent_line
 from governor.domain.approvals.messages import readable, step_text
 from governor.domain.documents import plain
 from governor.domain.episode.episode import Failing
@@ -101,7 +103,8 @@ class Stack:
     def policy(self) -> tuple[PolicyBook, str | None]:
         """The policy that counts, and the version of the bucket that it is, if it is one."""
         found = self.api.call("GET", "/api/policy")
-        return parse_policy(found["document"]), found["in_force"]
+        book = parse_policy(found["document"]).accepted_by(acceptances_of(found))
+        return book, found["in_force"]
 
     @cached_property
     def hub(self) -> Target:
@@ -204,7 +207,16 @@ def _policy(stack: Stack) -> Line:
     book, in_force = stack.policy
     version = book.base().version
     source = f"stored as {in_force}" if in_force else "the parameters Mode and PolicyYaml of the stack"
-    return Line(f"version {version}, {source}", {"version": version, "in_force": in_force})
+    waiting = book.unaccepted()
+    said = [f"version {version}, {source}", *(printable(consent_line(one)) for one in waiting)]
+    if waiting and not in_force:
+        said.append("nobody can accept a parameter: store it with `governor policy put`")
+    document = {
+        "version": version,
+        "in_force": in_force,
+        "unaccepted": [{"override": one.name, "missing": list(one.missing)} for one in waiting],
+    }
+    return Line("; ".join(one.removesuffix(".") for one in said), document, is_wrong=bool(waiting))
 
 
 def _schedule(stack: Stack) -> Line:

@@ -210,7 +210,11 @@ def test_who_is_asked_later_may_approve_too(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, ownership: str
 ) -> None:
     """A question that goes to a list first reaches two people before it expires."""
-    contacts = "a: {emails: [a@example.com]}, b: {emails: [b@example.com]}, l: {lists: [l@example.com]}"
+    contacts = "l: {lists: [l@example.com]}"
+    for name in "ab":
+        arn = f"aws:arn:aws:iam::123456789012:user/{name}"
+        identities = f"identities: {{'{arn}': {name}@example.com}}"
+        contacts += f", {name}: {{emails: [{name}@example.com], {identities}}}"
     file = tmp_path / "policy.yaml"
     file.write_text(
         f"mode: ask\nplan: {{action: terminate}}\nownership: {{contacts: {{{contacts}}}, {ownership}}}"
@@ -332,6 +336,69 @@ def test_a_policy_for_production_passes_and_says_what_it_cannot_see(
     )
     code, out = run(capsys, "check", "--production", str(file))
     assert (1, True) == (code, "not for production: x: vetoes.required" in out), out
+
+
+ACCEPTED = """mode: ask
+metrics: {publishers_are_trusted: true}
+ownership:
+  default_contacts: [a]
+  escalation_contacts: [a]
+  contacts:
+    a:
+      emails: [alice@example.com, bob@example.com]
+      identities: {"aws:arn:aws:iam::123456789012:user/alice": alice@example.com}
+overrides:
+  - name: scratch
+    match: {tags: {Life: short}}
+    set: {mode: auto, plan: {action: terminate}}
+    approved_by: [alice@example.com, bob@example.com]
+"""
+
+
+@pytest.mark.parametrize("option", [[], ["--production"]])
+def test_an_override_that_names_people_is_not_ok_until_they_accept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, option: list[str]
+) -> None:
+    """`policy check` said ok, also with `--production`. A document cannot show an acceptance."""
+    file = tmp_path / "policy.yaml"
+    bob = '"aws:arn:aws:iam::123456789012:user/bob": bob@example.com}'
+    file.write_text(ACCEPTED.replace(": alice@example.com}", f": alice@example.com, {bob}"))
+    code, out = run(capsys, "check", *option, str(file))
+
+    until = "Override scratch counts as ask until alice@example.com and bob@example.com accept this version."
+    assert (0, True, False) == (code, until in out, ": ok" in out), out
+    assert "usable, but 1 override counts as ask until people accept, version" in out
+
+
+def test_a_person_whom_no_identity_stands_for_could_not_accept(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(ACCEPTED)
+    code, out = run(capsys, "check", str(file))
+
+    assert (0, True) == (code, "nobody can accept as bob@example.com: map an aws: identity" in out), out
+    assert "nobody can accept as alice@example.com" not in out
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("two_people_for_policy: false\n", "two_people_for_policy is false, and the policy terminates"),
+        ("", "ownership.contacts has aws: identities of 1 person"),
+    ],
+)
+def test_production_refuses_one_writer_for_a_policy_that_terminates(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, said: str, why: str
+) -> None:
+    """An explicit false, and a default of true that nobody could fulfill. Otherwise it is a warning."""
+    file = tmp_path / "policy.yaml"
+    file.write_text(said + ACCEPTED)
+    code, out = run(capsys, "check", "--production", str(file))
+    assert (1, True) == (code, why in out), out
+
+    code, out = run(capsys, "check", str(file))
+    assert (0, True) == (code, "warning: " + why.replace(" ", ": ", 1) in out), out
 
 
 def test_the_schema_beside_the_examples_is_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:

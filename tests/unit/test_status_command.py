@@ -219,6 +219,43 @@ def test_accounts_of_units_are_targets(
     assert (1, said) == (code, lines["targets"])
 
 
+SCRATCH = """mode: ask
+metrics: {publishers_are_trusted: true}
+ownership: {contacts: {ops: {emails: [alice@example.com, bob@example.com]}}}
+overrides:
+  - name: scratch
+    match: {tags: {Life: short}}
+    set: {mode: auto, plan: {action: terminate}}
+    approved_by: [alice@example.com, bob@example.com]
+"""
+
+
+def test_an_override_that_lacks_acceptances_is_listed_with_who_is_missing(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It counts as ask. The API of a stack of the release before knows no acceptances."""
+    terms = parse_policy(SCRATCH).terms
+    accepted = {"terms": terms, "people": ["alice@example.com"]}
+    cloud.answers["/api/policy"] = {"document": SCRATCH, "in_force": "v7", "accepted": accepted}
+    code, lines = shown(capsys)
+    until = "Override scratch counts as ask until bob@example.com accepts this version"
+    assert (1, True) == (code, lines["policy"].endswith(f"stored as v7; {until}")), lines["policy"]
+
+    accepted["people"].append("bob@example.com")
+    assert "scratch" not in shown(capsys)[1]["policy"]
+    del cloud.answers["/api/policy"]["accepted"]
+    assert "alice@example.com and bob@example.com" in shown(capsys)[1]["policy"]
+
+
+def test_an_override_of_the_parameter_lacks_acceptances_and_says_what_to_do(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cloud.answers["/api/policy"] = {"document": SCRATCH, "in_force": None, "accepted": None}
+    code, lines = shown(capsys)
+
+    assert (1, True) == (code, "store it with `governor policy put`" in lines["policy"])
+
+
 def test_workflows_that_fail_are_listed_by_cause(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
     """Until they fail no more; else a question that reaches nobody is seen in the console alone."""
     one = Failing(

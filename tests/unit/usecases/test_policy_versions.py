@@ -72,7 +72,8 @@ class Versions:
     def accept(self, version: str, arn: str) -> frozenset[str]:
         """A person accepts a version."""
         people = accepted(self.read()).base().policy.ownership
-        return AcceptPolicy(self.clock, self.state, self)(version, f"aws:{arn}", people)
+        accept = AcceptPolicy(self.clock, self.state, self, accepted)
+        return accept(version, f"aws:{arn}", people).behind
 
     def told(self) -> list[Alert]:
         """The messages since the last look."""
@@ -354,7 +355,7 @@ def test_two_reviews_at_once_put_no_older_version_in_force() -> None:
     world.put(ASK)
     state = world.state
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(type(state), "version_in_force", lambda _: None)
+        patched.setattr(type(state), "standing_version", lambda _: None)
         state.put_in_force("v9", None, NOW)
         world.review()
 
@@ -410,3 +411,84 @@ def test_the_newest_version_is_the_one_that_counts_again() -> None:
 
     assert again == world.review()
     assert replace(world.stored[-1]).version == again
+
+
+TERMINATES = f"mode: ask\nplan: {{action: terminate}}\n{PEOPLE}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TERMINATES,
+        f"{ASK}plan: {{when_stop_is_unsupported: terminate}}\n",
+        f"{ASK}approval: {{ask_about_stopped_after_days: 7}}\n",
+        f"{ASK}overrides: [{{name: x, match: {{}}, set: {{plan: {{action: terminate}}}}}}]\n",
+        f"{TERMINATES}two_people_for_policy: null\n",
+    ],
+)
+def test_once_any_rule_terminates_two_people_are_the_default(text: str) -> None:
+    """One writer could otherwise choose who approves terminations."""
+    assert parse_policy(text).base().policy.two_people_for_policy is True
+    world = Versions()
+    world.put(text)
+    world.review()
+    version = world.put(f"{text}caps: {{owner_actions_per_hour: 9}}\n")
+
+    assert "v1" == world.review()
+    world.accept(version, ALICE)
+    world.accept(version, BOB)
+    assert version == world.review()
+
+
+@pytest.mark.parametrize("text", [ASK, f"{TERMINATES}two_people_for_policy: false\n"])
+def test_two_people_are_not_the_default_where_nothing_terminates_or_the_policy_says_false(text: str) -> None:
+    """An explicit false is a decision, and no default."""
+    assert not parse_policy(text).base().policy.two_people_for_policy
+    world = Versions()
+    world.put(text)
+    world.review()
+    version = world.put(f"{text}caps: {{owner_actions_per_hour: 9}}\n")
+
+    assert version == world.review()
+
+
+def test_to_switch_the_default_off_takes_two_people() -> None:
+    world = Versions()
+    world.put(TERMINATES)
+    world.review()
+    world.told()
+    world.put(f"{TERMINATES}two_people_for_policy: false\n")
+
+    assert "v1" == world.review()
+    (alert,) = world.told()
+    assert ["two_people_for_policy"] == alert.facts["risky"]
+
+
+def test_a_version_that_says_true_waits_also_where_nobody_could_be_the_second() -> None:
+    """That is what the document says; a default alone locks nobody out."""
+    alone = "ownership: {contacts: {me: {emails: [me@example.com]}}}\n"
+    for text, waits in ((f"mode: ask\n{alone}two_people_for_policy: true\n", True),
+                        (f"mode: ask\n{alone}plan: {{action: terminate}}\n", False)):  # fmt: skip
+        world = Versions()
+        world.put(text)
+        world.review()
+        version = world.put(f"{text}caps: {{owner_actions_per_hour: 9}}\n")
+        assert (version == world.review()) is not waits
+
+
+@pytest.mark.parametrize(
+    ("rule", "asked"),
+    [
+        ("plan: {action: terminate}", True),
+        ("plan: 5", True),
+        ("approval: {ask_about_stopped_after_days: 3}", True),
+        ("overrides: [{name: 5, set: {plan: {action: terminate}}}, 7]", True),
+        ("plan: {action: stop}", False),
+        ("plan: {action: terminate}\ntwo_people_for_policy: false", False),
+    ],
+)
+def test_a_refused_document_in_force_that_terminates_wants_two_people(rule: str, asked: bool) -> None:
+    """A later release refuses it; who may change it stays the same."""
+    book = accepted(f"mode: banana\n{PEOPLE}{rule}\n")
+
+    assert (asked, False) == (bool(book.base().policy.two_people_for_policy), book.whole)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from governor.adapters.s3 import PolicyBucket
+from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Terms
 from governor.domain.policy.contacts import Contact, Ownership
@@ -23,6 +24,7 @@ from governor.usecases.approvals.show_approval import ShowApproval
 from governor.usecases.brakes import ShowBrakes
 from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
+from governor.wiring.policies import accepted
 from tests.builders import NOW, TARGET
 from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 from tests.unit.usecases.builders import asked
@@ -41,7 +43,12 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
         show=ShowApproval(world.state, world.clock),
         brakes=ShowBrakes(world.state, world.policies, world.clock),
         decide=Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies),
-        accept=AcceptPolicy(world.clock, world.state, SimpleNamespace(read=lambda _: "")),  # type: ignore[arg-type]
+        accept=AcceptPolicy(
+            world.clock,
+            world.state,
+            SimpleNamespace(read=lambda _: ""),  # type: ignore[arg-type]
+            accepted,
+        ),
         policy_text=SimpleNamespace(read=lambda: "mode: ask\n"),
         targets=[TARGET],
         ownership=world.policies.policy.ownership,
@@ -220,7 +227,8 @@ def policy_api(world: World, method: str, version: str = "") -> ApiResponse:
 def test_the_policy_in_force_is_shown() -> None:
     """The document, and its version: none before the first one."""
     world = World(decide=False)
-    assert {"in_force": None, "document": "mode: ask\n"} == policy_api(world, "GET").document
+    shown = policy_api(world, "GET").document
+    assert {"in_force": None, "document": "mode: ask\n", "accepted": None} == shown
     world.state.put_in_force("v1", None, world.clock.now())
 
     assert "v1" == policy_api(world, "GET").document["in_force"]
@@ -281,6 +289,32 @@ def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> 
 
     world.state.put_in_force("v3", None, world.clock.now())
     assert 409 == policy_api(world, "POST", "v3").status
+
+
+def test_a_version_in_force_is_accepted_by_those_whom_its_override_names() -> None:
+    """The answer says who is missing, and `governor status` reads it."""
+    world = World(decide=False)
+    document = (
+        "mode: ask\nmetrics: {publishers_are_trusted: true}\n"
+        "ownership: {contacts: {ml: {emails: [alice@example.com, bob@example.com], identities: "
+        f'{{"aws:{ALICE}": alice@example.com}}}}}}}}\n'
+        "overrides: [{name: scratch, match: {tags: {Life: short}}, set: {mode: auto, "
+        "plan: {action: terminate}}, "
+        "approved_by: [alice@example.com, bob@example.com]}]\n"
+    )
+    ownership = parse_policy(document).base().policy.ownership
+    world.policies.policy = replace(world.policies.policy, ownership=ownership)
+    world.state.put_in_force("v1", None, world.clock.now())
+    site = api(world)
+    documents = SimpleNamespace(read=lambda _: document)
+    site = replace(site, accept=replace(site.accept, documents=documents))  # type: ignore[arg-type]
+    answer = site.handle(ApiRequest("POST /api/policy/{version}", ALICE, "v1"))
+
+    assert (200, True) == (answer.status, answer.document["in_force"])
+    assert [{"override": "scratch", "missing": ["bob@example.com"]}] == answer.document["unaccepted"]
+    assert (f"aws:{ALICE}",) == world.state.accepted("v1")
+    accepted = policy_api(world, "GET").document["accepted"]
+    assert [] == accepted["people"], "the next review counts it"
 
 
 def brakes(world: Any) -> dict[str, Any]:

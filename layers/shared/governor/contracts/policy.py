@@ -17,6 +17,17 @@ from pydantic_core import ErrorDetails
 from governor.contracts.yaml_document import Document, Path, dotted, read_document, shown
 from governor.domain.alerts.alert import owner_of
 from governor.domain.instance import Instance
+from governor.domain.policy.consent import (
+    NOBODY_ACCEPTED,
+    NOT_ACCEPTED,
+    Acceptances,
+    Unaccepted,
+    may_terminate,
+    needs_consent,
+    terms_of_consent,
+    unaccepted,
+    under_consent,
+)
 from governor.domain.policy.contacts import Ownership, addresses
 from governor.domain.policy.policy import (
     BY_BUDGET,
@@ -74,7 +85,12 @@ class PolicyBook:
         self.retired = tuple(self._problems((path, gone) for path in retired))
         """Settings of the release before that the document still holds: ignored, with a warning."""
         self.overrides = tuple(override for override, _, _ in read if override)
-        self.variants = (base, *(policy for _, policy, _ in read if policy))
+        alone = [policy for _, policy, _ in read if policy]
+        self.says_two_people = base.two_people_for_policy is not None
+        """The document itself says whether two people are needed; otherwise that depends on its rules."""
+        if not self.says_two_people and any(map(may_terminate, (base, *alone))):
+            base = replace(base, two_people_for_policy=True)
+        self.variants = (base, *alone)
         # Only an accepted document has a bounded size that is worth a hash.
         text = json.dumps(document.settings, sort_keys=True)
         self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])
@@ -82,11 +98,12 @@ class PolicyBook:
         self._known = None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
         """People who may vouch for an override; `None` where the document was accepted before."""
         self._over_budget: frozenset[str] = frozenset()
+        self._accepted = NOBODY_ACCEPTED
         reckless = _reckless(base, (), self._known)
         for index, (override, policy, _) in enumerate(read):
             above = ("overrides", str(index), "set")
-            alone = _reckless(policy, (override,), self._known) if override and policy else []
-            reckless += [((*above, *path), why) for path, why in alone if (path, why) not in reckless]
+            own = _reckless(policy, (override,), self._known) if override and policy else []
+            reckless += [((*above, *path), why) for path, why in own if (path, why) not in reckless]
         if reckless:
             raise PolicyError(self._problems(reckless))
 
@@ -105,13 +122,35 @@ class PolicyBook:
             self._over_budget = frozenset(projects)
         return self
 
+    @property
+    def needs_consent(self) -> bool:
+        """Return whether any override counts only once people have accepted it."""
+        return any(map(needs_consent, self.overrides))
+
+    @property
+    def terms(self) -> str:
+        """Return the hash of what people accept with this document."""
+        return terms_of_consent(self._settings, self.overrides)
+
+    def accepted_by(self, acceptances: Acceptances) -> Self:
+        """Let the overrides count that these people have accepted. Acceptances of other terms are none."""
+        same_terms = self.needs_consent and acceptances.terms == self.terms
+        self._accepted = acceptances if same_terms else NOBODY_ACCEPTED
+        return self
+
+    def unaccepted(self) -> tuple[Unaccepted, ...]:
+        """Return the overrides that count as `ask` because people have not accepted them."""
+        return unaccepted(self.overrides, self._accepted.people)
+
     def base(self) -> AppliedPolicy:
         """The document without overrides."""
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """Return the policy of one instance; later overrides win. Raises: PolicyError: they contradict."""
-        found = self.applied(tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance)))
+        """Return the policy of one instance; later overrides win. Where one lacks the acceptances that it
+        names, the instance is asked about. Raises: PolicyError: they contradict."""
+        indices = tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance))
+        found = self._with_consent(self.applied(indices), indices)
         policy = found.policy
         if policy.mode is not Mode.OBSERVE or not self._over_budget:
             return found
@@ -122,7 +161,8 @@ class PolicyBook:
         return replace(found, policy=asking, overrides=(*found.overrides, BY_BUDGET))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        """Return the policy under some `overrides`, by index. Raises: PolicyError, as `applied_to`."""
+        """Return the policy that the document means under some `overrides`, by index, whoever has accepted
+        it. Raises: PolicyError, as `applied_to`."""
         if indices not in self._applied:
             chosen = [self.overrides[index] for index in indices]
             names = tuple(one.name for one in chosen)
@@ -137,6 +177,13 @@ class PolicyBook:
                 raise PolicyError(PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes)
             self._applied[indices] = AppliedPolicy(policy, self._base.version, names)
         return self._applied[indices]
+
+    def _with_consent(self, applied: AppliedPolicy, indices: tuple[int, ...]) -> AppliedPolicy:
+        chosen = [self.overrides[index] for index in indices]
+        policy = under_consent(applied.policy, chosen, self._accepted.people)
+        if policy is applied.policy:
+            return applied
+        return replace(applied, policy=policy, overrides=(*applied.overrides, NOT_ACCEPTED))
 
     def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
         found = [PolicyProblem(dotted(path), why, self.document.line(path)) for path, why in mistakes]
@@ -155,17 +202,39 @@ def people_of(text: str) -> PolicyBook:
     try:
         settings = read_document(text).settings
     except PolicyError:
-        settings = {"two_people_for_policy": None}
+        settings = {"two_people_for_policy": True}
     owners = settings.get("ownership", {})
     while mistakes := _checked(Ownership, owners)[1]:
         # The last item of a list first: the others keep their places.
         paths = sorted({path for path, _ in mistakes}, key=lambda path: [one.zfill(9) for one in path])
         if not all(_dropped(owners, path) for path in reversed(paths)):
             owners = {}
-    asked = settings.get("two_people_for_policy", False) is not False
+    stated = settings.get("two_people_for_policy")
+    asked = _mentions_termination(settings) if stated is None else stated is not False
     book = PolicyBook(Document({"two_people_for_policy": asked, "ownership": owners}, {}), accepted=True)
     book.whole = False
+    book.says_two_people = stated is not None
     return book
+
+
+def _mentions_termination(settings: Mapping[str, Any]) -> bool:
+    """Return whether any rule of a document that is refused may terminate; a rule that cannot be read may."""
+    overrides = settings.get("overrides")
+    items = overrides if isinstance(overrides, list) else []
+    patches = [item.get("set") for item in items if isinstance(item, dict)]
+    return any(map(_patch_mentions_termination, [settings, *patches]))
+
+
+def _patch_mentions_termination(patch: object) -> bool:
+    if not isinstance(patch, dict):
+        return False
+    plan = patch.get("plan", {})
+    approval = patch.get("approval", {})
+    if not isinstance(plan, dict) or not isinstance(approval, dict):
+        return True
+    if "terminate" in (plan.get("action"), plan.get("when_stop_is_unsupported")):
+        return True
+    return approval.get("ask_about_stopped_after_days") is not None
 
 
 def _dropped(settings: Any, path: Path) -> bool:

@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from governor.domain.policy.consent import Acceptances, Consented, KnownPeople, StandingVersion
 from governor.domain.policy.policy import Targets
+from governor.domain.units import UtcDatetime, parse_iso
 from governor.errors import CloudError
 from governor.stores.table import Key, Store, absent, put, update, where
 
@@ -42,10 +44,34 @@ class PolicyVersions(Store):
     def version_in_force(self) -> str | None:
         return self._text(_IN_FORCE, "version")
 
-    def put_in_force(self, version: str, before: str | None, at: datetime) -> None:
+    def standing_version(self) -> StandingVersion | None:
+        """Return the version in force with the acceptances that count; `None` before the first version."""
+        item = self._table.get(_IN_FORCE)
+        if item is None:
+            return None
+        acceptances = Acceptances(item.get("terms", ""), frozenset(item.get("accepted_by", ())))
+        people = KnownPeople(item["people"]) if "people" in item else None
+        return StandingVersion(
+            item["version"], parse_iso(item["at"]), item.get("before"), acceptances, people
+        )
+
+    def put_in_force(
+        self, version: str, before: str | None, at: datetime, consented: Consented | None = None
+    ) -> None:
         """Let a version count from now on. Raises: ConflictError when another one than `before` does now."""
         same = absent() if before is None else where("version", "=", before)
-        self._table.transact(put(_IN_FORCE, {"version": version, "at": at}, same))
+        item: dict[str, object] = {"version": version, "at": at}
+        if before is not None:
+            item["before"] = before
+        if consented is not None:
+            item |= _counted(consented)
+        self._table.transact(put(_IN_FORCE, item, same))
+
+    def count_acceptances(self, version: str, consented: Consented) -> None:
+        """Keep whose acceptances of the version in force count. Raises: ConflictError when another version
+        is in force by now."""
+        item = {**_counted(consented), "what": "acceptances of the policy counted"}
+        self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
 
     def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
         """Return the accounts of the units; `None` where those of other units were found last."""
@@ -94,8 +120,22 @@ class PolicyVersions(Store):
         self._keep_for_audit(update(key, {"what": "refused", "episode": version, "reason": why}, absent()))
 
     def accepted(self, version: str) -> tuple[str, ...]:
-        return tuple(item["sk"] for item in self._table.query(f"ACCEPTED#{version}"))
+        """Return the identities that accept a version."""
+        return tuple(self.accepted_at(version))
+
+    def accepted_at(self, version: str) -> dict[str, UtcDatetime]:
+        """Return the identities that accept a version, and when each has done so last."""
+        items = self._table.query(f"ACCEPTED#{version}")
+        return {item["sk"]: parse_iso(item["at"]) for item in items}
 
     def _text(self, key: Key, attribute: str) -> str | None:
         item = self._table.get(key)
         return str(item[attribute]) if item else None
+
+
+def _counted(consented: Consented) -> dict[str, object]:
+    return {
+        "terms": consented.acceptances.terms,
+        "accepted_by": sorted(consented.acceptances.people),
+        "people": dict(consented.people.addresses),
+    }

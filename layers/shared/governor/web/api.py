@@ -18,7 +18,8 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
-from governor.usecases.policy_versions import AcceptPolicy, InForce
+from governor.usecases.policy_consent import PolicyInForce
+from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.answers import END_KEEP, LONGEST_REASON, brief, status_of
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
@@ -55,7 +56,7 @@ class ApprovalApi:
     brakes: ShowBrakes
     decide: Decide
     accept: AcceptPolicy
-    policy_text: InForce
+    policy_text: PolicyInForce
     targets: Sequence[Target]
     ownership: Ownership
     open_console: OpenConsole
@@ -85,8 +86,7 @@ class ApprovalApi:
             case "POST /api/approvals/{approval_id}":
                 return self._decide(request)
             case "GET /api/policy":
-                text = self.policy_text.read()
-                return {"in_force": self.accept.state.version_in_force(), "document": text}
+                return self._policy()
             case "POST /api/policy/{version}":
                 return self._accept(request)
             case "GET /api/freezes":
@@ -98,8 +98,25 @@ class ApprovalApi:
     def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
         if not request.named.isascii() or len(request.named) > _LONGEST_VERSION:
             raise NotFound("S3 names no version so")
-        behind = self.accept(request.named, f"aws:{request.caller}", self.ownership)
-        return {"accepted_by": sorted(behind), "people_needed": PEOPLE_NEEDED}
+        accepted = self.accept(request.named, f"aws:{request.caller}", self.ownership)
+        return {
+            "accepted_by": sorted(accepted.behind),
+            "people_needed": PEOPLE_NEEDED,
+            "in_force": accepted.is_in_force,
+            "unaccepted": [
+                {"override": one.name, "missing": list(one.missing)} for one in accepted.unaccepted
+            ],
+        }
+
+    def _policy(self) -> Mapping[str, Any]:
+        """Return the document in force, and whose acceptances of its overrides count."""
+        text = self.policy_text.read()
+        standing = self.accept.state.standing_version()
+        if standing is None:
+            return {"in_force": None, "document": text, "accepted": None}
+        acceptances = standing.acceptances
+        accepted = {"terms": acceptances.terms, "people": sorted(acceptances.people)}
+        return {"in_force": standing.version, "document": text, "accepted": accepted}
 
     def _brakes(self) -> dict[str, Any]:
         waiting = [view for view in self.show.open_in(self.targets) if view.approval.waits_told_at]

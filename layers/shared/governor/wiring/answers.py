@@ -11,10 +11,11 @@ from governor.https import Https
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
+from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
-from governor.wiring.policies import or_defaults, or_last, ready
+from governor.wiring.policies import accepted, or_defaults, or_last, ready
 
 
 def approval_api(parts: Parts) -> Ready[ApprovalApi]:
@@ -22,6 +23,8 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
     known = parts.settings
     opens = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer, known.need("approval_base_url"))
+
+    accept = parts.fill(AcceptPolicy, parse_accepted=accepted)
 
     def make(policies: PolicyBook) -> ApprovalApi:
         base = policies.base().policy
@@ -31,6 +34,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
             ApprovalApi,
             policies,
             decide=decide,
+            accept=accept,
             targets=targets,
             ownership=base.ownership,
             open_console=opens,

@@ -52,7 +52,7 @@ def present(
     """The document as it stands. Raises: PolicyError, CloudError."""
     text = parts.policy_text
     parts.clients.client("s3")
-    return lambda: _with_accounts(parts, parse(text.read()), must)
+    return lambda: _with_accounts(parts, _with_acceptances(parts, parse(text.read())), must)
 
 
 def asking(parts: Parts) -> Ready[PolicyBook]:
@@ -88,12 +88,30 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
                 raise
             _log.error("%s; the last accepted document is used", error)
             # Perhaps of an earlier release, which accepted what this one refuses.
-            return _with_accounts(parts, accepted(kept or ""))
+            return _with_accounts(parts, _if_readable(parts, accepted(kept or "")))
         if keep and document != state.kept_policy():
             state.keep_policy(document, clock.now())
-        return _with_accounts(parts, book)
+        return _with_accounts(parts, _if_readable(parts, book))
 
     return found
+
+
+def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
+    """Return the book with the acceptances of the version in force. Without them, an override that needs
+    them counts as `ask`; only documents with such an override cost a read."""
+    if not book.needs_consent:
+        return book
+    standing = parts.state.standing_version()
+    return book if standing is None else book.accepted_by(standing.acceptances)
+
+
+def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
+    """As `_with_acceptances`; without any while the table does not answer, for what must reach people."""
+    try:
+        return _with_acceptances(parts, book)
+    except (Throttled, Unavailable) as error:
+        _log.error("%s; overrides that people must accept count as ask", error)
+        return book
 
 
 def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyBook:

@@ -100,6 +100,8 @@ class AlertKind(StrEnum):
     SAVINGS_REPORT = "savings-report"
     POLICY_CHANGED = "policy-changed"
     """A version of the policy is in force, waits for people, or was refused."""
+    CONSENT_MISSING = "consent-missing"
+    """An override names somebody who has not accepted it: it counts as `ask` until then."""
     ALARM = "alarm"
     ALARM_OVER = "alarm-over"
     """It is back to OK: for machines alone, which close what the alarm has opened."""

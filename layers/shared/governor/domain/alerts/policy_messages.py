@@ -7,9 +7,10 @@ from collections.abc import Collection, Sequence
 from difflib import unified_diff
 from typing import Literal
 
-from governor.domain.alerts.alert import Alert, Severity
+from governor.domain.alerts.alert import Alert, Owner, Severity, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.instance import Target
+from governor.domain.policy.consent import Unaccepted
 from governor.domain.units import UtcDatetime, bullets, listed
 
 _MOST_LINES = 40
@@ -50,15 +51,57 @@ def version_alert(
     *,
     risky: Sequence[str] = (),
     behind: Collection[str] = (),
+    consents: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Alert:
-    """Return what became of a version, or who wrote it. `more` is its diff or why it was refused."""
+    """Return what became of a version, or who wrote it. `consents` says which acceptances are missing; `more`
+    is its diff or why it was refused."""
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
         "behind": ", ".join(sorted(behind)) or "nobody",
         "listed": bullets(risky, _NAMED),
+        "consents": consents,
         "more": more,
     }
     severity = Severity.WARNING if risky or state in ("refused", "parameter") else None
     return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)
+
+
+def consent_line(one: Unaccepted) -> str:
+    """Return that an override counts as `ask`, and whose acceptance is missing."""
+    if len(one.missing) == 0:
+        return f"Override {one.name} counts as ask: approved_by must name two people."
+    verb = "accepts" if len(one.missing) == 1 else "accept"
+    return f"Override {one.name} counts as ask until {_all_of(one.missing)} {verb} this version."
+
+
+def consent_alert(
+    hub: Target,
+    version: str | None,
+    terms: str,
+    person: str,
+    overrides: Sequence[str],
+    now: UtcDatetime,
+    *,
+    cannot_accept: str = "",
+) -> Alert:
+    """Return the message to one person whose acceptance is missing; one for all overrides with these terms.
+
+    `version` is `None` where the policy is only the stack's parameter. `cannot_accept` says why the person
+    could not accept as things stand.
+    """
+    facts = {"version": version, "overrides": list(overrides)}
+    words = {
+        "name": overrides[0],
+        "overrides": ", ".join(overrides),
+        "can_accept": bool(version) and not cannot_accept,
+        "cannot_accept": cannot_accept if version else "",
+    }
+    dedup_id = f"consent-{short_hash(version or 'parameter', terms, person)}"
+    return written("consent", hub, dedup_id, now, facts, words, owner=Owner(person))
+
+
+def _all_of(people: Sequence[str]) -> str:
+    *others, last = people
+    return f"{', '.join(others)} and {last}" if others else last

@@ -10,7 +10,6 @@ from math import inf
 from operator import itemgetter, ne
 from typing import Any, Protocol
 
-from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import (
     AppliedPolicy,
     ApprovalRule,
@@ -32,10 +31,17 @@ PEOPLE_NEEDED = 2
 _EVERYTHING = "everything (this release refuses the version in force)"
 
 
-def people_behind(writer: str, accepted: Collection[str], people: Ownership) -> frozenset[str]:
+class People(Protocol):
+    """Known people by their identities."""
+
+    def person(self, identity: str) -> str | None: ...
+
+
+def people_behind(writer: str, accepted: Collection[str], people: People) -> frozenset[str]:
     """Return the known people, of the policy in force, who wrote a version or accept it, by address. `writer`
     is an ARN that CloudTrail has seen, or empty; `accepted` are identities."""
-    return frozenset(known for one in (f"aws:{writer}", *accepted) if (known := people.person(one)))
+    persons = (people.person(identity) for identity in (f"aws:{writer}", *accepted))
+    return frozenset(person for person in persons if person)
 
 
 class Parsed(Protocol):

@@ -37,6 +37,11 @@ def is_address(text: str) -> bool:
     return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
 
 
+def is_own_identity(name: str) -> bool:
+    """Return whether it is an identity of AWS whose name nobody chooses for oneself."""
+    return _OWN.fullmatch(name) is not None
+
+
 def _is_zone(name: str) -> bool:
     try:
         return bool(ZoneInfo(name))
@@ -83,7 +88,7 @@ class Contact(Section):
         if self.working_from >= self.working_until:
             yield ("working_from",), "working_from must be before working_until"
         for name, address in self.identities.items():
-            if name.startswith("aws:") and not _OWN.fullmatch(name):
+            if name.startswith("aws:") and not is_own_identity(name):
                 reason = "anybody who assumes a role chooses the session's name: map IAM users or SSO roles"
                 yield ("identities", name), reason
             if address not in self.emails:

@@ -592,8 +592,9 @@ class Policy(Section):
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
     """The tag of instances that are left alone. Any value counts, and the key in any letter case."""
-    two_people_for_policy: bool = setting(False, "lowered")
-    """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it."""
+    two_people_for_policy: bool | None = setting(None, "lowered")
+    """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it.
+    `null`: `true` once any rule or override of the policy terminates, else `false`."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()
@@ -707,7 +708,8 @@ class Override(Section):
     set: Mapping[str, Any]
     """The settings that it changes."""
     approved_by: tuple[str, ...] = ()
-    """Two people of `ownership.contacts`, by address, who vouch for `mode: auto` with `terminate`."""
+    """Two or more people of `ownership.contacts`, by address, who must accept `mode: auto` with `terminate`:
+    until each has run `governor policy accept VERSION`, the override counts as `ask`."""
 
 
 BY_BUDGET = "budget.act"

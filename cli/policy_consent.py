@@ -1,0 +1,76 @@
+"""People whom a policy document needs before all of it counts: those who accept, and two who can."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cli.output import Output
+from governor.contracts.policy import PolicyBook
+from governor.domain.alerts.policy_messages import consent_line
+from governor.domain.policy.changes import PEOPLE_NEEDED
+from governor.domain.policy.consent import Acceptances, Unaccepted, known_people, may_terminate
+from governor.domain.units import plural, printable
+
+
+def acceptances_of(answer: dict[str, object]) -> Acceptances:
+    """Return the acceptances that count, of the API's answer about the policy; none before a first version,
+    and from a stack of the release before."""
+    accepted = answer.get("accepted")
+    if not isinstance(accepted, dict):
+        return Acceptances()
+    return Acceptances(str(accepted["terms"]), frozenset(accepted["people"]))
+
+
+def say_unaccepted(path: Path, book: PolicyBook, out: Output) -> None:
+    """Say which overrides count as `ask`, until who accepts them, and who of them could not."""
+    able = known_people(book.base().policy.ownership).everybody
+    for override in book.unaccepted():
+        fact = {"override": override.name, "missing": list(override.missing)}
+        out.list(f"{path}: {printable(consent_line(override))}", "unaccepted", fact)
+        for person in override.missing:
+            if person not in able:
+                out.say(
+                    f"{path}: nobody can accept as {printable(person)}: map an aws: identity to that address "
+                    "in ownership.contacts"
+                )
+
+
+def verdict(book: PolicyBook) -> str:
+    """Return `ok`, or what stands instead of it while acceptances are missing."""
+    waiting = len(book.unaccepted())
+    if waiting == 0:
+        return "ok"
+    verb = "counts" if waiting == 1 else "count"
+    return f"usable, but {plural(waiting, 'override')} {verb} as ask until people accept"
+
+
+def next_steps(waiting: tuple[Unaccepted, ...], version: str) -> str:
+    """Return what people do after the version was stored; an empty text if nothing is missing."""
+    people = sorted(frozenset[str]().union(*(one.missing for one in waiting)))
+    if not people:
+        return ""
+    return (
+        f"Unless the same was accepted before, each of {', '.join(map(printable, people))} then runs "
+        f"`governor policy accept {version}`; of a first version, once it is in force."
+    )
+
+
+def of_two_people(book: PolicyBook) -> Iterator[tuple[str, str]]:
+    """Yield why one writer could change a policy that terminates, by the setting, with what to do."""
+    policy = book.base().policy
+    if not any(map(may_terminate, book.variants)):
+        return
+    if policy.two_people_for_policy is False:
+        yield (
+            "two_people_for_policy",
+            "is false, and the policy terminates: one writer alone may change who and what; remove the line",
+        )
+        return
+    able = len(known_people(policy.ownership).everybody)
+    if able < PEOPLE_NEEDED and not book.says_two_people:
+        yield (
+            "ownership.contacts",
+            f"has aws: identities of {plural(able, 'person', 'people')}: two_people_for_policy is true, as "
+            "the policy terminates, but no second person can accept a version, so none waits; map two people",
+        )

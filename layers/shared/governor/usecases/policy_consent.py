@@ -1,0 +1,168 @@
+"""Counts who has accepted the version in force, and notifies once the people who have not.
+
+Acceptances are records of the people themselves: `serve_api` writes them for a caller whom IAM has proven.
+This must not count anybody whom a writer alone brings: `domain/policy/consent.py` says who counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Protocol
+
+from governor.domain.alerts.policy_messages import consent_alert
+from governor.domain.instance import Target
+from governor.domain.policy.changes import Parsed
+from governor.domain.policy.consent import (
+    Acceptances,
+    Consented,
+    KnownPeople,
+    StandingVersion,
+    Unaccepted,
+    count_acceptances,
+    known_people,
+)
+from governor.errors import ConflictError
+from governor.ports import Announcer, Clock
+from governor.stores import StateTable
+from governor.usecases.once import Once
+
+_NOTIFIED_FOR = timedelta(days=365)
+_NOT_MAPPED = (
+    "no aws: identity in ownership.contacts stands for that address. Add one, store the policy as a new "
+    "version, and accept that"
+)
+_NOT_COUNTED = (
+    "one person alone has brought that address into the policy. Two people of the version before must accept "
+    "this version, too"
+)
+
+
+class PolicyInForce(Protocol):
+    def read(self) -> str: ...
+
+
+class ParsedConsents(Parsed, Protocol):
+    """A document that says which of its overrides people must accept."""
+
+    says_two_people: bool
+
+    @property
+    def needs_consent(self) -> bool: ...
+    @property
+    def terms(self) -> str: ...
+    def accepted_by(self, acceptances: Acceptances) -> object: ...
+    def unaccepted(self) -> tuple[Unaccepted, ...]: ...
+
+
+def consents_now(state: StateTable, standing: StandingVersion, book: ParsedConsents) -> Consented:
+    """Return whose acceptances of the version in force count now. Raises: CloudError."""
+    accepted_at = state.accepted_at(standing.version)
+    identities = list(accepted_at)
+    if standing.before is None:
+        # A first version brings its people. They count once everybody was notified of it.
+        identities = [identity for identity, at in accepted_at.items() if at >= standing.at]
+    own = known_people(book.base().policy.ownership)
+    return count_acceptances(
+        book.terms,
+        own,
+        identities,
+        state.writer(standing.version),
+        before=standing.people or own,
+        carried=standing.acceptances,
+    )
+
+
+def consents_of_new(
+    state: StateTable,
+    version: str,
+    book: ParsedConsents,
+    standing: StandingVersion | None,
+    before: KnownPeople,
+) -> Consented:
+    """Return whose acceptances count when the version comes into force instead of the standing one.
+
+    `before` are the people of the document in force: they count where a release before this one has put it
+    in force. Of a first version nobody has accepted anything yet. Raises: CloudError.
+    """
+    own = known_people(book.base().policy.ownership)
+    if standing is None:
+        return Consented(Acceptances(book.terms), own)
+    return count_acceptances(
+        book.terms,
+        own,
+        state.accepted(version),
+        state.writer(version),
+        before=standing.people or before,
+        carried=standing.acceptances,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CountAcceptances:
+    """Used by the one function that says which version is in force."""
+
+    clock: Clock
+    policy_text: PolicyInForce
+    state: StateTable
+    once: Once
+    announcer: Announcer
+    hub: Target
+    parse_accepted: Callable[[str], ParsedConsents]
+
+    def __call__(self) -> None:
+        """Count the acceptances of the version in force. Raises: CloudError; then fewer count, never more."""
+        standing = self.state.standing_version()
+        book = self.parse_accepted(self.policy_text.read())
+        if not book.needs_consent:
+            return
+        if standing is None:
+            self._notify(None, book, known_people(book.base().policy.ownership))
+            return
+        book.accepted_by(standing.acceptances)
+        if not book.unaccepted():
+            return
+        consented = consents_now(self.state, standing, book)
+        if consented != Consented(standing.acceptances, standing.people or KnownPeople()):
+            self._keep(standing.version, consented)
+        book.accepted_by(consented.acceptances)
+        self._notify(standing.version, book, consented.people)
+
+    def _keep(self, version: str, consented: Consented) -> None:
+        try:
+            self.state.count_acceptances(version, consented)
+        except ConflictError:
+            # Another review has put another version in force, and counts for that one.
+            return
+
+    def _notify(self, version: str | None, book: ParsedConsents, people: KnownPeople) -> None:
+        """Notify each person once of what stands in their name, also where they cannot accept it yet."""
+        own = known_people(book.base().policy.ownership)
+        for person, overrides in _by_person(book.unaccepted()).items():
+            alert = consent_alert(
+                self.hub,
+                version,
+                book.terms,
+                person,
+                overrides,
+                self.clock.now(),
+                cannot_accept=_why_not(person, own, people),
+            )
+            self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=_NOTIFIED_FOR)
+
+
+def _why_not(person: str, own: KnownPeople, people: KnownPeople) -> str:
+    """Return why the person's acceptance would not count; an empty text if it does."""
+    if person not in own.everybody:
+        return _NOT_MAPPED
+    return "" if person in people.named_by(own).everybody else _NOT_COUNTED
+
+
+def _by_person(waiting: Sequence[Unaccepted]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for override in waiting:
+        for person in override.missing:
+            found.setdefault(person, []).append(override.name)
+    return found
