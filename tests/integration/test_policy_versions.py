@@ -195,3 +195,43 @@ def test_one_command_leads_from_the_parameters_to_ask_and_back(
     found = json.loads(capsys.readouterr().out)
     assert [third, second, first] == [row["version"] for row in found[:3]]
     assert all(":iam::" in row["author"] or ":sts::" in row["author"] for row in found[:3])
+
+
+OVERRIDE = """metrics: {publishers_are_trusted: true}
+overrides:
+  - name: scratch
+    match: {tags: {Life: short}}
+    set: {mode: auto, plan: {action: terminate}}
+    approved_by: [alice@example.com, bob@example.com]
+"""
+
+
+def test_an_override_counts_once_the_people_whom_it_names_have_accepted(
+    versions: Stage, put: Callable[[str], str], be: As, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One writer puts it in force; it counts as ask, and both are notified. IAM says who accepts."""
+    alone = POLICY.replace("two_people_for_policy: true", "two_people_for_policy: false")
+    first = put(alone)
+    versions.eventually(lambda: in_force(versions, first), "the first version is not in force")
+    second = put(alone + OVERRIDE)
+    versions.eventually(lambda: in_force(versions, second), "the second version is not in force")
+    until = "Override scratch counts as ask until alice@example.com and bob@example.com accept this version."
+    assert until in told(versions, second, "in-force")["lines"]
+
+    def notified() -> set[str] | None:
+        mails = [m for m in versions.scene.read_mail() if m["kind"] == "consent-missing"]
+        owners = {m["owner"] for m in mails if m["facts"]["version"] == second}
+        return owners if len(owners) > 1 else None
+
+    both = {"alice@example.com", "bob@example.com"}
+    assert both == versions.eventually(notified, "the people were not notified")
+    for name, missing in (("alice", True), ("bob", False)):
+        be(name)
+        capsys.readouterr()
+        assert 0 == main(["policy", "accept", second])
+        assert ("counts as ask until bob@example.com accepts" in capsys.readouterr().out) is missing
+    versions.scene.sweep()
+
+    standing = versions.state.standing_version()
+    assert standing is not None
+    assert (second, first, both) == (standing.version, standing.before, standing.acceptances.people)
