@@ -25,7 +25,8 @@ def acceptances_of(answer: dict[str, object]) -> Acceptances:
 def say_unaccepted(path: Path, book: PolicyBook, out: Output) -> None:
     """Say which overrides count as `ask`, until who accepts them, and who of them could not."""
     able = known_people(book.base().policy.ownership).everybody
-    for override in book.unaccepted():
+    waiting = book.unaccepted()
+    for override in waiting:
         fact = {"override": override.name, "missing": list(override.missing)}
         out.list(f"{path}: {printable(consent_line(override))}", "unaccepted", fact)
         for person in override.missing:
@@ -34,6 +35,11 @@ def say_unaccepted(path: Path, book: PolicyBook, out: Output) -> None:
                     f"{path}: nobody can accept as {printable(person)}: map an aws: identity to that address "
                     "in ownership.contacts"
                 )
+    if waiting:
+        out.say(
+            f"{path}: people accept a stored version (`governor policy put`). Nobody can accept the "
+            "parameter PolicyYaml of the stack"
+        )
 
 
 def verdict(book: PolicyBook) -> str:

@@ -24,6 +24,7 @@ from governor.domain.policy.changes import risky
 from governor.domain.policy.consent import Unaccepted
 from governor.domain.units import printable
 from governor.errors import PolicyError
+from governor.usecases.policy_versions import waits_for_two
 
 KEY = "policy.yaml"
 _SHOWN = 20
@@ -119,7 +120,7 @@ def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
         out.say(f"all of it is risky: the document in force is refused ({error})", risky=["all of it"])
         return True
     found = risky(before, parse_policy(text))
-    more = "; two people must stand behind it" if before.base().policy.two_people_for_policy else ""
+    more = "; two people must stand behind it" if waits_for_two(before) else ""
     out.say(f"risky: {', '.join(map(printable, found))}{more}" if found else "", risky=list(found))
     return True
 

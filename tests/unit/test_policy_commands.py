@@ -12,9 +12,11 @@ from moto import mock_aws
 
 from cli.governor import main
 from cli.policy_advice import warnings
+from cli.policy_consent import next_steps
 from cli.policy_production import missing
 from cli.policy_schema import policy_schema
 from governor.contracts.policy import parse_policy
+from governor.domain.policy.consent import Acceptances
 
 PEOPLE = "ownership: {contacts: {a: {emails: [alice@example.com, bob@example.com]}}, default_contacts: [a]}\n"
 ROOT = Path(__file__).parents[2]
@@ -379,6 +381,24 @@ def test_a_person_whom_no_identity_stands_for_could_not_accept(
 
     assert (0, True) == (code, "nobody can accept as bob@example.com: map an aws: identity" in out), out
     assert "nobody can accept as alice@example.com" not in out
+
+
+def test_after_a_version_is_stored_its_people_are_told_to_accept_it() -> None:
+    """Nothing is said where nobody is missing."""
+    book = parse_policy(ACCEPTED)
+    said = next_steps(book.unaccepted(), "v7")
+    assert "each of alice@example.com, bob@example.com then runs `governor policy accept v7`" in said
+
+    both = frozenset({"alice@example.com", "bob@example.com"})
+    book.accepted_by(Acceptances(book.terms, both))
+    assert "" == next_steps(book.unaccepted(), "v7")
+
+
+def test_a_team_of_one_is_told_what_it_can_do_instead(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    alone = ACCEPTED.replace("alice@example.com, bob@example.com", "alice@example.com")
+    assert_refused(capsys, tmp_path, alone, "a team of one sets mode: ask, or action: stop")
 
 
 @pytest.mark.parametrize(

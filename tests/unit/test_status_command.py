@@ -235,13 +235,14 @@ def test_an_override_that_lacks_acceptances_is_listed_with_who_is_missing(
 ) -> None:
     """It counts as ask. The API of a stack of the release before knows no acceptances."""
     terms = parse_policy(SCRATCH).terms
-    accepted = {"terms": terms, "people": ["alice@example.com"]}
+    people = ["alice@example.com"]
+    accepted = {"terms": terms, "people": people}
     cloud.answers["/api/policy"] = {"document": SCRATCH, "in_force": "v7", "accepted": accepted}
     code, lines = shown(capsys)
     until = "Override scratch counts as ask until bob@example.com accepts this version"
     assert (1, True) == (code, lines["policy"].endswith(f"stored as v7; {until}")), lines["policy"]
 
-    accepted["people"].append("bob@example.com")
+    people.append("bob@example.com")
     assert "scratch" not in shown(capsys)[1]["policy"]
     del cloud.answers["/api/policy"]["accepted"]
     assert "alice@example.com and bob@example.com" in shown(capsys)[1]["policy"]

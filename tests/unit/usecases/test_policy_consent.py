@@ -212,6 +212,21 @@ def test_people_count_once_two_of_those_before_have_accepted_the_version_that_br
     assert Mode.AUTO is mode_in(world)
 
 
+def test_people_count_whom_the_writer_and_another_person_have_brought() -> None:
+    """The two people behind the version, as for every risky change: CloudTrail names the writer."""
+    text = ASK + people(alice=ALICE, bob=BOB, carol=CI)
+    text += OVERRIDE.replace("alice@example.com, bob", "alice@example.com, carol")
+    world = world_of(PLAIN, text)
+    world.state.note_writer("v2", BOB)
+    world.accept("v2", CI)
+    world.review()
+    assert Mode.ASK is mode_in(world)
+
+    world.accept("v2", ALICE)
+    world.review()
+    assert Mode.AUTO is mode_in(world)
+
+
 def test_a_person_whom_the_version_no_longer_names_does_not_count() -> None:
     world = world_of(PLAIN, NAMED)
     world.accept("v2", ALICE)

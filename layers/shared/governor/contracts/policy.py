@@ -333,7 +333,8 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
         if ends and not any(_vouches(one, name, known) for one in chosen):
             why = (
                 "mode: auto does not terminate, unless an override matches a tag, sets mode: auto and this, "
-                "and names two people of ownership.contacts by address (approved_by)"
+                "and names two people of ownership.contacts by address (approved_by), who then accept it; a "
+                "team of one sets mode: ask, or action: stop"
             )
             found.append((("plan", name), why))
     return found
