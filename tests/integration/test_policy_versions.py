@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def be(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> As:
     keys: dict[str, dict[str, str]] = {}
     call = {"Effect": "Allow", "Action": "execute-api:Invoke", "Resource": "*"}
     for name in ("alice", "bob", "mallory"):
-        iam.create_user(UserName=name)
+        # Another test may have made them.
+        with suppress(iam.exceptions.EntityAlreadyExistsException):
+            iam.create_user(UserName=name)
         iam.put_user_policy(
             UserName=name, PolicyName="call", PolicyDocument=json.dumps({"Statement": [call]})
         )
