@@ -15,6 +15,7 @@ from cli.policy import deployed
 from cli.policy_versions import is_usable_change, note_what_waits, store
 from cli.status import Stack, read
 from governor.contracts.policy import PolicyBook, parse_policy
+from governor.domain.policy.consent import needs_consent
 from governor.domain.policy.policy import Mode
 from governor.domain.units import printable
 from governor.errors import PolicyError
@@ -111,6 +112,8 @@ def _say_overrides(book: PolicyBook | None, mode: str | None, out: Output) -> No
         own = one.set.get("mode")
         if own is not None and own != mode:
             said = f"override {printable(one.name)}: its instances are in mode {printable(str(own))}"
+            if needs_consent(one):
+                said += ", or in ask until everybody in approved_by has accepted it"
             out.list(said, "overrides", {"override": one.name, "mode": own})
     if book and book.base().policy.budget.act == "ask" and mode != Mode.OBSERVE:
         out.say(

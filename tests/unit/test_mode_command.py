@@ -332,3 +332,16 @@ def test_with_json_a_command_prints_one_document(
         *(problem[one] for one in ("severity", "line", "path")),
     )
     assert problem["reason"].endswith("did you mean window_minutes?")
+
+
+def test_an_override_that_people_must_accept_is_named_as_such(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command reads no acceptances: it says what the mode depends on."""
+    stack.parameter = PARAMETER.replace("observe", "ask") + (
+        "metrics: {publishers_are_trusted: true}\n"
+        "overrides: [{name: lab, match: {tags: {Team: lab}}, set: {mode: auto, plan: {action: terminate}}, "
+        "approved_by: [alice@example.com, bob@example.com]}]\n"
+    )
+    until = "mode auto, or in ask until everybody in approved_by has accepted it"
+    assert f"override lab: its instances are in {until}" in said(capsys, "mode", "observe")
