@@ -59,14 +59,14 @@ def _filled(wanted: Any, context: Mapping[str, Value]) -> list[str]:
     """The values of a condition with its variables, as `${aws:userid}`, as the request has them."""
     return [
         re.sub(r"\$\{([\w:]+)\}", lambda found: str(context.get(found[1], found[0])), one)
-        for one in _listed(wanted)
+        for one in listed(wanted)
     ]
 
 
 def _named(statement: Mapping[str, Any], part: str, name: str, flags: int = 0) -> bool:
     if f"Not{part}" in statement:
-        return not any(_like(name, one, flags) for one in _listed(statement[f"Not{part}"]))
-    return any(_like(name, one, flags) for one in _listed(statement[part]))
+        return not any(_like(name, one, flags) for one in listed(statement[f"Not{part}"]))
+    return any(_like(name, one, flags) for one in listed(statement[part]))
 
 
 def _holds(operator: str, wanted: Sequence[str], found: Value | None) -> bool:
@@ -78,7 +78,7 @@ def _holds(operator: str, wanted: Sequence[str], found: Value | None) -> bool:
             return True
         plain = plain.removesuffix("IfExists")
     test = _OPERATORS[plain]
-    values = [] if found is None else _listed(found)
+    values = [] if found is None else listed(found)
     each = [test(value, wanted) for value in values]
     # Of no values all do, and a negated operator holds of a key that is not there.
     if quantifier == "ForAllValues":
@@ -110,7 +110,7 @@ _OPERATORS: dict[str, Callable[[str, Sequence[str]], bool]] = {
 _NEGATED = frozenset({"StringNotEquals", "StringNotLike", "ArnNotLike", "ArnNotEquals"})
 
 
-def _listed(value: Any) -> list[str]:
+def listed(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else list(value)
 
 

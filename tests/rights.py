@@ -40,11 +40,14 @@ from governor.web.api import ApprovalApi
 from governor.web.sign_in import SignInSite
 from governor.web.site import ApprovalSite
 from tests.iam import Request, allows, own_statements
-from tests.twins.table import ASKED
+from tests.twins.table import ASKED, WRITTEN
 
 TABLE = "arn:of:StateTable"
+KEYS = frozenset({"pk", "sk"})
 USED: set[tuple[str, str, str]] = set()
 """Function, action and kind of partition of every request so far."""
+NAMED: dict[tuple[str, str], set[str]] = {}
+"""The attributes that writes have named so far, by function and kind of partition."""
 _refused: list[str] = []
 _acting: ContextVar[str | None] = ContextVar("acting", default=None)
 
@@ -89,10 +92,14 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
 
 
 @lru_cache(100_000)
-def may(function: str, action: str, pk: str | None) -> bool:
-    """Return whether the role of the function allows the call on this partition; `None`: on no key, as
-    Scan."""
-    context = {} if pk is None else {"dynamodb:LeadingKeys": [pk]}
+def may(function: str, action: str, pk: str | None, attributes: frozenset[str] = KEYS) -> bool:
+    """Return whether the role of the function allows the call on this partition and these attributes.
+
+    `None` is a call that names no key, as Scan.
+    """
+    context: dict[str, list[str]] = {}
+    if pk is not None:
+        context = {"dynamodb:LeadingKeys": [pk], "dynamodb:Attributes": sorted(attributes)}
     return allows(own_statements()[function], Request(action, TABLE, context))
 
 
@@ -102,9 +109,20 @@ def _ask(action: str, pk: str) -> None:
         return
     USED.add((function, action, pk.partition("#")[0]))
     if not may(function, action, pk):
-        _refused.append(
-            f"{function}: {action} on {pk}; template.yaml says what its role may do with the table"
-        )
+        _refuse(function, f"{action} on {pk}")
+
+
+def _write(action: str, pk: str, attributes: frozenset[str]) -> None:
+    function = _acting.get()
+    if function is None:
+        return
+    NAMED.setdefault((function, pk.partition("#")[0]), set()).update(attributes)
+    if not may(function, action, pk, attributes):
+        _refuse(function, f"{action} on {pk} with {', '.join(sorted(attributes))}")
+
+
+def _refuse(function: str, call: str) -> None:
+    _refused.append(f"{function}: {call}; template.yaml says what its role may do with the table")
 
 
 def _as(function: str | Callable[[Any], str], call: Callable[..., Any]) -> Callable[..., Any]:
@@ -126,6 +144,7 @@ def _hold() -> None:
             if name in vars(kind):
                 setattr(kind, name, _as(function, vars(kind)[name]))
     ASKED.append(_ask)
+    WRITTEN.append(_write)
 
 
 _hold()

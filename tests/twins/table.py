@@ -22,12 +22,14 @@ from governor.stores.table import Condition, Document, Key, Table, Write
 _COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt}
 
 ASKED: list[Callable[[str, str], None]] = []
+WRITTEN: list[Callable[[str, str, frozenset[str]], None]] = []
 
 
 class MemoryTable(Table):
     """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every call.
 
-    Those in `ASKED` are told the IAM action and the partition of every request (`tests/rights.py`).
+    Those in `ASKED` are told the IAM action and the partition of every request; those in `WRITTEN`, of every
+    write and check, with the attributes that it names (`tests/rights.py`).
     """
 
     document, records = staticmethod(written), staticmethod(read_all)
@@ -63,11 +65,13 @@ class MemoryTable(Table):
     def write(self, one: Write) -> Document:
         with self._turn():
             self.transact(one)
-            return _copy(self.items[one.key]) if one.kind == "Update" else {}
+            return _copy(self.items[one.key]) if one.returns_item else {}
 
     def transact(self, *writes: Write) -> None:
         for one in writes:
             _ask(f"dynamodb:{one.kind}Item", one.key[0])
+            for written_by in WRITTEN:
+                written_by(f"dynamodb:{one.kind}Item", one.key[0], named_attributes(one))
         if len({one.key for one in writes}) < len(writes):
             raise CloudError(
                 "a transaction cannot write one item twice", operation="dynamodb:TransactWriteItems"
@@ -107,6 +111,26 @@ class MemoryTable(Table):
 def _ask(action: str, pk: str) -> None:
     for asked in ASKED:
         asked(action, pk)
+
+
+def named_attributes(one: Write) -> frozenset[str]:
+    """Return the attributes that a write names, those of its condition included, as `dynamodb:Attributes`.
+
+    Source: DynamoDB Developer Guide, "Using IAM policy conditions for fine-grained access control": the key
+    attributes count, and of a path its first part.
+    """
+    names = {"pk", "sk", *attributes(one), *one.remove, *one.add}
+    if one.first is not None:
+        names.add(one.first[0])
+    if one.condition is not None:
+        names |= _compared(one.condition)
+    return frozenset(names)
+
+
+def _compared(condition: Condition) -> set[str]:
+    if isinstance(condition.left, Condition):
+        return _compared(condition.left) | _compared(condition.right)
+    return {str(condition.left).partition(".")[0]}
 
 
 def _copy(document: Document) -> Document:

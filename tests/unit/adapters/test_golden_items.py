@@ -147,6 +147,10 @@ def test_items_are_stored_as_the_release_stored_them(aws: Clients) -> None:
     for before, now in zip(golden, moved, strict=True):
         if now["sk"]["S"].startswith("OPENLEDGER#"):
             del now["expires_at_epoch"]  # it lasted for ever
+        if now["sk"]["S"] == "REQUEST":
+            # An unset attribute is missing now, and was NULL: both releases read both alike (test below).
+            before = {name: value for name, value in before.items() if value != {"NULL": True}}
+            now = {name: value for name, value in now.items() if value != {"NULL": True}}
         assert comparable(before) == comparable(now)
 
 

@@ -302,3 +302,27 @@ def test_items_that_a_read_left_out_are_asked_for_again() -> None:
     stuck = DynamoTable(FakeClients(ScriptedClient(batch_get_item=[left] * 6)), TABLE, sleep=pauses.append)
     with pytest.raises(Throttled, match="left out 1 of 1"):
         stuck.get_all([("APPROVAL#1", "REQUEST")])
+
+
+def test_a_write_of_a_question_asks_for_nothing_back() -> None:
+    """Its role may name some attributes alone, and IAM may count those that come back."""
+    question = {"pk": {"S": "APPROVAL#a"}, "sk": {"S": "REQUEST"}}
+    client = ScriptedClient(update_item={})
+    store = StateTable(DynamoTable(FakeClients(client), TABLE))  # type: ignore[arg-type]
+
+    store.note_waits_told("a", NOW)
+
+    ((_, parameters),) = client.calls
+    assert question == parameters["Key"]
+    assert "ReturnValues" not in parameters
+
+
+def test_a_new_question_has_no_attribute_of_an_answer(aws: Clients, table: StateTable) -> None:
+    """The role that opens questions may not write them, not even empty."""
+    assert table.take_lock(ref())
+    table.save_opened(episode())
+
+    (question,) = (item for item in items(aws) if item["pk"]["S"].startswith("APPROVAL#"))
+    assert question.keys().isdisjoint({"decision", "first_yes", "brake", "keep_ended_at", "keep_ended_by"})
+    stored = table.existing(episode().approval_id)
+    assert (None, None, None) == (stored.decision, stored.first_yes, stored.brake)

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import fields
 from itertools import product
 from typing import Any
 
 import pytest
 
+from governor.domain.approvals.approval import Approval
 from local.templates import load_template
-from tests.iam import ACCOUNT, ROOT, Request, Value, allows, functions, members, own_statements, written_out
-from tests.rights import TABLE, USED, may
+from tests.iam import (
+    ACCOUNT,
+    ROOT,
+    Request,
+    Value,
+    allows,
+    functions,
+    listed,
+    members,
+    own_statements,
+    written_out,
+)
+from tests.rights import KEYS, TABLE, USED, may
 
 GOVERNED, OTHER = {"aws:ResourceTag/Purpose": "GPU-Workload"}, {"aws:ResourceTag/Purpose": "production"}
 READS = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem")
@@ -30,15 +43,16 @@ OF_SESSIONS = {
 }
 ENDS = {"RecordOutcome", "HandleExecutionEnd"}
 WARNED = {"HandleSpotInterruption", "HandleLifecycleAction"}
+TAKES_NO_ANSWER = {
+    "OpenEpisode", "AskOwner", "ConcludeApproval", "SweepTarget", "HandleStateChange", *ENDS, *WARNED,
+}  # fmt: skip
+"""Nine of the thirteen that may write a question: they open, ask, void and expire it."""
 WRITERS = {
     "BREAKER": {"SweepTarget"},
     "EPISODE": {
         "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot", "UndoEpisode", "SweepTarget", *ENDS,
     },
-    "APPROVAL": {
-        "OpenEpisode", "AskOwner", "ConcludeApproval", "SweepTarget", "HandleStateChange", *ENDS, *WARNED,
-        *ON_THE_INTERNET,
-    },
+    "APPROVAL": {*TAKES_NO_ANSWER, *ON_THE_INTERNET},
     "TARGET": {
         "SweepTarget", "CheckHealth", "OpenEpisode", "UndoEpisode", "HandleStateChange", "HandleNotice",
         "HandleRebalanceRecommendation", *ENDS, *WARNED, *ON_THE_INTERNET,
@@ -107,10 +121,15 @@ def test_a_role_reaches_the_table_by_named_partitions_alone(function: str) -> No
     assert [] == [action for action in WITHOUT_KEYS if may(function, action, None)]
     assert [] == [action for action in WITHOUT_KEYS if may(function, action, "SOMETHING#else")]
     for statement in named:
-        condition = statement["Condition"]
-        assert {"Null": {"dynamodb:LeadingKeys": "false"}} == {"Null": condition["Null"]}
+        keys = {"dynamodb:LeadingKeys"}
+        condition = dict(statement["Condition"])
+        if "ForAllValues:StringEquals" in condition:
+            assert {"dynamodb:Attributes"} == condition.pop("ForAllValues:StringEquals").keys()
+            keys.add("dynamodb:Attributes")
+        assert dict.fromkeys(keys, "false") == condition["Null"]
         assert {"Null", "ForAllValues:StringLike"} == condition.keys()
-        assert set(statement["Action"]) <= {*READS, *WRITES, *DELETES}
+        assert {"dynamodb:LeadingKeys"} == condition["ForAllValues:StringLike"].keys()
+        assert set(listed(statement["Action"])) <= {*READS, *WRITES, *DELETES}
 
 
 @pytest.mark.parametrize("kind", sorted(WRITERS))
@@ -129,6 +148,47 @@ def test_a_partition_is_written_by_few(kind: str) -> None:
         for function in writing
         for action in (*WRITES, *DELETES)
     )
+
+
+ANSWERS = ("decision", "first_yes", "brake", "keep_ended_at", "keep_ended_by")
+"""What an answer writes into a question."""
+
+
+def test_nine_of_the_thirteen_that_write_a_question_write_no_answer() -> None:
+    """Nor a whole question in place of it, but the one that opens it; and that one without an answer."""
+    question = partition("APPROVAL")
+
+    assert 13 == len(WRITERS["APPROVAL"])
+    assert 9 == len(TAKES_NO_ANSWER)
+    for function in TAKES_NO_ANSWER:
+        for action, answer in product((*WRITES, *DELETES), ANSWERS):
+            assert not may(function, action, question, KEYS | {answer})
+            assert not may(function, action, question, KEYS | {"status", answer})
+        replaces = may(function, "dynamodb:PutItem", question, KEYS | {"status"})
+        assert replaces == (function == "OpenEpisode")
+        assert not may(function, "dynamodb:DeleteItem", question)
+    for function in ON_THE_INTERNET:
+        assert may(function, "dynamodb:UpdateItem", question, KEYS | {"status", "decision"})
+
+
+def test_a_request_that_names_no_attributes_writes_no_question() -> None:
+    """Of no values all do: without "Null" a request without the condition key would pass."""
+    unnamed = {"dynamodb:LeadingKeys": [partition("APPROVAL")]}
+
+    for function in TAKES_NO_ANSWER:
+        for action in (*WRITES, *DELETES):
+            assert not allows(own_statements()[function], Request(action, TABLE, unnamed))
+
+
+def test_every_answer_in_a_question_is_among_those_that_nine_never_write() -> None:
+    """A later field of a question that holds an answer must be listed, too."""
+    holds_an_answer = {
+        one.name
+        for one in fields(Approval)
+        if "Decision" in str(one.type) or one.name.startswith("keep_ended")
+    }
+
+    assert set(ANSWERS) == holds_an_answer
 
 
 def test_what_faces_the_internet_answers_questions_and_nothing_else() -> None:

@@ -68,12 +68,15 @@ class Episodes(Store):
     def save_opened(self, episode: Episode) -> Episode:
         """Write the episode and its pending approval once; return the stored one (first wins). Raises:
         ConflictError when the episode does not hold the lock (any more)."""
-        ref, question = episode.ref, first_approval(episode)
+        ref = episode.ref
+        question = first_approval(episode)
+        # Without the attributes of an answer: the role that opens questions may not write them.
+        asked = {name: value for name, value in self._table.document(question).items() if value is not None}
         until = question.created_at + _APPROVALS_KEPT
         try:
             self._table.transact(
                 insert(keys.episode(ref), episode),
-                insert(keys.approval(question.approval_id), question, until=until),
+                insert(keys.approval(question.approval_id), asked, until=until),
                 check(_locks(ref)[0], _is_held_by(ref)),
             )
         except ConflictError:

@@ -79,10 +79,12 @@ class EventLog(Store):
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
         """Count one more of `name`; a count begins anew `window` after its first. Raises: ConflictError."""
         key, over = (target_pk(target), f"BURST#{name}"), epoch(now - window)
-        counting = update(key, {}, where("started_at_epoch", ">", over), add={"warnings": 1})
+        counting = update(
+            key, {}, where("started_at_epoch", ">", over), add={"warnings": 1}, returns_item=True
+        )
         begun = {"started_at_epoch": epoch(now), "warnings": 1}
         is_first = absent() | where("started_at_epoch", "<=", over)
-        beginning = update(key, begun, is_first, until=now + window + _COUNT_KEPT)
+        beginning = update(key, begun, is_first, until=now + window + _COUNT_KEPT, returns_item=True)
         for _ in range(_ATTEMPTS):
             # None has begun, or it is over: begin one, unless another caller was faster; then count on its.
             for one in (counting, beginning):

@@ -74,7 +74,11 @@ def is_over(now: datetime) -> Condition:
 @dataclass(frozen=True, slots=True)
 class Write:
     """One write, or a check, of an item. An update sets `document`, removes the attributes `remove`, adds the
-    numbers `add`, and sets `first` (map, key, value) where unset."""
+    numbers `add`, and sets `first` (map, key, value) where unset.
+
+    `returns_item` asks for the whole item after an update. Where a role may name only some attributes of an
+    item, IAM may refuse it.
+    """
 
     kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
     key: Key
@@ -84,6 +88,7 @@ class Write:
     remove: Sequence[str] = ()
     add: Mapping[str, int] = field(default_factory=dict)
     first: tuple[str, str, Any] | None = None
+    returns_item: bool = False
 
 
 def put(key: Key, document: object, condition: Condition | None = None, **more: Any) -> Write:
@@ -156,7 +161,7 @@ class Table(ABC):
 
     @abstractmethod
     def write(self, one: Write) -> Document:
-        """Carry out one write; return the item after an update. Raises: ConflictError."""
+        """Carry out one write; return the item after an update that asks for it. Raises: ConflictError."""
 
     @abstractmethod
     def transact(self, *writes: Write) -> None:

@@ -75,8 +75,10 @@ class DynamoTable(Adapter, Table):
                 return
 
     def write(self, one: Write) -> Document:
-        all_new = {"ReturnValues": "ALL_NEW"} if one.kind == "Update" else {}
-        answer = self._ask(f"{one.kind}Item", _parameters(self._resource, one) | all_new)
+        parameters = _parameters(self._resource, one)
+        if one.returns_item:
+            parameters["ReturnValues"] = "ALL_NEW"
+        answer = self._ask(f"{one.kind}Item", parameters)
         return unpacked(answer.get("Attributes") or {})
 
     def transact(self, *writes: Write) -> None:
