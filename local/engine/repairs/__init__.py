@@ -29,6 +29,7 @@ from local.engine.repairs import (
     secrets,
     stack_sets,
     table_keys,
+    table_policies,
 )
 
 
@@ -45,6 +46,7 @@ def repair_all(wait_scale: float, simulation: Any) -> None:
     rotation.repair()
     schedules.repair()
     secrets.repair()
+    table_policies.repair()
     deletions.repair()
     descriptions.repair()
     backups.repair()

@@ -1,7 +1,9 @@
-"""Partition keys that a request to DynamoDB names, for IAM.
+"""Partition keys and attributes that a request to DynamoDB names, for IAM.
 
 - AWS: a request has the condition key `dynamodb:LeadingKeys`; each write of a transaction has its own.
   Engine: no such key, so a statement that refuses its absence (`"Null": "false"`) would refuse everything.
+- AWS: `dynamodb:Attributes` has the first part of every attribute that a request reads, writes or compares,
+  the keys included. Engine: those of a projection alone.
 
 The partition key of every table here is `pk`, and text.
 """
@@ -9,13 +11,25 @@ The partition key of every table here is `pk`, and text.
 from __future__ import annotations
 
 import json
+import re
 from contextvars import ContextVar
 from typing import Any
 
 _KEY = "dynamodb:LeadingKeys"
+_ATTRIBUTES = "dynamodb:Attributes"
+_EXPRESSIONS = (
+    "ConditionExpression",
+    "FilterExpression",
+    "KeyConditionExpression",
+    "ProjectionExpression",
+    "UpdateExpression",
+)
+_OF_AN_EXPRESSION = re.compile(r"(?<![\w.:#])([#A-Za-z_][\w-]*)(?!\w*\()")
+"""The first part of each path; a value begins with a colon."""
+_WORDS = frozenset({"SET", "REMOVE", "ADD", "DELETE", "AND", "OR", "NOT", "BETWEEN", "IN"})
 _WRITES = ("ConditionCheck", "Put", "Update", "Delete", "Get")
 """In the order in which the engine checks the members of an item."""
-_of_writes: ContextVar[list[list[str]]] = ContextVar("of_writes")
+_of_writes: ContextVar[list[dict[str, list[str]]]] = ContextVar("of_writes")
 
 
 def repair() -> None:
@@ -26,18 +40,17 @@ def repair() -> None:
     enforce = iam_evaluator.enforce
 
     def with_keys(body: bytes) -> dict[str, Any]:
-        found = _keys(parsed(body))
-        return {**context(body), **({_KEY: found} if found else {})}
+        return {**context(body), **_named(parsed(body))}
 
     def noting_keys(action: str, body: bytes, *more: Any) -> Any:
         items = parsed(body).get("TransactItems") or []
-        _of_writes.set([_keys(item[one]) for item in items for one in _WRITES if one in item])
+        _of_writes.set([_named(item[one]) for item in items for one in _WRITES if one in item])
         return checks(action, body, *more)
 
     def enforced(access_key: Any, action: str, service: str, *more: Any, **named: Any) -> Any:
         given = named.get("service_context") or {}
         if service == "dynamodb" and "dynamodb:EnclosingOperation" in given:
-            named["service_context"] = {**given, _KEY: _of_writes.get().pop(0)}
+            named["service_context"] = {**given, **_of_writes.get().pop(0)}
         return enforce(access_key, action, service, *more, **named)
 
     iam_actions.dynamodb_service_context = with_keys
@@ -52,6 +65,26 @@ def parsed(body: bytes) -> dict[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def _named(request: dict[str, Any]) -> dict[str, list[str]]:
+    """Return both condition keys of one request or write, each where it has one."""
+    found = {_KEY: _keys(request), _ATTRIBUTES: _attributes(request)}
+    return {name: values for name, values in found.items() if values}
+
+
+def _attributes(request: dict[str, Any]) -> list[str]:
+    placeholders = request.get("ExpressionAttributeNames") or {}
+    found = {
+        *(request.get("Item") or ()),
+        *(request.get("Key") or ()),
+        *(request.get("AttributesToGet") or ()),
+    }
+    for kind in _EXPRESSIONS:
+        for name in _OF_AN_EXPRESSION.findall(request.get(kind) or ""):
+            if name.upper() not in _WORDS:
+                found.add(placeholders.get(name, name))
+    return sorted(found)
 
 
 def _keys(request: dict[str, Any]) -> list[str]:
