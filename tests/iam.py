@@ -17,13 +17,13 @@ from local.templates import expand_template, load_template
 
 ROOT = Path(__file__).parents[1]
 ACCOUNT = "123456789012"
-_PSEUDO = {
+PSEUDO = {
     "AWS::Partition": "aws",
     "AWS::Region": "us-east-1",
     "AWS::AccountId": ACCOUNT,
     "AWS::StackName": "gpu-governor",
 }
-_CONDITIONS = {"HasOrganization": "OrganizationId"}
+_CONDITIONS = {"HasOrganization": "OrganizationId", "HasBreakGlassRole": "BreakGlassRoleArn"}
 """The parameter that a condition asks for; others count as given."""
 Value = str | Sequence[str]
 
@@ -191,7 +191,8 @@ def members(**parameters: Any) -> dict[str, tuple[list[dict[str, Any]], dict[str
 def written_out(node: Any, known: Mapping[str, Any]) -> Any:
     """The same with references, substitutions and attributes as the text they stand for."""
     if isinstance(node, list):
-        return [written_out(one, known) for one in node]
+        parts = (written_out(one, known) for one in node)
+        return [part for part in parts if part != "the-AWS::NoValue"]
     if not isinstance(node, dict):
         return node
     match node:
@@ -210,4 +211,4 @@ def written_out(node: Any, known: Mapping[str, Any]) -> Any:
 
 
 def _parameters(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_PSEUDO, **{name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}}
+    return {**PSEUDO, **{name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}}

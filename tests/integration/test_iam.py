@@ -35,11 +35,13 @@ from tests.integration.gpus import heat, look
 from tests.integration.people import decide, request
 from tests.integration.stage import TARGET, Stage, guarded_stage
 
+BREAK_GLASS = f"arn:aws:iam::{TARGET.account}:role/break-glass"
+
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Stage]:
     """A stack of its own, for all tests here."""
-    with guarded_stage() as stage:
+    with guarded_stage(more={"BreakGlassRoleArn": BREAK_GLASS}) as stage:
         yield stage
 
 
@@ -74,6 +76,30 @@ def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: 
     for refused in attempts:
         with pytest.raises(ClientError, match="AccessDenied"):
             refused()
+
+
+def test_nobody_but_the_stack_and_one_named_role_writes_into_the_table(guarded: Stage) -> None:
+    """Not with every right to DynamoDB. The named role writes; and everybody who may read still reads."""
+    table = guarded.scene.outputs["StateTableName"]
+    question = {"pk": {"S": "APPROVAL#forged"}, "sk": {"S": "REQUEST"}}
+    forged = {**question, "status": {"S": "APPROVED"}}
+    insider = _as_new_role(guarded, "developer")
+    update = {"TableName": table, "Key": question, "UpdateExpression": "SET a = sk"}
+    attempts: tuple[Callable[[], Any], ...] = (
+        lambda: insider.put_item(TableName=table, Item=forged),
+        lambda: insider.update_item(**update),
+        lambda: insider.delete_item(TableName=table, Key=question),
+        lambda: insider.batch_write_item(RequestItems={table: [{"PutRequest": {"Item": forged}}]}),
+        lambda: insider.transact_write_items(TransactItems=[{"Put": {"TableName": table, "Item": forged}}]),
+    )
+    for refused in attempts:
+        with pytest.raises(ClientError, match=r"AccessDenied.*explicit deny in a resource-based policy"):
+            refused()
+    assert "Item" not in insider.get_item(TableName=table, Key=question)
+
+    breaker = _as_new_role(guarded, BREAK_GLASS.rpartition("/")[2])
+    breaker.put_item(TableName=table, Item=forged)
+    breaker.delete_item(TableName=table, Key=question)
 
 
 def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> None:
@@ -136,6 +162,18 @@ def test_mail_is_sent_by_the_configured_sender_alone(guarded: Stage) -> None:
         )
 
 
+def _as_new_role(guarded: Stage, name: str) -> Any:
+    """A client of DynamoDB with the credentials of a role outside the stack that may do everything there."""
+    cloud = guarded.scene.cloud
+    trust = {"Effect": "Allow", "Principal": {"AWS": TARGET.account}, "Action": "sts:AssumeRole"}
+    all_of_it = {"Effect": "Allow", "Action": ["dynamodb:*", "kms:*"], "Resource": "*"}
+    documents = [json.dumps({"Version": "2012-10-17", "Statement": [one]}) for one in (trust, all_of_it)]
+    iam = cloud.client("iam")
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=documents[0])["Role"]["Arn"]
+    iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=documents[1])
+    return _in_session(guarded, role, "dynamodb")
+
+
 def _as_role(guarded: Stage, function: str, service: str) -> Any:
     """A client with the credentials of a function's role."""
     cloud = guarded.scene.cloud
@@ -144,11 +182,16 @@ def _as_role(guarded: Stage, function: str, service: str) -> Any:
     )
     name = made["StackResourceDetail"]["PhysicalResourceId"]
     role = cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"]
+    return _in_session(guarded, role, service)
+
+
+def _in_session(guarded: Stage, role: str, service: str) -> Any:
+    cloud = guarded.scene.cloud
     given = cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
     return boto3.client(
         service,  # type: ignore[call-overload]
         region_name=TARGET.region,
-        endpoint_url=guarded.scene.cloud.endpoint_url,
+        endpoint_url=cloud.endpoint_url,
         aws_access_key_id=given["AccessKeyId"],
         aws_secret_access_key=given["SecretAccessKey"],
         aws_session_token=given["SessionToken"],

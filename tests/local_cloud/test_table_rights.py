@@ -28,7 +28,12 @@ ONLY_WRITERS = {
         {
             "Effect": "Deny",
             "Principal": "*",
-            "Action": ["dynamodb:PutItem", "dynamodb:UpdateItem", "dynamodb:DeleteItem"],
+            "Action": [
+                "dynamodb:PutItem",
+                "dynamodb:UpdateItem",
+                "dynamodb:DeleteItem",
+                "dynamodb:BatchWriteItem",
+            ],
             "Resource": "*",
             "Condition": {"ArnNotLike": {"aws:PrincipalArn": [WRITER]}},
         }
@@ -123,6 +128,7 @@ def writes(client: Any, table: str) -> tuple[Callable[[], Any], ...]:
         lambda: client.put_item(TableName=table, Item=QUESTION),
         lambda: client.update_item(**update),
         lambda: client.transact_write_items(TransactItems=[{"Update": update}]),
+        lambda: client.batch_write_item(RequestItems={table: [{"PutRequest": {"Item": QUESTION}}]}),
         lambda: client.delete_item(TableName=table, Key=QUESTION),
     )
 
@@ -194,6 +200,9 @@ def test_attributes_that_a_write_sets_or_compares_are_a_condition(
         lambda: narrow.update_item(TableName=table, Key=QUESTION, UpdateExpression="REMOVE decision"),
         lambda: narrow.transact_write_items(
             TransactItems=[{"Update": {**update, "UpdateExpression": "SET decision.answer = :a"}}]
+        ),
+        lambda: narrow.batch_write_item(
+            RequestItems={table: [{"PutRequest": {"Item": {**QUESTION, "decision": {"S": "yes"}}}}]}
         ),
         lambda: narrow.scan(TableName=table),
     )

@@ -69,8 +69,22 @@ def parsed(body: bytes) -> dict[str, Any]:
 
 def _named(request: dict[str, Any]) -> dict[str, list[str]]:
     """Return both condition keys of one request or write, each where it has one."""
-    found = {_KEY: _keys(request), _ATTRIBUTES: _attributes(request)}
+    parts = [request, *_batched(request)]
+    keys = [key for part in parts for key in _keys(part)]
+    attributes = {name for part in parts for name in _attributes(part)}
+    found = {_KEY: keys, _ATTRIBUTES: sorted(attributes)}
     return {name: values for name, values in found.items() if values}
+
+
+def _batched(request: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the parts of a batch, each as a request of its own."""
+    parts: list[dict[str, Any]] = []
+    for asked in (request.get("RequestItems") or {}).values():
+        if isinstance(asked, list):
+            parts += [write for one in asked for write in one.values()]
+        else:
+            parts += [{**asked, "Key": key} for key in asked.get("Keys") or ()]
+    return parts
 
 
 def _attributes(request: dict[str, Any]) -> list[str]:
@@ -91,7 +105,5 @@ def _keys(request: dict[str, Any]) -> list[str]:
     """Return the keys of one request or write; a scan has none."""
     values = request.get("ExpressionAttributeValues") or {}
     named = request.get("Key") or request.get("Item") or {}
-    if batches := request.get("RequestItems"):
-        return [key["pk"]["S"] for one in batches.values() for key in one.get("Keys") or ()]
     key = named.get("pk") or (values.get(":pk") if "KeyConditionExpression" in request else None)
     return [key["S"]] if key else []

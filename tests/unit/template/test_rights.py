@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from governor.domain.approvals.approval import Approval
-from local.templates import load_template
+from local.templates import expand_template, load_template
 from tests.iam import (
     ACCOUNT,
+    PSEUDO,
     ROOT,
     Request,
     Value,
@@ -22,6 +23,7 @@ from tests.iam import (
     listed,
     members,
     own_statements,
+    policies_of,
     written_out,
 )
 from tests.rights import KEYS, TABLE, USED, may
@@ -219,6 +221,157 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
     assert set() == unused - outside
 
 
+# the policy of the table itself
+
+NAMED_BREAK_GLASS = f"arn:aws:iam::{ACCOUNT}:role/break-glass"
+DATA_WRITES = (
+    *WRITES, *DELETES, "dynamodb:BatchWriteItem", "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate",
+    "dynamodb:PartiQLDelete",
+)  # fmt: skip
+"""A transaction is allowed for each of its writes, as the single call. Source: DynamoDB Developer Guide."""
+ADMINISTRATOR = {"Effect": "Allow", "Action": "*", "Resource": "*"}
+ROLES = f"arn:aws:iam::{ACCOUNT}:role"
+
+
+def of_the_table(**parameters: str) -> list[dict[str, Any]]:
+    """The statements of the table's own policy, and one that allows the caller everything."""
+    document = load_template(ROOT / "template.yaml")
+    table = document["Resources"]["StateTable"]["Properties"]
+    defaults = {name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}
+    policy = written_out(table["ResourcePolicy"]["PolicyDocument"], {**PSEUDO, **defaults, **parameters})
+    return [ADMINISTRATOR, *policy["Statement"]]
+
+
+def role_arns() -> dict[str, str]:
+    """The role of each function and state machine that may write the table, as the template names it."""
+    resources = expand_template(ROOT / "template.yaml")["Resources"]
+    found = {}
+    for name, resource in resources.items():
+        if resource["Type"] not in ("AWS::Serverless::Function", "AWS::Serverless::StateMachine"):
+            continue
+        statements = [
+            one for policy in policies_of(resource["Properties"], resources) for one in policy["Statement"]
+        ]
+        actions = {action for one in statements for action in listed(one.get("Action", ()))}
+        if actions.isdisjoint(DATA_WRITES):
+            continue
+        properties = resource["Properties"]
+        if "Role" in properties:
+            role = resources[properties["Role"]["Fn::GetAtt"][0]]["Properties"]
+            end = written_out(role["RoleName"], PSEUDO)
+            found[name] = f"{ROLES}/{end}"
+        else:
+            path = written_out(properties["RolePath"], PSEUDO)
+            found[name] = f"{ROLES}{path}gpu-governor-{name}Role-1A2B3C4D5E6F"
+    return found
+
+
+def writes(policy: list[dict[str, Any]], principal: str) -> set[str]:
+    """The writes of data that the policy leaves to somebody who may do everything else."""
+    return {
+        one for one in DATA_WRITES if allows(policy, Request(one, TABLE, {"aws:PrincipalArn": principal}))
+    }
+
+
+def test_every_role_of_the_stack_that_writes_the_table_may() -> None:
+    """Each by its name, or by its path; and nobody is forgotten."""
+    policy = of_the_table()
+    roles = role_arns()
+
+    functions_that_write = {name.removesuffix("Function") for name in roles} - {"SweepStateMachine"}
+    assert set().union(*WRITERS.values()) == functions_that_write
+    for principal in roles.values():
+        assert set(DATA_WRITES) == writes(policy, principal)
+
+
+def test_nobody_else_writes_data_into_the_table_whatever_they_may() -> None:
+    """Nor a role alike of another stack or Region, nor the root user; reading stays as it was."""
+    policy = of_the_table()
+    others = (
+        f"{ROLES}/admin",
+        f"{ROLES}/gpu-governor-admin",
+        f"{ROLES}/gpu-governor-us-east-1-put-away-2",
+        f"{ROLES}/gpu-governor-eu-west-1-put-away",
+        f"{ROLES}/gpu-governor-eu-west-1/gpu-governor-ServeApiFunctionRole-1A2B",
+        f"{ROLES}/path/gpu-governor-us-east-1-put-away",
+        f"{ROLES}/other-us-east-1/x",
+        "arn:aws:iam::999999999999:role/gpu-governor-us-east-1-put-away",
+        f"arn:aws:iam::{ACCOUNT}:user/ada",
+        f"arn:aws:iam::{ACCOUNT}:root",
+        NAMED_BREAK_GLASS,
+    )
+
+    for principal in others:
+        assert set() == writes(policy, principal)
+        for action in ("dynamodb:GetItem", "dynamodb:Scan"):
+            assert allows(policy, Request(action, TABLE, {"aws:PrincipalArn": principal}))
+
+
+def test_one_role_that_an_operator_names_writes_as_well() -> None:
+    """For `governor restore`, and what else an operator writes with rights of their own."""
+    policy = of_the_table(BreakGlassRoleArn=NAMED_BREAK_GLASS)
+
+    assert set(DATA_WRITES) == writes(policy, NAMED_BREAK_GLASS)
+    assert set() == writes(policy, f"{NAMED_BREAK_GLASS}-2")
+    assert set() == writes(policy, f"{ROLES}/admin")
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "dynamodb:PutResourcePolicy", "dynamodb:DeleteResourcePolicy", "dynamodb:UpdateTable",
+        "dynamodb:UpdateTimeToLive", "dynamodb:UpdateContinuousBackups", "dynamodb:DeleteTable",
+    ],
+)  # fmt: skip
+def test_the_tables_policy_locks_nobody_out_of_the_table_itself(action: str) -> None:
+    """CloudFormation changes the table with the rights of whoever deploys, which no template knows."""
+    for principal in (f"{ROLES}/deployer", f"arn:aws:iam::{ACCOUNT}:root"):
+        assert allows(of_the_table(), Request(action, TABLE, {"aws:PrincipalArn": principal}))
+
+
+def test_a_role_of_the_release_before_writes_until_the_update_has_replaced_it() -> None:
+    """The table gets its policy before functions get their new roles. One release more."""
+    of_a_path = [arn for arn in role_arns().values() if arn.startswith(f"{ROLES}/gpu-governor-us-east-1/")]
+
+    assert 14 == len(of_a_path)
+    for arn in of_a_path:
+        before = arn.replace("gpu-governor-us-east-1/", "")
+        assert set(DATA_WRITES) == writes(of_the_table(), before)
+
+
+# link keys
+
+LINK_KEYS = "the-LinkKeySecret"
+MAKES_LINKS = {"AskOwner", "RecordOutcome", "DeliverAlert"}
+CHECKS_LINKS = {"ServeApproval", "ServeConsole", "SignIn"}
+"""Cookies and forms of the page and of the console are sealed with the same keys."""
+
+
+def test_link_keys_are_read_by_those_that_make_or_check_links() -> None:
+    """And by the one that rotates them, which alone changes them."""
+    reads = Request("secretsmanager:GetSecretValue", LINK_KEYS)
+    changes = Request("secretsmanager:PutSecretValue", LINK_KEYS)
+
+    readers = {name for name, role in functions().items() if allows(role, reads)}
+    assert MAKES_LINKS | CHECKS_LINKS | {"RotateLinkKeys"} == readers
+    assert {"RotateLinkKeys"} == {name for name, role in functions().items() if allows(role, changes)}
+    assert not any(allows(role, reads) for role, _ in members().values())
+
+
+def test_no_other_function_knows_where_the_link_keys_are() -> None:
+    """Its name is a setting of those alone."""
+    resources = load_template(ROOT / "template.yaml")["Resources"]
+    told = {
+        name.removesuffix("Function")
+        for name, resource in resources.items()
+        if isinstance(resource, dict)
+        and resource["Type"] == "AWS::Serverless::Function"
+        and "LINK_KEY_SECRET_ARN" in resource["Properties"]["Environment"]["Variables"]
+    }
+
+    assert MAKES_LINKS | CHECKS_LINKS | {"RotateLinkKeys"} == told
+
+
 # instances
 
 INSTANCE = f"arn:aws:ec2:us-east-1:{ACCOUNT}:instance/i-0123456789abcdef0"
@@ -333,7 +486,7 @@ ONCE: dict[str, Value] = {"s3:if-none-match": "*", "aws:SecureTransport": "true"
 def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
     """Each role of the stack and of its members with each call, beside the policy of the bucket itself."""
     roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
-    administrator = [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
+    administrator = [ADMINISTRATOR]
     bucket = _bucket_policy()
 
     assert {"WriteAudit"} == {
