@@ -17,7 +17,7 @@ from pathlib import Path
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import aws
+from cli import aws, break_glass
 from cli.api import described
 from cli.capacity import Reader
 from cli.commitments import commitments
@@ -261,7 +261,8 @@ def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
         document = {"by": f"aws:{by}", "at": at}
         _table(arguments, session).write(put((_DISMISSED, arguments.dismiss), document, until=until))
     except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(f"the advice could not be dismissed: {aws.reason(error)}") from None
+        why = break_glass.reason(error, session, arguments.stack_name)
+        raise CommandError(f"the advice could not be dismissed: {why}") from None
     with Output(arguments) as out:
         said = f"{arguments.dismiss} is left out until {until:%Y-%m-%d}"
         out.say(said, dismissed=arguments.dismiss, until=iso(until))

@@ -20,7 +20,7 @@ from typing import IO, NamedTuple
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import aws, times
+from cli import aws, break_glass, times
 from cli.errors import CommandError
 from cli.output import Output
 from cli.progress import Progress
@@ -118,7 +118,8 @@ def _run(arguments: argparse.Namespace) -> int:
             assert one.cash is not None
             state.correct(one.entry, one.cash, path.name, now)
     except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(f"the ledger could not be read or corrected: {aws.reason(error)}") from None
+        why = break_glass.reason(error, stack.session, stack.name)
+        raise CommandError(f"the ledger could not be read or corrected: {why}") from None
     with Output(arguments) as out:
         _say(out, found, bill, len(corrected))
     return int(any(one.ran_on for one in found))

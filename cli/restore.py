@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import aws
+from cli import aws, break_glass
 from cli.errors import CommandError
 from cli.output import Output
 from cli.progress import Progress
@@ -23,6 +23,7 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.units import iso, plural, printable
+from governor.errors import GovernorError
 from governor.stores import StateTable
 from governor.stores.policy import SCHEMA, SCHEMA_KEY
 from governor.stores.table import update
@@ -60,8 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with Output(arguments) as out:
             _restore(stack, arguments, out)
-    except (BotoCoreError, ClientError) as error:
-        raise CommandError(aws.reason(error)) from None
+    except (BotoCoreError, ClientError, GovernorError) as error:
+        raise CommandError(break_glass.reason(error, stack.session, stack.name)) from None
     return 0
 
 

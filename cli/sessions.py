@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from cli import aws
+from cli import aws, break_glass
 from cli.api import described
 from cli.errors import CommandError
 from cli.output import Output
@@ -69,9 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
         for one in ended:
             _end(table, one, f"aws:{by}", now)
     except (ClientError, BotoCoreError, GovernorError) as error:
-        raise CommandError(
-            f"the sessions in {name} could not be read or ended: {aws.reason(error)}"
-        ) from None
+        why = break_glass.reason(error, session, arguments.stack_name)
+        raise CommandError(f"the sessions in {name} could not be read or ended: {why}") from None
     with Output(arguments) as out:
         out.say("", ended=[])
         for one in ended:

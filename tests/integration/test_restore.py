@@ -17,13 +17,14 @@ from tests.integration.people import decide, request
 from tests.integration.stage import AT_ONCE, TARGET, Stage, guarded_stage
 
 COPY = "copy-of-the-state"
+BREAK_GLASS = f"arn:aws:iam::{TARGET.account}:role/break-glass"
 KINDS = {"APPROVAL", "EPISODE", "LOCK"}
 
 
 @pytest.fixture
 def own_stage(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A stack of its own, whose table is lost."""
-    with guarded_stage() as stage:
+    with guarded_stage(more={"BreakGlassRoleArn": BREAK_GLASS}) as stage:
         url = stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"])
         monkeypatch.setenv("GOVERNOR_API_URL", url)
         stage.policy("mode: ask")
@@ -164,6 +165,43 @@ def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
     for wrong, why in ((table, "the state table itself"), ("none", "there is no table")):
         assert 1 == main(["restore", "--from", wrong, "--confirm", STACK])
         assert why in capsys.readouterr().err
+
+
+def sign_in_as(stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a new role that may do everything with tables, and look at the stack."""
+    trust = {"Effect": "Allow", "Principal": {"AWS": TARGET.account}, "Action": "sts:AssumeRole"}
+    actions = ["dynamodb:*", "kms:*", "cloudformation:Describe*", "cloudformation:List*"]
+    rights = {"Effect": "Allow", "Action": actions, "Resource": "*"}
+    documents = [json.dumps({"Version": "2012-10-17", "Statement": [one]}) for one in (trust, rights)]
+    iam = stage.scene.cloud.client("iam")
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=documents[0])["Role"]["Arn"]
+    iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=documents[1])
+    sts = stage.scene.cloud.client("sts")
+    given = sts.assume_role(RoleArn=role, RoleSessionName="operator")["Credentials"]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", given["AccessKeyId"])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", given["SecretAccessKey"])
+    monkeypatch.setenv("AWS_SESSION_TOKEN", given["SessionToken"])
+
+
+def test_the_named_role_restores_and_another_learns_its_name(
+    own_stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table's policy denies the other whatever its rights; nothing is written then."""
+    table = own_stage.scene.outputs["StateTableName"]
+    own_stage.ask()
+    restore_copy(own_stage, datetime.now(tz=UTC))
+    lose_everything(own_stage)
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+
+    sign_in_as(own_stage, "developer", monkeypatch)
+    assert 0 == main(["restore", "--from", COPY, "--dry-run"])
+    assert 1 == main(["restore", "--from", COPY, "--confirm", STACK])
+    assert f"from {BREAK_GLASS}: assume that role, and run this again" in capsys.readouterr().err
+    assert not kinds(own_stage, table) & KINDS
+
+    sign_in_as(own_stage, "break-glass", monkeypatch)
+    assert 0 == main(["restore", "--from", COPY, "--confirm", STACK])
+    assert kinds(own_stage, table) >= KINDS
 
 
 def test_the_stack_has_point_in_time_recovery(own_stage: Stage) -> None:

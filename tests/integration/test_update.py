@@ -23,6 +23,13 @@ RELEASE = Path(__file__).with_name("release_2428e04.tar.xz")
 """That release as it was: `git archive 2428e04 functions layers statemachines template.yaml`."""
 PAGE = (ROOT / "docs/lifecycle.md").read_text(encoding="utf-8")
 MEMBER_FUNCTIONS = load_template(TEMPLATE)["Resources"]["Fn::ForEach::MemberFunctions"][1]
+PATH = f"/{STACK}-{REGION}/"
+WRITES_BY_PATH = {
+    f"{name}Role"
+    for name, resource in load_template(TEMPLATE)["Resources"].items()
+    if isinstance(resource, dict) and "RolePath" in resource.get("Properties", {})
+}
+"""Roles that write the state table, without a name of their own."""
 READER = (
     "ownership: {contacts: {reader: {emails: [reader@example.com, alice@example.com]}}, "
     "default_contacts: [reader]}"
@@ -68,8 +75,9 @@ def resources(cloud: LocalCloud) -> dict[str, str]:
 
 
 def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_answered_after(earlier: Stage) -> None:
-    """Roles that members trust by name get that name; every other resource but the layer keeps its
-    physical id. Link, task token and episode of the question still work."""
+    """Roles that members trust by name get that name, and those that the table trusts by a path, that path.
+    Every other resource but the layer keeps its physical id. Link, task token and episode of the question
+    still work."""
     cloud = earlier.scene.cloud
     instance_id, link = earlier.ask()
     before = resources(cloud)
@@ -79,11 +87,15 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_answered_
     after = resources(cloud)
     renamed = {name for name in before if after.get(name) != before[name] and "Layer" not in name}
     trusted = {f"{function}FunctionRole" for function in MEMBER_FUNCTIONS}
-    assert trusted & before.keys() == renamed
+    iam = cloud.client("iam")
+    of_the_path = {role["RoleName"] for role in iam.list_roles(PathPrefix=PATH)["Roles"]}
+    moved = {name for name in renamed if after[name] in of_the_path}
+    assert WRITES_BY_PATH & before.keys() == moved
+    assert (trusted & before.keys()) | moved == renamed
     assert {"ExpireSnapshotsFunctionRole"} == trusted - before.keys(), "roles of functions that are new"
-    for name in renamed:
+    for name in renamed - moved:
         assert re.fullmatch(rf"{STACK}-{REGION}-[a-z-]{{4,15}}", after[name])
-        assert before[name] not in [one["RoleName"] for one in cloud.client("iam").list_roles()["Roles"]]
+        assert before[name] not in [one["RoleName"] for one in iam.list_roles()["Roles"]]
     assert earlier.scene.outputs.items() <= outputs.items()
     assert 303 == decide(earlier.personal(link), "approve")[0]
     assert "stopped" == earlier.outcome(instance_id)

@@ -1,0 +1,34 @@
+"""Why a command may not write into the state table, and as which role it may.
+
+The table takes data from the stack's own roles, and from the one role that `BreakGlassRoleArn` names.
+"""
+
+from __future__ import annotations
+
+import boto3
+
+from cli import aws
+from cli.api import described
+from cli.errors import CommandError
+
+PARAMETER = "BreakGlassRoleArn"
+_BY_THE_TABLE = "explicit deny in a resource-based policy"
+"""The words of AWS where the table's own policy denies."""
+_ONLY = "the state table takes data from the stack's own roles"
+
+
+def reason(error: Exception, session: boto3.Session, stack: str) -> str:
+    """Return why a write into the state table failed, with what to do where the table's policy denied it."""
+    if _BY_THE_TABLE not in str(error):
+        return aws.reason(error)
+    try:
+        _, parameters = described(stack, session)
+    except CommandError:
+        return f"{_ONLY} and from the role of its parameter {PARAMETER}: run this as that role"
+    role = parameters.get(PARAMETER, "")
+    if role:
+        return f"{_ONLY} and from {role}: assume that role, and run this again"
+    return (
+        f"{_ONLY} alone: set its parameter {PARAMETER} to the ARN of a role that you can assume, "
+        f"as `make deploy PARAMETERS={PARAMETER}=ARN`, and run this again as that role"
+    )
