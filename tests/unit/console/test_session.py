@@ -14,9 +14,10 @@ from governor.console.app import Console
 from governor.console.page import Asked, Caller, Page
 from governor.console.session import caller_of
 from governor.contracts.policy import parse_policy
-from governor.domain.approvals.terms import Rank, Role, SignIn
+from governor.domain.approvals.terms import Code, Rank, Role, SignedIn, SignIn
 from governor.errors import NotAllowed, PolicyError
 from governor.usecases.approvals.open_console import OpenConsole
+from governor.web.sessions import SESSION_COOKIE, Session
 from tests.unit.console import entrance
 from tests.unit.console.entrance import NOW, Entrance
 
@@ -281,3 +282,26 @@ def test_a_code_ends_the_session_before_it() -> None:
     assert entrance.ask(site(at), "/", cookies=before)["statusCode"] != 401
     assert enter(at, code_of(at), cookies=before)["statusCode"] == 303
     assert entrance.ask(site(at), "/", cookies=before)["statusCode"] == 401
+
+
+def test_who_writes_the_table_opens_the_console_as_any_caller_where_no_issuer_is() -> None:
+    """A code is an item (docs/threats-aws.md). Where people sign in at an issuer, no code opens anything."""
+    code, boss = "x" * 43, "arn:aws:iam::111122223333:user/boss"
+    for issuer, status in (("", 303), ("https://issuer", 403)):
+        at = Entrance(issuer=issuer)
+        at.stored.keep_code(code, Code(boss, NOW + timedelta(minutes=1)))
+        assert status == enter(at, code)["statusCode"]
+
+
+def test_a_session_written_into_the_table_signs_nobody_in() -> None:
+    """The browser needs its cookie, too, which the link keys seal."""
+    at = Entrance()
+    at.stored.keep_session("forged", SignIn("oidc:boss", "oidc:boss", NOW, NOW + timedelta(hours=8)))
+
+    assert at.doors.known({}, NOW) is None
+    assert at.doors.known({SESSION_COOKIE: "forged"}, NOW) is None
+    own = at.cookies.cookie(Session("forged", SignedIn("boss", None, Role.VIEWER)), NOW)
+    sealed = own.partition(";")[0].partition("=")[2]
+    known_by_its_cookie = at.doors.known({SESSION_COOKIE: sealed}, NOW)
+    assert known_by_its_cookie is not None
+    assert "oidc:boss" == known_by_its_cookie.who.identity

@@ -628,7 +628,7 @@ MANAGED = f"arn:aws:iam::{ACCOUNT}:policy/gpu-governor-BaseAccess-1a2B"
     [
         *product(
             ("iam:CreateRole", "iam:UpdateAssumeRolePolicy", "iam:PutRolePolicy", "iam:PassRole"),
-            (LOOKALIKE, PLATFORM),
+            (LOOKALIKE, f"{ROLES}/gpu-governor-us-east-1/anything", PLATFORM),
         ),
         *product(
             ("iam:CreatePolicyVersion", "iam:SetDefaultPolicyVersion"),
@@ -666,6 +666,8 @@ def test_organizations_takes_the_examples() -> None:
         ("cloudformation:ExecuteChangeSet", "stack/gpu-governor/5c1d"),
         ("dynamodb:UpdateTable", "table/gpu-governor-StateTable-1a2B"),
         ("dynamodb:DeleteTable", "table/gpu-governor-StateTable-1a2B"),
+        ("dynamodb:PutResourcePolicy", "table/gpu-governor-StateTable-1a2B"),
+        ("dynamodb:DeleteResourcePolicy", "table/gpu-governor-StateTable-1a2B"),
         ("kms:PutKeyPolicy", "key/00000000-0000-0000-0000-000000000000"),
     ],
 )
