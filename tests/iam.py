@@ -191,8 +191,8 @@ def members(**parameters: Any) -> dict[str, tuple[list[dict[str, Any]], dict[str
 def written_out(node: Any, known: Mapping[str, Any]) -> Any:
     """The same with references, substitutions and attributes as the text they stand for."""
     if isinstance(node, list):
-        parts = (written_out(one, known) for one in node)
-        return [part for part in parts if part != "the-AWS::NoValue"]
+        written = (written_out(one, known) for one in node)
+        return [one for one in written if one != "the-AWS::NoValue"]
     if not isinstance(node, dict):
         return node
     match node:

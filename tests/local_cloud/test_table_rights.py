@@ -169,7 +169,7 @@ def test_a_stack_gives_a_table_its_policy_and_takes_it_off(
 def test_attributes_that_a_write_sets_or_compares_are_a_condition(
     deploy: Callable[..., str], as_role: Callable[..., Any]
 ) -> None:
-    """Of an update, a whole item, a transaction's member; of a path the first part; the keys count."""
+    """An update, a whole item, a member of a transaction or a batch; the first part of a path; the keys."""
     table = deploy(None)
     narrow = as_role(
         **{

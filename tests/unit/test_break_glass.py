@@ -15,8 +15,8 @@ from governor.errors import AccessDenied
 ROLE = "arn:aws:iam::123456789012:role/break-glass"
 BY_THE_TABLE = (
     "User: arn:aws:sts::123456789012:assumed-role/admin/ada is not authorized to perform: "
-    "dynamodb:UpdateItem on resource: arn:aws:dynamodb:us-east-1:123456789012:table/state with an explicit deny in a "
-    "resource-based policy"
+    "dynamodb:UpdateItem on resource: arn:aws:dynamodb:us-east-1:123456789012:table/state "
+    "with an explicit deny in a resource-based policy"
 )
 OTHERWISE = "User: arn:aws:iam::1:user/ada is not authorized to perform: dynamodb:UpdateItem"
 

@@ -152,8 +152,8 @@ def test_a_partition_is_written_by_few(kind: str) -> None:
     )
 
 
-ANSWERS = ("decision", "first_yes", "brake", "keep_ended_at", "keep_ended_by")
-"""What an answer writes into a question."""
+ANSWERS = ("decision", "first_yes", "brake", "late_hold", "keep_ended_at", "keep_ended_by")
+"""The attributes of a question that an answer writes."""
 
 
 def test_nine_of_the_thirteen_that_write_a_question_write_no_answer() -> None:
@@ -174,7 +174,7 @@ def test_nine_of_the_thirteen_that_write_a_question_write_no_answer() -> None:
 
 
 def test_a_request_that_names_no_attributes_writes_no_question() -> None:
-    """Of no values all do: without "Null" a request without the condition key would pass."""
+    """All of no values match: without "Null" a request without the condition key would pass."""
     unnamed = {"dynamodb:LeadingKeys": [partition("APPROVAL")]}
 
     for function in TAKES_NO_ANSWER:

@@ -1,4 +1,4 @@
-"""What somebody may do who writes the state table past the product, and what not: docs/threats-aws.md.
+"""Somebody who writes the state table past the product: what they can do, and cannot (docs/threats-aws.md).
 
 Such a person has the break-glass role, or has taken the policy off the table. Each test changes items as they
 would, and shows both sides.
@@ -121,7 +121,7 @@ def test_a_deleted_lock_has_people_asked_twice_and_an_instance_stopped_once() ->
 
 
 def test_a_forged_price_changes_no_step() -> None:
-    """What an open question says was frozen with its evidence; only later amounts follow the forged price."""
+    """An open question has the price of its evidence; only later amounts follow the forged one."""
     world = World()
     forged = replace(PRICE, usd_per_hour=Decimal("0.0001"))
     world.inspect = replace(world.inspect, prices=StaticPrices(forged))
