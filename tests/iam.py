@@ -6,6 +6,7 @@ not known here is an error: a condition that nobody evaluates must not pass for 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -126,6 +127,39 @@ def own_statements() -> dict[str, list[dict[str, Any]]]:
     return _functions(load_template(ROOT / "template.yaml"))
 
 
+@cache
+def actor(**parameters: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The statements and the trust of the role that stops and terminates in the hub's account."""
+    document = load_template(ROOT / "template.yaml")
+    known = {**_parameters(document), **parameters}
+    return _role(document["Resources"]["ActorRole"], known)
+
+
+def hub_roles() -> dict[str, list[dict[str, Any]]]:
+    """The statements of each role of the hub, by its function; `Actor` is the role that put_away assumes."""
+    return {**functions(), "Actor": actor()[0]}
+
+
+def _role(
+    resource: Mapping[str, Any], known: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The statements of a role's inline policies, and its trust."""
+    role = written_out(resource["Properties"], known)
+    statements = [
+        statement
+        for policy in role["Policies"]
+        for statement in inline_document(policy["PolicyDocument"])["Statement"]
+    ]
+    (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+    return statements, {**trust, "Resource": "*"}
+
+
+def inline_document(document: Any) -> dict[str, Any]:
+    """The same document where it is written as JSON text, as keys that a parameter names have to be."""
+    found: dict[str, Any] = json.loads(document) if isinstance(document, str) else document
+    return found
+
+
 def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     # With an organization: the most that they may ever do.
     resources, known = document["Resources"], {**_parameters(document), "OrganizationId": "o-abcdefghij"}
@@ -180,11 +214,8 @@ def members(**parameters: Any) -> dict[str, tuple[list[dict[str, Any]], dict[str
     known = {**_parameters(document), "HubAccountId": ACCOUNT, "HubRegion": "us-east-1", **parameters}
     found = {}
     for resource in document["Resources"].values():
-        role = written_out(resource["Properties"], known)
-        policies = [one for policy in role["Policies"] for one in policy["PolicyDocument"]["Statement"]]
-        suffix = role["RoleName"].rpartition("-")[2]
-        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
-        found[suffix] = policies, {**trust, "Resource": "*"}
+        name = written_out(resource["Properties"]["RoleName"], known)
+        found[name.rpartition("-")[2]] = _role(resource, known)
     return found
 
 

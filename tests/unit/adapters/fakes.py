@@ -29,6 +29,8 @@ class FakeClients(Clients):
         self._fake = client
         self.asked: list[tuple[str, Target | None, bool]] = []
         self.patient: list[bool] = []
+        self.for_one_call: list[tuple[str, Target, str, str]] = []
+        """Operation, target, role and resource of each client that was made for one call."""
 
     def client(
         self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
@@ -38,6 +40,11 @@ class FakeClients(Clients):
         if (wanted, patient) not in zip(self.asked, self.patient, strict=True):
             self.asked.append(wanted)
             self.patient.append(patient)
+        return self._fake
+
+    def client_for_one_call(self, operation: str, target: Target, role_arn: str, resource: str) -> Any:
+        """The fake."""
+        self.for_one_call.append((operation, target, role_arn, resource))
         return self._fake
 
 

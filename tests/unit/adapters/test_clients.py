@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from datetime import UTC, datetime
@@ -33,10 +34,18 @@ GRANTED = {
 class OverSts(Clients):
     """Clients whose own session gives out this client of STS."""
 
-    def __init__(self, *answers: Any) -> None:
-        super().__init__("us-east-1")
+    def __init__(self, *answers: Any, only_reads: bool = False) -> None:
+        super().__init__("us-east-1", only_reads=only_reads)
         self.sts = ScriptedClient(assume_role=answers)
-        self._sessions[None, None] = SimpleNamespace(create_client=lambda *_, **__: self.sts)
+        self.made: list[tuple[str, dict[str, Any]]] = []
+        """Clients of other services, with what they are made of."""
+        self._sessions[None, None] = SimpleNamespace(create_client=self._create)
+
+    def _create(self, service: str, **given: Any) -> Any:
+        if service == "sts":
+            return self.sts
+        self.made.append((service, given))
+        return SimpleNamespace()
 
     def asked(self, *session: str) -> list[dict[str, Any]]:
         """Return what STS is asked for, for one call of EC2 there."""
@@ -112,6 +121,99 @@ def test_clients_of_one_episode_are_kept_at_a_time() -> None:
     assert unnamed is client(None)
     assert first is not client(("one", "ada"))
     assert 2 == len(clients._clients)
+
+
+# credentials for one call
+
+ONE_STOP = {
+    "Version": "2012-10-17",
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Action": "ec2:StopInstances",
+            "Resource": "arn:aws:ec2:us-east-1:210987654321:instance/i-1",
+        }
+    ],
+}
+THERE = Target("210987654321", "us-east-1", ROLE, (EPISODE, "alice@example.com"))
+
+
+def for_one_stop(clients: Clients) -> Any:
+    """A client that may stop the instance `i-1`."""
+    resource = "arn:aws:ec2:us-east-1:210987654321:instance/i-1"
+    return clients.client_for_one_call("ec2:StopInstances", THERE, ROLE, resource)
+
+
+def test_credentials_for_one_call_allow_that_action_on_that_instance_alone() -> None:
+    """The session policy names both; the session ends as early as STS lets it."""
+    clients = OverSts(GRANTED)
+    for_one_stop(clients)
+
+    ((_, asked),) = clients.sts.calls
+    assert ONE_STOP == json.loads(asked["Policy"])
+    assert (ROLE, 900) == (asked["RoleArn"], asked["DurationSeconds"])
+    assert (EPISODE, "alice@example.com") == (asked["RoleSessionName"], asked["SourceIdentity"])
+
+
+def test_each_destructive_call_has_a_session_of_its_own() -> None:
+    """Nothing is kept: neither the client nor its credentials."""
+    clients = OverSts(GRANTED, GRANTED)
+    first = for_one_stop(clients)
+    second = for_one_stop(clients)
+
+    assert first is not second
+    assert 2 == len(clients.sts.calls)
+    assert not any(key[0] == "ec2" for key in clients._clients)
+
+
+def test_a_client_for_one_call_sends_once_with_its_own_credentials() -> None:
+    """They are fixed: nothing renews them, so that no renewal can repeat the call."""
+    clients = OverSts(GRANTED)
+    for_one_stop(clients)
+
+    ((service, given),) = clients.made
+    assert "ec2" == service
+    assert ("a", "s", "t") == tuple(
+        given[f"aws_{name}"] for name in ("access_key_id", "secret_access_key", "session_token")
+    )
+    assert 1 == given["config"].retries["total_max_attempts"]
+
+
+def test_an_older_member_stack_acts_without_a_source_identity_and_with_the_policy() -> None:
+    """The session policy needs no right of the caller: IAM takes it from any role."""
+    clients = OverSts(client_error("AccessDenied"), GRANTED)
+    for_one_stop(clients)
+
+    first, second = (call for _, call in clients.sts.calls)
+    assert "SourceIdentity" in first
+    assert "SourceIdentity" not in second
+    assert ONE_STOP == json.loads(second["Policy"])
+
+
+def test_a_role_that_refuses_lets_no_client_be_made() -> None:
+    """The call to EC2 is then never sent."""
+    clients = OverSts(client_error("AccessDenied"), client_error("AccessDenied"))
+    with pytest.raises(AccessDenied):
+        for_one_stop(clients)
+    assert [] == clients.made
+
+
+def test_a_function_that_acts_reads_members_with_credentials_that_change_nothing() -> None:
+    """The role there may stop and terminate; the session for reading may not."""
+    clients = OverSts(GRANTED, only_reads=True)
+    clients.asked(EPISODE, "alice@example.com")
+
+    ((_, asked),) = clients.sts.calls
+    (statement,) = json.loads(asked["Policy"])["Statement"]
+    assert ("Allow", "ec2:Describe*") == (statement["Effect"], statement["Action"])
+
+
+def test_other_functions_assume_their_roles_as_they_are() -> None:
+    clients = OverSts(GRANTED)
+    clients.asked()
+
+    ((_, asked),) = clients.sts.calls
+    assert "Policy" not in asked
 
 
 @pytest.mark.parametrize(

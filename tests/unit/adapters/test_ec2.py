@@ -24,6 +24,7 @@ from governor.domain.policy.policy import TagMatch
 from governor.errors import (
     AccessDenied,
     CloudError,
+    ConfigurationError,
     NotFound,
     Protected,
     SafetyError,
@@ -44,8 +45,9 @@ class Ec2Client(ScriptedClient):
     """A scripted EC2 whose model knows, or does not know, a parameter of DescribeInstances."""
 
     def __init__(self, **answers: Any) -> None:
-        open_request = {"SpotInstanceRequests": [{"State": "active"}]}
-        super().__init__(**{"describe_spot_instance_requests": [open_request], **answers})
+        owned = {"InstanceId": make_instance().instance_id, "State": "active"}
+        answers.setdefault("describe_spot_instance_requests", lambda **_: {"SpotInstanceRequests": [owned]})
+        super().__init__(**answers)
         self.meta = _Meta(("IncludeManagedResources",))
 
 
@@ -504,15 +506,17 @@ def test_tags_are_removed_whatever_their_value(aws: Clients) -> None:
 # dry runs and writes
 
 Write = Callable[[Clients, bool], object]
+ACTOR = "arn:aws:iam::123456789012:role/gpu-governor-us-east-1-actor"
+MEMBER_ACTOR = "arn:aws:iam::210987654321:role/gpu-governor-member-actor"
 WRITES: dict[str, tuple[str, Write]] = {
-    "stop": ("stop_instances", lambda c, dry: Ec2Controller(c).stop(TARGET, "i-1", dry_run=dry)),
+    "stop": ("stop_instances", lambda c, dry: Ec2Controller(c, ACTOR).stop(TARGET, "i-1", dry_run=dry)),
     "terminate": (
         "terminate_instances",
-        lambda c, dry: Ec2Controller(c).terminate(TARGET, "i-1", dry_run=dry),
+        lambda c, dry: Ec2Controller(c, ACTOR).terminate(TARGET, "i-1", dry_run=dry),
     ),
     "cancel": (
         "cancel_spot_instance_requests",
-        lambda c, dry: Ec2Controller(c).prepare(
+        lambda c, dry: Ec2Controller(c, ACTOR).prepare(
             Step.CANCEL_SPOT_REQUEST, make_instance(spot_request_id="sir-1"), dry_run=dry
         ),
     ),
@@ -527,7 +531,7 @@ def test_a_main_step_is_never_carried_out_on_the_side(step: Step) -> None:
     """Each has a recheck of its own before it."""
     client = Ec2Client()
     with pytest.raises(SafetyError, match="no companion"):
-        Ec2Controller(FakeClients(client)).prepare(step, make_instance(), dry_run=False)
+        Ec2Controller(FakeClients(client), ACTOR).prepare(step, make_instance(), dry_run=False)
     assert [] == client.calls
 
 
@@ -576,13 +580,21 @@ SENT_ONCE = ["stop", "terminate", "cancel", "snapshot"]
 @pytest.mark.parametrize("name", SENT_ONCE)
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_what_destroys_or_costs_is_sent_once(name: str, dry_run: bool) -> None:
-    """EC2 gives these calls no token: the client of a call that may be repeated is not used."""
+    """EC2 gives these calls no token: the client of a call that may be repeated is not used.
+
+    A client for one call sends once (`test_a_client_for_one_call_sends_once_with_its_own_credentials`).
+    """
     method, write = WRITES[name]
-    clients = FakeClients(Ec2Client(**{method: [client_error("InternalError", status=503)]}))
+    client = Ec2Client(**{method: [client_error("InternalError", status=503)]})
+    clients = FakeClients(client)
     with pytest.raises(Unavailable):
         write(clients, dry_run)
 
-    assert ("ec2", TARGET, False) == clients.asked[-1]
+    assert 1 == [called for called, _ in client.calls].count(method)
+    if name == "snapshot":
+        assert ("ec2", TARGET, False) == clients.asked[-1]
+    else:
+        assert 1 == len(clients.for_one_call)
 
 
 def test_a_canceled_spot_request_is_not_canceled_again() -> None:
@@ -600,7 +612,7 @@ def test_dry_run_operation_is_no_success_of_a_real_call() -> None:
     """A real call that EC2 took for a dry run did nothing, so it must not look done."""
     client = Ec2Client(stop_instances=[client_error("DryRunOperation", status=412)])
     with pytest.raises(CloudError):
-        Ec2Controller(FakeClients(client)).stop(TARGET, "i-1", dry_run=False)
+        Ec2Controller(FakeClients(client), ACTOR).stop(TARGET, "i-1", dry_run=False)
 
 
 def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
@@ -608,7 +620,7 @@ def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
     first, second, controller, instances = (
         run_instance(aws),
         run_instance(aws),
-        Ec2Controller(aws),
+        Ec2Controller(aws, ACTOR),
         Ec2Instances(aws),
     )
 
@@ -624,6 +636,78 @@ def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
 
     controller.terminate(TARGET, second, dry_run=False)
     assert ["stopped", "terminated"] == states()
+
+
+# one call, one session
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("name", "operation", "resource"),
+    [
+        ("stop", "ec2:StopInstances", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"),
+        ("terminate", "ec2:TerminateInstances", "arn:aws:ec2:us-east-1:123456789012:instance/i-1"),
+        (
+            "cancel",
+            "ec2:CancelSpotInstanceRequests",
+            "arn:aws:ec2:us-east-1:123456789012:spot-instances-request/sir-1",
+        ),
+    ],
+)
+def test_each_destructive_call_is_made_with_credentials_for_it_alone(
+    name: str, operation: str, resource: str, dry_run: bool
+) -> None:
+    """In the account of the stack by the role that acts there; a rehearsal goes the same way."""
+    method, write = WRITES[name]
+    answer = client_error("DryRunOperation", status=412) if dry_run else {}
+    clients = FakeClients(Ec2Client(**{method: [answer]}))
+
+    write(clients, dry_run)
+
+    assert [(operation, TARGET, ACTOR, resource)] == clients.for_one_call
+
+
+def test_in_a_member_its_own_role_acts() -> None:
+    clients = FakeClients(Ec2Client(stop_instances=[{}]))
+    member = Target("210987654321", "eu-west-1", MEMBER_ACTOR)
+
+    Ec2Controller(clients, ACTOR).stop(member, "i-1", dry_run=False)
+
+    there = "arn:aws:ec2:eu-west-1:210987654321:instance/i-1"
+    assert [("ec2:StopInstances", member, MEMBER_ACTOR, there)] == clients.for_one_call
+
+
+@pytest.mark.parametrize("instance_id", ["*", "i-*", "i-1,i-2", ""])
+def test_an_id_that_could_mean_more_than_one_instance_is_refused(instance_id: str) -> None:
+    """A wildcard in the session policy would let the session act on others."""
+    client = Ec2Client()
+    clients = FakeClients(client)
+    with pytest.raises(SafetyError, match="no single"):
+        Ec2Controller(clients, ACTOR).stop(TARGET, instance_id, dry_run=False)
+    assert ([], []) == (client.calls, clients.for_one_call)
+
+
+def test_without_a_role_that_acts_nothing_is_sent() -> None:
+    """The function's own role may not stop: the message names what is missing."""
+    client = Ec2Client()
+    with pytest.raises(ConfigurationError, match="ACTOR_ROLE_ARN"):
+        Ec2Controller(FakeClients(client)).stop(TARGET, "i-1", dry_run=False)
+    assert [] == client.calls
+
+
+@pytest.mark.parametrize(
+    "found", [[{"InstanceId": "i-0fedcba9876543210"}], [{}], []], ids=["another", "nobody's", "gone"]
+)
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_spot_request_is_canceled_only_for_the_instance_it_belongs_to(
+    found: list[dict[str, str]], dry_run: bool
+) -> None:
+    """IAM knows no tag of the instance here, so EC2 is asked right before."""
+    client = Ec2Client(describe_spot_instance_requests=[{"SpotInstanceRequests": found}])
+    instance = make_instance(spot_request_id="sir-1")
+    with pytest.raises(SafetyError, match="sir-1"):
+        Ec2Controller(FakeClients(client), ACTOR).prepare(Step.CANCEL_SPOT_REQUEST, instance, dry_run=dry_run)
+    assert ["describe_spot_instance_requests"] == [name for name, _ in client.calls]
 
 
 # snapshots

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from governor.adapters.clients import READING, allowing
 from governor.domain.approvals.approval import Approval
+from governor.domain.instance import _LISTED
 from local.templates import expand_template, load_template
 from tests.iam import (
     ACCOUNT,
@@ -18,8 +20,10 @@ from tests.iam import (
     ROOT,
     Request,
     Value,
+    actor,
     allows,
     functions,
+    hub_roles,
     listed,
     members,
     own_statements,
@@ -28,6 +32,7 @@ from tests.iam import (
 )
 from tests.rights import KEYS, TABLE, USED, may
 
+EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 GOVERNED, OTHER = {"aws:ResourceTag/Purpose": "GPU-Workload"}, {"aws:ResourceTag/Purpose": "production"}
 READS = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem")
 WRITES = ("dynamodb:PutItem", "dynamodb:UpdateItem")
@@ -379,8 +384,8 @@ GROUP = f"arn:aws:autoscaling:us-east-1:{ACCOUNT}:autoScalingGroup:x:autoScaling
 MARKS = {"aws:TagKeys": ["LowUtilization", "ReviewForTermination"]}
 COMMAND = {"ssm:resourceTag/Purpose": "GPU-Workload"}
 CALLS = {
-    "ec2:StopInstances": (INSTANCE, {}, {"PutAway": "actor"}),
-    "ec2:TerminateInstances": (INSTANCE, {}, {"PutAway": "actor"}),
+    "ec2:StopInstances": (INSTANCE, {}, {"Actor": "actor"}),
+    "ec2:TerminateInstances": (INSTANCE, {}, {"Actor": "actor"}),
     "ec2:StartInstances": (INSTANCE, {}, {"UndoEpisode": "starter"}),
     "ec2:CreateSnapshots": (
         INSTANCE, {}, {"TakeSnapshot": "snapshotter", "HandleSpotInterruption": "responder"},
@@ -409,9 +414,9 @@ def test_only_its_own_role_writes_or_reads_user_data_and_only_of_governed_instan
     elsewhere = resource.replace(ACCOUNT, "999999999999")
     governed = Request(action, resource, {**GOVERNED, **carried})
 
-    assert set(holders) == {name for name, role in functions().items() if allows(role, governed)}
+    assert set(holders) == {name for name, role in hub_roles().items() if allows(role, governed)}
     assert set(holders.values()) == {name for name, (role, _) in members().items() if allows(role, governed)}
-    for role in (*functions().values(), *(role for role, _ in members().values())):
+    for role in (*hub_roles().values(), *(role for role, _ in members().values())):
         assert not allows(role, Request(action, resource, {**OTHER, **carried}))
         assert not allows(role, Request(action, resource, carried))
         assert not allows(role, Request(action, elsewhere, {**GOVERNED, **carried}))
@@ -427,7 +432,7 @@ def test_nobody_tags_an_instance_into_or_out_of_the_selector(
     action: str, carried: dict[str, list[str]]
 ) -> None:
     """The two marks alone, by name; a deletion that names no key would take all tags."""
-    roles = (*functions().values(), *(role for role, _ in members().values()))
+    roles = (*hub_roles().values(), *(role for role, _ in members().values()))
 
     assert not any(allows(role, Request(action, INSTANCE, {**GOVERNED, **carried})) for role in roles)
 
@@ -466,8 +471,125 @@ def test_one_role_deletes_snapshots_and_only_those_of_an_episode() -> None:
 @pytest.mark.parametrize("action", NEVER)
 def test_some_calls_are_nobodys(action: str) -> None:
     """Whatever the instance carries."""
-    for role in (*functions().values(), *(role for role, _ in members().values())):
+    for role in (*hub_roles().values(), *(role for role, _ in members().values())):
         assert not allows(role, Request(action, INSTANCE, {**GOVERNED, **MARKS}))
+
+
+# the role that stops and terminates
+
+SPOT_REQUEST = f"arn:aws:ec2:us-east-1:{ACCOUNT}:spot-instances-request/sir-1"
+DESTRUCTIVE = {
+    "ec2:StopInstances": INSTANCE,
+    "ec2:TerminateInstances": INSTANCE,
+    "ec2:CancelSpotInstanceRequests": SPOT_REQUEST,
+}
+ACTOR_ARN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-actor"
+IN_BOTH = pytest.mark.parametrize("account", ["hub", "member"])
+UNDER_IAM = (*sorted(_LISTED), "aws:servicecatalog:provisionedProductArn", "aws:servicecatalog:productArn")
+"""The marks of managers that have an exact key."""
+
+
+def acting(account: str, **parameters: str) -> list[dict[str, Any]]:
+    """The statements of the role that acts in the hub's account, or in a member."""
+    return actor(**parameters)[0] if account == "hub" else members(**parameters)["actor"][0]
+
+
+def test_no_function_holds_a_destructive_right_itself() -> None:
+    """Not put_away either: it takes a session of the role for each call."""
+    for name, role in functions().items():
+        for action, resource in DESTRUCTIVE.items():
+            assert not allows(role, Request(action, resource, GOVERNED)), name
+    for action, resource in DESTRUCTIVE.items():
+        assert allows(acting("hub"), Request(action, resource, GOVERNED))
+
+
+def test_the_role_that_acts_trusts_put_away_alone() -> None:
+    """And no other function has the right to assume it, nor to name the session's source."""
+    _, trust = actor()
+    root = f"arn:aws:iam::{ACCOUNT}:root"
+    assumed = ("sts:AssumeRole", "sts:SetSourceIdentity")
+    for name, role in functions().items():
+        caller = {"aws:PrincipalArn": _role(name)}
+        may = {one: allows([trust], Request(one, "*", caller)) for one in assumed}
+        has = {one: allows(role, Request(one, ACTOR_ARN)) for one in assumed}
+        assert (dict.fromkeys(assumed, name == "PutAway"),) * 2 == (may, has), name
+    assert {"AWS": root} == trust["Principal"]
+    for action in ("sts:TagSession", "sts:AssumeRoleWithWebIdentity"):
+        assert not allows([trust], Request(action, "*", {"aws:PrincipalArn": _role("PutAway")}))
+
+
+@IN_BOTH
+@pytest.mark.parametrize("value", ["exempt", "", "false"])
+@pytest.mark.parametrize("action", DESTRUCTIVE)
+def test_iam_denies_whatever_carries_the_exemption_key(account: str, action: str, value: str) -> None:
+    """With any value, as the guards have it, although something else allows everything."""
+    role = [*acting(account), EVERYTHING]
+    tagged: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/GpuGovernor": value}
+
+    assert allows(role, Request(action, DESTRUCTIVE[action], GOVERNED))
+    assert not allows(role, Request(action, DESTRUCTIVE[action], tagged))
+
+
+@IN_BOTH
+def test_the_exemption_key_is_the_parameters(account: str) -> None:
+    role = acting(account, ExemptionTagKey="Cost Center:keep")
+    own: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/Cost Center:keep": "x"}
+    default: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/GpuGovernor": "exempt"}
+
+    assert not allows(role, Request("ec2:StopInstances", INSTANCE, own))
+    assert allows(role, Request("ec2:StopInstances", INSTANCE, default))
+
+
+@IN_BOTH
+@pytest.mark.parametrize("key", UNDER_IAM)
+def test_iam_denies_whatever_carries_a_managers_mark(account: str, key: str) -> None:
+    """Each key that `managed_by` lists has a statement of its own: keys of one condition all have to hold."""
+    role = [*acting(account), EVERYTHING]
+    tagged: dict[str, Value] = {**GOVERNED, f"aws:ResourceTag/{key}": "any"}
+
+    assert not allows(role, Request("ec2:StopInstances", INSTANCE, tagged))
+    assert not allows(role, Request("ec2:TerminateInstances", INSTANCE, tagged))
+
+
+def test_the_hub_and_its_members_deny_the_same() -> None:
+    denied = [[one for one in acting(account) if one["Effect"] == "Deny"] for account in ("hub", "member")]
+    assert denied[0] == denied[1]
+    assert 1 + len(UNDER_IAM) == len(denied[0])
+
+
+@IN_BOTH
+def test_the_policies_of_the_role_fit_iam(account: str) -> None:
+    """IAM counts the characters of all inline policies of a role, without white space: 10,240 at most."""
+    longest = "k" * 128
+    written = json.dumps(acting(account, ExemptionTagKey=longest), separators=(",", ":"))
+    assert 10_240 > len(written)
+
+
+@IN_BOTH
+@pytest.mark.parametrize("action", DESTRUCTIVE)
+def test_a_session_for_one_call_may_do_nothing_else(account: str, action: str) -> None:
+    """A session may do what both allow: the role's policies and the session's."""
+    resource = DESTRUCTIVE[action]
+    session = json.loads(allowing(action, resource))["Statement"]
+
+    def may(asked: str, named: str) -> bool:
+        request = Request(asked, named, GOVERNED)
+        return allows(acting(account), request) and allows(session, request)
+
+    assert may(action, resource)
+    assert not may(action, resource[:-1] + "f")
+    assert not may(action, resource.replace("us-east-1", "eu-west-1"))
+    assert not any(may(other, named) for other, named in DESTRUCTIVE.items() if other != action)
+    assert not may("ec2:DescribeInstances", "*")
+
+
+def test_a_session_for_reading_in_a_member_changes_nothing() -> None:
+    """Although the role there may stop: its trust is put_away's, who reads with it, too."""
+    session = json.loads(allowing(*READING))["Statement"]
+    for action, resource in DESTRUCTIVE.items():
+        assert not allows(session, Request(action, resource, GOVERNED))
+    for action in ("ec2:DescribeInstances", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSnapshots"):
+        assert allows(session, Request(action, "*"))
 
 
 # the audit
@@ -485,7 +607,7 @@ ONCE: dict[str, Value] = {"s3:if-none-match": "*", "aws:SecureTransport": "true"
 
 def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
     """Each role of the stack and of its members with each call, beside the policy of the bucket itself."""
-    roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
+    roles = {**hub_roles(), **{name: role for name, (role, _) in members().items()}}
     administrator = [ADMINISTRATOR]
     bucket = _bucket_policy()
 
@@ -512,7 +634,7 @@ def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
 
 def test_user_data_is_written_once_by_one_role_and_read_by_none() -> None:
     """Nor does a copy go there without the key: whoever may read the audit could read it."""
-    roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
+    roles = {**hub_roles(), **{name: role for name, (role, _) in members().items()}}
     with_key: dict[str, Value] = {**ONCE, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:Key"}
     without = [ONCE, {**with_key, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:another"}]
     again = {name: value for name, value in with_key.items() if name != "s3:if-none-match"}
@@ -588,7 +710,6 @@ def test_by_organization_others_are_refused(organization: str | None, trusted: s
 # the service control policy of the examples
 
 SCP = json.loads((ROOT / "examples/organizations/protect-tags.json").read_text())["Statement"]
-EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 DEVELOPER = "arn:aws:iam::111122223333:role/developer"
 PLATFORM = "arn:aws:iam::111122223333:role/platform-admin"
 MARKING = "arn:aws:iam::210987654321:role/gpu-governor-member-sweeper"

@@ -130,8 +130,8 @@ def test_what_reads_a_whole_target_grows_with_it_and_is_measured_as_it_is_deploy
     assert {"SweepTargetFunction", "CheckHealthFunction"} == grown
 
 
-def test_one_function_may_stop_terminate_and_cancel() -> None:
-    """put_away, on governed instances only."""
+def test_no_function_may_stop_and_put_away_alone_may_assume_the_role_that_does() -> None:
+    """No function may itself. put_away has the role's ARN, and with it the right to assume it."""
     destructive = {"ec2:StopInstances", "ec2:TerminateInstances", "ec2:CancelSpotInstanceRequests"}
     holders = {
         name
@@ -139,8 +139,24 @@ def test_one_function_may_stop_terminate_and_cancel() -> None:
         for statement in statements(properties)
         if destructive & set(actions(statement))
     }
+    told = {
+        name: properties["Environment"]["Variables"]["ACTOR_ROLE_ARN"]
+        for name, properties in FUNCTIONS.items()
+        if "ACTOR_ROLE_ARN" in properties.get("Environment", {}).get("Variables", {})
+    }
+    assumes = {
+        name: statement["Resource"]
+        for name, properties in FUNCTIONS.items()
+        for statement in statements(properties)
+        if statement["Sid"] == "ActForOneCall"
+    }
+    role_name = RESOURCES["ActorRole"]["Properties"]["RoleName"]["Fn::Sub"]
 
-    assert {"PutAwayFunction"} == holders
+    assert set() == holders
+    assert {"PutAwayFunction": {"Fn::GetAtt": ["ActorRole", "Arn"]}} == told
+    assert {
+        "PutAwayFunction": {"Fn::Sub": f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:role/{role_name}"}
+    } == assumes
 
 
 def test_one_function_may_start_and_one_may_ask_it_to() -> None:

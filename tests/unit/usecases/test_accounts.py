@@ -33,6 +33,14 @@ def test_a_place_is_governed_where_the_sweep_goes(
     assert governed is accounts.governs(Policy(targets=targets), account, region)
 
 
+def test_in_the_hubs_account_too_a_session_is_named_after_the_episode() -> None:
+    """The role that stops and terminates there is assumed for one call; CloudTrail keeps the name."""
+    accounts = Accounts(TARGET.account, TARGET.region)
+    target = accounts.target(TARGET.account, TARGET.region, ("episode-1", "alice@example.com"))
+
+    assert (None, ("episode-1", "alice@example.com")) == (target.role_arn, target.session)
+
+
 def test_warnings_of_other_places_are_nobodys_news() -> None:
     """Neither read nor told: the function may have no role there. The note goes to the log."""
     world = WarnedWorld()

@@ -8,6 +8,7 @@ VARIABLES = {
     "AWS_REGION": "us-east-1",
     "HUB_ACCOUNT_ID": "123456789012",
     "MEMBER_ROLE_NAME": "GpuGovernor-reader",
+    "ACTOR_ROLE_ARN": "arn:aws:iam::123456789012:role/gpu-governor-us-east-1-actor",
     "TABLE_NAME": "state",
     "ALERT_TOPIC_ARN": "arn:aws:sns:us-east-1:123456789012:alerts",
     "ALERT_KEY_ARN": "arn:aws:kms:us-east-1:123456789012:key/alerts",

@@ -57,6 +57,16 @@ def test_the_page_never_loads_the_issuer_s_protocol() -> None:
     assert loaded("sign_in", **SIGN_IN) >= ISSUER_PROTOCOL
 
 
+@pytest.mark.parametrize(("role", "only_reads"), [(VARIABLES["ACTOR_ROLE_ARN"], True), ("", False)])
+def test_the_function_that_acts_reads_with_credentials_that_change_nothing(
+    role: str, only_reads: bool
+) -> None:
+    """It is the one function that has a role to act with; others use their roles in members as they are."""
+    made = Parts(settings(ACTOR_ROLE_ARN=role))
+
+    assert only_reads is made.clients._only_reads
+
+
 @pytest.mark.parametrize("function", ["serve_approval", "put_away", "handle_state_change"])
 def test_nothing_but_the_console_loads_the_console(function: str) -> None:
     """Nor the routes of Powertools, nor what only its pages read."""

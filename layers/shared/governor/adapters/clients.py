@@ -3,6 +3,7 @@ loading boto3 would cost a cold start 50 ms for nothing. What they raise becomes
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
@@ -31,6 +32,10 @@ _NAME_CHARACTERS = 64
 """Longest name of a session or a source identity; at least two characters. Source: STS API, AssumeRole."""
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
+_ONE_CALL_SECONDS = 900
+"""The shortest session. Source: STS API, AssumeRole."""
+READING = ("ec2:Describe*", "*")
+"""Action and resource of a session that may look at EC2 and change nothing."""
 _ATTEMPTS = 5
 _CALLS_AT_A_TIME = 8
 SMALL_CALLS_AT_A_TIME = 20
@@ -45,8 +50,12 @@ _OWN: _Role = (None, None)
 
 
 class Clients:
-    def __init__(self, region: str | None = None) -> None:
+    """With `only_reads`, sessions with roles of members may look at EC2 and change nothing: what such a
+    function changes takes `client_for_one_call`."""
+
+    def __init__(self, region: str | None = None, *, only_reads: bool = False) -> None:
         self._region = region
+        self._only_reads = only_reads
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str | None, _Role, bool, bool], Any] = {}
         self._sessions: dict[_Role, Any] = {}
@@ -86,35 +95,89 @@ class Clients:
             self._sessions[role] = session
         return self._sessions[role]
 
-    def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
-        """Return credentials of a role, renewed before they end: the session is named after the episode, and
-        the person is its source identity, which CloudTrail keeps. Older member stacks allow none."""
-        sts = self._session(_OWN).create_client("sts", config=_config(repeat=True))
+    def client_for_one_call(self, operation: str, target: Target, role_arn: str, resource: str) -> Any:
+        """Return a client that may carry out one operation on one resource, and nothing else.
 
-        def assume(**more: Any) -> Any:
-            with aws_errors("sts:AssumeRole"):
-                return sts.assume_role(RoleArn=role_arn, DurationSeconds=_SESSION_SECONDS, **more)
+        The role is assumed anew, with a session policy. Client and credentials are not kept. The client
+        sends once, and nothing renews its credentials, so that no renewal repeats the call.
+
+        Raises:
+            AccessDenied: the role does not trust this function.
+            Throttled, Unavailable: STS did not answer. The client was not made.
+        """
+        service = operation.partition(":")[0]
+        with self._lock:
+            sts = self._sts()
+        policy = allowing(operation, resource)
+        granted = _assume(sts, role_arn, target.session, _ONE_CALL_SECONDS, policy)
+        with self._lock:
+            return self._session(_OWN).create_client(
+                service,
+                region_name=target.region,
+                config=_config(repeat=False),
+                aws_access_key_id=granted["AccessKeyId"],
+                aws_secret_access_key=granted["SecretAccessKey"],
+                aws_session_token=granted["SessionToken"],
+            )
+
+    def _sts(self) -> Any:
+        return self._session(_OWN).create_client("sts", config=_config(repeat=True))
+
+    def _assumed(self, role_arn: str, named: tuple[str, str] | None) -> Any:
+        """Return credentials of a role, renewed before they end."""
+        sts = self._sts()
+        policy = allowing(*READING) if self._only_reads else None
 
         def refresh() -> dict[str, str]:
-            if named is None:
-                answer = assume(RoleSessionName=_SESSION_NAME)["Credentials"]
-            else:
-                # In the characters that STS accepts; the end of a long name tells episodes apart.
-                names = (re.sub(r"[^\w+=,.@-]", "-", one, flags=re.ASCII) for one in named)
-                episode, person = (one[-_NAME_CHARACTERS:].rjust(2, "-") for one in names)
-                try:
-                    answer = assume(RoleSessionName=episode, SourceIdentity=person)["Credentials"]
-                except errors.AccessDenied:
-                    _log.warning("%s allows no source identity: update stacks/member.yaml there", role_arn)
-                    answer = assume(RoleSessionName=episode)["Credentials"]
+            granted = _assume(sts, role_arn, named, _SESSION_SECONDS, policy)
             return {
-                "access_key": answer["AccessKeyId"],
-                "secret_key": answer["SecretAccessKey"],
-                "token": answer["SessionToken"],
-                "expiry_time": answer["Expiration"].isoformat(),
+                "access_key": granted["AccessKeyId"],
+                "secret_key": granted["SecretAccessKey"],
+                "token": granted["SessionToken"],
+                "expiry_time": granted["Expiration"].isoformat(),
             }
 
         return DeferredRefreshableCredentials(refresh_using=refresh, method="sts-assume-role")
+
+
+def allowing(action: str, resource: str) -> str:
+    """Return a session policy. The session may do what it and the role's own policies both allow."""
+    statement = {"Effect": "Allow", "Action": action, "Resource": resource}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+def _assume(
+    sts: Any, role_arn: str, named: tuple[str, str] | None, seconds: int, policy: str | None
+) -> Mapping[str, Any]:
+    """Return the credentials of a new session with a role.
+
+    The session is named after the episode, and the person is its source identity, which CloudTrail keeps.
+    Member stacks of earlier releases allow no source identity: the session then goes without one.
+    """
+    asked: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
+    if policy is not None:
+        asked["Policy"] = policy
+    if named is None:
+        return _granted(sts, RoleSessionName=_SESSION_NAME, **asked)
+    episode, person = named
+    asked["RoleSessionName"] = _sts_name(episode)
+    try:
+        return _granted(sts, SourceIdentity=_sts_name(person), **asked)
+    except errors.AccessDenied:
+        _log.warning("%s allows no source identity: update stacks/member.yaml there", role_arn)
+        return _granted(sts, **asked)
+
+
+def _granted(sts: Any, **asked: Any) -> Mapping[str, Any]:
+    with aws_errors("sts:AssumeRole"):
+        granted: Mapping[str, Any] = sts.assume_role(**asked)["Credentials"]
+    return granted
+
+
+def _sts_name(text: str) -> str:
+    """Return a name in the characters that STS accepts. The end of a long name tells episodes apart."""
+    accepted = re.sub(r"[^\w+=,.@-]", "-", text, flags=re.ASCII)
+    return accepted[-_NAME_CHARACTERS:].rjust(2, "-")
 
 
 def moment(value: Any) -> datetime:
@@ -182,12 +245,18 @@ class Adapter:
         *,
         repeat: bool = True,
         patient: bool = True,
+        client: Any = None,
         **parameters: Any,
     ) -> Any:
-        """Call `service:Operation` with the client that `Clients.client` gives. Raises: as `aws_errors`."""
+        """Call `service:Operation` with this client, or with the one that `Clients.client` gives.
+
+        Raises: as `aws_errors`.
+        """
         prefix, _, name = operation.partition(":")
-        service, patient = _SERVICES.get(prefix, prefix), patient and self._patient
-        client = self._clients.client(service, target, repeat=repeat, patient=patient)
+        if client is None:
+            service = _SERVICES.get(prefix, prefix)
+            is_patient = patient and self._patient
+            client = self._clients.client(service, target, repeat=repeat, patient=is_patient)
         with aws_errors(operation):
             return getattr(client, xform_name(name))(**parameters)
 

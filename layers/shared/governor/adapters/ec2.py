@@ -31,7 +31,15 @@ from governor.domain.instance import (
 )
 from governor.domain.policy.policy import TagMatch
 from governor.domain.units import as_utc, in_parts
-from governor.errors import AccessDenied, CloudError, NotFound, SafetyError, Throttled, Unavailable
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    ConfigurationError,
+    NotFound,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -222,32 +230,84 @@ class Ec2Tags(_Ec2Writer):
 
 
 class Ec2Controller(_Ec2Writer):
+    """Stops, terminates and cancels, each call with credentials that are good for that call alone.
+
+    The function's own credentials, with which it reads, allow none of these calls. `_resource` is the role
+    that acts in the account of the stack; a member account has its own. A dry run goes the same way.
+    """
+
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        return self._send_once("ec2:StopInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
+        operation = "ec2:StopInstances"
+        client = self._client_for(operation, target, "instance", instance_id)
+        return self._send_once(operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id])
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        return self._send_once("ec2:TerminateInstances", target, dry_run=dry_run, InstanceIds=[instance_id])
+        operation = "ec2:TerminateInstances"
+        client = self._client_for(operation, target, "instance", instance_id)
+        return self._send_once(operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id])
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         match companion:
             case Step.CANCEL_SPOT_REQUEST:
-                # Left open, a persistent request would launch a successor.
-                return self._cancel_spot_request(
-                    instance.target, instance.spot_request_id or "", dry_run=dry_run
-                )
+                return self._cancel_spot_request(instance, dry_run=dry_run)
             case Step.STOP | Step.SNAPSHOT | Step.TERMINATE:
                 raise SafetyError(f"{companion.value} is no companion of another step")
             case _:
                 assert_never(companion)
 
-    def _cancel_spot_request(self, target: Target, request_id: str, *, dry_run: bool) -> str | None:
-        """Cancel the request, unless an earlier call whose answer was lost has canceled it."""
-        asked: Any = {"SpotInstanceRequestIds": [request_id]}
-        answer = self._call("ec2:DescribeSpotInstanceRequests", target, **asked)
-        states = [request.get("State") for request in answer.get("SpotInstanceRequests", ())]
-        if states == ["cancelled"]:
+    def _cancel_spot_request(self, instance: Instance, *, dry_run: bool) -> str | None:
+        """Cancel the request of this instance: left open, a persistent one would launch a successor.
+
+        A request carries no tag of its instance, so IAM cannot tell whose it is. EC2 is asked right before.
+        Nothing is sent if an earlier call, whose answer was lost, has canceled it.
+
+        Raises:
+            SafetyError: the request belongs to another instance, to none, or is gone.
+        """
+        operation = "ec2:CancelSpotInstanceRequests"
+        target = instance.target
+        request_id = instance.spot_request_id or ""
+        request = self._spot_request(target, request_id)
+        if request.get("State") == "cancelled":
             return None
-        return self._send_once("ec2:CancelSpotInstanceRequests", target, dry_run=dry_run, **asked)
+        owner = request.get("InstanceId")
+        if owner != instance.instance_id:
+            raise SafetyError(
+                f"the Spot request {request_id} belongs to {owner or 'no instance'}, "
+                f"not to {instance.instance_id}"
+            )
+        client = self._client_for(operation, target, "spot-instances-request", request_id)
+        asked: Any = {"SpotInstanceRequestIds": [request_id]}
+        return self._send_once(operation, target, dry_run=dry_run, client=client, **asked)
+
+    def _spot_request(self, target: Target, request_id: str) -> Mapping[str, Any]:
+        """Return a Spot request as EC2 describes it. It is empty if EC2 knows none."""
+        operation = "ec2:DescribeSpotInstanceRequests"
+        try:
+            answer = self._call(operation, target, SpotInstanceRequestIds=[request_id])
+        except NotFound:
+            return {}
+        requests: Sequence[Mapping[str, Any]] = answer.get("SpotInstanceRequests", ())
+        return requests[0] if requests else {}
+
+    def _client_for(self, operation: str, target: Target, kind: str, resource_id: str) -> Any:
+        """Return a client that may carry out this operation on this one resource.
+
+        Raises:
+            SafetyError: the id could mean more than one resource.
+            ConfigurationError: the stack names no role that acts.
+            AccessDenied, Throttled, Unavailable: the role could not be assumed. EC2 was not called.
+        """
+        if re.fullmatch(r"[A-Za-z0-9-]+", resource_id) is None:
+            raise SafetyError(f"{resource_id!r} is no single {kind}")
+        role_arn = target.role_arn or self._resource
+        if not role_arn:
+            raise ConfigurationError(
+                "the environment variable ACTOR_ROLE_ARN is missing: set it in template.yaml"
+            )
+        partition = role_arn.split(":")[1]
+        resource = f"arn:{partition}:ec2:{target.region}:{target.account}:{kind}/{resource_id}"
+        return self._clients.client_for_one_call(operation, target, role_arn, resource)
 
 
 class Ec2Starter(Adapter):

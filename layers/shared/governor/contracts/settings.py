@@ -21,6 +21,8 @@ class Settings:
     hub_account_id: str = ""
     member_role_name: str = ""
     """This function's role in member accounts; empty where it needs none."""
+    actor_role_arn: str = ""
+    """The role in the stack's account that stops and terminates; empty where the function does neither."""
     checkpoint_document_name: str = ""
     """The SSM document that starts the checkpoint hook; empty where none is set up."""
     email_sender: str = ""

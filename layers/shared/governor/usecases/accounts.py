@@ -37,9 +37,15 @@ class Accounts:
         return None if is_selected else f"the instance no longer carries {policy.selector}"
 
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
-        """The target with the role to assume, if one is needed. Raises: ConfigurationError without one."""
+        """Return the target with the role to assume in a member account.
+
+        In the hub's account, `session` names the one session that a stop or a termination takes there.
+
+        Raises:
+            ConfigurationError: the function has no role in member accounts.
+        """
         if account == self.hub_account:
-            return Target(account, region)
+            return Target(account, region, session=session)
         if self.member_role_name is None:
             raise ConfigurationError(
                 f"account {account} cannot be reached: the environment variable MEMBER_ROLE_NAME is missing"

@@ -33,7 +33,7 @@ class _CountedMetrics(CloudWatchMetrics):
 class Ec2Parts(Parts):
     instances: cached_property[ports.InstanceReader] = over(Ec2Instances, opens="ec2")
     tagger: cached_property[ports.InstanceTagger] = over(Ec2Tags)
-    controller: cached_property[ports.InstanceController] = over(Ec2Controller)
+    controller: cached_property[ports.InstanceController] = over(Ec2Controller, "actor_role_arn")
     starter: cached_property[ports.InstanceStarter] = over(Ec2Starter)
     snapshots: cached_property[ports.Snapshotter] = over(EbsSnapshots)
     remover: cached_property[ports.SnapshotRemover] = over(EbsSnapshots)
