@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,7 +19,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from governor.adapters.clients import Clients
+from governor.adapters.clients import Clients, allowing
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.alerts.alert import Alert, AlertKind, Delivery, Severity, alert_document, sealed_text
 from governor.domain.episode.episode import Episode, Outcome
@@ -107,12 +107,12 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
     governed, other = guarded.launch(), guarded.launch(tags={"Purpose": "production"})
     marks = [{"Key": "LowUtilization", "Value": "true"}]
     selector = [{"Key": "Purpose", "Value": "GPU-Workload"}]
-    put_away, starter = _as_role(guarded, "PutAway", "ec2"), _as_role(guarded, "UndoEpisode", "ec2")
+    actor, starter = _actor(guarded), _as_role(guarded, "UndoEpisode", "ec2")
     snapshotter, sweeper = _as_role(guarded, "TakeSnapshot", "ec2"), _as_role(guarded, "SweepTarget", "ec2")
     commander = _as_role(guarded, "HandleSpotInterruption", "ssm")
     of_new = [{"ResourceType": "snapshot", "Tags": marks}]
     calls: tuple[Callable[[str], Any], ...] = (
-        lambda one: put_away.stop_instances(InstanceIds=[one]),
+        lambda one: actor.stop_instances(InstanceIds=[one]),
         lambda one: snapshotter.create_snapshots(
             InstanceSpecification={"InstanceId": one}, TagSpecifications=of_new
         ),
@@ -120,7 +120,7 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
         lambda one: sweeper.create_tags(Resources=[one], Tags=marks),
         lambda one: sweeper.delete_tags(Resources=[one], Tags=marks),
         lambda one: commander.send_command(InstanceIds=[one], DocumentName=CHECKPOINT_DOCUMENT),
-        lambda one: put_away.terminate_instances(InstanceIds=[one]),
+        lambda one: actor.terminate_instances(InstanceIds=[one]),
     )
     guarded.scene.simulation.set_delays(state_change=0, snapshot=0)
     for call in calls:
@@ -129,7 +129,7 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
         guarded.eventually(lambda: guarded.ec2_state(governed) in ("running", "stopped") or None, "it moves")
         call(governed)
     beyond: tuple[Callable[[], Any], ...] = (
-        lambda: put_away.terminate_instances(InstanceIds=[governed, other]),
+        lambda: actor.terminate_instances(InstanceIds=[governed, other]),
         lambda: sweeper.create_tags(Resources=[governed], Tags=[*marks, *selector]),
         lambda: sweeper.create_tags(Resources=[other], Tags=selector),
         lambda: sweeper.delete_tags(Resources=[governed]),
@@ -139,6 +139,64 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
         with pytest.raises(ClientError, match=r"UnauthorizedOperation|AccessDenied"):
             refused()
     assert "running" == guarded.ec2_state(other)
+
+
+def test_put_away_stops_nothing_by_itself_and_nobody_else_takes_the_role(guarded: Stage) -> None:
+    """The right is in a session of the role that acts; its trust names one function."""
+    governed = guarded.launch()
+    put_away = _as_role(guarded, "PutAway", "ec2")
+    for call in (put_away.stop_instances, put_away.terminate_instances):
+        with pytest.raises(ClientError, match="UnauthorizedOperation"):
+            call(InstanceIds=[governed])
+    for function in ("SweepTarget", "RecheckEpisode", "UndoEpisode", "TakeSnapshot"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            _actor(guarded, caller=function)
+    assert "running" == guarded.ec2_state(governed)
+
+
+def test_a_session_for_one_stop_reaches_no_other_instance_and_no_other_call(guarded: Stage) -> None:
+    """With the session policy that put_away gives it."""
+    first, second = guarded.launch(), guarded.launch()
+    place = f"arn:aws:ec2:{TARGET.region}:{TARGET.account}:instance"
+    session = _actor(guarded, policy=allowing("ec2:StopInstances", f"{place}/{first}"))
+    beyond: tuple[Callable[[], Any], ...] = (
+        lambda: session.stop_instances(InstanceIds=[second]),
+        lambda: session.stop_instances(InstanceIds=[first, second]),
+        lambda: session.terminate_instances(InstanceIds=[first]),
+        session.describe_instances,
+    )
+    for refused in beyond:
+        with pytest.raises(ClientError, match="UnauthorizedOperation"):
+            refused()
+
+    session.stop_instances(InstanceIds=[first])
+
+    assert ("running", True) == (guarded.ec2_state(second), guarded.ec2_state(first) != "running")
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        {"GpuGovernor": "exempt"},
+        {"GpuGovernor": "anything"},
+        {"aws:autoscaling:groupName": "trainers"},
+        {"eks:nodegroup-name": "gpu"},
+        {"aws:eks:cluster-name": "prod"},
+        {"karpenter.sh/nodepool": "gpu"},
+        {"aws:batch:compute-environment": "render"},
+    ],
+    ids=str,
+)
+def test_iam_keeps_exempt_and_managed_instances_whatever_the_code_believes(
+    guarded: Stage, mark: dict[str, str]
+) -> None:
+    """With all that the role may do, and no session policy."""
+    marked = guarded.launch(tags={"Purpose": "GPU-Workload", **mark})
+    actor = _actor(guarded)
+    for call in (actor.stop_instances, actor.terminate_instances):
+        with pytest.raises(ClientError, match="UnauthorizedOperation"):
+            call(InstanceIds=[marked])
+    assert "running" == guarded.ec2_state(marked)
 
 
 def test_mail_is_sent_by_the_configured_sender_alone(guarded: Stage) -> None:
@@ -176,18 +234,33 @@ def _as_new_role(guarded: Stage, name: str) -> Any:
 
 def _as_role(guarded: Stage, function: str, service: str) -> Any:
     """A client with the credentials of a function's role."""
+    return _in_session(guarded, _role_arn(guarded, f"{function}FunctionRole"), service)
+
+
+def _actor(guarded: Stage, policy: str | None = None, caller: str = "PutAway") -> Any:
+    """A client of EC2 in a session of the role that acts, as a function assumes it."""
+    asked: dict[str, Any] = {"RoleArn": _role_arn(guarded, "ActorRole"), "RoleSessionName": "page"}
+    if policy is not None:
+        asked["Policy"] = policy
+    given = _as_role(guarded, caller, "sts").assume_role(**asked)
+    return _with_credentials(guarded, "ec2", given["Credentials"])
+
+
+def _role_arn(guarded: Stage, logical_id: str) -> str:
     cloud = guarded.scene.cloud
     made = cloud.client("cloudformation").describe_stack_resource(
-        StackName=STACK, LogicalResourceId=f"{function}FunctionRole"
+        StackName=STACK, LogicalResourceId=logical_id
     )
     name = made["StackResourceDetail"]["PhysicalResourceId"]
-    role = cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"]
-    return _in_session(guarded, role, service)
+    return str(cloud.client("iam").get_role(RoleName=name)["Role"]["Arn"])
 
 
 def _in_session(guarded: Stage, role: str, service: str) -> Any:
-    cloud = guarded.scene.cloud
-    given = cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
+    given = guarded.scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")
+    return _with_credentials(guarded, service, given["Credentials"])
+
+
+def _with_credentials(guarded: Stage, service: str, given: Mapping[str, Any]) -> Any:
     return boto3.client(
         service,  # type: ignore[call-overload]
         region_name=TARGET.region,

@@ -659,7 +659,7 @@ def test_each_destructive_call_is_made_with_credentials_for_it_alone(
 ) -> None:
     """In the account of the stack by the role that acts there; a rehearsal goes the same way."""
     method, write = WRITES[name]
-    answer = client_error("DryRunOperation", status=412) if dry_run else {}
+    answer: object = client_error("DryRunOperation", status=412) if dry_run else {}
     clients = FakeClients(Ec2Client(**{method: [answer]}))
 
     write(clients, dry_run)
