@@ -14,7 +14,7 @@ from governor.channels.dispatch import TRIED_FOR
 from governor.channels.worker import FIRST_WAIT_SECONDS, LONGEST_BACKOFF_SECONDS
 from governor.contracts.payloads import PlanPayload
 from governor.domain.alerts.alert import FOR_MACHINES
-from tests.iam import Request, allows, own_statements, policies_of, written_out
+from tests.iam import ACCOUNT, Request, allows, own_statements, policies_of, written_out
 from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
@@ -567,6 +567,30 @@ def test_what_fails_later_is_told_although_earlier_failures_are_kept(path: str) 
     ]
     assert all(both == metrics for metrics in more.values())
     assert more
+
+
+@pytest.mark.parametrize(
+    ("service", "names_its_source"),
+    [("cloudwatch", True), ("sns", True), ("events", False), ("scheduler", False)],
+)
+def test_aws_services_use_the_key_for_this_account_alone(service: str, names_its_source: bool) -> None:
+    """An alarm, topic or rule of another account does not. Services that name no source still may."""
+    policy = RESOURCES["Key"]["Properties"]["KeyPolicy"]["Statement"]
+    principal = f"{service}.amazonaws.com"
+    own = [
+        {**written_out(one, {"AWS::AccountId": ACCOUNT}), "Resource": "*"}
+        for one in policy
+        if principal in one["Principal"].get("Service", ())
+    ]
+
+    def may(**context: str) -> bool:
+        keys = {key.replace("_", ":"): value for key, value in context.items()}
+        calls = ("kms:Decrypt", "kms:GenerateDataKey")
+        return all(allows(own, Request(call, "key", keys)) for call in calls)
+
+    assert may(aws_SourceAccount=ACCOUNT)
+    assert not may(aws_SourceAccount="999999999999")
+    assert may() is not names_its_source
 
 
 def test_the_safe_mode_is_the_default() -> None:
