@@ -25,7 +25,16 @@ from governor.ports import InstanceReader, MetricReader, SeriesFilter
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 from governor.usecases.health.read_health import LOST_METRIC
 
-_OF_A_DEPLOY = ("stack", "policy", "schedule", "last_sweep", "targets", "subscribers", "alarms")
+_OF_A_DEPLOY = (
+    "stack",
+    "policy",
+    "exemption",
+    "schedule",
+    "last_sweep",
+    "targets",
+    "subscribers",
+    "alarms",
+)
 """The lines of `governor status` that say whether a deploy worked."""
 _SHOWN = 10
 """Instances of one cause; a fleet may have hundreds."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -425,6 +426,32 @@ def _safeguards(stack: Stack) -> Line:
     return Line(text, document, is_wrong=bool(said))
 
 
+def _exemption(stack: Stack) -> Line:
+    """Whether IAM denies by the key that the policy exempts by: it takes one exact key, the stack's."""
+    denied = parameters_of(stack.described).get("ExemptionTagKey")
+    book = stack.policy[0]
+    key = book.base().policy.exemption.tag_key
+    of_overrides = sorted({policy.exemption.tag_key for policy in book.variants} - {key})
+    document = {"iam": denied, "policy": key, "overrides": of_overrides}
+    if denied is None:
+        text = "the stack is of an earlier release, in which IAM denies no exempt instance: run `make deploy`"
+        return Line(text, document, is_wrong=True)
+    if denied != key:
+        setting = shlex.quote(f"ExemptionTagKey={key}") if " " in key else f"ExemptionTagKey={key}"
+        text = (
+            f"the policy exempts by the key {key}, and IAM denies by {denied} alone: run "
+            f'`make deploy PARAMETERS="{setting}"`, and set it in the member stacks'
+        )
+        return Line(printable(text), document, is_wrong=True)
+    if of_overrides:
+        text = (
+            f"overrides exempt by the key {', '.join(of_overrides)}, which IAM does not see: it denies by "
+            f"{denied} alone. Use one key in the whole policy"
+        )
+        return Line(printable(text), document, is_wrong=True)
+    return Line(printable(f"IAM denies what has the key {denied}"), document)
+
+
 def _since(moment: str | None) -> str:
     """Nothing where no sweep has said since when."""
     return f", frozen {since(moment)}" if moment else " frozen"
@@ -444,6 +471,7 @@ _LINES: Mapping[str, Callable[[Stack], Line]] = {
     "undelivered": _undelivered,
     "alarms": _alarms,
     "safeguards": _safeguards,
+    "exemption": _exemption,
 }
 _API = "execute-api:Invoke on the stack's API, and cloudformation:DescribeStacks"
 _NEEDS: Mapping[str, str] = {
@@ -461,6 +489,7 @@ _NEEDS: Mapping[str, str] = {
     "undelivered": "cloudformation:ListStackResources, and sqs:GetQueueAttributes on its queues",
     "alarms": "cloudformation:ListStackResources, and cloudwatch:DescribeAlarms",
     "safeguards": "cloudformation:DescribeStacks on all stacks",
+    "exemption": _API,
 }
 """The reader of each line."""
 _WIDTH = max(map(len, _LINES))

@@ -128,7 +128,8 @@ def test_doctor_says_that_the_deploy_worked(stage: Stage, capsys: pytest.Capture
     checklist = dict(re.findall(r"^(?:ok|LOOK)  +([a-z ]+?)  +(.*)$", out, re.MULTILINE))
 
     assert "" == err
-    names = ["stack", "policy", "schedule", "last sweep", "targets", "subscribers", "alarms", "telemetry"]
+    names = ["stack", "policy", "exemption", "schedule", "last sweep", "targets", "subscribers", "alarms"]
+    names.append("telemetry")
     assert names == list(checklist), out
     assert "not readable" not in out
     assert "did it work? " in out

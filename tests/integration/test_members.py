@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -21,6 +23,8 @@ from tests.integration.people import decide
 from tests.integration.stage import FORGOTTEN, Stage
 
 ELSEWHERE = "eu-west-1"
+NOT_UPDATED = "444455556666"
+"""A member whose stack is of the release before."""
 TAGS = {"Purpose": "GPU-Workload", "Name": "trainer", "Owner": "ada"}
 
 
@@ -88,7 +92,30 @@ def test_an_idle_instance_of_a_member_is_asked_about_and_stopped_there(
     governed: Stage, places: dict[tuple[str, str], Simulation]
 ) -> None:
     """From the sweep to the record, each step by the role that the member keeps for it."""
-    there, now = places[MEMBER, ELSEWHERE], datetime.now(tz=UTC)
+    _asked_about_and_stopped(governed, places[MEMBER, ELSEWHERE], MEMBER)
+
+
+def test_a_member_that_is_not_updated_yet_goes_on_working(
+    stage: Stage, places: dict[tuple[str, str], Simulation], tmp_path: Path
+) -> None:
+    """Its stack denies nothing by tag. A session for one call needs no more than its role."""
+    del places
+    text = (ROOT / "stacks/member.yaml").read_text(encoding="utf-8")
+    denials = re.compile(r"        # Whatever else allows it.*?\n            \]\}\n", re.DOTALL)
+    older, count = denials.subn("", text)
+    assert 1 == count
+    template = tmp_path / "member.yaml"
+    template.write_text(older, encoding="utf-8")
+    cloud = stage.scene.cloud
+    hub = {"HubAccountId": ACCOUNT, "HubRegion": REGION, "HubStackName": STACK}
+    cloud.deploy_plain(template, "member", hub, region=REGION, account=NOT_UPDATED)
+    stage.policy(f"mode: ask\ntargets: {{accounts: ['{NOT_UPDATED}'], regions: [{ELSEWHERE}]}}")
+
+    _asked_about_and_stopped(stage, cloud.simulation(ELSEWHERE, NOT_UPDATED), NOT_UPDATED)
+
+
+def _asked_about_and_stopped(stage: Stage, there: Simulation, account: str) -> None:
+    now = datetime.now(tz=UTC)
     instance_id = there.put_instance(
         spec(
             instance_type=FORGOTTEN.instance_type, launch_time=now - timedelta(days=2), spot_request_type=None
@@ -96,13 +123,13 @@ def test_an_idle_instance_of_a_member_is_asked_about_and_stopped_there(
     )
     there.put_metrics(series_of(FORGOTTEN, instance_id, now))
 
-    governed.scene.sweep()
-    asked = governed.await_mail(instance_id, "approval-requested")
-    link = governed.personal(governed.scene.cloud.reachable_url(asked["link"]))
-    assert (MEMBER, ELSEWHERE) == (asked["account"], asked["region"])
+    stage.scene.sweep()
+    asked = stage.await_mail(instance_id, "approval-requested")
+    link = stage.personal(stage.scene.cloud.reachable_url(asked["link"]))
+    assert (account, ELSEWHERE) == (asked["account"], asked["region"])
     assert 303 == decide(link, "approve")[0]
 
-    assert "stopped" == governed.outcome(instance_id)
+    assert "stopped" == stage.outcome(instance_id)
     assert "stopped" == there.dump()["instances"][instance_id]
 
 

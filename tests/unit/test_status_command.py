@@ -47,6 +47,7 @@ STACK: dict[str, Any] = {
         for name, value in {
             "Mode": "ask",
             "SelectorTagValue": "GPU-Workload",
+            "ExemptionTagKey": "GpuGovernor",
             "SweepRateMinutes": "5",
             "DeletionProtection": "true",
         }.items()
@@ -441,6 +442,53 @@ def test_a_second_stack_and_a_table_without_protection_are_found(
 
 
 @pytest.mark.parametrize(
+    ("key", "policy", "is_wrong", "said"),
+    [
+        ("GpuGovernor", "", False, "IAM denies what has the key GpuGovernor"),
+        (
+            "GpuGovernor",
+            "exemption: {tag_key: 'team keep', tag_value: 'yes'}",
+            True,
+            "the policy exempts by the key team keep, and IAM denies by GpuGovernor alone: run "
+            "`make deploy PARAMETERS=\"'ExemptionTagKey=team keep'\"`, and set it in the member stacks",
+        ),
+        (
+            "GpuGovernor",
+            "overrides: [{name: one, match: {tags: {Team: ml}}, "
+            "set: {exemption: {tag_key: Keep, tag_value: 'yes'}}}]",
+            True,
+            "overrides exempt by the key Keep, which IAM does not see: it denies by GpuGovernor alone. "
+            "Use one key in the whole policy",
+        ),
+        (
+            None,
+            "",
+            True,
+            "the stack is of an earlier release, in which IAM denies no exempt instance: run `make deploy`",
+        ),
+    ],
+)
+def test_the_exemption_key_of_iam_is_compared_with_the_policys(
+    cloud: Cloud,
+    capsys: pytest.CaptureFixture[str],
+    key: str | None,
+    policy: str,
+    is_wrong: bool,
+    said: str,
+) -> None:
+    """IAM takes one exact key, and the stack's parameter says which."""
+    others = [one for one in STACK["Parameters"] if one["ParameterKey"] != "ExemptionTagKey"]
+    own = [] if key is None else [{"ParameterKey": "ExemptionTagKey", "ParameterValue": key}]
+    cloud.stacks = [{**STACK, "Parameters": [*others, *own]}]
+    cloud.answers["/api/policy"]["document"] = f"{POLICY}\n{policy}"
+
+    code, lines = shown(capsys)
+
+    assert (int(is_wrong), said) == (code, lines["exemption"])
+    assert "exemption" in doctor._OF_A_DEPLOY
+
+
+@pytest.mark.parametrize(
     ("denied", "line", "said"),
     [
         ("states", "last sweep", "not readable: needs states:ListExecutions"),
@@ -528,10 +576,10 @@ def test_doctor_says_whether_the_deploy_worked(
     bad = "ok" if is_well else "LOOK"
     assert int(not is_well) == code
     assert [
-        ["ok", "stack"], ["ok", "policy"], ["ok", "schedule"], [bad, "last"], ["ok", "targets"],
-        [bad, "subscribers"], ["ok", "alarms"], ["ok", "telemetry"], ["did", "it"],
+        ["ok", "stack"], ["ok", "policy"], ["ok", "exemption"], ["ok", "schedule"], [bad, "last"],
+        ["ok", "targets"], [bad, "subscribers"], ["ok", "alarms"], ["ok", "telemetry"], ["did", "it"],
     ] == lines  # fmt: skip
-    end = "yes" if is_well else "not yet: 2 of 8 need a look"
+    end = "yes" if is_well else "not yet: 2 of 9 need a look"
     assert checklist.endswith(f"did it work? {end}")
     assert telemetry.endswith("1 right\n")
     assert is_well != ("none has ended yet: wait for the schedule's next one" in checklist)
@@ -576,7 +624,7 @@ def test_doctor_goes_on_where_the_policy_cannot_be_read(
     out = capsys.readouterr().out
     assert "ok    stack" in out
     assert "LOOK  telemetry    not readable: the API cannot be reached\n" in out
-    assert "did it work? not yet: 1 of 8 need a look" in out
+    assert "did it work? not yet: 1 of 9 need a look" in out
 
     assert (1, "") == (governor.main(["doctor", "--json"]), capsys.readouterr().out)
 
