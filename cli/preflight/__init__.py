@@ -37,6 +37,7 @@ CHECKS: Sequence[Check] = (
     Check("sessions", Needs.NOTHING, account.sessions),
     Check("trail", Needs.NOTHING, account.trail),
     Check("iam-stop", Needs.NOTHING, rights.stop_by_tag),
+    Check("iam-own-rights", Needs.NOTHING, rights.no_right_of_its_own),
     Check("iam-snapshots", Needs.NOTHING, rights.snapshots_by_tag),
     Check("iam-snapshot-tags", Needs.NOTHING, rights.snapshot_tags),
     Check("iam-tag-keys", Needs.NOTHING, rights.tag_keys),

@@ -40,13 +40,14 @@ _OF_LAMBDA = {
     "AWSXrayWriteOnlyAccess",
 }
 """Policies of AWS that SAM attaches to roles of functions and state machines."""
-_INLINE = re.compile(r"reach-members|start-sweep|[A-Za-z]+(RolePolicy\d+|OnFailureSQSPolicy)")
+_INLINE = re.compile(r"reach-members|act|never|start-sweep|[A-Za-z]+(RolePolicy\d+|OnFailureSQSPolicy)")
 """Names of inline policies: of the template, and those that SAM makes up."""
 _LISTENING = ("Enabled", "Enabling", "Creating", "Updating")
 
 
 def role_names(world: World) -> Finding:
-    """The roles that members trust have their fixed names, whole, and no role's name is longer than 64.
+    """The roles that members trust, and the one that put_away assumes, have their fixed names, whole, and no
+    role's name is longer than 64.
 
     Source: derived from real names: how CloudFormation shortens names is not documented.
     """
@@ -57,13 +58,15 @@ def role_names(world: World) -> Finding:
         for function, end in MEMBER_ROLES.items()
         if roles.get(f"{function}FunctionRole") != f"{world.stack['StackName']}-{world.region}-{end}"
     ]
+    actor = roles.get("ActorRole", "none")
+    if actor != f"{world.stack['StackName']}-{world.region}-actor":
+        wrong.append(f"Actor: {actor}")
     if long or wrong:
         return refuted(
             "; ".join([*long, *wrong]), "member accounts will refuse these roles: update the stack"
         )
-    return confirmed(
-        f"{len(MEMBER_ROLES)} fixed names; the longest of {len(roles)} has {max(map(len, roles.values()))}"
-    )
+    longest = max(map(len, roles.values()))
+    return confirmed(f"{len(MEMBER_ROLES) + 1} fixed names; the longest of {len(roles)} has {longest}")
 
 
 def role_policies(world: World) -> Finding:

@@ -19,13 +19,14 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """A statement as the template has it, the role that it stands for, and what it must allow and refuse.
+    """Statements as the template has them, the role that they stand for, and what they must allow and
+    refuse.
 
     `{...}` in texts is filled with what the account has.
     """
 
     role: str
-    statement: Callable[[str], Document]
+    statements: Callable[[str], Sequence[Document]]
     actions: tuple[str, ...]
     resource: str
     allowed: tuple[Context, ...]
@@ -37,7 +38,15 @@ def _on_tag(*actions: str, key: str = "aws:ResourceTag/Purpose", more: Document 
     return {"Effect": "Allow", "Action": list(actions), "Resource": "*", "Condition": condition}
 
 
+def _denied_on(key: str) -> Document:
+    """As ActorRole has it for each key: whatever carries it, with any value."""
+    return {"Effect": "Deny", "Action": list(_STOP), "Resource": "*", "Condition": {"Null": {key: "false"}}}
+
+
 _STOP = ("ec2:StopInstances", "ec2:TerminateInstances")
+_EXEMPT = "aws:ResourceTag/GpuGovernor"
+"""Of a deployed stack: by its parameter ExemptionTagKey."""
+_IN_A_GROUP = "aws:ResourceTag/aws:autoscaling:groupName"
 _INSTANCE = "arn:{partition}:ec2:{region}:{account}:instance/i-00000000000000001"
 _OTHER = {"aws:ResourceTag/Purpose": "other"}
 _ONLY_THESE = {
@@ -47,11 +56,24 @@ _ONLY_THESE = {
 
 RULES: Mapping[str, Rule] = {
     "stop": Rule(
-        "PutAwayFunctionRole", lambda _: _on_tag(*_STOP), _STOP, _INSTANCE, (_TAGGED,), (_OTHER, {})
+        "ActorRole",
+        lambda _: (_on_tag(*_STOP), _denied_on(_EXEMPT), _denied_on(_IN_A_GROUP)),
+        _STOP,
+        _INSTANCE,
+        (_TAGGED,),
+        (_OTHER, {}, {**_TAGGED, _EXEMPT: "exempt"}, {**_TAGGED, _IN_A_GROUP: "any"}),
+    ),
+    "own rights": Rule(
+        "PutAwayFunctionRole",
+        lambda _: ({"Effect": "Allow", "Action": "sts:AssumeRole", "Resource": "*"},),
+        (*_STOP, "ec2:CancelSpotInstanceRequests"),
+        _INSTANCE,
+        (),
+        (_TAGGED,),
     ),
     "snapshots": Rule(
         "TakeSnapshotFunctionRole",
-        lambda _: _on_tag("ec2:CreateSnapshots"),
+        lambda _: (_on_tag("ec2:CreateSnapshots"),),
         ("ec2:CreateSnapshots",),
         _INSTANCE,
         (_TAGGED,),
@@ -59,12 +81,14 @@ RULES: Mapping[str, Rule] = {
     ),
     "snapshot tags": Rule(
         "TakeSnapshotFunctionRole",
-        lambda _: {
-            "Effect": "Allow",
-            "Action": "ec2:CreateTags",
-            "Resource": "*",
-            "Condition": {"StringEquals": {"ec2:CreateAction": "CreateSnapshots"}},
-        },
+        lambda _: (
+            {
+                "Effect": "Allow",
+                "Action": "ec2:CreateTags",
+                "Resource": "*",
+                "Condition": {"StringEquals": {"ec2:CreateAction": "CreateSnapshots"}},
+            },
+        ),
         ("ec2:CreateTags",),
         "arn:{partition}:ec2:{region}::snapshot/*",
         ({"ec2:CreateAction": "CreateSnapshots"},),
@@ -72,7 +96,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "tags": Rule(
         "SweepTargetFunctionRole",
-        lambda _: _on_tag("ec2:CreateTags", "ec2:DeleteTags", more=_ONLY_THESE),
+        lambda _: (_on_tag("ec2:CreateTags", "ec2:DeleteTags", more=_ONLY_THESE),),
         ("ec2:CreateTags", "ec2:DeleteTags"),
         _INSTANCE,
         ({**_TAGGED, "aws:TagKeys": ["LowUtilization"]},),
@@ -85,15 +109,17 @@ RULES: Mapping[str, Rule] = {
     ),
     "table keys": Rule(
         "PutAwayFunctionRole",
-        lambda table: {
-            "Effect": "Allow",
-            "Action": "dynamodb:UpdateItem",
-            "Resource": table,
-            "Condition": {
-                "Null": {"dynamodb:LeadingKeys": "false"},
-                "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["EPISODE#*", "CAPS#*"]},
+        lambda table: (
+            {
+                "Effect": "Allow",
+                "Action": "dynamodb:UpdateItem",
+                "Resource": table,
+                "Condition": {
+                    "Null": {"dynamodb:LeadingKeys": "false"},
+                    "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["EPISODE#*", "CAPS#*"]},
+                },
             },
-        },
+        ),
         ("dynamodb:UpdateItem",),
         "{table}",
         ({"dynamodb:LeadingKeys": ["EPISODE#1"]},),
@@ -105,7 +131,7 @@ RULES: Mapping[str, Rule] = {
     ),
     "command": Rule(
         "HandleSpotInterruptionFunctionRole",
-        lambda _: _on_tag("ssm:SendCommand", key="ssm:resourceTag/Purpose"),
+        lambda _: (_on_tag("ssm:SendCommand", key="ssm:resourceTag/Purpose"),),
         ("ssm:SendCommand",),
         _INSTANCE,
         ({"ssm:resourceTag/Purpose": "GPU-Workload"},),
@@ -115,11 +141,21 @@ RULES: Mapping[str, Rule] = {
 
 
 def stop_by_tag(world: World) -> Finding:
-    """The role that stops and terminates may do so with the selector tag alone, and without a tag never.
+    """The role that stops and terminates may do so with the selector tag alone, and never with the exemption
+    key or the tag of an Auto Scaling group.
 
-    Source: Service Authorization Reference of EC2; the statements are PutAwayAccess of template.yaml.
+    Source: Service Authorization Reference of EC2; the statements are ActorRole of template.yaml.
     """
     return judged(world, RULES["stop"])
+
+
+def no_right_of_its_own(world: World) -> Finding:
+    """put_away itself may neither stop, terminate nor cancel: it takes a session of another role for each
+    call.
+
+    Source: Service Authorization Reference of EC2; PutAwayAccess of template.yaml.
+    """
+    return judged(world, RULES["own rights"])
 
 
 def snapshots_by_tag(world: World) -> Finding:
@@ -176,7 +212,7 @@ def bound_namespace(world: World) -> Finding:
     }
     me = "AROAEXAMPLEEXAMPLEEX:i-00000000000000001"
     other = me[:-1] + "2"
-    ask = partial(_decision, world, "cloudwatch:PutMetricData", "*", document=document)
+    ask = partial(_decision, world, "cloudwatch:PutMetricData", "*", documents=(document,))
     own, foreign = (
         ask(context={"aws:userid": me, "cloudwatch:namespace": f"GPU/EC2/{who}"}) for who in (me, other)
     )
@@ -195,18 +231,21 @@ def judged(world: World, rule: Rule) -> Finding:
         table += world.physical("StateTable")
         who = {"role": f"arn:{world.partition}:iam::{world.account}:role/{world.physical(rule.role)}"}
         selector = world.parameters.get("SelectorTagValue", "GPU-Workload")
+        exempt = f"aws:ResourceTag/{world.parameters.get('ExemptionTagKey', 'GpuGovernor')}"
     else:
         table += "preflight"
-        who, selector = {}, "GPU-Workload"
+        who = {}
+        selector = "GPU-Workload"
+        exempt = _EXEMPT
     table = table.format(**names)
     resource = rule.resource.format(**names, table=table)
     wrong, asked = [], 0
     for action in rule.actions:
         for is_allowed, contexts in ((True, rule.allowed), (False, rule.refused)):
             for context in contexts:
-                here = {key: selector if one == "GPU-Workload" else one for key, one in context.items()}
-                document = None if who else rule.statement(table)
-                found = _decision(world, action, resource, document=document, context=here, **who)
+                here = _of_this_stack(context, selector, exempt)
+                documents = None if who else rule.statements(table)
+                found = _decision(world, action, resource, documents=documents, context=here, **who)
                 asked += 1
                 if found is not is_allowed:
                     wrong.append(f"{action} with {dumps(here) if here else 'no key'} is {_word(found)}")
@@ -217,13 +256,22 @@ def judged(world: World, rule: Rule) -> Finding:
     return confirmed(f"{subject}: {asked} of {asked} calls decided as wanted")
 
 
+def _of_this_stack(context: Context, selector: str, exempt: str) -> Context:
+    """Return the keys of a request with the tags by which this stack selects and exempts."""
+    found = {}
+    for key, value in context.items():
+        own_key = exempt if key == _EXEMPT else key
+        found[own_key] = selector if value == "GPU-Workload" else value
+    return found
+
+
 def _decision(
     world: World,
     action: str,
     resource: str,
     *,
     context: Context,
-    document: Document | None = None,
+    documents: Sequence[Document] | None = None,
     role: str = "",
 ) -> bool:
     entries = [
@@ -235,10 +283,10 @@ def _decision(
         for key, value in context.items()
     ]
     asked: dict[str, Any] = {"ActionNames": [action], "ResourceArns": [resource], "ContextEntries": entries}
-    if document is None:
+    if documents is None:
         answer = world.call("iam:SimulatePrincipalPolicy", PolicySourceArn=role, **asked)
     else:
-        text = dumps({"Version": "2012-10-17", "Statement": [document]})
+        text = dumps({"Version": "2012-10-17", "Statement": list(documents)})
         answer = world.call("iam:SimulateCustomPolicy", PolicyInputList=[text], **asked)
     return bool(answer["EvaluationResults"][0]["EvalDecision"] == "allowed")
 

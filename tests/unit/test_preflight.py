@@ -28,7 +28,7 @@ from cli.preflight.world import LONGEST, Check, Finding, Needs, Outcome, World
 from governor.contracts.policy import parse_policy
 from governor.errors import SafetyError
 from local.engine.pricing import instance_product
-from tests.iam import Request, allows, functions
+from tests.iam import Request, allows, hub_roles
 from tests.rights import TABLE
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +43,7 @@ RESOURCES = {
         f"{name}FunctionRole": ("AWS::IAM::Role", f"{STACK}-{REGION}-{end}")
         for name, end in MEMBER_ROLES.items()
     },
+    "ActorRole": ("AWS::IAM::Role", f"{STACK}-{REGION}-actor"),
     "StateTable": ("AWS::DynamoDB::Table", "state"),
     "PolicyBucket": ("AWS::S3::Bucket", "policy"),
     "AuditBucket": ("AWS::S3::Bucket", "audit"),
@@ -132,8 +133,8 @@ def simulated(**parameters: Any) -> dict[str, Any]:
         policy = json.loads(parameters["PolicyInputList"][0])["Statement"]
     else:
         name = parameters["PolicySourceArn"].rpartition(f"{STACK}-{REGION}-")[2]
-        (function,) = [one for one, end in MEMBER_ROLES.items() if end == name]
-        policy = functions()[function]
+        (function,) = [one for one, end in [*MEMBER_ROLES.items(), ("Actor", "actor")] if end == name]
+        policy = hub_roles()[function]
         if action.startswith("dynamodb:"):
             resource = TABLE
     is_allowed = allows(policy, Request(action, resource, context))
@@ -462,6 +463,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("spot-prices", {"DescribeSpotPriceHistory": {"SpotPriceHistory": [{"SpotPrice": "0"}]}}, "a price of 0"),
     ("sessions", {"DescribeSessions": {"Sessions": [{"SessionId": "s"}]}}, "SessionId"),
     ("iam-stop", SIMULATED, "is allowed"),
+    ("iam-own-rights", SIMULATED, "is allowed"),
     ("iam-snapshots", SIMULATED, "is allowed"),
     ("iam-snapshot-tags", SIMULATED, "is allowed"),
     ("iam-tag-keys", SIMULATED, "is allowed"),
@@ -623,10 +625,26 @@ def test_a_wrong_clock_is_refuted() -> None:
 def test_roles_of_other_names_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As CloudFormation would make them up; and what is longer than IAM allows."""
     monkeypatch.setitem(RESOURCES, "PutAwayFunctionRole", ("AWS::IAM::Role", "gpu-PutAwayFunctionRole-1A"))
+    monkeypatch.setitem(RESOURCES, "ActorRole", ("AWS::IAM::Role", "gpu-ActorRole-1A"))
     monkeypatch.setitem(RESOURCES, "OtherRole", ("AWS::IAM::Role", "x" * 65))
     one = found(Account(), "role-names")
     assert REFUTED is one.outcome
-    assert "OtherRole; PutAway: gpu-PutAwayFunctionRole-1A" == one.seen
+    assert "OtherRole; PutAway: gpu-PutAwayFunctionRole-1A; Actor: gpu-ActorRole-1A" == one.seen
+
+
+def test_an_exemption_is_tried_by_the_key_of_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulator is asked about the tag that the deployed policy denies."""
+    monkeypatch.setitem(PARAMETERS, "ExemptionTagKey", "Keep")
+    asked: list[str] = []
+
+    def noting(**parameters: Any) -> dict[str, Any]:
+        asked.extend(one["ContextKeyName"] for one in parameters["ContextEntries"])
+        return simulated(**parameters)
+
+    found(Account(SimulatePrincipalPolicy=noting), "iam-stop")
+
+    assert "aws:ResourceTag/Keep" in asked
+    assert "aws:ResourceTag/GpuGovernor" not in asked
 
 
 EMPTY: list[tuple[str, dict[str, Any]]] = [
@@ -733,13 +751,13 @@ def test_the_statements_asked_before_a_deploy_decide_as_the_roles_of_the_templat
     """For every call that the check asks, both allow it or both refuse it."""
     rule = rights.RULES[name]
     resource = rule.resource.format(partition="aws", region=REGION, account=ACCOUNT, table=TABLE)
-    role = functions()[rule.role.removesuffix("FunctionRole")]
+    role = hub_roles()[rule.role.removesuffix("FunctionRole").removesuffix("Role")]
     for action, (is_allowed, contexts) in product(
         rule.actions, ((True, rule.allowed), (False, rule.refused))
     ):
         for context in contexts:
             request = Request(action, resource, context)
-            assert is_allowed is allows([rule.statement(resource)], request) is allows(role, request), request
+            assert is_allowed is allows(rule.statements(resource), request) is allows(role, request), request
 
 
 @pytest.fixture
