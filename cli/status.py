@@ -427,7 +427,7 @@ def _safeguards(stack: Stack) -> Line:
 
 
 def _exemption(stack: Stack) -> Line:
-    """Whether IAM denies by the key that the policy exempts by: it takes one exact key, the stack's."""
+    """Compare the key by which IAM denies with those of the policy: IAM takes one exact key, the stack's."""
     denied = parameters_of(stack.described).get("ExemptionTagKey")
     book = stack.policy[0]
     key = book.base().policy.exemption.tag_key

@@ -70,7 +70,7 @@ class Parameters:
         for name, value in found.items():
             self._check_value(name, value)
         if "PolicyYaml" in found:
-            self._check_policy(found)
+            self._check_policy(found, is_first=guided)
         return found
 
     def _listed(self) -> dict[str, str]:
@@ -121,8 +121,8 @@ class Parameters:
         if name == "AlertEmail" and value and not re.fullmatch(r"[^@\s]+@[^@\s]+", value):
             raise DeployError(f"{set_by}={value} is no address")
 
-    def _check_policy(self, parameters: Mapping[str, str]) -> None:
-        """Refuse a first policy that the functions would refuse."""
+    def _check_policy(self, parameters: Mapping[str, str], *, is_first: bool) -> None:
+        """Refuse a first policy that the functions would refuse, or whose exemptions IAM would not see."""
         text = parameters["PolicyYaml"]
         if re.search(r"^(mode|selector)\s*:", text, re.MULTILINE):
             raise DeployError("the first policy has no mode and no selector: set MODE= and SELECTOR= instead")
@@ -130,11 +130,20 @@ class Parameters:
         selector = parameters.get("SelectorTagValue") or self.default("SelectorTagValue")
         head = f'mode: {mode}\nselector: {{tag_key: Purpose, tag_value: "{selector}"}}\n'
         try:
-            parse_policy(head + text)
+            exemption = parse_policy(head + text).base().policy.exemption
         except PolicyError as error:
             above = head.count("\n")  # lines that the file does not have
             own = [one._replace(line=one.line and max(one.line - above, 1)) for one in error.problems]
             raise DeployError(str(PolicyError(own))) from None
+        denied = parameters.get("ExemptionTagKey")
+        if denied is None and not is_first:
+            return  # The stack keeps its own, and `governor doctor` compares it.
+        denied = denied or self.default("ExemptionTagKey")
+        if exemption.tag_key != denied:
+            raise DeployError(
+                f"the first policy exempts by the key {exemption.tag_key}, and IAM would deny by {denied}: "
+                f"add ExemptionTagKey={exemption.tag_key} to PARAMETERS"
+            )
 
 
 def _broken_rule(rules: Mapping[str, Any], value: str) -> str | None:

@@ -45,7 +45,7 @@ def _denied_on(key: str) -> Document:
 
 _STOP = ("ec2:StopInstances", "ec2:TerminateInstances")
 _EXEMPT = "aws:ResourceTag/GpuGovernor"
-"""Of a deployed stack: by its parameter ExemptionTagKey."""
+"""The default. A deployed stack says its own by the parameter ExemptionTagKey."""
 _IN_A_GROUP = "aws:ResourceTag/aws:autoscaling:groupName"
 _INSTANCE = "arn:{partition}:ec2:{region}:{account}:instance/i-00000000000000001"
 _OTHER = {"aws:ResourceTag/Purpose": "other"}

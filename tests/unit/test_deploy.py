@@ -403,6 +403,19 @@ def test_a_first_policy_comes_from_a_file_and_arrives_whole(tmp_path: Path) -> N
     assert text == deployed(Account(), POLICY=str(file)).set[0]["PolicyYaml"]
 
 
+def test_a_first_policy_with_another_exemption_key_than_iam_is_refused(tmp_path: Path) -> None:
+    """IAM denies by one exact key. A stack that is there keeps its own, which `governor doctor` compares."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("exemption: {tag_key: Keep, tag_value: 'yes'}\n", encoding="utf-8")
+
+    said = refusal(Account(), POLICY=str(file))
+    assert "exempts by the key Keep, and IAM would deny by GpuGovernor: add ExemptionTagKey=Keep" in said
+    assert deployed(Account(), POLICY=str(file), PARAMETERS="ExemptionTagKey=Keep").set
+    wrong = refusal(Account(a_stack("gpu-governor")), POLICY=str(file), PARAMETERS="ExemptionTagKey=Other")
+    assert "IAM would deny by Other" in wrong
+    assert deployed(Account(a_stack("gpu-governor")), POLICY=str(file)).set
+
+
 def test_a_first_policy_that_would_be_cut_or_refused_is_not_deployed(tmp_path: Path) -> None:
     """CloudFormation takes 4,096 bytes. A longer one is stored by the command line."""
     file = tmp_path / "policy.yaml"

@@ -591,7 +591,8 @@ class Policy(Section):
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone. Any value counts, and the key in any letter case."""
+    """The tag of instances that are left alone. Any value counts, and the key in any letter case. IAM sees
+    the exact key only, by the parameter `ExemptionTagKey` of the stacks."""
     two_people_for_policy: bool | None = setting(None, "lowered")
     """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it.
     `null`: `true` once any rule or override of the policy terminates, else `false`."""
