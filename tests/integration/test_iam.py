@@ -264,7 +264,7 @@ def _with_credentials(guarded: Stage, service: str, given: Mapping[str, Any]) ->
     return boto3.client(
         service,  # type: ignore[call-overload]
         region_name=TARGET.region,
-        endpoint_url=cloud.endpoint_url,
+        endpoint_url=guarded.scene.cloud.endpoint_url,
         aws_access_key_id=given["AccessKeyId"],
         aws_secret_access_key=given["SecretAccessKey"],
         aws_session_token=given["SessionToken"],
