@@ -30,6 +30,8 @@ INSTANCE_TAG = "GpuGovernor:Instance"
 EVENT_TAG = "GpuGovernor:Event"
 """The interruption for which it was made."""
 DELETE_AFTER_TAG = "DeleteAfter"
+OWN_TAGS = frozenset({EPISODE_TAG, INSTANCE_TAG, EVENT_TAG, CHECKPOINT_TAG})
+"""Keys like the exemption's that mean something else: none of them exempts an instance."""
 LINUX = "Linux/UNIX"
 PLAIN_OPERATION = "RunInstances"
 """AWS's name of plain Linux on the bill. Source: EC2 user guide, AMI billing information fields."""

@@ -4,9 +4,11 @@ times and spans, rounded as a person would. Exact figures stay in the facts."""
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 from typing import Annotated, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -66,6 +68,13 @@ def printable(text: str) -> str:
     """One line: whitespace, control characters and marks of direction become single spaces."""
     shown = text if text.isprintable() else "".join(c if c.isprintable() else " " for c in text)
     return " ".join(shown.split())
+
+
+@lru_cache(10_000)
+def letters_and_digits(text: str) -> str:
+    """Return what is left of a name however it is spelled: no letter case, spaces or punctuation."""
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return "".join(character for character in folded if character.isalnum())
 
 
 def in_parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:

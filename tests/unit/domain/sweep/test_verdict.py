@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from governor.adapters.table.codec import read_all, written
@@ -26,7 +26,8 @@ from governor.domain.evidence import (
     readings,
     window_before,
 )
-from governor.domain.policy.policy import IdleRule, Mode, Policy, Vetoes
+from governor.domain.instance import OWN_TAGS
+from governor.domain.policy.policy import IdleRule, Mode, Policy, TagMatch, Vetoes
 from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import (
     NO_HOLD,
@@ -39,7 +40,7 @@ from governor.domain.sweep.verdict import (
     judge_unread,
     ripe_at,
 )
-from governor.domain.units import printable
+from governor.domain.units import letters_and_digits, printable
 from tests.builders import NOW, POLICY, QUIET, ago, make_evidence, make_instance
 
 INSTANCE = make_instance()
@@ -189,6 +190,14 @@ def test_an_operators_instance_is_somebody_elses() -> None:
         ("GpuGovernor", ""),
         ("gpugovernor", "exempt"),
         ("GPUGOVERNOR ", "exempt"),
+        ("gpu-governor", "exempt"),
+        ("gpu_governor", "exempt"),
+        ("GPU Governor", "exempt"),
+        ("Gpu.Governor/", "no"),
+        ("gpugovernor:exempt", ""),
+        ("GpuGovernor-Exempt", "true"),
+        ("\uff27\uff30\uff35\uff27\uff4f\uff56\uff45\uff52\uff4e\uff4f\uff52", "exempt"),
+        ("Gpu\u200bGovernor", "exempt"),
     ],
 )
 def test_a_no_in_any_spelling_keeps_the_instance(key: str, value: str) -> None:
@@ -203,11 +212,64 @@ def test_a_no_in_any_spelling_keeps_the_instance(key: str, value: str) -> None:
     )
 
 
-def test_other_tags_of_the_governor_exempt_nothing() -> None:
+@given(
+    upper=st.lists(st.booleans(), min_size=17, max_size=17),
+    signs=st.lists(st.text("-_ .:/+=@\u200b", max_size=2), min_size=18, max_size=18),
+    holds_value=st.booleans(),
+    value=st.text(max_size=8),
+)
+def test_letters_and_digits_alone_make_an_exemption(
+    upper: list[bool], signs: list[str], holds_value: bool, value: str
+) -> None:
+    """Signs between the letters and their case change nothing, for a sweep and for a guard alike."""
+    name = "gpugovernorexempt" if holds_value else "gpugovernor"
+    spelled = signs[-1]
+    for letter, is_upper, sign in zip(name, upper, signs, strict=False):
+        spelled += (letter.upper() if is_upper else letter) + sign
+    exempt = make_instance(tags={**INSTANCE.tags, spelled: value})
+
+    assert VerdictKind.EXEMPT is _unread(exempt, NO_HOLD)
+
+
+@given(st.text(min_size=1, max_size=20), st.text(max_size=8))
+def test_a_key_of_other_letters_exempts_nothing(key: str, value: str) -> None:
+    letters = letters_and_digits(key)
+    assume(letters not in ("gpugovernor", "gpugovernorexempt"))
+    other = make_instance(tags={**INSTANCE.tags, key: value})
+
+    assert POLICY.exemption.like_it_on(other) is None
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("GpuGovernorCheckpoint", "GpuGovernor:Episode", "GpuGovernor:Instance", "GpuGovernor:Event"),
+        *("GpuGovernor:x", "GpuGovernorOwner", "Purpose", "MyGpuGovernor", "Governor"),
+    ],
+)
+def test_other_tags_of_the_governor_exempt_nothing(key: str) -> None:
     """They begin alike; no more than that."""
-    marked = make_instance(tags={**INSTANCE.tags, "GpuGovernorCheckpoint": "off", "GpuGovernor:x": "exempt"})
+    marked = make_instance(tags={**INSTANCE.tags, key: "exempt"})
 
     assert judge_unread(marked, NO_HOLD, POLICY, NOW) is None
+
+
+@pytest.mark.parametrize("key", sorted(OWN_TAGS))
+def test_no_policy_makes_the_governors_own_keys_exempt(key: str) -> None:
+    """A value that completes one of them is read as another key."""
+    word = key.removeprefix("GpuGovernor").removeprefix(":")
+    policy = replace(POLICY, exemption=TagMatch("GpuGovernor", word))
+    marked = make_instance(tags={**INSTANCE.tags, key: "exempt"})
+
+    assert judge_unread(marked, NO_HOLD, policy, NOW) is None
+
+
+def test_a_key_of_signs_alone_has_one_spelling() -> None:
+    """Every other key of signs alone has the same letters: none."""
+    rule = TagMatch("+", "no")
+
+    assert rule.like_it_on(make_instance(tags={"+": "yes"})) == "+=yes"
+    assert rule.like_it_on(make_instance(tags={"-": "no"})) is None
 
 
 def test_holds_of_people_need_no_metrics() -> None:

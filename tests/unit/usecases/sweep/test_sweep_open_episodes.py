@@ -84,20 +84,21 @@ def test_an_exemption_by_tag_takes_the_question_back() -> None:
     assert (ApprovalStatus.VOID, "void", "void") == void_of(world, instance_id)
 
 
-def test_an_oddly_spelled_exemption_is_reported_once_a_week() -> None:
+@pytest.mark.parametrize("key", ["gpugovernor", "gpu_governor", "gpugovernor:exempt"])
+def test_an_oddly_spelled_exemption_is_reported_once_a_week(key: str) -> None:
     """It keeps the instance all the same; the exact tag is no news."""
     world, instance_id, _ = asked()
     tags = world.ec2.instances[instance_id].tags
     other = world.add(2)
     world.change(other, tags={**tags, "GpuGovernor": "exempt"})
-    world.change(instance_id, tags={**tags, "gpugovernor": "Keep "})
+    world.change(instance_id, tags={**tags, key: "Keep "})
     for _ in range(3):
         world.sweep(5)
 
     assert (ApprovalStatus.VOID, "void", "void") == void_of(world, instance_id)
     (alert,) = [one for one in world.announcer.sent if one.kind is AlertKind.EXEMPTION_UNUSUAL]
     assert [instance_id] == alert.facts["instance_ids"]
-    assert any("gpugovernor=Keep" in line for line in alert.lines)
+    assert any(f"{key}=Keep" in line for line in alert.lines)
     world.sweep(60 * 24 * 8)
     assert 2 == sum(one.kind is AlertKind.EXEMPTION_UNUSUAL for one in world.announcer.sent)
 

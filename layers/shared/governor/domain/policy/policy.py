@@ -17,7 +17,7 @@ from math import ceil, inf
 from typing import Any, Literal
 
 from governor.domain.evidence import END_BIN
-from governor.domain.instance import EXEMPTION_TAG, SELECTOR_TAG, Instance
+from governor.domain.instance import EXEMPTION_TAG, OWN_TAGS, SELECTOR_TAG, Instance
 from governor.domain.policy.contacts import ACCOUNT, Console, Ownership
 from governor.domain.settings import (
     A_MONTH,
@@ -34,7 +34,7 @@ from governor.domain.settings import (
     one_of,
     setting,
 )
-from governor.domain.units import Percent, minutes, parse_iso, printable
+from governor.domain.units import Percent, letters_and_digits, minutes, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
 """With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
@@ -95,15 +95,26 @@ class TagMatch(Section):
         return instance.tags.get(self.tag_key) == self.tag_value
 
     def like_it_on(self, instance: Instance) -> str | None:
-        """Return the instance's tag with this key, in any letter case and with any value, as it is spelled.
+        """Return the instance's tag that means this one, however its key is spelled, with any value.
 
-        The tag itself goes before others like it. `None`: there is none.
+        Keys are compared by letters and digits alone. A key that also holds the value counts, too
+        (`gpugovernor:exempt`). The governor's own keys never count. The tag itself goes before
+        others like it. `None`: there is none.
         """
         if self.is_on(instance):
             return str(self)
-        wanted = self.tag_key.strip().casefold()
-        alike = (f"{key}={value}" for key, value in instance.tags.items() if key.strip().casefold() == wanted)
-        return next((printable(one) for one in alike), None)
+        for key, value in instance.tags.items():
+            if self._is_meant_by(key):
+                return printable(f"{key}={value}")
+        return None
+
+    def _is_meant_by(self, key: str) -> bool:
+        if key == self.tag_key:
+            return True
+        wanted = letters_and_digits(self.tag_key)
+        if key in OWN_TAGS or not wanted:
+            return False
+        return letters_and_digits(key) in (wanted, wanted + letters_and_digits(self.tag_value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -591,8 +602,9 @@ class Policy(Section):
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone. Any value counts, and the key in any letter case. IAM sees
-    the exact key only, by the parameter `ExemptionTagKey` of the stacks."""
+    """The tag of instances that are left alone. Any value counts. Its key is compared by letters and digits
+    alone, and a key that also holds the value counts (`gpugovernor:exempt`). IAM sees the exact key only, by
+    the parameter `ExemptionTagKey` of the stacks."""
     two_people_for_policy: bool | None = setting(None, "lowered")
     """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it.
     `null`: `true` once any rule or override of the policy terminates, else `false`."""
