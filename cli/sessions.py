@@ -1,7 +1,7 @@
 """`governor sessions list|end`: who is signed in to the console, and the end of a session.
 
 Works on the state table itself, so what somebody may do is said in IAM: `dynamodb:Scan` to list, and
-`dynamodb:UpdateItem` to end. The console reads each session at each request, so an end counts at once.
+`dynamodb:UpdateItem` to end. Every page reads the session at each request, so an end counts at once.
 """
 
 from __future__ import annotations

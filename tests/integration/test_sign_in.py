@@ -20,9 +20,11 @@ import pytest
 import pytest_socket
 
 from governor.adapters.oidc import Client, OidcProvider
+from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn, SignIn
 from governor.errors import IssuerUnavailable
+from governor.stores.sessions import SignIns
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from local.cloud import LocalCloud
 from local.oidc import Issuer, OidcServer, Person
@@ -225,20 +227,27 @@ def test_keys_that_the_issuer_has_changed_are_found(place: Place) -> None:
     assert 303 == place.sign_in(place.browser(), link).status
 
 
-def test_an_expired_session_decides_nothing(place: Place) -> None:
-    """Nor does one that is sealed by the right keys for another client."""
+def test_an_expired_or_ended_session_decides_nothing(place: Place) -> None:
+    """Nor does one that is sealed by the right keys for another client, or is not stored."""
     instance_id, link = place.stage.ask()
     issuer, now = place.issuer, datetime.now(tz=UTC)
     signer = LinkSigner(place.stage.link_keys, None)
-    session = Session("session-1", SignedIn("u-alice", "alice@example.com", Role.APPROVER))
+    stored = SignIns(DynamoTable(place.stage.clients, place.stage.scene.outputs["StateTableName"]))
+    alice = SignedIn("u-alice", "alice@example.com", Role.APPROVER)
+    who = SignIn(alice.identity, alice.by, now, now + LIFE, alice.email, (), alice.role)
+    stored.keep_session("live", who)
+    stored.keep_session("ended", who)
+    stored.end_session("ended", now)
     scope = (issuer.url, issuer.client_id, "groups", GROUP)
-    for rests_on, begun, good in (
-        (scope, now - LIFE, False),
-        ((issuer.url, "another", "groups", GROUP), now, False),
-        (scope, now, True),
+    for session_id, rests_on, begun, good in (
+        ("live", scope, now - LIFE, False),
+        ("live", (issuer.url, "another", "groups", GROUP), now, False),
+        ("ended", scope, now, False),
+        ("unknown", scope, now, False),
+        ("live", scope, now, True),
     ):
         browser = place.browser()
-        browser.keep(Sessions(signer, rests_on).cookie(session, begun))
+        browser.keep(Sessions(signer, rests_on).cookie(Session(session_id, alice), begun))
         assert good == ("Signed in as" in browser.get(link).body)
         if not good:
             fields = hidden_fields(browser.get(link).body)

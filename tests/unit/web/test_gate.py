@@ -10,11 +10,12 @@ import pytest
 
 from governor.domain.approvals.approval import ApprovalStatus, Decision
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import BROADCAST, Role, SignedIn
+from governor.domain.approvals.terms import BROADCAST, Role, SignedIn, SignIn
 from governor.domain.episode.episode import Outcome
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Action
 from governor.domain.units import iso
+from governor.stores.sessions import SignIns
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
 from governor.web.site import Gate, Request
@@ -44,7 +45,8 @@ class Gated:
     def __init__(self, who: SignedIn | None = None, world: World | None = None) -> None:
         self.world = world or World()
         self.read = 0
-        self.world.site = replace(self.world.site, gate=Gate(SESSIONS, self.directory))
+        self.stored = SignIns(self.world.state.memory)
+        self.world.site = replace(self.world.site, gate=Gate(SESSIONS, self.directory, self.stored))
         self.cookies: dict[str, str] = {}
         self.session_id = ""
         if who is not None:
@@ -57,8 +59,11 @@ class Gated:
 
     def sign_in(self, who: SignedIn, session_id: str = "session-1") -> None:
         """As the callback does."""
-        self.session_id = session_id
-        cookie = SESSIONS.cookie(Session(session_id, who), self.world.clock.now())
+        now = self.world.clock.now()
+        self.session_id = f"{session_id} of {who.subject} as {who.role}"
+        stored = SignIn(who.identity, who.by, now, now + LIFE, who.email, (), who.role)
+        self.stored.keep_session(self.session_id, stored)
+        cookie = SESSIONS.cookie(Session(self.session_id, who), now)
         self.cookies = {SESSION_COOKIE: cookie.partition(";")[0].partition("=")[2]}
 
     def ask(self, method: str, form: dict[str, str] | None = None, headers: Any = None) -> Response:
@@ -212,7 +217,7 @@ def test_whoever_has_no_valid_link_leaves_no_trace() -> None:
 
 
 def test_a_session_that_is_over_decides_nothing() -> None:
-    """Nor does one that was altered, or sealed for another issuer."""
+    """Nor does one that was ended, was altered, is not stored, or is sealed for another issuer."""
     over = Gated()
     over.world.clock.moment = NOW - LIFE
     over.sign_in(BOB)
@@ -220,10 +225,15 @@ def test_a_session_that_is_over_decides_nothing() -> None:
     altered = Gated(BOB)
     altered.cookies = {SESSION_COOKIE: altered.cookies[SESSION_COOKIE][:-1] + "!"}
     foreign = Gated(BOB)
-    gate = Gate(replace(SESSIONS, scope=("https://other.example.com",)), foreign.directory)
+    gate = Gate(replace(SESSIONS, scope=("https://other.example.com",)), foreign.directory, foreign.stored)
     foreign.world.site = replace(foreign.world.site, gate=gate)
 
-    for gated in (over, altered, foreign):
+    ended = Gated(BOB)
+    ended.stored.end_session(ended.session_id, NOW)
+    unknown = Gated(BOB)
+    unknown.world.state.forget("SESSION")
+
+    for gated in (over, altered, foreign, ended, unknown):
         assert "Sign in to decide" in gated.ask("GET").body
         assert 403 == gated.post("approve").status
         assert (ApprovalStatus.PENDING, 0) == (gated.world.status, gated.read)

@@ -6,25 +6,19 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import NamedTuple
 
 from governor.console import formats
 from governor.console.page import Caller
-from governor.domain.approvals.terms import Role, SignedIn, SignIn, contacts_of, grants_of, person_of
+from governor.domain.approvals.terms import Role, SignedIn, contacts_of, grants_of, person_of
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime
 from governor.errors import LinkForged, NotAllowed
 from governor.usecases.approvals.open_console import SESSION, OpenConsole
 from governor.web.responses import Response, redirect
-from governor.web.sessions import SESSION_COOKIE, Session, Sessions, clear_cookie, set_cookie
+from governor.web.sessions import SESSION_COOKIE, Known, Session, Sessions, clear_cookie, set_cookie
 
 _CODE_COOKIE = "__Host-governor-code"
 """Cookie of the browser that was shown whose session a code opens. No form of another site sends it along."""
-
-
-class Known(NamedTuple):
-    session_id: str
-    who: SignIn
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +33,13 @@ class Doors:
         return bool(self.enter.issuer)
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        sealed = self.cookies.read(cookies, now)
-        who = self.enter.state.session(sealed.session_id, now) if sealed else None
-        return Known(sealed.session_id, who) if sealed and who else None
+        session = self.cookies.read(cookies, now)
+        if session is None:
+            return None
+        stored = self.enter.state.session(session.session_id, now)
+        if stored is None:
+            return None
+        return Known(session.session_id, stored)
 
     def leave(self, session_id: str, now: UtcDatetime) -> Response:
         self.enter.state.end_session(session_id, now)

@@ -1,14 +1,17 @@
-"""Sessions of people who have signed in, kept in a sealed cookie. On the pages of links the cookie alone
-counts; the console also asks the state table, where a session can be ended."""
+"""Sessions of people who have signed in: a sealed cookie, and the session in the state table.
+
+The cookie alone opens nothing. Every page and form also reads the stored session, which can be ended.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from governor.domain.approvals.links import LinkSigner
-from governor.domain.approvals.terms import Role, SignedIn
+from governor.domain.approvals.terms import Role, SignedIn, SignIn
 from governor.domain.units import UtcDatetime
 
 SESSION_COOKIE = "__Host-governor-session"
@@ -22,6 +25,13 @@ class Session:
 
     session_id: str
     who: SignedIn
+
+
+class Known(NamedTuple):
+    """Somebody whose cookie is good and whose stored session has not ended."""
+
+    session_id: str
+    who: SignIn
 
 
 @dataclass(frozen=True, slots=True)

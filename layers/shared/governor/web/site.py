@@ -15,13 +15,14 @@ from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
 from governor.ports import Undoer
+from governor.stores.sessions import SignIns
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
 from governor.web.answers import END_KEEP, UNDO, keep_until, posted, start_again, status_of
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
-from governor.web.sessions import SESSION_COOKIE, Sessions, clear_cookie
+from governor.web.sessions import SESSION_COOKIE, Known, Sessions, clear_cookie
 
 _GONE = (
     "This question does not exist any more. Ask the owner of the instance, or the administrators of GPU "
@@ -60,6 +61,18 @@ class Gate:
 
     sessions: Sessions
     directory: Callable[[], Ownership]
+    sign_ins: SignIns
+    """The stored sessions: a cookie counts only while its session has not ended there."""
+
+    def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
+        """Return who has signed in in this browser; `None` where nobody has, or the session has ended."""
+        session = self.sessions.read(cookies, now)
+        if session is None:
+            return None
+        stored = self.sign_ins.session(session.session_id, now)
+        if stored is None:
+            return None
+        return Known(session.session_id, stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +145,15 @@ class ApprovalSite:
         if self.gate is None:
             person = None if recipient == BROADCAST else recipient
             return Visitor(recipient, by=f"link:{recipient}", person=person)
-        session = self.gate.sessions.read(request.cookies, self.show.clock.now())
-        if session is None:
+        known = self.gate.known(request.cookies, self.show.clock.now())
+        if known is None:
             # Relative to the page, with the link to come back to.
             back = f"/q/{request.link}" if request.link else request.address
             sign_in = f"../sign-in?{urlencode({'return': back})}"
             return Visitor(recipient, by="nobody", person=None, sign_in=sign_in)
-        who = session.who
-        known_as = person_of(self.gate.directory(), who.identity, who.email)
-        return Visitor(recipient, by=who.by, person=known_as, role=who.role, session_id=session.session_id)
+        who = known.who
+        person = person_of(self.gate.directory(), who.identity, who.email)
+        return Visitor(recipient, by=who.by, person=person, role=who.role, session_id=known.session_id)
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
