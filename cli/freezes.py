@@ -22,9 +22,12 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
     for one in found["freezes"]:
         since = f" since {one['since']}" if one["since"] else ""
         print(f"{one['what']} is frozen{since}: {printable(one['why'])}")
-    if found["freezes"]:
+    is_paused = found.get("pause") is not None
+    if is_paused:
+        print("  end the pause: governor resume --all")
+    if len(found["freezes"]) > is_paused:
         print("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
-    else:
+    if not found["freezes"]:
         print("nothing is frozen")
     print("stops and terminations that began in this hour (UTC):")
     for one in found["caps"]:

@@ -21,6 +21,8 @@ COMMANDS = {
     "status": ("cli.status", "on one screen whether the stack works, and what it waits for"),
     "approvals": ("cli.approvals", "questions that wait for an answer"),
     "freezes": ("cli.freezes", "what holds actions back: freezes, caps, and steps that wait"),
+    "pause": ("cli.pause", "stop every destructive call of every target, until an admin resumes"),
+    "resume": ("cli.resume", "end the pause, after it has shown what goes on"),
     "open": ("cli.open", "open the console, where people do not sign in at an issuer"),
     "sessions": ("cli.sessions", "who is signed in to the console"),
     "policy": ("cli.policy_commands", "the policy document"),

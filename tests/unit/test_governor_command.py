@@ -110,7 +110,8 @@ def leaves(parser: argparse.ArgumentParser, line: tuple[str, ...]) -> Iterator[l
             below = dict(action.choices)
         elif action.required or action in either:
             value = str(next(iter(action.choices))) if action.choices else "x"
-            parts.append([*action.option_strings[:1], value])
+            is_flag = action.nargs == 0
+            parts.append([*action.option_strings[:1], *([] if is_flag else [value])])
     if not below:
         yield parts
     for name, one in below.items():

@@ -25,6 +25,7 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
 from governor.stores import EventLog
 from governor.usecases.approvals.decide import Decide, key_of
+from governor.usecases.pause import PauseAll
 from governor.wiring.console import VIEWS, forms
 from tests.builders import NOW, make_entry
 from tests.console_world import TARGETS, ConsoleWorld, asked, make_episode, make_row
@@ -141,8 +142,9 @@ def site(who: str, *, alone: bool, world: ConsoleWorld | None = None, readable: 
 
 def forms_of(world: ConsoleWorld) -> Mapping[str, Post]:
     clock = FakeClock(NOW)
-    decide = Decide(world.state, MemoryWorkflow(), clock, RecordingAnnouncer(), lambda: parse_policy(""))
-    return forms(decide, RecordingUndoer())
+    announcer = RecordingAnnouncer()
+    decide = Decide(world.state, MemoryWorkflow(), clock, announcer, lambda: parse_policy(""))
+    return forms(decide, RecordingUndoer(), PauseAll(world.state, clock, announcer, TARGETS[0]))
 
 
 def broken(world: ConsoleWorld, row: FleetRow) -> None:

@@ -44,8 +44,8 @@ WITHOUT_KEYS = (
 STREAM = {f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")}
 ON_THE_INTERNET = {"ServeApproval", "ServeApi", "ServeConsole", "HandleSlackAction"}
 OF_SESSIONS = {
-    "ServeApi": {"CODE", "ACCEPTED"},
-    "ServeConsole": {"CODE", "SESSION", "ENDED"},
+    "ServeApi": {"CODE", "ACCEPTED", "PAUSE"},
+    "ServeConsole": {"CODE", "SESSION", "ENDED", "PAUSE"},
     "SignIn": {"SESSION"},
 }
 ENDS = {"RecordOutcome", "HandleExecutionEnd"}
@@ -56,6 +56,7 @@ TAKES_NO_ANSWER = {
 """Nine of the thirteen that may write a question: they open, ask, void and expire it."""
 WRITERS = {
     "BREAKER": {"SweepTarget"},
+    "PAUSE": {"ServeApi", "ServeConsole"},
     "EPISODE": {
         "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot", "UndoEpisode", "SweepTarget", *ENDS,
     },

@@ -22,6 +22,7 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.usecases.brakes import ShowBrakes
+from governor.usecases.pause import PauseAll
 from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApiRequest, ApiResponse, ApprovalApi
 from governor.wiring.policies import accepted
@@ -53,6 +54,8 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
         targets=[TARGET],
         ownership=world.policies.policy.ownership,
         open_console=OpenConsole(SignIns(world.state._table), world.clock, issuer, "https://api.example.com"),
+        pause_all=PauseAll(world.state, world.clock, world.announcer, TARGET),
+        policy=world.policies.policy,
     )
 
 

@@ -18,12 +18,13 @@ from governor.console.page import Reader
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.terms import BROADCAST
 from governor.usecases.approvals.decide import Decide
+from governor.usecases.pause import PauseAll
 from governor.web.responses import Response
 from governor.web.sessions import SESSION_COOKIE
 from governor.web.site import Request
 from governor.wiring.console import VIEWS, forms
 from local.templates import expand_template
-from tests.builders import NOW
+from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
 from tests.twins.services import RecordingUndoer
 from tests.unit.channels.test_slack_actions import Slack
@@ -60,10 +61,11 @@ def _refuse() -> Reader:
 
 
 def _console(at: Entrance) -> Console:
-    decide = Decide(
-        MemoryStateTable(), MemoryWorkflow(), at.clock, RecordingAnnouncer(), lambda: StaticPolicies()
-    )
-    return Console(_refuse, at.doors, VIEWS, forms(decide, RecordingUndoer()))
+    state = MemoryStateTable()
+    announcer = RecordingAnnouncer()
+    decide = Decide(state, MemoryWorkflow(), at.clock, announcer, lambda: StaticPolicies())
+    pause_all = PauseAll(state, at.clock, announcer, TARGET)
+    return Console(_refuse, at.doors, VIEWS, forms(decide, RecordingUndoer(), pause_all))
 
 
 def _addresses(console: Console) -> list[str]:

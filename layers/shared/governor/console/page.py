@@ -18,6 +18,7 @@ from governor.errors import SignInTooOld
 from governor.ports import Clock
 from governor.stores import StateTable, keys
 from governor.stores.brakes import HUB
+from governor.stores.pauses import PAUSE
 from governor.stores.table import Readable
 from governor.usecases.approvals.show_approval import ShowApproval
 
@@ -141,8 +142,9 @@ class Asked:
     def answered(self) -> set[str]:
         """Questions answered since the sweep: of the most expensive, as many as one read takes."""
         rows = sorted(self.asked, key=lambda one: -(one[0].usd_per_hour or 0))
-        ids = [str(row.approval_id) for row, _ in rows[: _READ_AT_ONCE - 1]]
-        self.reader.table.read_ahead([HUB, *map(keys.approval, ids)])  # pages ask for the freeze, too
+        ids = [str(row.approval_id) for row, _ in rows[: _READ_AT_ONCE - 2]]
+        # Pages ask for the freeze and the pause, too.
+        self.reader.table.read_ahead([HUB, PAUSE, *map(keys.approval, ids)])
         return self.reader.state.answered(ids)
 
     @property

@@ -13,6 +13,7 @@ from governor.stores.fleet import Fleet as Fleet
 from governor.stores.instances import Failures as Failures
 from governor.stores.instances import Instances as Instances
 from governor.stores.ledger import Ledger as Ledger
+from governor.stores.pauses import Pauses as Pauses
 from governor.stores.policy import PolicyVersions
 from governor.stores.prices import Prices
 from governor.stores.sweeps import Sweeps

@@ -25,6 +25,7 @@ from governor.domain.units import UtcDatetime, as_utc
 from governor.errors import ConflictError, Held, MustWait, NotFound
 from governor.stores import keys
 from governor.stores.ledger import booking
+from governor.stores.pauses import Pauses, not_paused
 from governor.stores.table import (
     Condition,
     Document,
@@ -51,7 +52,7 @@ _NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})
 _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 
-class Episodes(Store):
+class Episodes(Pauses):
     def take_lock(self, ref: EpisodeRef) -> bool:
         """Open the episode on the lock of its instance, and count it. True when this call took it, or the
         same episode holds it already; false when another one is open or this number has been used."""
@@ -139,11 +140,12 @@ class Episodes(Store):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2; this and `hold` exclude each other.
+        """Note when a step was first asked of EC2. This excludes `hold` and, for what destroys, the pause.
 
-        Raises: Held when somebody was faster; ConflictError when the episode is closed.
+        Raises: Held or MustWait when somebody was faster; ConflictError when the episode is closed.
         """
-        self._note_before_call(ref, update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at)))
+        noted = update(keys.episode(ref), {}, _OPEN, first=("steps_done", step, at))
+        self._note_before_call(ref, noted, destroys=step != Step.SNAPSHOT)
 
     def note_call(self, ref: EpisodeRef, step: str, at: datetime, cleared_at: datetime) -> None:
         """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
@@ -160,23 +162,29 @@ class Episodes(Store):
             first=("steps_done", step, at),
         )
         try:
-            self._note_before_call(ref, noted)
+            self._note_before_call(ref, noted, destroys=True)
         except ConflictError:
             stored = self.episode(ref)
             if stored is None or stored.phase is Phase.CLOSED:
                 raise
             raise MustWait("another call was sent after the same recheck") from None
 
-    def _note_before_call(self, ref: EpisodeRef, noted: Write) -> None:
+    def _note_before_call(self, ref: EpisodeRef, noted: Write, *, destroys: bool) -> None:
         stored = self._table.get(keys.episode(ref)) or {}
         question = keys.approval(stored.get("approval_id", ""))
+        barriers = [check(question, _unset("brake") & _unset("late_hold"))]
+        if destroys:
+            barriers.append(not_paused())
         try:
-            self._table.transact(noted, check(question, _unset("brake") & _unset("late_hold")))
+            self._table.transact(noted, *barriers)
         except ConflictError:
             approval = self._table.read(Approval, question)
             held_by = None if approval is None else approval.brake or approval.late_hold
             if held_by is not None:
                 raise Held(held_by.why) from None
+            pause = self.pause() if destroys else None
+            if pause is not None:
+                raise MustWait(f"everything is {pause.why}") from None
             raise
 
     def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
@@ -455,10 +463,11 @@ class Expiries(Store):
         self._table.write_all([put(_expiry_key(target, one), one) for one in found])
 
     def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now; false where it was noticed anew, or has ended, since `one` was read."""
+        """Note that EC2 is asked now; false while everything is paused, and where it was noticed anew, or
+        has ended, since `one` was read."""
         same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
-        return self._table.holds(update(_expiry_key(target, one), begun, same))
+        return self._table.wins(update(_expiry_key(target, one), begun, same), not_paused())
 
     def end_deletion(
         self, target: Target, one: Expiry, at: UtcDatetime, what: str, request_id: str | None

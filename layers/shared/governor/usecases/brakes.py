@@ -32,7 +32,18 @@ every 429 of a flood, but lets through what its limits allow, 5 a second on the 
 
 
 def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
-    """Return that plans of the target are frozen, and why; `None` when they are not."""
+    """Return that everything is paused, or plans of the target are frozen, and why; else `None`."""
+    return paused(state) or frozen_by_breaker(state, target, rule, now)
+
+
+def paused(state: StateTable) -> str | None:
+    """Return that everything is paused, by whom and why; `None` when it is not."""
+    pause = state.pause()
+    return None if pause is None else f"everything is {pause.why}"
+
+
+def frozen_by_breaker(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
+    """Return that a breaker freezes plans of the target, and why; `None` when none does."""
     why = why_frozen(state.breaker(target), state.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
 
@@ -103,7 +114,14 @@ class ShowBrakes:
     clock: Clock
 
     def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return what is frozen (`everything`, or account and Region), why, and since when, if known."""
+        """Return what is frozen (`everything`, or account and Region), why, and since when, if known. A
+        pause goes first."""
+        pause = self.state.pause()
+        if pause is None:
+            return self._by_breakers(targets)
+        return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
+
+    def _by_breakers(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
         rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
         found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
         found += [(str(one), own, Hub()) for one, own in self.state.breakers(targets).items()]

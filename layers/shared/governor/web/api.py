@@ -8,21 +8,26 @@ from typing import Any, NamedTuple
 
 from governor.domain.approvals.approval import Answer, Decision, has_controls
 from governor.domain.approvals.messages import cost_lines, plan_lines
-from governor.domain.approvals.terms import Role
+from governor.domain.approvals.terms import Role, SignIn, grants_of
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED
 from governor.domain.policy.contacts import Ownership
+from governor.domain.policy.policy import Policy
+from governor.domain.sweep.pause import Pause
 from governor.domain.units import UtcDatetime, iso, parse_iso, people, printable
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.usecases.brakes import ShowBrakes
+from governor.usecases.pause import PauseAll, Presser
 from governor.usecases.policy_consent import PolicyInForce
 from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.answers import END_KEEP, LONGEST_REASON, brief, status_of
 
 _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_accepted"})
+_PAUSE_FIELDS = frozenset({"reason"})
+_RESUME_FIELDS = frozenset({"since"})
 _DENIED = (
     "S3 denied this version of the policy: there is none of that name, or the function serve_api may not "
     "read it. Compare the name with `governor policy history`. If it is listed there, the policy of the "
@@ -60,6 +65,8 @@ class ApprovalApi:
     targets: Sequence[Target]
     ownership: Ownership
     open_console: OpenConsole
+    pause_all: PauseAll
+    policy: Policy
 
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer whatever a client can send; a refusal says what to do. Raises: CloudError."""
@@ -93,6 +100,10 @@ class ApprovalApi:
                 return self._brakes()
             case "POST /api/console":
                 return {"url": self.open_console(request.caller)}
+            case "POST /api/pause":
+                return self._pause(request)
+            case "POST /api/resume":
+                return self._resume(request)
         raise NotFound("there is no such route")
 
     def _accept(self, request: ApiRequest) -> Mapping[str, Any]:
@@ -118,9 +129,35 @@ class ApprovalApi:
         accepted = {"terms": acceptances.terms, "people": sorted(acceptances.people)}
         return {"in_force": standing.version, "document": text, "accepted": accepted}
 
+    def _pause(self, request: ApiRequest) -> Mapping[str, Any]:
+        _only(request.document, _PAUSE_FIELDS)
+        reason = request.document.get("reason")
+        if not isinstance(reason, str | None):
+            raise InputError("reason: a text")
+        pause = self.pause_all.begin(self._presser(request), reason, self.policy)
+        return _pause_document(pause)
+
+    def _resume(self, request: ApiRequest) -> Mapping[str, Any]:
+        _only(request.document, _RESUME_FIELDS)
+        try:
+            began = parse_iso(str(request.document.get("since")))
+        except ValueError:
+            raise InputError("since: when the pause began, as GET /api/freezes says") from None
+        pause = self.pause_all.end(self._presser(request), began, self.policy)
+        return _pause_document(pause)
+
+    def _presser(self, request: ApiRequest) -> Presser:
+        identity = f"aws:{request.caller}"
+        now = self.decide.clock.now()
+        who = SignIn(identity, by=identity, at=now, ends_at=now)
+        person = self.ownership.person(identity) or identity
+        return Presser(identity, person, grants_of(self.policy, who))
+
     def _brakes(self) -> dict[str, Any]:
         waiting = [view for view in self.show.open_in(self.targets) if view.approval.waits_told_at]
+        pause = self.brakes.state.pause()
         return {
+            "pause": None if pause is None else _pause_document(pause),
             "freezes": [
                 {"what": what, "why": why, "since": iso(since) if since else None}
                 for what, why, since in self.brakes.freezes(self.targets)
@@ -148,6 +185,17 @@ class ApprovalApi:
             losses_accepted=request.document.get("losses_accepted") is True,
         )
         return {**question_document(self.show(request.named)), "needs_another": decided.needs_another}
+
+
+def _only(document: Mapping[str, Any], fields: frozenset[str]) -> None:
+    """Raises: InputError for a field that nobody knows."""
+    unknown = sorted(set(document) - fields)
+    if unknown:
+        raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(fields))}")
+
+
+def _pause_document(pause: Pause) -> dict[str, Any]:
+    return {"since": pause.at.isoformat(), "by": pause.by, "reason": pause.reason}
 
 
 def question_document(view: ApprovalView) -> dict[str, Any]:
@@ -178,9 +226,7 @@ def question_document(view: ApprovalView) -> dict[str, Any]:
 
 def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetime) -> Decision:
     """Return the answer of a document. Raises: InputError with what to send."""
-    unknown = sorted(set(document) - _FIELDS)
-    if unknown:
-        raise InputError(f"unknown field {unknown[0]!r}; known are {', '.join(sorted(_FIELDS))}")
+    _only(document, _FIELDS)
     try:
         answer = Answer(str(document.get("answer")))
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from governor import errors
@@ -15,7 +16,6 @@ from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
 from governor.ports import Undoer
-from governor.stores.sessions import SignIns
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ApprovalView, ShowApproval
 from governor.web import pages
@@ -23,6 +23,9 @@ from governor.web.answers import END_KEEP, UNDO, keep_until, posted, start_again
 from governor.web.pages import Visitor
 from governor.web.responses import HEADERS, Response, bad_link, redirect, refusal
 from governor.web.sessions import SESSION_COOKIE, Known, Sessions, clear_cookie
+
+if TYPE_CHECKING:
+    from governor.stores.sessions import SignIns
 
 _GONE = (
     "This question does not exist any more. Ask the owner of the instance, or the administrators of GPU "

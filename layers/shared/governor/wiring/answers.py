@@ -11,6 +11,7 @@ from governor.https import Https
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
+from governor.usecases.pause import PauseAll
 from governor.usecases.policy_versions import AcceptPolicy
 from governor.web.api import ApprovalApi
 from governor.wiring.basics import Ready
@@ -38,6 +39,8 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
             targets=targets,
             ownership=base.ownership,
             open_console=opens,
+            pause_all=parts.fill(PauseAll),
+            policy=base,
         )
 
     return ready(or_defaults(parts), make)

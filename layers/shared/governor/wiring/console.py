@@ -10,7 +10,7 @@ from governor.console.app import Console, Post, View
 from governor.console.page import Reader
 from governor.console.session import Doors
 from governor.console.views.fleet import fleet
-from governor.console.views.freezes import PATH, end_freeze, freezes
+from governor.console.views.freezes import PATH, Brakes, freezes
 from governor.console.views.instance import end_hold, instance
 from governor.console.views.overview import overview
 from governor.console.views.project import project, projects
@@ -21,6 +21,7 @@ from governor.stores.table import Readable
 from governor.usecases.accounts import swept
 from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.open_console import OpenConsole
+from governor.usecases.pause import PauseAll
 from governor.web.sessions import Sessions
 from governor.wiring.parts import Parts
 from governor.wiring.policies import or_defaults
@@ -57,15 +58,15 @@ def console(parts: Parts) -> Console:
     parse_policy("")
     doors = Doors(Sessions(parts.signer, known.session_scope), enter)
     decide = parts.fill(Decide, policies_now=policies)
-    return Console(reader, doors, VIEWS, forms(decide, parts.undoer))
+    return Console(reader, doors, VIEWS, forms(decide, parts.undoer, parts.fill(PauseAll)))
 
 
-def forms(decide: Decide, undoer: Undoer) -> Mapping[str, Post]:
+def forms(decide: Decide, undoer: Undoer, pause_all: PauseAll) -> Mapping[str, Post]:
     """Return what takes each form, by its path."""
     answers = questions.Answers(decide, undoer)
     return {
         "/questions": answers.several,
         "/questions/<approval_id>": answers.one,
         "/instances/<account>/<region>/<instance_id>": partial(end_hold, decide),
-        PATH: partial(end_freeze, decide.state),
+        PATH: Brakes(decide.state, pause_all).take,
     }

@@ -20,6 +20,7 @@ from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, Instance, Sn
 from governor.domain.policy.changes import AskedUnder
 from governor.domain.policy.policy import Action, Mode, Policy
 from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.pause import Pause
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import iso, parse_iso
 from governor.errors import Protected, Unavailable
@@ -141,6 +142,10 @@ def _freeze(world: Years) -> None:
     world.state.freeze_hub(BreakerState(NOW + (EXPIRES - 7) * DAY, "too many"))
 
 
+def _pause(world: Years) -> None:
+    world.state.begin_pause(Pause(NOW, "oidc:ada@example.com"))
+
+
 def _open(world: Years) -> None:
     world.state.take_lock(replace(world.ref, number=2))
 
@@ -184,6 +189,7 @@ def _changed(**changes: object) -> Callable[[Years], object]:
         _observe,
         _off,
         _freeze,
+        _pause,
         _open,
         _hold,
         _keep,
@@ -213,6 +219,7 @@ def test_each_guard_alone_keeps_them(change: Callable[[Years], object]) -> None:
         _observe,
         _off,
         _freeze,
+        _pause,
         _open,
         _hold,
         _keep,

@@ -175,6 +175,10 @@ def table(name: str, seen: Iterable[Row]) -> Table:
 def problems(ask: Asked) -> Iterator[Problem]:
     """Yield what stands in the way, as far as stored data shows it to this caller."""
     reader, scope, seen, now = ask.reader, ask.scope, ask.seen, ask.now
+    pause = reader.state.pause()
+    if pause is not None:
+        text = f"Everything is {pause.why}" if scope.everything else "Everything is paused"
+        yield Problem(sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes")
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:
         # Its reason counts instances of everybody, as problems of a sweep may.

@@ -1,15 +1,20 @@
-"""The freezes that stand, and their end by an admin."""
+"""The pause and the freezes that stand, and their end by an admin; and the button that pauses everything."""
 
 from __future__ import annotations
 
-from governor.console.page import Asked, Page, Table
+from dataclasses import dataclass
+from typing import Any
+
+from governor.console.page import Asked, Caller, Page, Table
 from governor.console.views import figures
 from governor.domain.approvals.terms import Rank
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
-from governor.domain.units import people
+from governor.domain.sweep.pause import may_end_pause, may_pause
+from governor.domain.units import parse_iso, people
 from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.stores import StateTable
+from governor.usecases.pause import LONGEST_REASON, PauseAll, Presser
 
 _COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
 _EVERYTHING = "everything"
@@ -28,13 +33,86 @@ def freezes(ask: Asked) -> Page:
             (str(target or _EVERYTHING), one.tripped_at, why, bool(by), ended_by, _may_end(ask, target))
         )
     table = Table("freezes", _COLUMNS, tuple(rows))
+    pause = pause_values(ask)
     return Page(
         title="Freezes",
         template="freezes.html",
-        values={"freezes": table.documents, "two_people": ask.reader.policy.two_people_for_policy},
-        document={"freezes": table.documents},
+        values={
+            "freezes": table.documents,
+            "two_people": ask.reader.policy.two_people_for_policy,
+            "waiting": _waiting(ask) if pause["may_end"] else [],
+            **pause,
+        },
+        document={"pause": _pause_document(ask), "freezes": table.documents},
         tables=(table,),
     )
+
+
+def pause_values(ask: Asked) -> dict[str, Any]:
+    """Return what a page says of the pause, and which of its buttons are for the caller. Name and reason
+    are for whoever sees everything."""
+    caller = ask.caller
+    policy = ask.reader.policy
+    pause = ask.reader.state.pause()
+    shown = pause if ask.scope.everything else None
+    return {
+        "pause": pause,
+        "paused_by": people(shown.by) if shown else None,
+        "pause_reason": shown.reason if shown else None,
+        "may_pause": pause is None and may_pause(caller.grants, caller.person, policy),
+        "may_end": pause is not None and may_end_pause(caller.grants, caller.person, policy),
+        "longest_reason": LONGEST_REASON,
+    }
+
+
+def _pause_document(ask: Asked) -> dict[str, object] | None:
+    pause = ask.reader.state.pause()
+    if pause is None:
+        return None
+    if not ask.scope.everything:
+        return {"since": pause.at}
+    return {"since": pause.at, "by": pause.by, "reason": pause.reason}
+
+
+def _waiting(ask: Asked) -> list[str]:
+    """Return the instances whose plan is carried out, unless somebody holds it, when the pause has ended."""
+    asked = {str(row.approval_id): str(row.episode) for row, _ in ask.seen if row.approval_id and row.episode}
+    views = ask.reader.show.several(asked)
+    return sorted(view.episode.instance.name for view in views if view.can_hold)
+
+
+@dataclass(frozen=True, slots=True)
+class Brakes:
+    """Does what the forms of the page say."""
+
+    state: StateTable
+    pause_all: PauseAll
+
+    def take(self, ask: Asked) -> str:
+        """Pause everything, end the pause or end a freeze; return where to go on. Raises: InputError,
+        NotFound, NotAllowed, DecisionRefused."""
+        match ask.query.get("answer"):
+            case "pause":
+                self.pause_all.begin(_presser(ask.caller), ask.query.get("reason"), ask.reader.policy)
+                return PATH
+            case "end-pause":
+                return self._end_pause(ask)
+        return end_freeze(self.state, ask)
+
+    def _end_pause(self, ask: Asked) -> str:
+        ask.caller.check_fresh(ask.now)
+        if ask.query.get("confirmed") != "yes":
+            raise InputError("tick the box that says what goes on when the pause ends")
+        try:
+            since = parse_iso(ask.query.get("since", ""))
+        except ValueError:
+            raise InputError("choose the button of the page") from None
+        self.pause_all.end(_presser(ask.caller), since, ask.reader.policy)
+        return PATH
+
+
+def _presser(caller: Caller) -> Presser:
+    return Presser(caller.by, caller.person, caller.grants)
 
 
 def end_freeze(state: StateTable, ask: Asked) -> str:

@@ -8,6 +8,7 @@ from datetime import date
 
 from governor.console.page import Asked, Page, Table
 from governor.console.views import charts, figures
+from governor.console.views.freezes import pause_values
 from governor.domain.fleet.rows import Share
 from governor.domain.money.cost import DAY, month_start
 from governor.domain.money.ledger import LedgerEntry, net_by_day, sum_saved
@@ -45,6 +46,7 @@ def overview(ask: Asked) -> Page:
         template="overview.html",
         values={
             **rates,
+            **pause_values(ask),
             "has_pages": bool(ask.reader.pages),
             "saved": saved,
             "before": before,

@@ -10,6 +10,7 @@ from governor.domain.evidence import last_reading_end
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.pause import Pause
 from governor.domain.sweep.verdict import Verdict
 from governor.domain.units import UtcDatetime, bullets, clock, iso
 
@@ -63,6 +64,13 @@ def exemption_alert(
     words = {"which": counted(instances), "listed": lines, "exemption": exemption}
     facts, dedup_id = {"instance_ids": ids(instances)}, f"exemption-{target}-{iso(now)}-{owner.key}"
     return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)
+
+
+def pause_alert(template: str, hub: Target, pause: Pause, by: str, now: UtcDatetime) -> Alert:
+    """Return that everything is `paused`, or that the `pause ended`, and who did it."""
+    facts = {"by": by, "since": pause.at, "reason": pause.reason}
+    dedup_id = f"{template.replace(' ', '-')}-{iso(pause.at)}"
+    return written(template, hub, dedup_id, now, facts)
 
 
 def breaker_alert(

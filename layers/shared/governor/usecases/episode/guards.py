@@ -37,7 +37,7 @@ from governor.ports import Clock, Policies, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about
-from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen
+from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen, frozen_by_breaker
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
@@ -89,16 +89,17 @@ class Guards:
     def clear(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Let the step through, with the facts it rests on. Raises: MustWait, MetricsLate, or as `check`."""
         cleared = self.check(ref, step)
-        if (why := self.held_back(cleared)) is not None:
+        if (why := self.held_back(cleared, step)) is not None:
             raise MustWait(why)
         return cleared
 
-    def held_back(self, cleared: Cleared) -> str | None:
-        """Return why the step waits: plans are frozen, or people had no time or no way to answer. Raises:
-        MetricsLate while it is not known whether answers were refused."""
-        now, rule = self.clock.now(), self.policies.base().policy.breaker
+    def held_back(self, cleared: Cleared, step: Step) -> str | None:
+        """Return why the step waits: everything is paused, plans are frozen, or people had no time or no way
+        to answer. Raises: MetricsLate while it is not known whether answers were refused."""
+        now = self.clock.now()
         episode, unanswered = cleared.episode, cleared.unanswered
-        if (why := frozen(self.state, cleared.instance.target, rule, now)) or unanswered is None:
+        why = self._frozen(cleared, step)
+        if why is not None or unanswered is None:
             return why
         if episode.mode is Mode.ASK:
             counts = silence_from(episode, self.state.deliveries(episode.ref.execution_name))
@@ -112,6 +113,15 @@ class Guards:
                     f"nobody answered, but a message was late: there is time to answer until {in_utc(counts)}"
                 )
         return self.refused(unanswered, now)
+
+    def _frozen(self, cleared: Cleared, step: Step) -> str | None:
+        """Return why the step is frozen. A pause lets a copy be made of what is already stopped."""
+        rule = self.policies.base().policy.breaker
+        target = cleared.instance.target
+        copies_what_is_stopped = step is Step.SNAPSHOT and Step.STOP in cleared.episode.plan.steps
+        if copies_what_is_stopped:
+            return frozen_by_breaker(self.state, target, rule, self.clock.now())
+        return frozen(self.state, target, rule, self.clock.now())
 
     def check(self, ref: EpisodeRef, step: Step) -> Cleared:
         """Check all that time alone does not open. Raises: Held; Interrupted; SafetyError, which says which

@@ -174,7 +174,7 @@ class RecheckEpisode:
         """Wait for a freeze, the next hour of a cap, or silence to be an answer, while the approval lives."""
         episode, caps = cleared.episode, cleared.caps
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
-        why = self.guards.held_back(cleared)
+        why = self.guards.held_back(cleared, before)
         approval = self.state.approval(episode.approval_id)
         if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
             full = self.state.capped(name, before.value, caps, now)

@@ -14,6 +14,7 @@ from governor.domain.sweep.messages import breaker_alert
 from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
 from governor.ports import Announcer
 from governor.stores import StateTable
+from governor.usecases.brakes import paused
 from governor.usecases.sweep.sweep_case import Sweep
 
 _REMIND = timedelta(hours=24)
@@ -59,7 +60,7 @@ class FreezePlans:
                 self.state.set_breaker(target, state)
             why = self._hold_or_release(sweep, state)
         everything = self.everything(sweep)
-        why = why or everything
+        why = paused(self.state) or why or everything
         if why is not None:
             sweep.summary.frozen = True
             for case in sweep.cases:

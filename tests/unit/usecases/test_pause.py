@@ -1,0 +1,142 @@
+"""What a pause of everything holds back, and what it lets go on."""
+
+from __future__ import annotations
+
+from contextvars import Context
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from governor.domain.approvals.approval import Stage
+from governor.domain.episode.episode import Phase
+from governor.domain.episode.plan import Step
+from governor.domain.policy.policy import Action
+from governor.domain.sweep.pause import Pause
+from governor.errors import CloudError, ConflictError, MustWait
+from governor.stores.pauses import PAUSE
+from governor.usecases.approvals.ask_owner import AskOwner
+from tests.builders import NOW
+from tests.twins import MemoryStateTable
+from tests.unit.usecases.fleet_world import FleetWorld
+from tests.unit.usecases.test_audit import Stream
+from tests.unit.usecases.test_audit import stream as stream
+from tests.unit.usecases.world import World
+from tests.unit.web.test_site import SIGNER
+
+ADA = "oidc:ada@example.com"
+DRILL = Pause(NOW, ADA, "a drill")
+SAID = "everything is paused by ada@example.com \\(signed in\\): a drill"
+
+
+def paused(world: World) -> World:
+    assert world.state.begin_pause(DRILL)
+    return world
+
+
+@pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
+def test_no_destructive_step_is_let_through(step: Step) -> None:
+    """Neither by the recheck nor by the function that acts; it waits, and uses up no cap."""
+    world = World(action=Action.TERMINATE)
+    if step is Step.TERMINATE:
+        world.stop_and_snapshot()
+    paused(world)
+    done = world.writes()
+    used = world.state.used(world.clock.now())
+    rechecked = world.recheck(world.ref, step)
+    with pytest.raises(MustWait, match=SAID):
+        world.put_away(world.ref, step)
+
+    assert (False, timedelta(minutes=15)) == (rechecked.proceed, rechecked.wait)
+    assert (done, used) == (world.writes(), world.state.used(world.clock.now()))
+    world.state.end_pause(DRILL, ADA, world.clock.now())
+    assert world.recheck(world.ref, step).proceed
+    world.put_away(world.ref, step)
+    assert [*done, step.value] == world.writes()
+
+
+def test_a_pause_after_the_guards_and_before_the_call_holds_it_back() -> None:
+    """The note of the call and the pause exclude each other; what was counted is given back."""
+    world = World()
+    reserve = world.state.reserve
+
+    def pause_then_reserve(*given: Any) -> str | None:
+        Context().run(paused, world)  # by somebody else, with rights of their own
+        return reserve(*given)
+
+    world.state.reserve = pause_then_reserve  # type: ignore[method-assign, assignment]
+    with pytest.raises(MustWait, match=SAID):
+        world.put_away(world.ref, Step.STOP)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert ([], {}) == (world.writes(), episode.steps_done)
+    assert {0} == set(world.state.used(world.clock.now()).values())
+
+
+def test_a_pause_that_cannot_be_read_lets_nothing_through() -> None:
+    world = World()
+    world.state.items[PAUSE] = {"pk": PAUSE[0], "sk": PAUSE[1], "pause": {"at": "yesterday"}}
+    with pytest.raises(CloudError):
+        world.put_away(world.ref, Step.STOP)
+
+    assert [] == world.writes()
+
+
+def test_what_is_stopped_gets_its_copy_and_what_runs_on_waits() -> None:
+    """A copy destroys nothing; of an instance that runs on it would be too old after the pause."""
+    world = World(action=Action.TERMINATE)
+    world.put_away(world.ref, Step.STOP)
+    paused(world)
+    snapshots, _ = world.take_snapshot(world.ref)
+    assert snapshots
+
+    running = World(action=Action.TERMINATE, changes={"root_device_type": "instance-store"})
+    assert (Step.SNAPSHOT, Step.TERMINATE) == running._stored().plan.steps
+    paused(running)
+    with pytest.raises(MustWait, match=SAID):
+        running.take_snapshot(running.ref)
+
+
+def test_nobody_is_asked_meanwhile() -> None:
+    world = paused(World(decide=False, phase=Phase.ASKING))
+    ask = AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+    with pytest.raises(MustWait, match=SAID):
+        ask(world.ref, Stage.ASK, None)
+
+    assert [] == world.announcer.sent
+
+
+def test_no_sweep_opens_a_question_meanwhile() -> None:
+    world = FleetWorld()
+    world.add(1)
+    world.sweep()
+    world.state.begin_pause(DRILL)
+    summary = world.sweep(65)
+    assert (True, 0) == (summary.frozen, summary.episodes_started)
+
+    world.state.end_pause(DRILL, ADA, world.clock.now())
+    assert 1 == world.sweep(5).episodes_started
+
+
+def test_the_audit_names_who_paused_and_who_ended_it(stream: Stream) -> None:
+    state = MemoryStateTable()
+    assert state.begin_pause(DRILL)
+    state.end_pause(DRILL, "oidc:bob@example.com", NOW + timedelta(hours=1))
+
+    told = [(one["what"], one["who"], one["after"]) for one in stream.audit()]
+    assert [("paused", ADA), ("pause ended", "oidc:bob@example.com")] == [one[:2] for one in told]
+    assert ("a drill", ADA) == (told[0][2]["reason"], told[1][2]["paused_by"])
+
+
+def test_one_pause_stands_at_a_time_and_only_it_is_ended() -> None:
+    state = MemoryStateTable()
+    later = Pause(NOW + timedelta(minutes=1), "oidc:bob@example.com")
+    assert (True, False) == (state.begin_pause(DRILL), state.begin_pause(later))
+    with pytest.raises(ConflictError):
+        state.end_pause(later, ADA, NOW)
+    state.end_pause(DRILL, ADA, NOW)
+    assert state.pause() is None
+    with pytest.raises(ConflictError):
+        state.end_pause(DRILL, ADA, NOW + timedelta(minutes=2))
+    assert state.begin_pause(later)
+    assert later == state.pause()
