@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
+from functools import reduce
 
 from governor.domain.approvals.approval import (
     STATUS_AFTER,
@@ -207,8 +208,7 @@ class Episodes(Pauses):
     def hold(self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None) -> None:
         """Hold the episode in place of `before` alone, and store what the answer says of the instance.
         Raises: ConflictError: the final step was noted, another holds it, or the episode is over."""
-        is_same = _unset("brake") if before is None else where("brake.at", "=", before.at)
-        holding = update(keys.approval(episode.approval_id), {"brake": brake}, present() & is_same)
+        holding = update(keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before))
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
         self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
 
@@ -217,8 +217,9 @@ class Episodes(Pauses):
         ref, ended = approval.episode, {"keep_ended_at": at, "keep_ended_by": by}
         is_its = where("snoozed_until", "=", kept.keep_until) | _unset("snoozed_until")
         places = keys.holds(ref.target, ref.instance_id)
+        not_ended = present() & _unset("keep_ended_at")
         self._table.transact(
-            update(keys.approval(approval.approval_id), ended, present() & _unset("keep_ended_at")),
+            update(keys.approval(approval.approval_id), ended, not_ended & _is_brake(approval.brake)),
             *(update(place, {}, is_its, remove=["snoozed_until", "kept_in"]) for place in places),
         )
 
@@ -228,11 +229,19 @@ class Episodes(Pauses):
             self._table.holds(write)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off. Raises: ConflictError where another one than `seen` stands."""
-        stands = [key for key in keys.holds(target, instance_id) if self._table.get(key) is not None]
-        same = _unset("exempt_reason") | where("exempt_reason", "=", seen.exempt_reason)
-        if seen.snoozed_until is not None:
-            same &= _unset("snoozed_until") | where("snoozed_until", "<=", seen.snoozed_until)
+        """Take a keep and an exemption off. Raises: ConflictError where another one than `seen` stands, or
+        anything of it changes at this moment."""
+        places = keys.holds(target, instance_id)
+        stored = [self._table.get(place) or {} for place in places]
+        own, copy = (next(self._table.records(Hold, [item])) for item in stored)
+        if own.stricter(copy) != seen:
+            raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
+        names = [field.name for field in fields(Hold)]
+        writes = []
+        for place, item in zip(places, stored, strict=True):
+            is_same = reduce(Condition.__and__, [_as_read(item, name) for name in names])
+            ends = bool(item)
+            writes.append(update(place, {}, is_same, remove=names) if ends else check(place, is_same))
         ended = {
             "what": "hold ended",
             "by": by,
@@ -241,8 +250,7 @@ class Episodes(Pauses):
             "exempt_reason": seen.exempt_reason,
         }
         key = f"ENDED#{keys.place(target)}", f"{instance_id}#{as_utc(at).isoformat()}"
-        gone = [update(one, {}, same, remove=[each.name for each in fields(Hold)]) for one in stands]
-        self._table.transact(*gone, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
+        self._table.transact(*writes, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
 
     def _with_standing(self, ref: EpisodeRef, standing: Hold, *writes: Write) -> None:
         *ways, last = _standing(ref.target, ref.instance_id, standing)
@@ -428,6 +436,17 @@ def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]
 
 def _unset(attribute: str) -> Condition:
     return absent(attribute) | where(attribute, "=", None)
+
+
+def _is_brake(read: Decision | None) -> Condition:
+    """The episode is held by this decision alone, or by nobody, as it was read."""
+    return _unset("brake") if read is None else where("brake.at", "=", read.at)
+
+
+def _as_read(item: Document, attribute: str) -> Condition:
+    """The attribute is what this item, or none, had of it."""
+    value = item.get(attribute)
+    return _unset(attribute) if value is None else where(attribute, "=", value)
 
 
 def _is_held_by(ref: EpisodeRef) -> Condition:

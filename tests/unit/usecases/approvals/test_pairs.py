@@ -1,0 +1,293 @@
+"""Two answers at once, each pair of them: nobody's protection is lost.
+
+One answer is taken in the middle of the other: between its reads and each of its writes. Whoever was told
+that their keep, exemption or hold counts is protected afterwards, whatever the other one did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+
+from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
+from governor.domain.approvals.terms import Role
+from governor.domain.sweep.verdict import NO_HOLD, Hold
+from governor.errors import DecisionRefused
+from governor.usecases.approvals.decide import Decide, key_of
+from governor.usecases.approvals.show_approval import ApprovalView
+from tests.builders import NOW, TARGET
+from tests.unit.usecases.episode.test_undo import stopped, undo
+from tests.unit.usecases.world import APPROVAL_ID, World
+
+ALICE, BOB = "alice@example.com", "bob@example.com"
+SHORT, LONG = NOW + timedelta(days=2), NOW + timedelta(days=3)
+_MOST_WRITES = 12
+
+
+def asked() -> World:
+    """A question waits."""
+    return World(decide=False)
+
+
+def approved() -> World:
+    """Somebody has said yes, and nothing was done yet."""
+    return World()
+
+
+def kept() -> World:
+    """Alice has kept it."""
+    world = asked()
+    _decide(world, ALICE, Answer.KEEP, keep_until=SHORT)
+    return world
+
+
+def exempted() -> World:
+    """Alice has exempted it."""
+    world = asked()
+    _decide(world, ALICE, Answer.EXEMPT, reason="a license server")
+    return world
+
+
+def approved_and_exempt() -> World:
+    """An exemption stands, of an answer before, and somebody has said yes."""
+    world = approved()
+    world.state.stand(TARGET, world.ref.instance_id, Hold(exempt_reason="a demo (alice)", exempt_in="vision"))
+    return world
+
+
+def kept_by_a_brake() -> World:
+    """Alice has kept it after the yes."""
+    world = approved()
+    _decide(world, ALICE, Answer.KEEP, keep_until=SHORT)
+    return world
+
+
+def over() -> World:
+    """A question has stopped it."""
+    return stopped()
+
+
+STATES: tuple[Callable[[], World], ...] = (
+    asked,
+    approved,
+    kept,
+    exempted,
+    approved_and_exempt,
+    kept_by_a_brake,
+    over,
+)
+
+
+@dataclass(frozen=True)
+class Given:
+    """The protection of an answer that counted: until when it is kept, whether it is exempt or held."""
+
+    until: datetime | None = None
+    is_exempt: bool = False
+    is_held: bool = False
+    ends: str = ""
+    """`keep` or `hold` for an answer that ends the protection of others."""
+
+
+def _decide(world: World, person: str, answer: Answer, **more: Any) -> None:
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    by = f"link:{person}"
+    given = Decision(answer, by, "page", world.clock.now(), person=person, **more)
+    decide(APPROVAL_ID, given, typed_instance_id=world.ref.instance_id, losses_accepted=True)
+
+
+def approve(world: World, person: str) -> Given:
+    _decide(world, person, Answer.APPROVE)
+    return Given()
+
+
+def keep(world: World, person: str) -> Given:
+    _decide(world, person, Answer.KEEP, keep_until=SHORT)
+    return Given(until=SHORT)
+
+
+def keep_longer(world: World, person: str) -> Given:
+    _decide(world, person, Answer.KEEP, keep_until=LONG)
+    return Given(until=LONG)
+
+
+def exempt(world: World, person: str) -> Given:
+    _decide(world, person, Answer.EXEMPT, reason="a demo")
+    return Given(is_exempt=True)
+
+
+def hold(world: World, person: str) -> Given:
+    _decide(world, person, Answer.HOLD)
+    return Given(is_held=True)
+
+
+def keep_elsewhere(world: World, person: str) -> Given:
+    """As another question about the instance, or an undo, has it."""
+    del person
+    world.state.stand(TARGET, world.ref.instance_id, Hold(snoozed_until=LONG, kept_in="vision"))
+    return Given(until=LONG)
+
+
+def exempt_elsewhere(world: World, person: str) -> Given:
+    world.state.stand(TARGET, world.ref.instance_id, Hold(exempt_reason=f"x ({person})", exempt_in="vision"))
+    return Given(is_exempt=True)
+
+
+def end_keep(world: World, person: str) -> Given:
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    approval = world.state.existing(APPROVAL_ID)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    view = ApprovalView(approval, episode, world.clock.now())
+    decide.end_keep(view, f"link:{person}", person, Role.APPROVER)
+    return Given(ends="keep")
+
+
+def end_hold(world: World, person: str) -> Given:
+    """An admin ends what the page shows, whatever it is."""
+    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    instance_id = world.ref.instance_id
+    shown = key_of(world.state.record(TARGET, instance_id).hold)
+    decide.end_hold(TARGET, instance_id, f"oidc:{person}", shown, lambda _: True)
+    return Given(ends="hold")
+
+
+def undo_it(world: World, person: str) -> Given:
+    if not undo(world, person).done:
+        raise DecisionRefused("not started")
+    hours = world.policies.policy.approval.keep_after_undo_hours
+    return Given(until=world.clock.now() + timedelta(hours=hours))
+
+
+ANSWERS: tuple[Callable[[World, str], Given], ...] = (
+    approve,
+    keep,
+    keep_longer,
+    exempt,
+    hold,
+    keep_elsewhere,
+    exempt_elsewhere,
+    end_keep,
+    end_hold,
+    undo_it,
+)
+
+
+def _tried(answer: Callable[[World, str], Given], world: World, person: str) -> Given | None:
+    """Return what an answer gave that counted; `None` for one that was refused."""
+    try:
+        return Context().run(answer, world, person)
+    except DecisionRefused:
+        return None
+
+
+def _standing(world: World) -> Hold:
+    return world.state.record(TARGET, world.ref.instance_id).hold
+
+
+@dataclass
+class Pair:
+    """One answer in the middle of another, right before its n-th write."""
+
+    world: World
+    inner: Callable[[World, str], Given]
+    number: int
+    seen: int = 0
+    was_reached: bool = False
+    given: Given | None = None
+    seen_by_inner: Hold = NO_HOLD
+    """The hold that stood when the inner answer began."""
+
+    def play(self, outer: Callable[[World, str], Given]) -> Given | None:
+        memory = self.world.state.memory
+        transact = memory.transact
+
+        def interrupted(*writes: Any) -> None:
+            self.seen += 1
+            if self.seen == self.number:
+                self.was_reached = True
+                memory.transact = transact  # type: ignore[method-assign]
+                self.seen_by_inner = Context().run(_standing, self.world)
+                self.given = _tried(self.inner, self.world, BOB)
+            transact(*writes)
+
+        memory.transact = interrupted  # type: ignore[method-assign]
+        try:
+            return _tried(outer, self.world, ALICE)
+        finally:
+            memory.transact = transact  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("begin", STATES, ids=lambda one: one.__name__)
+@pytest.mark.parametrize(("outer", "inner"), [*product(ANSWERS, ANSWERS)], ids=lambda one: one.__name__)
+def test_no_pair_of_answers_loses_what_protects(
+    begin: Callable[[], World], outer: Callable[[World, str], Given], inner: Callable[[World, str], Given]
+) -> None:
+    """The inner answer comes after the outer one has read, and before it writes: it ends nothing new."""
+    for number in range(1, _MOST_WRITES):
+        world = begin()
+        before = _standing(world)
+        pair = Pair(world, inner, number)
+        given = pair.play(outer)
+        if not pair.was_reached:
+            return
+        after = _standing(world)
+        counted = [one for one in (given, pair.given) if one is not None]
+        ended = {one.ends for one in counted} - {""}
+
+        for one in counted:
+            # An undo is stored before it is done: an admin may see it, and end it.
+            was_seen = one.until is not None and _is_kept(pair.seen_by_inner, one.until)
+            is_ended = one is given and was_seen and pair.given is not None and pair.given.ends == "hold"
+            assert one.until is None or is_ended or _is_kept(after, one.until), number
+            assert not one.is_exempt or after.exempt_reason is not None, number
+            assert not one.is_held or _is_held(world), number
+        if not ended:
+            assert before.snoozed_until is None or _is_kept(after, before.snoozed_until), number
+        if "hold" not in ended:
+            assert before.exempt_reason is None or after.exempt_reason is not None, number
+    raise AssertionError("it kept writing")
+
+
+def _is_kept(after: Hold, until: datetime) -> bool:
+    return after.snoozed_until is not None and after.snoozed_until >= until
+
+
+def _is_held(world: World) -> bool:
+    approval = world.state.existing(APPROVAL_ID)
+    return approval.brake is not None or approval.status is not ApprovalStatus.APPROVED
+
+
+def test_an_ended_hold_takes_no_keep_with_it_that_came_meanwhile() -> None:
+    """As it was seen: an exemption was read, somebody added a keep, and the end took both."""
+    world = approved_and_exempt()
+    pair = Pair(world, keep_elsewhere, 1)
+    given = pair.play(end_hold)
+
+    after = _standing(world)
+    assert (None, LONG) == (given, after.snoozed_until)
+    assert after.exempt_reason is not None
+
+
+def test_a_shorter_keep_that_came_meanwhile_is_another_one() -> None:
+    """Somebody ended what the page showed, and another kept it for a day: that keep stays."""
+    world = kept()
+    seen = _standing(world)
+
+    def ended_and_kept_anew(world: World, person: str) -> Given:
+        world.clock.moment += timedelta(seconds=1)
+        end_hold(world, person)
+        later = replace(seen, snoozed_until=NOW + timedelta(days=1))
+        world.state.stand(TARGET, world.ref.instance_id, later)
+        return Given(until=later.snoozed_until)
+
+    pair = Pair(world, ended_and_kept_anew, 1)
+
+    assert pair.play(end_hold) is None
+    assert NOW + timedelta(days=1) == _standing(world).snoozed_until
