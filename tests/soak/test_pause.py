@@ -123,7 +123,7 @@ class Story:
 
     @property
     def complaints(self) -> list[str]:
-        """What is wrong in the end: a promise that was broken, or a workflow that did not end."""
+        """Return what is wrong in the end: a promise that was broken, or a workflow that did not end."""
         running = [name for name, run in self.cloud.runs.items() if run.status == "RUNNING"]
         old = [name for name in running if name == min(self.cloud.runs)]
         return [*invariants.after(self.cloud), *(f"{name} still runs" for name in old)]
@@ -193,7 +193,7 @@ class PausedAt:
     story: Story
     seen: int = 0
     was_noted: bool = False
-    """Whether the step was noted as begun when everything was paused."""
+    """The step was noted as begun when everything was paused."""
 
     def around(self, world: World, name: str, call: Callable[[], Any]) -> Any:
         if not world.inside or world.inside[-1][0] != "put_away" or self.story.paused_at is not None:

@@ -28,6 +28,8 @@ RUN_BY = {
     "governor health": "integration/test_health.py::test_the_command_line_shows_it_as_it_is_now",
     "governor mode ask": f"{VERSIONS}::test_one_command_leads_from_the_parameters_to_ask_and_back",
     "governor open": "integration/test_console.py::test_a_code_leads_in_and_an_answer_is_on_record",
+    "governor pause --all": "unit/test_pause_command.py::test_one_call_pauses",
+    "governor resume --all": "unit/test_pause_command.py::test_resume_ends_the_pause_that_is_named",
     "governor policy check FILE": "unit/test_policy_commands.py::test_every_example_is_a_policy",
     "governor policy put FILE": f"{VERSIONS}::test_a_risky_version_waits_until_another_person_accepts_it",
     "governor preflight": f"{LINE}::test_preflight_refutes_only_what_is_unlike_aws",

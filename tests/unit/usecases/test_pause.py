@@ -1,4 +1,4 @@
-"""What a pause of everything holds back, and what it lets go on."""
+"""A pause of everything: it holds back what destroys, and lets copies and answers go on."""
 
 from __future__ import annotations
 

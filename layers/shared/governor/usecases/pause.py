@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from governor.domain.approvals.approval import has_controls
+from governor.domain.approvals.pausing import may_end_pause, may_pause
 from governor.domain.approvals.terms import Grant
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.messages import pause_alert
-from governor.domain.sweep.pause import Pause, may_end_pause, may_pause
+from governor.domain.sweep.pause import Pause
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, ConflictError, DecisionRefused, InputError, NotAllowed
 from governor.ports import Announcer, Clock

@@ -7,10 +7,10 @@ from typing import Any
 
 from governor.console.page import Asked, Caller, Page, Table
 from governor.console.views import figures
+from governor.domain.approvals.pausing import may_end_pause, may_pause
 from governor.domain.approvals.terms import Rank
 from governor.domain.instance import Target
 from governor.domain.sweep.breaker import BreakerState, is_lifted
-from governor.domain.sweep.pause import may_end_pause, may_pause
 from governor.domain.units import parse_iso, people
 from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.stores import StateTable
