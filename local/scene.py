@@ -301,6 +301,11 @@ def channel_secret(receivers: Receivers) -> dict[str, str]:
         "pagerduty_events_url": receivers.pagerduty_url,
         "webhook_url": receivers.webhook_url,
         "webhook_secret": receivers.webhook_secret,
+        # The receivers are on loopback.
+        "slack_private": "true",
+        "teams_private": "true",
+        "pagerduty_private": "true",
+        "webhook_private": "true",
     }
 
 

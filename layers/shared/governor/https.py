@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
+import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
 import urllib3
+from urllib3.connection import HTTPSConnection
+from urllib3.connectionpool import HTTPSConnectionPool
+from urllib3.util.connection import create_connection
 
 HttpError = urllib3.exceptions.HTTPError
 """The other side did not answer. Its text may hold the address."""
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""IPv4 addresses as a gateway of an IPv6 network writes them, in the last 32 bits (RFC 6052)."""
+
+
+class PrivateAddress(HttpError):
+    """The name leads into a private network; nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +47,25 @@ class Https:
     """Sends requests. `SSL_CERT_FILE` names other authorities, as for any program."""
 
     def __init__(
-        self, *, connect_seconds: float = 3.0, read_seconds: float = 10.0, most_bytes: int = 1_048_576
+        self,
+        *,
+        connect_seconds: float = 3.0,
+        read_seconds: float = 10.0,
+        most_bytes: int = 1_048_576,
+        only_public: bool = False,
     ) -> None:
+        """`only_public`: connect to public addresses alone, and send nothing to any other."""
         # At DEBUG urllib3 logs the path of every request. That of a webhook is its secret, and one of an
         # issuer may hold a code.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
         timeout = urllib3.Timeout(connect=connect_seconds, read=read_seconds)
         self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
+        if only_public:
+            self._pool.pool_classes_by_scheme = {"https": _PublicPool}
         self._most_bytes = most_bytes
 
     def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
-        """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError."""
+        """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError; PrivateAddress."""
         plain: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
         answer = self._pool.request(method, url, body=body, headers=dict(headers), **plain)
         try:
@@ -54,6 +73,68 @@ class Https:
         finally:
             answer.close()
         return HttpAnswer(answer.status, {name.lower(): said for name, said in answer.headers.items()}, start)
+
+
+class _PublicConnection(HTTPSConnection):
+    """Connects to the very addresses that were checked: the name is not looked up a second time."""
+
+    def _new_conn(self) -> socket.socket:
+        addresses = _addresses(self)
+        if not all(map(is_public, addresses)):
+            raise PrivateAddress("the name leads to an address that is not public")
+        failure: OSError | None = None
+        for address in addresses:
+            try:
+                return create_connection(
+                    (address, self.port or self.default_port),
+                    self.timeout,
+                    source_address=self.source_address,
+                    socket_options=self.socket_options,
+                )
+            except OSError as error:
+                failure = error
+        raise urllib3.exceptions.NewConnectionError(self, f"no address answered: {failure}")
+
+
+class _PublicPool(HTTPSConnectionPool):
+    ConnectionCls = _PublicConnection
+
+
+def _addresses(connection: HTTPSConnection) -> list[str]:
+    """Return every address that the name has now. Raises: HttpError."""
+    host = connection.host.strip("[]")
+    try:
+        found = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise urllib3.exceptions.NewConnectionError(connection, f"no such name: {error}") from None
+    return list(dict.fromkeys(str(one[4][0]) for one in found))
+
+
+def is_public(address: str) -> bool:
+    """Return whether an IP address is one of the public internet, however it is written."""
+    # A link-local address may name its interface.
+    found = ipaddress.ip_address(address.partition("%")[0])
+    for inner in _embedded(found):
+        if not is_public(str(inner)):
+            return False
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return True
+        if found.is_site_local:
+            return False
+    return found.is_global and not found.is_multicast and not found.is_reserved
+
+
+def _embedded(
+    address: ipaddress.IPv4Address | ipaddress.IPv6Address,
+) -> list[ipaddress.IPv4Address]:
+    """Return the IPv4 addresses that packets to an IPv6 address may end at."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64:
+        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [one for one in found if one is not None]
 
 
 def is_https(url: str) -> bool:

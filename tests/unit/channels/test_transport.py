@@ -102,7 +102,7 @@ def test_a_network_that_fails_is_retryable_and_tells_no_address(monkeypatch: pyt
 
     monkeypatch.setattr(urllib3.PoolManager, "request", refuse)
     with pytest.raises(DeliveryRetryable, match="NewConnectionError") as error:
-        post(Https(), "https://hooks.example/secret-part", b"", {})
+        post(Https(), "https://hooks.example/secret-part", b"", {}, "teams")
     assert "secret-part" not in str(error.value)
     assert (None, True) == (error.value.__cause__, error.value.__suppress_context__)
     assert error.value.retry_after_seconds is None
@@ -122,4 +122,4 @@ def test_a_bad_certificate_is_refused_and_a_broken_handshake_is_not() -> None:
     ):
         https = FakeHttps(fault=wrap(fault("x")))
         with pytest.raises(error):
-            post(https, "https://hooks.example/x", b"", {})
+            post(https, "https://hooks.example/x", b"", {}, "teams")

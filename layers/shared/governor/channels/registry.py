@@ -11,6 +11,7 @@ from governor.channels.message import Channel, Delivered, DeliveryRefused, Messa
 from governor.channels.pagerduty import EVENTS_URL, PagerDutyChannel
 from governor.channels.slack import API_URL, SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.teams import TeamsChannel
+from governor.channels.transport import https_of, private_key
 from governor.channels.webhook import WebhookChannel
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
 from governor.errors import ConfigurationError
@@ -22,9 +23,11 @@ KEYS = frozenset(
         *("slack_bot_token", "slack_channel", "slack_signing_secret", "slack_webhook_url", "slack_api_url"),
         *("teams_webhook_url", "pagerduty_routing_key", "pagerduty_events_url"),
         *("webhook_url", "webhook_secret", "webhook_previous_secret"),
+        *map(private_key, ("slack", "teams", "pagerduty", "webhook")),
     )
 )
-"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions."""
+"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions. A channel
+reaches public addresses alone, unless its `..._private` is "true"."""
 
 _INCOMING = "incoming webhook"
 """In place of a conversation: the webhook is bound to one, and does not say to which."""
@@ -60,7 +63,9 @@ class Registry:
     clock: Clock
     problem: str | None = None
     """Why the secret cannot be read as what it must be."""
-    https: Https = field(default_factory=Https)
+    https: Https = field(default_factory=partial(Https, only_public=True))
+    private_https: Https = field(default_factory=Https)
+    """For a channel that the secret lets reach private addresses."""
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
         """Return every way to these contacts, to `earlier` recipients, and those that are for everybody: each
@@ -96,25 +101,41 @@ class Registry:
                 if place:
                     yield _route("slack", place, partial(self._conversation, token, place), own=place in own)
         elif webhook:
-            yield _route("slack", _INCOMING, partial(SlackWebhookChannel, webhook, self.https, self.clock))
+            yield _route("slack", _INCOMING, partial(self._incoming, webhook))
+
+    def _way_out(self, channel: str) -> Https:
+        return https_of(channel, self.secret, self.https, self.private_https)
+
+    def _incoming(self, webhook: str) -> Channel:
+        return SlackWebhookChannel(webhook, self._way_out("slack"), self.clock)
 
     def _conversation(self, token: str, place: str) -> Channel:
-        api = SlackApi(token, self.https, self.clock, self.secret.get("slack_api_url") or API_URL)
+        api = SlackApi(token, self._way_out("slack"), self.clock, self.secret.get("slack_api_url") or API_URL)
         takes_answers = bool(self.secret.get("slack_signing_secret"))
         return SlackAppChannel(api, place, takes_answers=takes_answers)
 
     def _others(self) -> Iterator[Route]:
         """One of each kind at most, made where its setting is stored."""
-        secret, means = self.secret, (self.https, self.clock)
-        if url := secret.get("teams_webhook_url"):
-            yield _route("teams", "workflow", partial(TeamsChannel, url, *means))
-        if key := secret.get("pagerduty_routing_key"):
-            events_url = secret.get("pagerduty_events_url") or EVENTS_URL
-            yield _route("pagerduty", "service", partial(PagerDutyChannel, key, *means, events_url))
-        if url := secret.get("webhook_url"):
-            names = ("webhook_secret", "webhook_previous_secret")
-            keys = tuple(secret[name] for name in names if secret.get(name))
-            yield _route("webhook", "webhook", partial(WebhookChannel, url, keys, *means))
+        secret = self.secret
+        if secret.get("teams_webhook_url"):
+            yield _route("teams", "workflow", self._teams)
+        if secret.get("pagerduty_routing_key"):
+            yield _route("pagerduty", "service", self._pagerduty)
+        if secret.get("webhook_url"):
+            yield _route("webhook", "webhook", self._webhook)
+
+    def _teams(self) -> Channel:
+        return TeamsChannel(self.secret["teams_webhook_url"], self._way_out("teams"), self.clock)
+
+    def _pagerduty(self) -> Channel:
+        key = self.secret["pagerduty_routing_key"]
+        url = self.secret.get("pagerduty_events_url") or EVENTS_URL
+        return PagerDutyChannel(key, self._way_out("pagerduty"), self.clock, url)
+
+    def _webhook(self) -> Channel:
+        names = ("webhook_secret", "webhook_previous_secret")
+        keys = tuple(self.secret[name] for name in names if self.secret.get(name))
+        return WebhookChannel(self.secret["webhook_url"], keys, self._way_out("webhook"), self.clock)
 
 
 class _Refusing(Channel):

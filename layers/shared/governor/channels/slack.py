@@ -67,7 +67,7 @@ class SlackApi:
     ) -> Mapping[str, Any]:
         """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`. Raises: DeliveryError."""
         body = json.dumps({"parse": "none", **arguments}).encode()
-        answer = post(self._https, f"{self._url}/{method}", body, self._headers)
+        answer = post(self._https, f"{self._url}/{method}", body, self._headers, _NAME)
         data = answer.document
         code = str(data.get("error", ""))
         if (answer.status == 200 and data.get("ok")) or code in unless:

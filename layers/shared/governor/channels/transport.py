@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from governor.channels.message import Channel, DeliveryError, DeliveryRefused, DeliveryRetryable
 from governor.domain.alerts.templates import said
 from governor.errors import ConfigurationError
-from governor.https import HttpAnswer, HttpError, Https, is_https
+from governor.https import HttpAnswer, HttpError, Https, PrivateAddress, is_https
 from governor.ports import Clock
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
@@ -29,16 +29,21 @@ class HttpsChannel(Channel):
 
     def post(self, body: str, headers: Mapping[str, str] = JSON) -> HttpAnswer:
         """Raises: DeliveryError unless it was taken, with 2xx."""
-        answer = post(self._https, self._url, body.encode(), headers)
+        answer = post(self._https, self._url, body.encode(), headers, self.name)
         if not 200 <= answer.status < 300:
             raise failure(answer, self._clock.now())
         return answer
 
 
-def post(https: Https, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+def post(https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str) -> HttpAnswer:
     """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it does not."""
     try:
         return https.send("POST", url, body, {**JSON, **headers})
+    except PrivateAddress:
+        raise DeliveryRefused(
+            f"the address of the channel {channel} is in a private, loopback or link-local network, and "
+            f'nothing was sent; if that is meant, set "{private_key(channel)}": "true" in the channel secret'
+        ) from None
     except HttpError as error:
         # urllib3 wraps the reason, as its only argument.
         reason = error.args[0] if error.args and isinstance(error.args[0], Exception) else error
@@ -46,6 +51,23 @@ def post(https: Https, url: str, body: bytes, headers: Mapping[str, str]) -> Htt
             # A certificate does not become good by asking again.
             raise DeliveryRefused("its certificate was not accepted; renew it there") from None
         raise DeliveryRetryable(f"it did not answer ({type(reason).__name__})") from None
+
+
+def private_key(channel: str) -> str:
+    """Return the key of the channel secret that lets a channel reach private addresses."""
+    return f"{channel}_private"
+
+
+def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Https) -> Https:
+    """Return the way out for a channel: to public addresses alone, unless the secret says otherwise.
+
+    Raises: ConfigurationError for anything but "true" and "false".
+    """
+    key = private_key(channel)
+    said = secret.get(key, "false")
+    if said not in ("true", "false"):
+        raise ConfigurationError(f'{key} of the channel secret must be "true" or "false"')
+    return private if said == "true" else public
 
 
 def https_url(url: str, channel: str) -> str:

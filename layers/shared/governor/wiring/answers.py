@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from governor.channels.slack import API_URL, SlackApi
 from governor.channels.slack_actions import SlackActions
+from governor.channels.transport import https_of
 from governor.contracts.policy import PolicyBook, parse_policy
 from governor.https import Https
 from governor.usecases.accounts import swept
@@ -48,12 +49,16 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
 def slack_actions(parts: Parts) -> Ready[SlackActions]:
     """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
-    secret, policies, https = parts.channel_secret, or_last(parts), Https()
+    secret = parts.channel_secret
+    policies = or_last(parts)
+    public = Https(only_public=True)
+    private = Https()
 
     def make(stored: Mapping[str, str]) -> SlackActions:
         token, api_url = stored.get("slack_bot_token", ""), stored.get("slack_api_url") or API_URL
 
         def send_ephemeral(thread: str, user_id: str, text: str, held: str | None) -> None:
+            https = https_of("slack", stored, public, private)
             SlackApi(token, https, parts.clock, api_url).send_ephemeral(thread, user_id, text, held)
 
         return parts.fill(
