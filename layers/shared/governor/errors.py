@@ -28,6 +28,7 @@
     ├── DeliveryError               a channel did not take a message (channels/message.py)
     │   ├── DeliveryRetryable       the same delivery may succeed later
     │   └── DeliveryRefused         repeating it never helps
+    ├── PrivateAddress              a name leads into a private network; nothing was sent (https.py)
     ├── CallbackRefused             what claims to come from a chat was refused (channels/message.py)
     ├── LeaseTaken                  another worker sends these messages now (channels/worker.py)
     └── CloudError                  AWS refused a call; `operation` names it

@@ -16,13 +16,15 @@ from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPSConnectionPool
 from urllib3.util.connection import create_connection
 
+from governor.errors import GovernorError
+
 HttpError = urllib3.exceptions.HTTPError
 """The other side did not answer. Its text may hold the address."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 """IPv4 addresses as a gateway of an IPv6 network writes them, in the last 32 bits (RFC 6052)."""
 
 
-class PrivateAddress(HttpError):
+class PrivateAddress(GovernorError):
     """The name leads into a private network; nothing was sent."""
 
 
