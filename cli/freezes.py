@@ -29,7 +29,7 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         print("  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)")
     if not found["freezes"]:
         print("nothing is frozen")
-    print("stops and terminations that began in this hour (UTC):")
+    print("stops and terminations that began in the last 60 minutes:")
     for one in found["caps"]:
         kind, _, name = one["what"].partition("#")
         what = f"{kind.lower()} {printable(name)}" if name else "all accounts"

@@ -94,7 +94,7 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
             [
                 "everything is frozen since 2026-11-20T12:00:00Z: 12 turned",
                 "  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)",
-                "stops and terminations that began in this hour (UTC):",
+                "stops and terminations that began in the last 60 minutes:",
                 "  all accounts: 3 of 50",
                 "  owner ml: 3 of 5",
                 f"waits: train-a (i-0123456789abcdef0, 123456789012/us-east-1), id {'a' * 32}",
@@ -104,7 +104,7 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
             {"freezes": [], "caps": [{"what": "ORGANIZATION", "used": 0, "most": 50}], "waiting": []},
             [
                 "nothing is frozen",
-                "stops and terminations that began in this hour (UTC):",
+                "stops and terminations that began in the last 60 minutes:",
                 "  all accounts: 0 of 50",
             ],
         ),

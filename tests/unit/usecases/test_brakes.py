@@ -1,4 +1,4 @@
-"""Limits that hold actions back: the caps of an episode, the time to the next hour, the life of an approval,
+"""Limits that hold actions back: the caps of an episode, the time to room under one, the life of an approval,
 and whether silence is an answer."""
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from governor.domain.policy.policy import Caps
 from governor.domain.sweep.breaker import HourCount, Hub, hour_of
 from governor.errors import MetricsLate
 from governor.ports import MetricAnswer
-from governor.usecases.brakes import RefusedAnswers, ShowBrakes, Unanswered, approved_at, caps_of, next_hour
+from governor.usecases.brakes import (
+    FREEZE_CHECKED,
+    RefusedAnswers,
+    ShowBrakes,
+    Unanswered,
+    approved_at,
+    caps_of,
+    time_to_room,
+)
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryMetrics
 from tests.unit.usecases.world import World
@@ -30,13 +38,23 @@ def test_an_action_counts_for_all_for_its_account_and_for_its_owner() -> None:
     )
 
 
-def test_what_waits_for_the_next_hour_begins_in_its_first_ten_minutes() -> None:
-    """Spread by name, over all of them."""
-    now = NOW.replace(minute=12, second=0, microsecond=0)
-    spread = [next_hour(now, f"episode-{number}") - timedelta(minutes=48) for number in range(50)]
+def test_what_waits_for_the_same_room_begins_over_ten_minutes() -> None:
+    """Spread by name, from the moment on at which there is room."""
+    room_at = NOW + timedelta(minutes=48)
+    spread = [time_to_room(room_at, NOW, f"episode-{number}") - (room_at - NOW) for number in range(50)]
 
     assert timedelta() <= min(spread) < timedelta(minutes=2)
     assert timedelta(minutes=8) < max(spread) < timedelta(minutes=10)
+
+
+def test_room_that_is_there_already_is_waited_for_by_the_spread_alone() -> None:
+    """It may have come since the cap was read."""
+    assert timedelta() <= time_to_room(NOW - HOUR, NOW, "episode-1") < timedelta(minutes=10)
+
+
+def test_a_cap_of_0_is_looked_at_again_as_a_freeze_is() -> None:
+    """No action leaves its window."""
+    assert FREEZE_CHECKED == time_to_room(None, NOW, "episode-1")
 
 
 def test_an_approval_lives_from_its_answer_or_from_the_expiry_that_passes_for_one() -> None:
@@ -74,10 +92,10 @@ def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(seconds: i
 
 
 def test_the_caps_are_shown_with_that_of_all_first() -> None:
-    """Then by name, however much of them is used."""
+    """Then by name, however much of them was used in the last 60 minutes."""
     world, none = World(), Caps()
     for number, caps in enumerate(({"ACCOUNT#1": 5, "OWNER#a": 5}, {"ACCOUNT#1": 5, "OWNER#b": 5})):
-        assert world.state.reserve(f"episode-{number}", "stop", caps, NOW) is None
+        assert world.state.reserve(f"episode-{number}", "stop", caps, NOW - 0.9 * HOUR, "a") is None
 
     assert [
         ("ORGANIZATION", 0, none.organization_actions_per_hour),

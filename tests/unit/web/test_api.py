@@ -332,7 +332,7 @@ def test_an_operator_sees_what_holds_actions_back() -> None:
     world = World()
     world.state.set_breaker(TARGET, BreakerState(NOW, "half turned idle"))
     world.state.freeze_hub(BreakerState(NOW, "12 instances turned idle", turned=12))
-    world.state.reserve("other", "stop", {"ORGANIZATION": 50, "OWNER#ml": 5}, NOW)
+    world.state.reserve("other", "stop", {"ORGANIZATION": 50, "OWNER#ml": 5}, NOW, "a")
     world.state.note_waits_told(APPROVAL_ID, NOW)
 
     found, nothing = brakes(world), brakes(World())

@@ -4,6 +4,7 @@ conditional write and raises `ConflictError` when another one was first."""
 from __future__ import annotations
 
 from governor.stores.brakes import Brakes
+from governor.stores.caps import ActionCaps
 from governor.stores.deliveries import Deliveries as Deliveries
 from governor.stores.episodes import Episodes as Episodes
 from governor.stores.episodes import Expiries
@@ -20,6 +21,17 @@ from governor.stores.sweeps import Sweeps
 
 
 class StateTable(
-    Brakes, Sweeps, Instances, Failures, Episodes, Ledger, Deliveries, PolicyVersions, Fleet, Prices, Expiries
+    Brakes,
+    ActionCaps,
+    Sweeps,
+    Instances,
+    Failures,
+    Episodes,
+    Ledger,
+    Deliveries,
+    PolicyVersions,
+    Fleet,
+    Prices,
+    Expiries,
 ):
     """All but the event log in one object, for use cases that need several."""

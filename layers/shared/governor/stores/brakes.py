@@ -1,5 +1,5 @@
-"""Brakes on actions: the counts and the freeze over all targets, and the caps. Each has a partition of its
-own (`docs/state.md`), so that IAM can say who writes it."""
+"""Brakes on actions: the counts and the freeze over all targets, and the ends of freezes. Each has a
+partition of its own (`docs/state.md`), so that IAM can say who writes it."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from governor.domain.instance import Target
-from governor.domain.sweep.breaker import DAYS_KEPT, HOUR, BreakerState, HourCount, Hub, hour_of
+from governor.domain.sweep.breaker import DAYS_KEPT, BreakerState, HourCount, Hub, hour_of
 from governor.domain.units import as_utc
 from governor.errors import CloudError, Throttled
 from governor.stores.keys import place
-from governor.stores.table import DAMAGED, Condition, Key, Store, Write, absent, present, put, update, where
+from governor.stores.table import DAMAGED, Condition, Key, Store, absent, put, update, where
 
 HUB: Key = ("BREAKER#hub", "HUB")
 _TURNED, _BACK, _FIRST, _HOUR = "turned_", "back_", "first", "%Y%m%d%H"
 _RESERVED_FOR = timedelta(days=90)
 """As long as the name of an execution cannot be used again."""
-_COUNTED_FOR = timedelta(days=2)
-_ATTEMPTS = 3
 
 
 class Brakes(Store):
@@ -116,64 +114,9 @@ class Brakes(Store):
         found = self._table.get(_end_key(target, freeze)) or {}
         return found.get("by")
 
-    def reserve(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
-        """Count a step against its caps, once however often it is repeated, or return which is reached."""
-        for _ in range(_ATTEMPTS):
-            if self._is_reserved(name, step, caps, now):
-                return None
-            if (full := self._full(caps, now)) is not None:
-                return full
-            kept = {"hour": f"{now:{_HOUR}}", "caps": list(caps)}
-            counting = [_counting(now, one, 1, most) for one, most in caps.items()]
-            free, until = absent("hour") | where("hour", "<", _holds_from(now)), now + _RESERVED_FOR
-            if self._table.wins(update(_reservation(name, step), kept, free, until=until), *counting):
-                return None
-        return next(iter(caps))
-
-    def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
-        """Return which cap is reached in this hour; `None` where there is room, or the step is counted."""
-        return None if self._is_reserved(name, step, caps, now) else self._full(caps, now)
-
-    def _full(self, caps: Mapping[str, int], now: datetime) -> str | None:
-        taken = {one: (self._table.get((_cap_pk(now), one)) or {}).get("taken", 0) for one in caps}
-        return next((one for one, most in caps.items() if taken[one] >= most), None)
-
-    def used(self, now: datetime) -> dict[str, int]:
-        return {item["sk"]: item.get("taken", 0) for item in self._table.query(f"CAPS#{now:{_HOUR}}")}
-
-    def give_back(self, name: str, step: str) -> None:
-        """Undo the count of a step that EC2 refused."""
-        item = self._table.get(_reservation(name, step)) or {}
-        if "hour" in item:
-            counting = [_counting(_hour(item["hour"]), one, -1) for one in item["caps"]]
-            free = update(_reservation(name, step), {}, present("hour"), remove=["hour", "caps"])
-            self._table.wins(free, *counting)
-
-    def _is_reserved(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> bool:
-        hour: str = (self._table.get(_reservation(name, step)) or {}).get("hour", "")
-        return hour >= _holds_from(now) and 0 not in caps.values()
-
-
-def _holds_from(now: datetime) -> str:
-    """Return the oldest hour whose reservations hold: a step that waited for longer is counted anew."""
-    return f"{now - HOUR:{_HOUR}}"
-
 
 def _counts(hours: Iterable[datetime]) -> list[str]:
     return [f"{kind}{hour:{_HOUR}}" for hour in hours for kind in (_TURNED, _BACK)]
-
-
-def _counting(at: datetime, what: str, number: int, most: int | None = None) -> Write:
-    room = None if most is None else absent("taken") | where("taken", "<", most)
-    return update((_cap_pk(at), what), {}, room, add={"taken": number}, until=at + _COUNTED_FOR)
-
-
-def _reservation(name: str, step: str) -> Key:
-    return f"CAPS#{name}", step
-
-
-def _cap_pk(at: datetime) -> str:
-    return f"CAPS#{at:{_HOUR}}"
 
 
 def _turned_key(target: Target) -> Key:

@@ -1,4 +1,4 @@
-"""Reasons to hold a step back for a while: a freeze, the caps of an hour, and refused answers."""
+"""Reasons to hold a step back for a while: a freeze, the caps of 60 minutes, and refused answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from governor.domain.episode.episode import Episode
 from governor.domain.evidence import window_before
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Breaker, Caps
-from governor.domain.sweep.breaker import HOUR, BreakerState, Hub, hour_of, why_frozen
+from governor.domain.sweep.breaker import BreakerState, Hub, why_frozen
 from governor.domain.units import UtcDatetime
 from governor.errors import MetricsLate
 from governor.ports import Clock, MetricQuery, MetricReader, Policies
@@ -22,7 +22,7 @@ from governor.stores import StateTable
 FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
 _SPREAD = timedelta(minutes=10)
-"""Steps that wait for the next hour are spread over its first minutes."""
+"""Steps that wait for the same room are spread over so many minutes."""
 _PERIOD = timedelta(minutes=5)
 REFUSALS_LATE = timedelta(minutes=5)
 """After which CloudWatch has what the access log says of a period; sooner, a period may read as empty."""
@@ -60,13 +60,19 @@ def _setting(what: str) -> str:
 def cap_reached(what: str, most: int) -> str:
     kind, _, name = what.partition("#")
     whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(kind, "of all accounts")
-    return f"the {most} stops and terminations an hour {whose} are used up (caps.{_setting(what)})"
+    return (
+        f"at most {most} stops and terminations {whose} may begin in 60 minutes, and as many did "
+        f"(caps.{_setting(what)})"
+    )
 
 
-def next_hour(now: datetime, name: str) -> timedelta:
-    """Return the time to the next hour of the caps, and some more by the name's hash."""
+def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timedelta:
+    """Return how long a step waits for room under a cap: until an action leaves the window, and some more by
+    the name's hash. `None`: the cap is 0, so only a change of the policy makes room."""
+    if room_at is None:
+        return FREEZE_CHECKED
     spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
-    return hour_of(now) + HOUR + spread - now
+    return max(room_at - now, timedelta(0)) + spread
 
 
 class Unanswered(NamedTuple):
@@ -129,6 +135,7 @@ class ShowBrakes:
         return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
 
     def caps(self) -> list[tuple[str, int, int]]:
+        """Return each cap with how many actions began in the last 60 minutes, and how many may."""
         rule, used = self.policies.base().policy.caps, self.state.used(self.clock.now())
         used = {"ORGANIZATION": 0, **used}
         return [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Breaker, Caps, Mode
 from governor.domain.sweep.breaker import BreakerState
-from governor.errors import CloudError, MustWait, Protected, SafetyError, Throttled, Unavailable
+from governor.errors import CloudError, MustWait, Protected, SafetyError, Throttled, Unavailable, WrongState
 from governor.stores import keys
 from governor.usecases.approvals.ask_owner import AskOwner
 from tests.builders import NOW, TARGET
@@ -32,9 +33,8 @@ def with_caps(world: World, **caps: int) -> None:
 
 
 def taken(world: World) -> int:
-    """Actions counted in this hour for all accounts."""
-    item = world.state._table.get((f"CAPS#{world.clock.now():%Y%m%d%H}", "ORGANIZATION")) or {}
-    return int(item.get("taken", 0))
+    """Actions of all accounts that began in the last 60 minutes."""
+    return world.state.used(world.clock.now()).get("ORGANIZATION", 0)
 
 
 def journal(world: World) -> list[str]:
@@ -96,7 +96,7 @@ def test_work_ends_the_wait_and_missing_metrics_do_not() -> None:
     assert (None, Outcome.WOKE_UP) == (busy.wait, busy.outcome)
 
 
-def test_a_reached_cap_holds_the_step_back_until_the_next_hour() -> None:
+def test_a_cap_of_0_holds_the_step_back_until_the_policy_changes() -> None:
     """The recheck says how long to wait; whoever comes past it is stopped before EC2 is called."""
     world = World()
     with_caps(world, account_actions_per_hour=0)
@@ -108,11 +108,50 @@ def test_a_reached_cap_holds_the_step_back_until_the_next_hour() -> None:
     with pytest.raises(MustWait, match="account_actions_per_hour"):
         world.put_away(world.ref, Step.STOP)
 
-    assert waiting.wait is not None
-    assert timedelta(0) < waiting.wait <= timedelta(minutes=70)
+    assert timedelta(minutes=15) == waiting.wait, "time alone makes no room"
     assert ([], 0) == (world.writes(), taken(world))
     with_caps(world)
     assert not world.put_away(world.ref, Step.STOP)
+
+
+def test_a_reached_cap_holds_the_step_back_until_the_oldest_action_leaves_the_window() -> None:
+    """And ten minutes more at most, by which steps that wait for the same room are spread. Before, it waited
+    for the next clock hour, in which as many again could begin."""
+    world = World()
+    with_caps(world, account_actions_per_hour=2)
+    one_account = {f"ACCOUNT#{TARGET.account}": 2}
+    for minutes in (50, 20):
+        at = NOW - timedelta(minutes=minutes)
+        assert world.state.reserve(f"other-{minutes}", "stop", one_account, at, "a") is None
+
+    waiting = world.recheck(world.ref, Step.STOP)
+    with pytest.raises(MustWait, match="may begin in 60 minutes"):
+        world.put_away(world.ref, Step.STOP)
+    assert waiting.wait is not None
+    assert timedelta(minutes=10) <= waiting.wait <= timedelta(minutes=23)
+    assert [] == world.writes()
+
+    world.clock.moment += waiting.wait
+    world.let_through(Step.STOP)
+    assert not world.put_away(world.ref, Step.STOP)
+    assert 2 == world.state.used(world.clock.now())[f"ACCOUNT#{TARGET.account}"]
+
+
+def test_an_invocation_that_loses_gives_back_nothing_of_the_one_that_wins() -> None:
+    """Before, the loser of two ended the count of the winner."""
+    world, refused = World(), WrongState("stopping", operation="ec2:StopInstances")
+    stop = world.ec2.stop
+
+    def at_the_same_time(*arguments: Any, **more: Any) -> str:
+        world.ec2.stop = stop  # type: ignore[method-assign]
+        world.put_away(world.ref, Step.STOP)
+        raise refused
+
+    world.ec2.stop = at_the_same_time  # type: ignore[method-assign]
+    with pytest.raises(WrongState):
+        world.put_away(world.ref, Step.STOP)
+
+    assert (["stop"], 1) == (world.writes(), taken(world))
 
 
 def test_a_repeated_step_counts_once() -> None:
@@ -129,16 +168,16 @@ def test_a_repeated_step_counts_once() -> None:
     assert 1 == taken(world)
 
 
-def test_a_step_that_waited_for_hours_is_counted_in_the_hour_in_which_it_begins() -> None:
+def test_a_step_that_waited_for_hours_is_counted_when_it_begins() -> None:
     """Before, a count of an earlier hour passed caps of 0, by which everything is held back."""
     state, later = MemoryStateTable(), NOW + timedelta(hours=5)
-    assert state.reserve("e1", "stop", CAPS, NOW) is None
+    assert state.reserve("e1", "stop", CAPS, NOW, "a") is None
     assert state.capped("e1", "stop", dict.fromkeys(CAPS, 0), later) == "ORGANIZATION"
-    assert state.reserve("e1", "stop", dict.fromkeys(CAPS, 0), later) == "ORGANIZATION"
-    assert state.reserve("e1", "stop", CAPS, later) is None
+    assert state.reserve("e1", "stop", dict.fromkeys(CAPS, 0), later, "b") == "ORGANIZATION"
+    assert state.reserve("e1", "stop", CAPS, later, "b") is None
     assert {*CAPS} == {*state.used(later)}
-    state.give_back("e1", "stop")
-    assert [1, 0] == [state.used(at)["ORGANIZATION"] for at in (NOW, later)]
+    state.give_back("e1", "stop", "b")
+    assert {} == state.used(later)
 
 
 def test_a_cap_of_0_holds_back_what_was_counted_too() -> None:
@@ -158,7 +197,7 @@ def test_a_cap_of_0_holds_back_what_was_counted_too() -> None:
         world.put_away(world.ref, Step.STOP)
     assert tried == world.writes()
     state = world.state
-    assert state.reserve("e1", "stop", CAPS, NOW) is None
+    assert state.reserve("e1", "stop", CAPS, NOW, "a") is None
     assert (None, "ACCOUNT#1") == (
         state.capped("e1", "stop", CAPS, NOW),
         state.capped("e1", "stop", {**CAPS, "ACCOUNT#1": 0}, NOW),
@@ -185,17 +224,16 @@ def test_no_order_of_calls_passes_a_cap(calls: list[tuple[int, str]]) -> None:
     state, held = MemoryStateTable(), set()
     for number, call in calls:
         if call == "back":
-            state.give_back(f"e{number}", "stop")
+            state.give_back(f"e{number}", "stop", "a")
             held.discard(number)
             continue
-        full = state.reserve(f"e{number}", "stop", CAPS, NOW)
+        full = state.reserve(f"e{number}", "stop", CAPS, NOW, "a")
         assert (full is None) == (number in held or len(held) < 2)
         if full is None:
             held.add(number)
         else:
             assert "ACCOUNT#1" == full
-    counted = state._table.get((f"CAPS#{NOW:%Y%m%d%H}", "ACCOUNT#1")) or {"taken": 0}
-    assert len(held) == counted["taken"]
+    assert len(held) == state.used(NOW).get("ACCOUNT#1", 0)
 
 
 def test_people_are_notified_once_that_it_waits_and_why() -> None:

@@ -370,17 +370,17 @@ class Breaker(Section):
 
 @dataclass(frozen=True, slots=True)
 class Caps(Section):
-    """How many stops and terminations may begin in a clock hour (UTC). Approved ones above it wait.
+    """How many stops and terminations may begin in any 60 minutes. Approved ones above it wait.
 
     They bound what a mistake can do before people see it.
     """
 
     organization_actions_per_hour: int = between(20, 0, 10_000, "raised")
-    """Stops and terminations an hour in all accounts. Low: so many instances people can start again."""
+    """Stops and terminations in 60 minutes in all accounts. Low: people can start that many again."""
     account_actions_per_hour: int = between(5, 0, 10_000, "raised")
-    """Stops and terminations an hour in one account. Low: one team's mistake stays that team's morning."""
+    """Stops and terminations in 60 minutes in one account. Low: a mistake stays one team's morning."""
     owner_actions_per_hour: int = between(5, 0, 10_000, "raised")
-    """Stops and terminations an hour of one owner's instances. Low: nobody loses everything at once."""
+    """Stops and terminations in 60 minutes of one owner's instances. Low: nobody loses everything at once."""
 
 
 @dataclass(frozen=True, slots=True)

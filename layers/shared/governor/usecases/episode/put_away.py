@@ -7,6 +7,7 @@ the call becomes `MustWait`: the workflow waits, checks everything again, and co
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -91,33 +92,35 @@ class PutAway:
 
     def _carry_out(self, cleared: Cleared, step: Step) -> None:
         """Count the call against the caps, note it, and send it once. A dry run counts nothing."""
-        self._reserve(cleared, step)
+        # Each invocation has its own: one that fails gives back what it reserved, and nothing else.
+        attempt = secrets.token_hex(8)
+        self._reserve(cleared, step, attempt)
         try:
             request_ids = self._send(cleared, step)
         except Unavailable:
             raise  # It may have taken effect: it stays noted and counted until a look says otherwise.
         except Throttled:
-            self._take_back(cleared, step)
+            self._take_back(cleared, step, attempt)
             self.state.forget_step(cleared.episode, step.value)
             raise
         except GovernorError:
-            self._take_back(cleared, step)
+            self._take_back(cleared, step, attempt)
             raise
         if not cleared.dry_run:
             ref, now = cleared.episode.ref, self.clock.now()
             self.state.journal(ref, "done", now, step=step.value, request_ids=request_ids)
 
-    def _reserve(self, cleared: Cleared, step: Step) -> None:
+    def _reserve(self, cleared: Cleared, step: Step, attempt: str) -> None:
         if cleared.dry_run:
             return
         name = cleared.episode.ref.execution_name
-        full = self.state.reserve(name, step.value, cleared.caps, self.clock.now())
+        full = self.state.reserve(name, step.value, cleared.caps, self.clock.now(), attempt)
         if full is not None:
             raise MustWait(cap_reached(full, cleared.caps[full]))
 
-    def _take_back(self, cleared: Cleared, step: Step) -> None:
+    def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
         if not cleared.dry_run:
-            self.state.give_back(cleared.episode.ref.execution_name, step.value)
+            self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
         """Note that EC2 is asked, then ask it: what the plan has right before the step, and the step."""

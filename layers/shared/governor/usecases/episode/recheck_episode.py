@@ -20,7 +20,7 @@ from governor.errors import Held, Interrupted, MetricsLate, SafetyError
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, next_hour
+from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, time_to_room
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.episode.sent_call import SentCalls
 from governor.usecases.evidence.inspect_instance import InspectInstance
@@ -171,7 +171,7 @@ class RecheckEpisode:
         return Rechecked(False, outcome, why)
 
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
-        """Wait for a freeze, the next hour of a cap, or silence to be an answer, while the approval lives."""
+        """Wait, while the approval lives: for a freeze, room under a cap, or until silence is an answer."""
         episode, caps = cleared.episode, cleared.caps
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared, before)
@@ -179,7 +179,8 @@ class RecheckEpisode:
         if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
             full = self.state.capped(name, before.value, caps, now)
             if full is not None:
-                why, wait = cap_reached(full, caps[full]), next_hour(now, name)
+                why = cap_reached(full, caps[full])
+                wait = time_to_room(self.state.room_at(full, caps[full], now), now, name)
         if why is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours

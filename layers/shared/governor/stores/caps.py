@@ -1,0 +1,305 @@
+"""Caps: how many stops and terminations began in the last 60 minutes, of everything, of an account
+or of an owner.
+
+One item a cap counts actions by the minute, so its size does not grow with the cap. One item an
+episode and step is its reservation: the minute in which it counts, its caps, and the attempts that
+rest on it. Everything that counts an action is one transaction on the versions that were read, so no
+two writers can take the same room. This module must not know what an action is.
+
+For one release the counters by clock hour count too, which the release before wrote. Each counts in
+full until 60 minutes after its hour. The first reservation that meets such a counter closes it: it
+keeps the number aside and sets the counter above every cap, so a function of the release before that
+still runs takes nothing more. A reservation of that release stays in its hour's counter, and its step
+is counted again. So after an update a step may count twice, and none is missing.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from governor.errors import CloudError, Throttled
+from governor.stores.table import DAMAGED, Condition, Document, Key, Store, Write, absent, update, where
+
+_log = logging.getLogger(__name__)
+
+WINDOW = timedelta(minutes=60)
+_MINUTE = timedelta(minutes=1)
+_HOUR = timedelta(hours=1)
+_CALL_WITHIN = timedelta(minutes=2)
+"""EC2 is called at most this long after the reservation: the function may run for 90 seconds."""
+_COUNTED_FOR = _MINUTE + WINDOW + _CALL_WITHIN
+"""A minute counts for this long from its beginning."""
+_CLOCKS_DIFFER = timedelta(minutes=10)
+"""A minute is kept this much longer than it counts, so that no host drops what counts for another one."""
+_KEPT_FOR = timedelta(days=2)
+_RESERVATION_KEPT_FOR = timedelta(days=90)
+"""As long as the name of an execution cannot be used again."""
+_ATTEMPTS = 200
+"""An attempt fails if another one has succeeded meanwhile, so this is far more than ever happens."""
+
+_PK = "CAPS#rolling"
+_BY_MINUTE = "taken_"
+_MINUTE_FORMAT = "%Y%m%d%H%M"
+_HOUR_FORMAT = "%Y%m%d%H"
+_CLOSED = 1_000_000
+"""Above every cap that a policy may set."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """Actions that began in one minute, or in one hour of the release before, and until when they count."""
+
+    number: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class _HourOfBefore:
+    """A counter of the release before. `stored` is what its `taken` holds; `None` if there is no item."""
+
+    begins: datetime
+    number: int
+    stored: int | None
+    is_closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """The count of one cap. `version` is `None` while it has no item."""
+
+    cap: str
+    version: int | None
+    by_minute: Mapping[datetime, int]
+    hours: tuple[_HourOfBefore, ...]
+
+    def counted(self, now: datetime) -> list[_Counted]:
+        """Return what counts now, the first to leave first."""
+        found = [_Counted(number, minute + _COUNTED_FOR) for minute, number in self.by_minute.items()]
+        found += [_Counted(hour.number, hour.begins + _HOUR + WINDOW) for hour in self.hours]
+        return sorted((one for one in found if one.until > now), key=lambda one: one.until)
+
+    def taken(self, now: datetime) -> int:
+        return sum(one.number for one in self.counted(now))
+
+    def room_at(self, most: int, now: datetime) -> datetime | None:
+        """Return when fewer than `most` count; `None` if the cap is 0, which time does not change."""
+        if most <= 0:
+            return None
+        left = self.taken(now)
+        free_at = now
+        for one in self.counted(now):
+            if left < most:
+                break
+            left -= one.number
+            free_at = one.until
+        return free_at
+
+    def outdated(self, now: datetime) -> list[datetime]:
+        """Return the minutes that count no more, by any host's clock."""
+        oldest = now - _COUNTED_FOR - _CLOCKS_DIFFER
+        return [minute for minute in self.by_minute if minute <= oldest]
+
+    def unchanged(self) -> Condition:
+        return absent("version") if self.version is None else where("version", "=", self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """The count of one step, and the attempts that rest on it."""
+
+    minute: datetime
+    attempts: tuple[str, ...]
+    caps: tuple[str, ...]
+
+    def stands(self, caps: Mapping[str, int], now: datetime) -> bool:
+        """Return whether the step is counted already. A cap of 0 holds back what was counted, too."""
+        is_counted = self.minute + _COUNTED_FOR > now and set(self.caps) == set(caps)
+        return is_counted and 0 not in caps.values()
+
+
+class ActionCaps(Store):
+    def reserve(
+        self, name: str, step: str, caps: Mapping[str, int], now: datetime, attempt: str
+    ) -> str | None:
+        """Count a step against its caps, or return the cap that is reached.
+
+        A step counts once while its reservation stands, however often it is attempted: a further attempt
+        moves the count to this minute and rests on it, too.
+
+        Raises:
+            Throttled: too many others reserved at the same time. Nothing is counted.
+        """
+        for _ in range(_ATTEMPTS):
+            held = self._reservation(name, step)
+            counts = [self._count(cap, now) for cap in caps]
+            stands = held is not None and held.stands(caps, now)
+            if not stands:
+                full = _full(counts, caps, now)
+                if full is not None:
+                    return full
+            writes = _reserving(_reservation_key(name, step), held, counts, now, attempt, stands=stands)
+            if self._table.wins(*writes):
+                return None
+        raise Throttled(f"{name}: too many actions are counted at the same time")
+
+    def give_back(self, name: str, step: str, attempt: str) -> None:
+        """Undo what this attempt reserved: the count ends with the last attempt that rests on it.
+
+        What cannot be given back stays counted until it leaves the window: that only holds actions back.
+        """
+        try:
+            is_given_back = any(self._is_given_back(name, step, attempt) for _ in range(_ATTEMPTS))
+        except CloudError:
+            _log.warning("%s: %s stays counted against its caps", name, step, exc_info=True)
+            return
+        if not is_given_back:
+            _log.warning("%s: %s stays counted against its caps", name, step)
+
+    def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
+        """Return the cap that is reached; `None` where there is room, or the step is counted already."""
+        held = self._reservation(name, step)
+        if held is not None and held.stands(caps, now):
+            return None
+        return _full([self._count(cap, now) for cap in caps], caps, now)
+
+    def room_at(self, cap: str, most: int, now: datetime) -> datetime | None:
+        """Return when enough actions leave the window; `None` if the cap is 0, which time does not change."""
+        return self._count(cap, now).room_at(most, now)
+
+    def used(self, now: datetime) -> dict[str, int]:
+        """Return how many actions count now, by cap; without those of which none does."""
+        partitions = [_PK, *map(_hour_pk, _hours_of_before(now))]
+        caps = {str(item["sk"]) for pk in partitions for item in self._table.query(pk)}
+        taken = {cap: self._count(cap, now).taken(now) for cap in sorted(caps)}
+        return {cap: number for cap, number in taken.items() if number > 0}
+
+    def _is_given_back(self, name: str, step: str, attempt: str) -> bool:
+        held = self._reservation(name, step)
+        if held is None or attempt not in held.attempts:
+            return True
+        key = _reservation_key(name, step)
+        others = [one for one in held.attempts if one != attempt]
+        if others:
+            return self._table.holds(update(key, {"attempts": others}, _unchanged(held)))
+        free = update(key, {}, _unchanged(held), remove=["at", "attempts", "caps"])
+        # No version is checked: to count less takes nobody's room.
+        counting = [update(_key(cap), {}, add={_name(held.minute): -1}) for cap in held.caps]
+        return self._table.wins(free, *counting)
+
+    def _count(self, cap: str, now: datetime) -> _Count:
+        """Raises: CloudError: it cannot be read, so nothing may begin."""
+        item = self._table.get(_key(cap)) or {}
+        try:
+            version = int(item["version"]) if "version" in item else None
+            by_minute = dict(_minutes(item))
+        except DAMAGED as error:
+            raise CloudError(f"{' / '.join(_key(cap))} cannot be read: {error}") from None
+        hours = tuple(self._hour_of_before(cap, begins) for begins in _hours_of_before(now))
+        return _Count(cap, version, by_minute, hours)
+
+    def _hour_of_before(self, cap: str, begins: datetime) -> _HourOfBefore:
+        key = (_hour_pk(begins), cap)
+        item = self._table.get(key) or {}
+        try:
+            stored = int(item["taken"]) if "taken" in item else None
+            is_closed = "before" in item
+            number = int(item["before"]) if is_closed else stored or 0
+        except DAMAGED as error:
+            raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+        return _HourOfBefore(begins, number, stored, is_closed)
+
+    def _reservation(self, name: str, step: str) -> _Reservation | None:
+        key = _reservation_key(name, step)
+        item = self._table.get(key) or {}
+        if "at" not in item:
+            return None
+        try:
+            return _Reservation(_moment(item["at"]), tuple(item["attempts"]), tuple(item["caps"]))
+        except DAMAGED as error:
+            raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+
+
+def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str | None:
+    """Return the first cap without room."""
+    return next((one.cap for one in counts if one.taken(now) >= caps[one.cap]), None)
+
+
+def _reserving(
+    key: Key, held: _Reservation | None, counts: list[_Count], now: datetime, attempt: str, *, stands: bool
+) -> Iterator[Write]:
+    """Yield the writes of one transaction: the reservation, and the count of each cap."""
+    minute = now.astimezone(UTC).replace(second=0, microsecond=0)
+    others = held.attempts if held is not None and stands else ()
+    moved_from = held.minute if held is not None and stands else None
+    kept = {
+        "at": f"{minute:{_MINUTE_FORMAT}}",
+        "attempts": sorted({*others, attempt}),
+        "caps": [one.cap for one in counts],
+    }
+    free = absent("at") if held is None else _unchanged(held)
+    # `hour` is of the release before, which would give it back by that.
+    yield update(key, kept, free, until=now + _RESERVATION_KEPT_FOR, remove=["hour"])
+    for count in counts:
+        yield _counting(count, minute, moved_from, now)
+        yield from _closing(count, now)
+
+
+def _counting(count: _Count, minute: datetime, moved_from: datetime | None, now: datetime) -> Write:
+    add = {"version": 1}
+    if moved_from != minute:
+        add[_name(minute)] = 1
+        if moved_from is not None:
+            add[_name(moved_from)] = -1
+    outdated = [_name(one) for one in count.outdated(now)]
+    return update(_key(count.cap), {}, count.unchanged(), add=add, remove=outdated, until=now + _KEPT_FOR)
+
+
+def _closing(count: _Count, now: datetime) -> Iterator[Write]:
+    """Yield the writes that let the release before count nothing more in these hours."""
+    for hour in count.hours:
+        if hour.is_closed:
+            continue
+        unchanged = absent("taken") if hour.stored is None else where("taken", "=", hour.stored)
+        closed = {"before": hour.number, "taken": _CLOSED}
+        yield update((_hour_pk(hour.begins), count.cap), closed, unchanged, until=now + _KEPT_FOR)
+
+
+def _unchanged(held: _Reservation) -> Condition:
+    at = where("at", "=", f"{held.minute:{_MINUTE_FORMAT}}")
+    return at & where("attempts", "=", list(held.attempts))
+
+
+def _hours_of_before(now: datetime) -> list[datetime]:
+    """Return the clock hours whose counters still count: this one and the last."""
+    this = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return [this, this - _HOUR]
+
+
+def _minutes(item: Document) -> Iterator[tuple[datetime, int]]:
+    for name, number in item.items():
+        if name.startswith(_BY_MINUTE):
+            yield _moment(name.removeprefix(_BY_MINUTE)), int(number)
+
+
+def _moment(text: Any) -> datetime:
+    return datetime.strptime(text, _MINUTE_FORMAT).replace(tzinfo=UTC)
+
+
+def _name(minute: datetime) -> str:
+    return f"{_BY_MINUTE}{minute:{_MINUTE_FORMAT}}"
+
+
+def _key(cap: str) -> Key:
+    return _PK, cap
+
+
+def _hour_pk(begins: datetime) -> str:
+    return f"CAPS#{begins:{_HOUR_FORMAT}}"
+
+
+def _reservation_key(name: str, step: str) -> Key:
+    return f"CAPS#{name}", step
