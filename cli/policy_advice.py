@@ -7,6 +7,8 @@ from datetime import timedelta
 
 from governor.domain.policy.contacts import Contact, Ownership, addresses
 from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.sweep.breaker import acts_unasked
+from governor.domain.sweep.freshness import why_never_fresh
 from governor.domain.sweep.verdict import limit_of
 
 _SHORT_WINDOW_MINUTES = 30
@@ -16,7 +18,12 @@ _NEARLY_ALL_PERCENT = 90
 
 def warnings(policy: Policy) -> tuple[str, ...]:
     """One sentence for each combination that has burnt people, with the setting that would mend it."""
-    return (*_of_acting(policy), *_of_judging(policy), *_of_measuring(policy))
+    return (
+        *_of_acting(policy),
+        *_of_judging(policy),
+        *_of_measuring(policy),
+        *_of_fresh_readings(policy),
+    )
 
 
 def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
@@ -144,3 +151,11 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
     for figure in policy.vetoes.required:
         if limit_of(policy, figure) is None:
             yield f"vetoes.required names {figure}, whose limit is null: it need not be measured; set a limit"
+
+
+def _of_fresh_readings(policy: Policy) -> Iterator[str]:
+    """Yield why steps that no person approves cannot begin as the policy wants it."""
+    if policy.never_asks is not None or not acts_unasked(policy):
+        return
+    for why in why_never_fresh(policy):
+        yield f"without a person's approval a step often waits, or never begins: {why}"

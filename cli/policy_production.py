@@ -19,6 +19,8 @@ UNSEEN = (
     "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
     "delivery: a channel that the people who are asked read (docs/channels.md)",
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
+    "metrics: whether each GPU has a series of its own; mode auto and on_expiry: act wait where several "
+    "GPUs share one (docs/trust.md)",
     "tags: who may change Purpose, Owner, the exemption tag and tags of overrides, by IAM or an SCP",
     "policy: who may change the policy of the stack, by IAM",
     "policy: two_people_for_policy holds only from the first `bin/governor policy put` on; `policy history` "

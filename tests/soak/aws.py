@@ -146,6 +146,8 @@ class SimulatedMetrics:
         )
 
     def _value(self, one: str, quiet: float, end: datetime, period: timedelta) -> float | None:
+        if end - period > self.ec2.cloud.moment:
+            return None
         if not any(
             began <= end - period and (until is None or end <= until) for began, until in self.ec2.ran[one]
         ):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
@@ -31,6 +31,8 @@ class MemoryMetrics:
     """Utilization by the namespace that belongs to one role and instance."""
     period: timedelta | None = None
     """Period of the published, where a read of shorter ones must see it so; else each value is a period."""
+    now: Callable[[], datetime] | None = None
+    """Nothing is published in periods that begin later; without it a series may reach into the future."""
     lists: int = 0
     lists_of_work: int = 0
     list_failure: CloudError | None = None
@@ -68,9 +70,17 @@ class MemoryMetrics:
             found = self.bound.get(query.namespace, found)
             if found is not None:
                 times = max(1, self.period // window.period) if self.period else 1
+                ahead = self._ahead(window)
                 padded = (None,) * window.bins + tuple(value for value in found for _ in range(times))
-                series[query.key] = padded[-window.bins :]
+                series[query.key] = (*padded, *(None,) * ahead)[-window.bins :]
         return MetricAnswer(series, problems)
+
+    def _ahead(self, window: Window) -> int:
+        """Return how many of the window's periods begin after this moment."""
+        if self.now is None:
+            return 0
+        begun = max(0, -((window.start - self.now()) // window.period))
+        return max(0, window.bins - begun)
 
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None

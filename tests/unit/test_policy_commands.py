@@ -129,6 +129,21 @@ def test_an_unknown_setting_is_guessed(
         ("metrics: {lag_seconds: 901}", "nobody is ever asked: metrics.lag_seconds is 901; set 120"),
         ("metrics: {lag_seconds: 601}", "approval.ask_after_released_minutes is never used; set 120"),
         (
+            "mode: auto\nmetrics: {publishers_are_trusted: true, lag_seconds: 241}",
+            "a step often waits, or never begins: the newest GPU reading may be 5 min old (metrics."
+            "collection_interval_seconds: 60, metrics.lag_seconds: 241), and "
+            "metrics.unasked_newest_reading_minutes allows 5 min",
+        ),
+        (
+            "mode: ask\napproval: {on_expiry: act}\nmetrics: {unasked_newest_5_minute_reading_minutes: 7, "
+            "collection_interval_seconds: 300, lag_seconds: 180}",
+            "a step often waits, or never begins: the newest GPU reading may be 8 min old",
+        ),
+        (
+            "mode: auto\nmetrics: {publishers_are_trusted: true, lag_seconds: 360}",
+            "EC2's newest reading of CPU and network traffic may be 11 min old",
+        ),
+        (
             "metrics: {collection_interval_seconds: 240}",
             "metrics.collection_interval_seconds: 240 does not divide metrics.period_seconds (300)",
         ),
@@ -232,6 +247,22 @@ def test_an_overrides_danger_is_told_by_its_name(capsys: pytest.CaptureFixture[s
 
     code, out = run(capsys, "check", str(file))
     assert (0, True) == (code, "warning: research: ledger.false_stop" in out)
+
+
+def test_a_fleet_whose_readings_are_too_old_to_act_unasked_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """By its override, and only where something would be done without a person's approval."""
+    file = tmp_path / "policy.yaml"
+    slow = "{name: slow, match: {tags: {Fleet: slow}}, set: {mode: auto}}"
+    trusted = "metrics: {publishers_are_trusted: true, lag_seconds: 400}"
+    file.write_text(f"mode: ask\n{PEOPLE}\n{trusted}\noverrides: [{slow}]\n")
+    code, out = run(capsys, "check", str(file))
+    named = [line for line in out.splitlines() if "a step often waits, or never begins" in line]
+
+    assert 0 == code
+    assert 2 == len(named), out
+    assert all("warning: slow: without a person's approval" in line for line in named)
 
 
 def test_what_overrides_bring_about_together_is_told_once(

@@ -75,6 +75,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.clock = FakeClock(NOW)
+        self.metrics.now = self.metrics.now or self.clock.now
         self.policies = StaticPolicies(
             Policy(
                 mode=self.mode,

@@ -22,8 +22,9 @@ from governor.domain.episode.plan import draw_plan
 from governor.domain.evidence import GpuReadings, Window, evidence_hash
 from governor.domain.history import History
 from governor.domain.instance import LaunchFacts, UserData
+from governor.domain.policy.changes import asked_under
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Power
+from governor.domain.policy.policy import Action, ApprovalRule, Metrics, Mode, PlanRule, Policy, Power
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import iso
 from governor.errors import Unavailable
@@ -181,6 +182,24 @@ def test_the_page_says_what_will_happen() -> None:
         )
     )
     assert TOKEN not in page
+
+
+def test_the_page_says_for_how_long_work_may_not_be_visible() -> None:
+    """By the settings that it was asked under; not of what is stopped, and not once it is over."""
+    unseen = "Work that began in the last {} minutes may not be visible yet"
+    world = World()
+    assert unseen.format(12) in world.get().body
+    each_minute = Policy(metrics=Metrics(period_seconds=60))
+    world.change(asked_under=asked_under(each_minute))
+    assert unseen.format(8) in world.get().body
+    world.change(mode=Mode.AUTO)
+    assert unseen.format(6) in world.get().body
+
+    world.end(Outcome.STOPPED)
+    assert "may not be visible yet" not in world.get().body
+    stopped = World()
+    stopped.change(stopped_in=stopped.ref, steps_done={"stop": NOW})
+    assert "may not be visible yet" not in stopped.get().body
 
 
 def test_the_page_calls_idle_what_was_measured() -> None:

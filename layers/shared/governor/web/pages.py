@@ -18,7 +18,8 @@ from governor.domain.approvals.terms import Role, may, may_end_keep, may_undo, p
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
 from governor.domain.instance import console_url
-from governor.domain.policy.policy import Mode
+from governor.domain.policy.policy import Metrics, Mode
+from governor.domain.sweep.freshness import unseen_minutes
 from governor.domain.units import UtcDatetime, clock, day_and_time, iso, left, plural, sentence
 from governor.usecases.approvals.show_approval import ApprovalView, by_price
 from governor.web import picture
@@ -121,6 +122,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         and may_end_keep(episode.terms, keep_role, kept, visitor.person),
         may={answer.value: _may(view, visitor, answer) for answer in Answer},
         is_rehearsal=episode.mode is Mode.OBSERVE,
+        unseen_minutes=_unseen_minutes(view),
     )
 
 
@@ -209,6 +211,15 @@ def _progress(view: ApprovalView) -> str:
         return "" if episode.begun_at is None else f"EC2 was asked to {episode.plan.verb} it."
     done = sum(step.value in episode.steps_done for step in episode.plan.steps)
     return f"In progress: {done} of {len(episode.plan.steps)} steps are done. It can still be held."
+
+
+def _unseen_minutes(view: ApprovalView) -> int | None:
+    """Return for how long work may have gone on unseen; `None` where nothing is decided on measurements."""
+    episode = view.episode
+    if episode.stopped_in is not None or episode.outcome is not None:
+        return None
+    metrics = (episode.asked_under and episode.asked_under.metrics) or Metrics()
+    return unseen_minutes(metrics, unasked=episode.mode is Mode.AUTO)
 
 
 def _keep_options(view: ApprovalView) -> Mapping[str, str]:

@@ -38,6 +38,8 @@ LOOSER: dict[str, Any] = {
     "plan.snapshot_retention_days": 1,
     "metrics.bound_namespaces": False,
     "metrics.publishers_are_trusted": True,
+    "metrics.unasked_newest_reading_minutes": 5,
+    "metrics.unasked_newest_5_minute_reading_minutes": 10,
     "managed.tag_keys": (),
 }
 """The stricter of both counts."""
@@ -130,6 +132,8 @@ def strict(policy: Policy) -> Policy:
         {
             "vetoes.memory_used_percent": 10.0,
             "metrics.bound_namespaces": True,
+            "metrics.unasked_newest_reading_minutes": 3,
+            "metrics.unasked_newest_5_minute_reading_minutes": 7,
             "managed.tag_keys": ("batch",),
         },
     )

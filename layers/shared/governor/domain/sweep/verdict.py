@@ -238,7 +238,7 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     if ended is not None:
         reason = f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, up to {in_utc(ended)}"
         return replace(_no_data(evidence, reason), not_before=ended + policy.window)
-    for figure in _required(policy):
+    for figure in required_figures(policy):
         longest = evidence.longest_hole_minutes.get(figure, 0.0)
         if timedelta(minutes=longest) > LONGEST_HOLE:
             text = f"{FIGURES[figure].words} was not measured for {longest:.0f} min of the window"
@@ -246,8 +246,8 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
     return None
 
 
-def _required(policy: Policy) -> Iterator[str]:
-    """The figures that must be measured: they may veto."""
+def required_figures(policy: Policy) -> Iterator[str]:
+    """Return the figures that must be measured: they may veto."""
     required = (*policy.vetoes.required, "bound")
     return (figure for figure in required if limit_of(policy, figure) is not None)
 
@@ -279,7 +279,7 @@ def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timed
     window = evidence.window
     for gpu in evidence.gpus:
         yield coverage_percent(padded(gpu.utilization, window)), longest_hole(gpu.utilization, window)
-    for figure in _required(policy):
+    for figure in required_figures(policy):
         if figure in evidence.read:
             seen = evidence.measured_percent.get(figure)
             hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
@@ -301,7 +301,7 @@ def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
 def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
     """No data where a required figure of the GPUs is only known by one series for several of them: it goes on
     where one GPU does not publish it."""
-    for figure in _required(policy):
+    for figure in required_figures(policy):
         if figure in ("memory", "power") and _counted(evidence) is not None:
             reason = (
                 "is required by the policy, and only one series for all GPUs has it: publish it for each GPU"
@@ -483,7 +483,7 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
             reached, most = _amount(figure, value), _amount(figure, limit)
             reason = f"GPUs are quiet, but {text} reached {reached} (the policy's limit is {most})"
             return _busy(evidence, policy, ended, reason)
-        if figure not in _required(policy):
+        if figure not in required_figures(policy):
             continue
         if value is None:
             return _no_data(evidence, f"{text} is required by the policy and was not published")
@@ -499,7 +499,7 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
     """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
-    late = (_not_lately(evidence, policy, figure, now, _NEWEST_FIGURE) for figure in _required(policy))
+    late = (_not_lately(evidence, policy, figure, now, _NEWEST_FIGURE) for figure in required_figures(policy))
     return next(filter(None, late), None)
 
 

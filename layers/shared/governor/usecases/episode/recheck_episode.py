@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
+from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.episode.sent_call import Effect
@@ -23,6 +24,7 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, time_to_room
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.episode.sent_call import SentCalls
+from governor.usecases.evidence.freshness import READ_AGAIN, why_readings_are_stale
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _SHORTEST_WAIT = timedelta(minutes=1)
@@ -171,7 +173,8 @@ class RecheckEpisode:
         return Rechecked(False, outcome, why)
 
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
-        """Wait, while the approval lives: for a freeze, room under a cap, or until silence is an answer."""
+        """Wait while the approval lives: for a freeze, room under a cap, silence to be an answer, or readings
+        that are new enough to act without a person's approval."""
         episode, caps = cleared.episode, cleared.caps
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared, before)
@@ -181,6 +184,9 @@ class RecheckEpisode:
             if full is not None:
                 why = cap_reached(full, caps[full])
                 wait = time_to_room(self.state.room_at(full, caps[full], now), now, name)
+        if why is None and _acts_unasked(cleared, approval, before):
+            why = why_readings_are_stale(self.inspect.gather, cleared.instance, cleared.applied.policy, now)
+            wait = READ_AGAIN
         if why is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
@@ -189,6 +195,14 @@ class RecheckEpisode:
             over = f"it waited for {hours} h, as long as an approval lives (approval.wait_at_most_hours)"
             return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
         return Rechecked(False, Outcome.REFUSED, why, wait)
+
+
+def _acts_unasked(cleared: Cleared, approval: Approval | None, before: Step) -> bool:
+    """Return whether `before` would stop or terminate a running instance without a person's approval."""
+    if before is Step.SNAPSHOT or cleared.dry_run or cleared.instance.state != "running":
+        return False
+    is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
+    return cleared.episode.mode is Mode.AUTO or is_expired
 
 
 def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
