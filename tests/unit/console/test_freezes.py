@@ -82,6 +82,31 @@ class Site:
         return self.world.state.freeze_ended_by(PLACES[where], FROZEN)
 
 
+def test_the_page_shows_what_the_last_60_minutes_used_of_the_caps() -> None:
+    """Those who see everything see all of it; others their own accounts, and no owner of another one."""
+    site = Site()
+    account = TARGETS[0].account
+    caps = {"ORGANIZATION": 9, f"ACCOUNT#{account}": 9, "ACCOUNT#999900001111": 9, "OWNER#<ml>": 9}
+    for name, minutes in (("a", 59), ("b", 1), ("c", 90)):
+        assert site.world.state.reserve(name, "stop", caps, NOW - timedelta(minutes=minutes), "x") is None
+
+    whole = site.page("admins")
+    assert "Stops and terminations in the last 60 minutes" in whole
+    most = POLICY.caps
+    for what, cap in (
+        ("all accounts", most.organization_actions_per_hour),
+        (f"account {account}", most.account_actions_per_hour),
+        ("account 999900001111", most.account_actions_per_hour),
+        ("owner &lt;ml&gt;", most.owner_actions_per_hour),
+    ):
+        row = f'<bdi>{what}</bdi></th><td class="number">2</td><td class="number">{cap}</td>'
+        assert row in whole
+    own = site.page("own")
+    assert f"account {account}" in own
+    assert all(other not in own for other in ("all accounts</bdi>", "999900001111", "owner"))
+    assert "in the last 60 minutes" not in site.page("mine")
+
+
 @pytest.mark.parametrize(
     ("group", "where", "status"),
     [

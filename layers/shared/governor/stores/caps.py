@@ -172,9 +172,15 @@ class ActionCaps(Store):
 
     def used(self, now: datetime) -> dict[str, int]:
         """Return how many actions count now, by cap; without those of which none does."""
-        partitions = [_PK, *map(_hour_pk, _hours_of_before(now))]
-        caps = {str(item["sk"]) for pk in partitions for item in self._table.query(pk)}
-        taken = {cap: self._count(cap, now).taken(now) for cap in sorted(caps)}
+        hours = _hours_of_before(now)
+        items: dict[Key, Document] = {}
+        for pk in (_PK, *map(_hour_pk, hours)):
+            for item in self._table.query(pk):
+                items[pk, str(item["sk"])] = item
+        taken = {}
+        for cap in sorted({cap for _, cap in items}):
+            count = _count_of(cap, hours, items)
+            taken[cap] = count.taken(now)
         return {cap: number for cap, number in taken.items() if number > 0}
 
     def _is_given_back(self, name: str, step: str, attempt: str) -> bool:
@@ -191,26 +197,10 @@ class ActionCaps(Store):
         return self._table.wins(free, *counting)
 
     def _count(self, cap: str, now: datetime) -> _Count:
-        """Raises: CloudError: it cannot be read, so nothing may begin."""
-        item = self._table.get(_key(cap)) or {}
-        try:
-            version = int(item["version"]) if "version" in item else None
-            by_minute = dict(_minutes(item))
-        except DAMAGED as error:
-            raise CloudError(f"{' / '.join(_key(cap))} cannot be read: {error}") from None
-        hours = tuple(self._hour_of_before(cap, begins) for begins in _hours_of_before(now))
-        return _Count(cap, version, by_minute, hours)
-
-    def _hour_of_before(self, cap: str, begins: datetime) -> _HourOfBefore:
-        key = (_hour_pk(begins), cap)
-        item = self._table.get(key) or {}
-        try:
-            stored = int(item["taken"]) if "taken" in item else None
-            is_closed = "before" in item
-            number = int(item["before"]) if is_closed else stored or 0
-        except DAMAGED as error:
-            raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
-        return _HourOfBefore(begins, number, stored, is_closed)
+        hours = _hours_of_before(now)
+        keys = [_key(cap), *((_hour_pk(begins), cap) for begins in hours)]
+        items = {key: self._table.get(key) or {} for key in keys}
+        return _count_of(cap, hours, items)
 
     def _reservation(self, name: str, step: str) -> _Reservation | None:
         key = _reservation_key(name, step)
@@ -221,6 +211,30 @@ class ActionCaps(Store):
             return _Reservation(_moment(item["at"]), tuple(item["attempts"]), tuple(item["caps"]))
         except DAMAGED as error:
             raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+
+
+def _count_of(cap: str, hours: list[datetime], items: Mapping[Key, Document]) -> _Count:
+    """Raises: CloudError: an item cannot be read, so nothing may begin."""
+    key = _key(cap)
+    item = items.get(key, {})
+    try:
+        version = int(item["version"]) if "version" in item else None
+        by_minute = dict(_minutes(item))
+    except DAMAGED as error:
+        raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+    of_before = tuple(_hour_of_before((_hour_pk(begins), cap), begins, items) for begins in hours)
+    return _Count(cap, version, by_minute, of_before)
+
+
+def _hour_of_before(key: Key, begins: datetime, items: Mapping[Key, Document]) -> _HourOfBefore:
+    item = items.get(key, {})
+    try:
+        stored = int(item["taken"]) if "taken" in item else None
+        is_closed = "before" in item
+        number = int(item["before"]) if is_closed else stored or 0
+    except DAMAGED as error:
+        raise CloudError(f"{' / '.join(key)} cannot be read: {error}") from None
+    return _HourOfBefore(begins, number, stored, is_closed)
 
 
 def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str | None:

@@ -135,13 +135,15 @@ class ShowBrakes:
         return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
 
     def caps(self) -> list[tuple[str, int, int]]:
-        """Return each cap with how many actions began in the last 60 minutes, and how many may."""
-        rule, used = self.policies.base().policy.caps, self.state.used(self.clock.now())
-        used = {"ORGANIZATION": 0, **used}
-        return [
-            (what, taken, getattr(rule, _setting(what)))
-            for what, taken in sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
-        ]
+        return used_caps(self.state, self.policies.base().policy.caps, self.clock.now())
+
+
+def used_caps(state: StateTable, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
+    """Return each cap with how many actions began in the last 60 minutes, and how many may; that of all
+    accounts first."""
+    used = {"ORGANIZATION": 0, **state.used(now)}
+    in_order = sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
+    return [(what, taken, getattr(caps, _setting(what))) for what, taken in in_order]
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:

@@ -1,7 +1,9 @@
-"""The pause and the freezes that stand, and their end by an admin; and the button that pauses everything."""
+"""The pause and the freezes that stand, their end by an admin, the button that pauses
+everything, and what is used of the caps."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +16,7 @@ from governor.domain.sweep.breaker import BreakerState, is_lifted
 from governor.domain.units import parse_iso, people
 from governor.errors import ConflictError, DecisionRefused, InputError, NotAllowed, NotFound
 from governor.stores import StateTable
+from governor.usecases.brakes import used_caps
 from governor.usecases.pause import LONGEST_REASON, PauseAll, Presser
 
 _COLUMNS = ("where", "since", "why", "is_ended", "ended_by", "may_end")
@@ -33,19 +36,35 @@ def freezes(ask: Asked) -> Page:
             (str(target or _EVERYTHING), one.tripped_at, why, bool(by), ended_by, _may_end(ask, target))
         )
     table = Table("freezes", _COLUMNS, tuple(rows))
+    caps = Table("caps", ("what", "used", "most"), tuple(_caps(ask)))
     pause = pause_values(ask)
     return Page(
         title="Freezes",
         template="freezes.html",
         values={
             "freezes": table.documents,
+            "caps": [{**one, "what": _words(one["what"])} for one in caps.documents],
             "two_people": ask.reader.policy.two_people_for_policy,
             "waiting": _waiting(ask) if pause["may_end"] else [],
             **pause,
         },
-        document={"pause": _pause_document(ask), "freezes": table.documents},
-        tables=(table,),
+        document={"pause": _pause_document(ask), "freezes": table.documents, "caps": caps.documents},
+        tables=(table, caps),
     )
+
+
+def _caps(ask: Asked) -> Iterator[tuple[str, int, int]]:
+    """Yield what the last 60 minutes used of each cap that the caller may see: of whole accounts, and of all
+    accounts and owners for those who see everything."""
+    for what, used, most in used_caps(ask.reader.state, ask.reader.policy.caps, ask.now):
+        kind, _, name = what.partition("#")
+        if ask.scope.everything or (kind == "ACCOUNT" and name in ask.scope.accounts):
+            yield what, used, most
+
+
+def _words(what: str) -> str:
+    kind, _, name = what.partition("#")
+    return f"{kind.lower()} {name}" if name else "all accounts"
 
 
 def pause_values(ask: Asked) -> dict[str, Any]:
