@@ -47,6 +47,7 @@ FILES = (
     *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
     *("domain/sweep/verdict.py", "domain/sweep/judging.py", "channels/vouch.py"),
     *("domain/sweep/breaker.py", "usecases/brakes.py"),
+    *("domain/sweep/freshness.py", "usecases/evidence/freshness.py", "stores/caps.py"),
 )
 TESTS = (
     *(f"tests/unit/domain/{room}" for room in ("episode", "approvals", "policy", "sweep")),
@@ -55,6 +56,7 @@ TESTS = (
         for room in ("episode", "approvals", "evidence", "sweep", "test_audit.py", "test_brakes.py")
     ),
     *(
+        "tests/unit/adapters/test_action_caps.py",
         "tests/unit/channels/test_vouch.py",
         "tests/unit/channels/test_dispatch.py",
         "tests/unit/web",

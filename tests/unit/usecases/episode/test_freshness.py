@@ -15,8 +15,10 @@ from governor.domain.episode.plan import Step
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Action, Metrics, Mode, Policy, Vetoes
-from governor.errors import CloudError
+from governor.errors import CloudError, Unavailable
 from governor.ports import MetricAnswer, MetricQuery
+from governor.usecases.evidence.freshness import why_readings_are_stale
+from governor.usecases.evidence.gather_evidence import GatherEvidence
 from tests.builders import NOW
 from tests.twins import MemoryMetrics
 from tests.unit.usecases.world import APPROVAL_ID, World
@@ -196,7 +198,7 @@ def test_readings_of_5_minutes_may_be_10_minutes_old(minutes: int, proceeds: boo
         assert "it may be at most 10 min old" in checked.reason
 
 
-@pytest.mark.parametrize(("minutes", "proceeds"), [(9, True), (11, False)])
+@pytest.mark.parametrize(("minutes", "proceeds"), [(9, True), (10, True), (11, False)])
 @pytest.mark.parametrize(("metric", "words"), [("CPUUtilization", "CPU"), ("NetworkIn", "network traffic")])
 def test_ec2s_own_figures_may_be_10_minutes_old(
     minutes: int, proceeds: bool, metric: str, words: str
@@ -247,8 +249,68 @@ def test_readings_that_are_dated_ahead_of_time_show_no_age(ahead: timedelta) -> 
     waits(world, "the clock of the instance is wrong: the GPU has a reading of")
 
 
+class OnlyAhead(MemoryMetrics):
+    """The only reading of a GPU is dated in the last minute that CloudWatch accepts."""
+
+    def read(
+        self,
+        target: Target,  # noqa: ARG002
+        queries: Sequence[MetricQuery],
+        window: Window,
+    ) -> MetricAnswer:
+        """No other reading."""
+        first = NOON + timedelta(minutes=119)
+        series = tuple(1.0 if window.bin_end(number) > first else None for number in range(window.bins))
+        return MetricAnswer({query.key: series for query in queries}, {})
+
+
+def test_the_look_ahead_reaches_as_far_as_cloudwatch_accepts_readings() -> None:
+    """A host that began to publish a minute ago may be two hours ahead."""
+    world = auto()
+    policy = replace(world.policies.policy.metrics, lag_seconds=900)
+    why = why_readings_are_stale(
+        GatherEvidence(OnlyAhead()), world.instance, replace(world.policies.policy, metrics=policy), NOON
+    )
+
+    assert why is not None
+    assert "the clock of the instance is wrong" in why
+
+
+def test_a_policy_whose_agent_collects_every_hour_waits() -> None:
+    """Its readings cannot be minutes old; it is no error either."""
+    world = auto()
+    hourly = replace(world.policies.policy.metrics, period_seconds=3600, collection_interval_seconds=3600)
+    policy = replace(world.policies.policy, metrics=hourly)
+    world.clock.moment = NOON + timedelta(minutes=20)
+    ends(world, **{UTILIZATION: NOON})
+    why = why_readings_are_stale(world.inspect.gather, world.instance, policy, world.clock.now())
+
+    assert why is not None
+    assert "it may be at most 10 min old" in why
+
+
+def test_freshness_that_cannot_be_read_is_an_error_of_its_own() -> None:
+    """It does not rest on what the judgment reads."""
+    world = auto()
+    world.metrics.broken[UTILIZATION] = "throttled"
+    with pytest.raises(Unavailable, match="the newest metrics of i-0123456789abcdef0 could not be read"):
+        why_readings_are_stale(world.inspect.gather, world.instance, world.policies.policy, NOW)
+
+
+def test_the_metrics_of_jobs_are_not_listed_for_it() -> None:
+    """They prove nothing when they are missing, and the judgment has read them."""
+    asked, unasked = pressed(), auto()
+    for world in (asked, unasked):
+        assert world.recheck(world.ref, Step.STOP).proceed
+    assert asked.metrics.lists_of_work == unasked.metrics.lists_of_work
+
+
 def test_the_minute_that_runs_is_not_ahead_of_time() -> None:
     """Its reading is dated at its beginning."""
+    world = auto()
+    world.clock.moment = NOON
+    ends(world, **{UTILIZATION: NOON + timedelta(minutes=1)})
+    assert world.recheck(world.ref, Step.STOP).proceed
     world = auto()
     ends(world, **{UTILIZATION: NOW.replace(second=0) + timedelta(minutes=1)})
 

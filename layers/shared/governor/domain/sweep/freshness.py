@@ -12,7 +12,6 @@ from governor.domain.evidence import (
     Evidence,
     GpuReadings,
     MetricSource,
-    last_at_or_above,
     last_reading_end,
     peak,
 )
@@ -92,7 +91,7 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
 
 
 def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
-    if evidence.source is MetricSource.NONE or not evidence.gpus:
+    if not evidence.gpus:
         return "no reading of the GPUs is new enough: none was published lately"
     if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
         return (
@@ -110,8 +109,6 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
 def _why_gpu_stale(gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     window = evidence.window
     who = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
-    if last_at_or_above(gpu.utilization[: window.bins], 0.0) is None:
-        return f"{who} published no reading lately"
     ended = last_reading_end(gpu.utilization, window)
     if ended - window.period > now:
         # Its dates are wrong by an unknown time, so none of them says how old a reading is.
