@@ -149,8 +149,8 @@ class ActionCaps(Store):
     def give_back(self, name: str, step: str, attempt: str) -> None:
         """Undo what this attempt reserved: the count ends with the last attempt that rests on it.
 
-        While others rest on it, it stays in the minute of the newest attempt, which may be this one's. A count
-        that cannot be given back stays until it leaves the window. Both only hold actions back.
+        While others rest on it, it stays in the minute of the newest attempt, which may be this one's.
+        A count that cannot be given back stays until it leaves the window. Both only hold actions back.
         """
         try:
             is_given_back = any(self._is_given_back(name, step, attempt) for _ in range(_ATTEMPTS))
