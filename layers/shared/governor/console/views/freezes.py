@@ -43,7 +43,7 @@ def freezes(ask: Asked) -> Page:
         template="freezes.html",
         values={
             "freezes": table.documents,
-            "caps": [{**one, "what": _words(one["what"])} for one in caps.documents],
+            "caps": [{**one, "what": _words(str(one["what"]))} for one in caps.documents],
             "two_people": ask.reader.policy.two_people_for_policy,
             "waiting": _waiting(ask) if pause["may_end"] else [],
             **pause,
