@@ -1,4 +1,4 @@
-"""EC2 and CloudWatch in memory, with time: what was asked for shows later, as it does at AWS."""
+"""EC2 in memory, with time: what was asked for shows later, as it does at AWS."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from enum import StrEnum
 from functools import partial
 from typing import Any
 
-from governor.domain.evidence import Series, Window
+from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance, Snapshot, Target
-from governor.errors import Unavailable
-from governor.ports import Listed, MetricAnswer, MetricQuery, SeriesFilter
+from governor.errors import AccessDenied, Throttled, Unavailable
 from tests.twins import MemoryEc2
 
 SECRET = "user-data-secret"
@@ -20,8 +20,18 @@ SECRET = "user-data-secret"
 _SETTLES = 60.0
 """Seconds until a stop or a termination shows."""
 _SNAPSHOTS_TAKE = 1_200.0
-_UTILIZATION = "nvidia_smi_utilization_gpu"
-_QUIET = {_UTILIZATION: 1.0, "CPUUtilization": 1.0, "NetworkIn": 1000.0, "NetworkOut": 1000.0}
+
+
+class Trouble(StrEnum):
+    """How EC2 answers a call that it does not simply carry out."""
+
+    UNAVAILABLE = "503"
+    """It is not available, and does nothing."""
+    THROTTLED = "throttled"
+    LOST = "lost"
+    """It does what was asked; the answer is lost."""
+    DENIED = "denied"
+    """The role has lost the right to it."""
 
 
 @dataclass
@@ -38,6 +48,10 @@ class SimulatedEc2(MemoryEc2):
     """From when to when each instance ran."""
     instead: Callable[[], object] | None = None
     """An act in place of the next termination; its caller hears that EC2 is not available."""
+    troubles: dict[str, list[Trouble]] = field(default_factory=dict)
+    """How EC2 answers the next calls, by the name of the call, first come first served."""
+    on_trouble: Callable[[], object] | None = None
+    """An act of somebody else after the first of these answers."""
 
     def add(self, *instances: Instance) -> None:
         super().add(*instances)
@@ -48,6 +62,9 @@ class SimulatedEc2(MemoryEc2):
         return self.user_data_of.get(instance_id) or f"{SECRET}-{instance_id}".encode()
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        self._answered("stop", partial(self._stop, target, instance_id, dry_run=dry_run), dry_run)
+
+    def _stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         if not dry_run and self.instances[instance_id].state in ("stopping", "stopped"):
             self.cloud.did("stop", instance_id)  # as EC2 answers a second call: accepted, and nothing changes
             return
@@ -57,6 +74,9 @@ class SimulatedEc2(MemoryEc2):
             self._becomes(instance_id, "stopping", "stopped")
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
+        self._answered("terminate", partial(self._terminate, target, instance_id, dry_run=dry_run), dry_run)
+
+    def _terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         if self.instead is not None:
             act, self.instead = self.instead, None
             act()
@@ -65,6 +85,30 @@ class SimulatedEc2(MemoryEc2):
         if not dry_run:
             self.cloud.did("terminate", instance_id)
             self._becomes(instance_id, "shutting-down", "terminated")
+
+    def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> None:
+        call = partial(super().prepare, companion, instance, dry_run=dry_run)
+        self._answered("prepare", call, dry_run)
+
+    def _answered(self, name: str, call: Callable[[], object], dry_run: bool) -> None:
+        """Carry out a call, or not, as `troubles` has it. Raises: Throttled, Unavailable, AccessDenied."""
+        planned = self.troubles.get(name)
+        if not planned or dry_run:
+            call()
+            return
+        trouble = planned.pop(0)
+        if trouble is Trouble.LOST:
+            call()
+        if self.on_trouble is not None:
+            act = self.on_trouble
+            self.on_trouble = None
+            act()
+        operation = f"ec2:{name}"
+        if trouble is Trouble.THROTTLED:
+            raise Throttled(f"{name}: slow down", operation=operation)
+        if trouble is Trouble.DENIED:
+            raise AccessDenied(f"{name} is not allowed", operation=operation)
+        raise Unavailable(f"{name}: EC2 is not available", operation=operation)
 
     def start(self, target: Target, instance_id: str) -> None:
         self.started_at = self.cloud.moment.replace(microsecond=0)
@@ -119,47 +163,3 @@ class SimulatedEc2(MemoryEc2):
         if until is None:
             self.ran[instance_id][-1] = (began, self.cloud.moment)
         self.cloud.state_changed(instance_id, state)
-
-
-@dataclass
-class SimulatedMetrics:
-    """CloudWatch: quiet while an instance runs, but for the times in `busy`; nothing while it does not."""
-
-    ec2: SimulatedEc2
-    busy: dict[str, list[tuple[datetime, datetime]]] = field(default_factory=lambda: defaultdict(list))
-
-    def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        found = {query.key: series for query in queries if (series := self._series(query, window))}
-        return MetricAnswer(found, {})
-
-    def _series(self, query: MetricQuery, window: Window) -> Series | None:
-        if query.metric == "AnswersRefused":
-            found = [(one - window.start) // window.period for one in self.ec2.cloud.refusals]
-            return tuple(float(found.count(number)) for number in range(window.bins))
-        names = dict(query.dimensions)
-        quiet = _QUIET.get(query.metric)
-        if quiet is None or set(names) != {"InstanceId"} or names["InstanceId"] not in self.ec2.instances:
-            return None
-        one = names["InstanceId"]
-        return tuple(
-            self._value(one, quiet, window.bin_end(index), window.period) for index in range(window.bins)
-        )
-
-    def _value(self, one: str, quiet: float, end: datetime, period: timedelta) -> float | None:
-        if end - period > self.ec2.cloud.moment:
-            return None
-        if not any(
-            began <= end - period and (until is None or end <= until) for began, until in self.ec2.ran[one]
-        ):
-            return None
-        works = any(began < end and end - period < until for began, until in self.busy[one])
-        return 95.0 if works and quiet == 1.0 else quiet
-
-    def list_series(
-        self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
-    ) -> dict[str, list[Listed]]:
-        namespace, metric, _ = wanted
-        if metric != _UTILIZATION or namespace is None:
-            return {}
-        ids = [instance_id] if instance_id is not None else list(self.ec2.instances)
-        return {one: [Listed(namespace, metric, (("InstanceId", one),))] for one in ids}

@@ -11,24 +11,27 @@ import json
 import pickle
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache, partial
 from typing import Any, TypeVar, cast
 from urllib.parse import urlencode
 
 from governor.adapters.workflow import episode_input
-from governor.domain.episode.episode import EpisodeRef
-from governor.domain.units import iso
+from governor.domain.episode.episode import EpisodeRef, episode_from_execution_name
+from governor.domain.instance import Instance
+from governor.domain.units import iso, parse_iso
 from governor.errors import Unavailable
 from governor.ports import UndoAnswer
 from governor.stores import StateTable
 from tests.builders import NOW, TARGET
 from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
-from tests.soak.aws import SimulatedEc2, SimulatedMetrics
+from tests.soak.aws import SimulatedEc2
 from tests.soak.faults import Died, Faults, NoFaults, nobody
 from tests.soak.parts import ROOT, current, handler_of
+from tests.soak.readings import SimulatedMetrics
 from tests.twins import MemoryLifecycleHooks, MemoryVault, RecordingHook, StaticBatch, StaticSpotMarket
 from tests.twins.table import MemoryTable
 from tests.unit.wiring.samples import VARIABLES
@@ -108,6 +111,45 @@ class Deed:
 
 
 @dataclass(frozen=True)
+class Seen:
+    """The world when an invocation began: what it may be expected to know."""
+
+    at: datetime
+    instances: Mapping[str, Instance]
+    policy: str
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A call that was sent to EC2 and was no dry run, whatever became of it."""
+
+    at: datetime
+    what: str
+    instance_id: str
+    episode: str | None
+    seen: Seen
+
+
+@dataclass(frozen=True)
+class Cleared:
+    """A recheck that let a step through."""
+
+    began_at: datetime
+    at: datetime
+    episode: str
+    step: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The instance and the policy when people first had a message of an episode."""
+
+    at: datetime
+    instance: Instance | None
+    policy: str
+
+
+@dataclass(frozen=True)
 class Press:
     """An answer that somebody gave, and the status that came back; `None`: none came."""
 
@@ -116,6 +158,7 @@ class Press:
     approval_id: str
     answer: str
     status: int | None
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 class _Memory(MemoryTable):
@@ -137,13 +180,17 @@ class Cloud:
     """
 
     def __init__(self, policy: str, faults: Faults | None = None, seed: int = 0) -> None:
+        self.moment = START
+        self.policies: list[tuple[datetime, str]] = []
+        """Each text of the policy, and since when it counts."""
         self.policy = policy
         self.faults: Faults = faults or NoFaults()
         self.random = random.Random(seed)
-        self.moment = START
         self.inside: list[tuple[str, Any]] = []
         self.began: list[datetime] = []
         """When each of these invocations did."""
+        self.seen: list[Seen] = []
+        """The world at these moments."""
         self.ec2 = SimulatedEc2(instant=False, now=self.now, cloud=self)
         self.metrics = SimulatedMetrics(self.ec2)
         self.memory = _Memory()
@@ -158,13 +205,27 @@ class Cloud:
         self.dead_letters: list[str] = []
         self.mails: list[Mail] = []
         self.deeds: list[Deed] = []
+        self.sent: list[Sent] = []
+        self.cleared: list[Cleared] = []
+        self.shown: dict[str, Shown] = {}
+        """By episode."""
+        self.freezes: list[tuple[datetime, datetime | None]] = []
+        """From when to when an operator, or the breaker, has frozen everything."""
+        self.warnings: dict[str, datetime] = {}
+        """When EC2 has said that it takes an instance back."""
+        self.logins: dict[str, datetime] = {}
+        """Since when somebody is logged in by Session Manager, by instance."""
+        self.reviews = False
+        """Whether each sweep begins with the review of the policy, as the sweep's own machine does."""
+        self.checked: Counter[str] = Counter()
+        """How often each promise was checked."""
         self.presses: list[Press] = []
         self.refusals: list[datetime] = []
         """When the API answered a request with 5xx, as its access log has it."""
         self.violations: list[str] = []
         self.lost_events: list[str] = []
         self.on_mail: Callable[[Mail], object] = nobody
-        self.on_deed: Callable[[Deed], object] = nobody
+        self.on_sent: Callable[[Sent], object] = nobody
         self.on_press: Callable[[Press], object] = nobody
         self.unheld: list[Press] = []
         """People who wanted to hold what was about to be done, and could not."""
@@ -176,6 +237,15 @@ class Cloud:
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "faults": NoFaults()}
+
+    @property
+    def policy(self) -> str:
+        """Return the text of the policy that counts now."""
+        return self.policies[-1][1]
+
+    @policy.setter
+    def policy(self, text: str) -> None:
+        self.policies.append((self.moment, text))
 
     def kept(self) -> bytes:
         """Return a copy of all there is but the faults, for `revived`."""
@@ -242,6 +312,8 @@ class Cloud:
 
     def sweep(self) -> bool:
         """Sweep the target once, with one more try, as the sweep's own machine has; true when it worked."""
+        if self.reviews:
+            self._review()
         for _ in range(2):
             try:
                 self.invoke("sweep_target", {"account": TARGET.account, "region": TARGET.region})
@@ -250,12 +322,19 @@ class Cloud:
             return True
         return False
 
+    def _review(self) -> None:
+        try:
+            self.invoke("plan_sweep", {"check": "sweep"})
+        except FunctionFailed as failed:
+            self.lost_events.append(f"plan_sweep: {failed}")
+
     # functions
 
     def invoke(self, function: str, event: Any) -> Any:
         """Return the result of a function. Raises: FunctionFailed."""
         self.inside.append((function, event))
         self.began.append(self.moment)
+        self.seen.append(Seen(self.moment, dict(self.ec2.instances), self.policy))
         try:
             result = handler_of(function)(event)
         except Died:
@@ -267,8 +346,22 @@ class Cloud:
             raise FunctionFailed(type(error).__name__, str(error)) from error
         finally:
             self.inside.pop()
-            self.began.pop()
+            began_at = self.began.pop()
+            self.seen.pop()
+        if function == "recheck_episode" and result["proceed"]:
+            self._cleared(event, began_at)
         return json.loads(json.dumps(result))
+
+    def _cleared(self, event: Mapping[str, Any], began_at: datetime) -> None:
+        """A recheck has let a step through, and its caller knows."""
+        name = EpisodeRef(
+            event["episode"]["account"],
+            event["episode"]["region"],
+            event["episode"]["instance_id"],
+            parse_iso(event["episode"]["launch_time"]),
+            event["episode"]["number"],
+        ).execution_name
+        self.cleared.append(Cleared(began_at, self.moment, name, event["before"]))
 
     def again(self) -> None:
         """Work on the present event a second time, in the middle of the first; its result is lost."""
@@ -336,6 +429,7 @@ class Cloud:
             "eventSourceARN": "arn:aws:sqs:us-east-1:123456789012:interruptions",
             "awsRegion": TARGET.region,
         }
+        self.warnings[instance_id] = self.moment
         self.later(1.0, partial(self._warn, record, 3))
         self.later(121.0, partial(self.ec2.by_hand, instance_id, "terminate"))
 
@@ -472,14 +566,35 @@ class Cloud:
         for name in names or [document["episode"]]:
             mail = Mail(**{**document, "episode": name, "at": self.moment, "to": to})
             self.mails.append(mail)
+            self._show(name)
             self.on_mail(mail)
+
+    def _show(self, name: str) -> None:
+        """Keep what was true when people first read of an episode."""
+        if name in self.shown:
+            return
+        try:
+            instance_id = episode_from_execution_name(name).instance_id
+        except ValueError:
+            return
+        instance = self.ec2.instances.get(instance_id)
+        self.shown[name] = Shown(self.moment, instance, self.policy)
+
+    def send_to_ec2(self, what: str, instance_id: str) -> None:
+        """A call leaves for EC2; what becomes of it is not known yet."""
+        seen = self.seen[-1] if self.seen else Seen(self.moment, dict(self.ec2.instances), self.policy)
+        sent = Sent(self.moment, what, instance_id, self._open_episode(instance_id), seen)
+        self.sent.append(sent)
+        self.on_sent(sent)
 
     def did(self, what: str, instance_id: str) -> None:
         """EC2 has accepted a call."""
-        open_episode = self.state.record(TARGET, instance_id).open_episode
-        deed = Deed(self.moment, what, instance_id, open_episode.execution_name if open_episode else None)
-        self.deeds.append(deed)
-        self.on_deed(deed)
+        self.deeds.append(Deed(self.moment, what, instance_id, self._open_episode(instance_id)))
+
+    def _open_episode(self, instance_id: str) -> str | None:
+        """Return the name of the open episode of an instance, if there is one."""
+        found = self.state.record(TARGET, instance_id).open_episode
+        return found.execution_name if found is not None else None
 
     # people
 
@@ -499,7 +614,7 @@ class Cloud:
                 status = 409 if page["statusCode"] == 200 else int(page["statusCode"])
             else:
                 # It may count, whatever becomes of the answer.
-                self.presses.append(Press(at, by, approval_id, answer, None))
+                self.presses.append(Press(at, by, approval_id, answer, None, fields))
                 form = {"csrf": csrf[1], "answer": answer, **fields}
                 result = self.invoke("serve_approval", _request("POST", address, form))
                 status = 409 if "Not recorded" in result["body"] else int(result["statusCode"])
@@ -507,7 +622,7 @@ class Cloud:
             pass
         if status is None or status >= 500:
             self.refusals.append(self.moment)
-        press = Press(at, by, approval_id, answer, status)
+        press = Press(at, by, approval_id, answer, status, fields)
         self.presses.append(press)
         self.on_press(press)
         return press

@@ -168,7 +168,8 @@ def _finished(scenario: Scenario, point: Point, fault: CrashPoint, cloud: Cloud)
     scenario.finish(cloud)
     function, _, call = fault.at.partition(" ")
     duplicates = function == "deliver_alert" and call.startswith(_MAY_REPEAT)
-    return End(point, fault.at, cloud, tuple(scenario.complaints(cloud, duplicates=duplicates)))
+    complaints = scenario.complaints(cloud, duplicates=duplicates, counts=cloud.checked)
+    return End(point, fault.at, cloud, tuple(complaints))
 
 
 BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}

@@ -32,6 +32,7 @@ from governor.domain.episode.plan import Price
 from governor.domain.evidence import Window
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import Policy
+from governor.domain.units import parse_iso
 from governor.errors import CloudError
 from governor.https import HttpAnswer
 from governor.ports import MetricAnswer, MetricQuery
@@ -76,10 +77,32 @@ class _Port:
 
         def call(*given: Any, **named: Any) -> Any:
             cloud = _CLOUDS[-1]
+            if self._part == "ec2" and method in _CHANGES:
+                _send_to_ec2(cloud, method, given, named)
             target = getattr(cloud if self._part == "cloud" else getattr(cloud, self._part), method)
             return cloud.port(f"{self._service}.{method}", lambda: target(*given, **named))
 
         return call
+
+
+_CHANGES = {
+    "stop": "stop",
+    "terminate": "terminate",
+    "prepare": "cancel",
+    "create": "snapshot",
+    "start": "start",
+    "delete": "delete",
+}
+"""Calls that change something in EC2, and the names that invariants give them."""
+
+
+def _send_to_ec2(cloud: Cloud, method: str, given: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Say that a call is sent, unless it is a dry run."""
+    if named.get("dry_run", False):
+        return
+    # `prepare` gets the instance itself, the others the id of an instance or of a snapshot.
+    subject = given[1]
+    cloud.send_to_ec2(_CHANGES[method], subject.instance_id if method == "prepare" else subject)
 
 
 class _Metrics(_Port):
@@ -212,8 +235,18 @@ class _Kms:
 
 
 class _Ssm:
-    def describe_sessions(self, **_: Any) -> Any:
-        return _CLOUDS[-1].port("ssm.describe_sessions", lambda: {"Sessions": []})
+    def describe_sessions(self, *, Filters: Sequence[Mapping[str, str]], **_: Any) -> Any:
+        cloud = _CLOUDS[-1]
+        wanted = {one["key"]: one["value"] for one in Filters}
+
+        def sessions() -> Any:
+            since = cloud.logins.get(wanted["Target"])
+            invoked_after = parse_iso(wanted["InvokedAfter"])
+            if since is None or not invoked_after < since <= cloud.moment:
+                return {"Sessions": []}
+            return {"Sessions": [{"Owner": "arn:aws:iam::123456789012:user/erin", "StartDate": since}]}
+
+        return cloud.port("ssm.describe_sessions", sessions)
 
 
 class _SimulatedClients(Clients):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -187,9 +188,11 @@ class Scenario:
         away = cloud.ec2.instances[ID].state in ("stopped", "terminated")
         return ended and away and not self.complaints(cloud)
 
-    def complaints(self, cloud: Cloud, *, duplicates: bool = False) -> list[str]:
-        """Return what is wrong with a run."""
-        found = invariants.after(cloud, duplicates=duplicates)
+    def complaints(
+        self, cloud: Cloud, *, duplicates: bool = False, counts: Counter[str] | None = None
+    ) -> list[str]:
+        """Return what is wrong with a run. `counts`, if given, counts what was checked in its end."""
+        found = invariants.after(cloud, duplicates=duplicates, counts=counts)
         state = cloud.ec2.instances[ID].state
         if state not in self.ends:
             found.append(f"the instance is {state} in the end, not {' or '.join(sorted(self.ends))}")
@@ -327,10 +330,13 @@ def _abort(cloud: Cloud) -> None:
 def _freeze(cloud: Cloud) -> None:
     """Far more instances of all accounts turn idle than usual."""
     cloud.state.freeze_hub(BreakerState(cloud.moment, "many turned idle", turned=12))
+    cloud.freezes.append((cloud.moment, None))
 
 
 def _lift(cloud: Cloud) -> None:
     """An operator lifts all freezes by the policy."""
+    began, _ = cloud.freezes.pop()
+    cloud.freezes.append((began, cloud.moment))
     cloud.policy += f'breaker: {{lift_freezes_before: "{cloud.moment:%Y-%m-%dT%H:%M:%SZ}"}}\n'
 
 
