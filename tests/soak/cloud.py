@@ -21,6 +21,7 @@ from urllib.parse import urlencode
 
 from governor.adapters.workflow import episode_input
 from governor.domain.episode.episode import EpisodeRef, episode_from_execution_name
+from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance
 from governor.domain.units import iso, parse_iso
 from governor.errors import Unavailable
@@ -147,6 +148,7 @@ class Shown:
     at: datetime
     instance: Instance | None
     policy: str
+    evidence: Evidence | None
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,8 @@ class Cloud:
         """When EC2 has said that it takes an instance back."""
         self.logins: dict[str, datetime] = {}
         """Since when somebody is logged in by Session Manager, by instance."""
+        self.expects: str | None = None
+        """The outcome of the story's first episode, where nothing fails."""
         self.reviews = False
         """Whether each sweep begins with the review of the policy, as the sweep's own machine does."""
         self.checked: Counter[str] = Counter()
@@ -415,8 +419,8 @@ class Cloud:
         event = self._event("EC2 Instance State-change Notification", "aws.ec2", detail)
         self.send("handle_state_change", event)
 
-    def interrupt(self, instance_id: str) -> None:
-        """EC2 takes a Spot instance back in two minutes."""
+    def interrupt(self, instance_id: str, *, at_once: bool = False) -> None:
+        """EC2 takes a Spot instance back in two minutes. `at_once`: its warning is there already."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         event = self._event("EC2 Spot Instance Interruption Warning", "aws.ec2", detail)
         record = {
@@ -430,7 +434,10 @@ class Cloud:
             "awsRegion": TARGET.region,
         }
         self.warnings[instance_id] = self.moment
-        self.later(1.0, partial(self._warn, record, 3))
+        if at_once:
+            self._warn(record, 3)
+        else:
+            self.later(1.0, partial(self._warn, record, 3))
         self.later(121.0, partial(self.ec2.by_hand, instance_id, "terminate"))
 
     def _warn(self, record: Mapping[str, Any], left: int) -> None:
@@ -574,11 +581,13 @@ class Cloud:
         if name in self.shown:
             return
         try:
-            instance_id = episode_from_execution_name(name).instance_id
+            ref = episode_from_execution_name(name)
         except ValueError:
             return
-        instance = self.ec2.instances.get(instance_id)
-        self.shown[name] = Shown(self.moment, instance, self.policy)
+        instance = self.ec2.instances.get(ref.instance_id)
+        episode = self.state.episode(ref)
+        evidence = episode.evidence if episode is not None else None
+        self.shown[name] = Shown(self.moment, instance, self.policy, evidence)
 
     def send_to_ec2(self, what: str, instance_id: str) -> None:
         """A call leaves for EC2; what becomes of it is not known yet."""

@@ -16,7 +16,8 @@ from itertools import chain
 from tests.soak.cloud import START, Cloud
 from tests.soak.faults import CrashPoint, Kind, NoFaults
 from tests.soak.invariants import episodes
-from tests.soak.scenarios import HOURS, SCENARIOS, Scenario
+from tests.soak.scenarios import HOURS, Scenario
+from tests.soak.stories import ALL_STORIES
 
 _AFTER_THE_END = timedelta(minutes=25)
 """Calls are tried until so long after the first episode ended: two sweeps, and all messages."""
@@ -35,6 +36,10 @@ _WRITES = (
     "ses.send",
 )
 _FAULTS = [kind for kind in Kind if kind is not Kind.RIVALS]
+_REPEATS_ITSELF = frozenset({"check_progress", "sweep_target", "deliver_alert"})
+"""Functions that do the same again and again while time passes."""
+_EVERY_REPETITION = 7
+"""Of whose calls everybody else acts at every seventh."""
 _MAY_REPEAT = ("ses.send", "table.")
 """Calls of `deliver_alert` after which a message comes twice, because nothing says that it was sent: the
 channel's answer is lost, or the record of it. Everything else must not repeat a message."""
@@ -72,17 +77,23 @@ def _calls_and_kinds(scenario: Scenario) -> Iterator[Point]:
     recorder = NoFaults()
     cloud = scenario.play(recorder)
     end = _end(scenario, cloud) + _AFTER_THE_END
-    for number, (moment, name) in enumerate(recorder.calls, start=1):
+    for number, (moment, name, function) in enumerate(recorder.calls, start=1):
         if moment > end:
             return
+        if scenario.tries_in and function not in scenario.tries_in:
+            continue
         for kind in [Kind.RIVALS] if scenario.rivals is not None else _FAULTS:
-            if kind not in (Kind.TWICE, Kind.RIVALS) or name in _WRITES:
+            if kind is Kind.RIVALS and scenario.rivals_everywhere:
+                is_tried = function not in _REPEATS_ITSELF or number % _EVERY_REPETITION == 0
+            else:
+                is_tried = kind not in (Kind.TWICE, Kind.RIVALS) or name in _WRITES
+            if is_tried:
                 yield Point(scenario.name, number, kind)
 
 
 def all_points() -> list[Point]:
     """Return those of all scenarios."""
-    return [point for scenario in SCENARIOS for point in points(scenario)]
+    return [point for scenario in ALL_STORIES for point in points(scenario)]
 
 
 def _end(scenario: Scenario, cloud: Cloud) -> datetime:
@@ -172,4 +183,4 @@ def _finished(scenario: Scenario, point: Point, fault: CrashPoint, cloud: Cloud)
     return End(point, fault.at, cloud, tuple(complaints))
 
 
-BY_NAME = {scenario.name: scenario for scenario in SCENARIOS}
+BY_NAME = {scenario.name: scenario for scenario in ALL_STORIES}

@@ -10,7 +10,8 @@ from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from tests.builders import TARGET
-from tests.soak.cloud import Cloud, Press
+from tests.soak.cloud import START, Cloud, Press
+from tests.soak.faults import NoFaults
 from tests.soak.promises import (
     HELD,
     When,
@@ -118,6 +119,16 @@ def _recorded(cloud: Cloud, press: Press, question: Approval) -> str:
     if press.answer == "exempt" and hold.exempt_reason is None:
         return f"{press.by} exempted it, and nothing holds it"
     return HELD
+
+
+@at_end
+def what_was_decided_is_done(cloud: Cloud) -> Iterator[str]:
+    """Where nothing fails, and nobody interferes, a story ends as people decided."""
+    if cloud.expects is None or not isinstance(cloud.faults, NoFaults):
+        return
+    outcomes = [one.outcome for one in episodes(cloud) if one.opened_at >= START]
+    is_done = bool(outcomes) and outcomes[0] == cloud.expects
+    yield HELD if is_done else f"it ended as {', '.join(map(str, outcomes))}, not {cloud.expects}"
 
 
 @at_end

@@ -60,12 +60,13 @@ class Faults(Protocol):
 
 @dataclass
 class NoFaults:
-    """Everything works. `calls` keeps when each port was called."""
+    """Everything works. `calls` keeps when each port was called, which one, and by which function."""
 
-    calls: list[tuple[datetime, str]] = field(default_factory=list)
+    calls: list[tuple[datetime, str, str]] = field(default_factory=list)
 
     def around(self, world: World, name: str, call: Callable[[], Any]) -> Any:
-        self.calls.append((world.moment, name))
+        function = world.inside[-1][0] if world.inside else ""
+        self.calls.append((world.moment, name, function))
         return call()
 
 

@@ -148,6 +148,15 @@ def it_is_the_same_machine(call: Call) -> Iterator[str]:
 
 
 @at_call(*_DESTROYS)
+def it_rests_on_what_people_saw(call: Call) -> Iterator[str]:
+    """The evidence of the episode is the one that its first message was about."""
+    if call.shown is None or call.shown.evidence is None or call.episode is None:
+        return
+    is_same = call.episode.evidence == call.shown.evidence
+    yield HELD if is_same else "its evidence was changed since people saw it"
+
+
+@at_call(*_DESTROYS)
 def it_has_the_same_owner(call: Call) -> Iterator[str]:
     shown = call.shown
     if shown is None or shown.instance is None or call.instance is None:

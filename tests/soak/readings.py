@@ -10,7 +10,7 @@ import zlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from governor.domain.evidence import Series, Window
 from governor.domain.instance import Target
@@ -22,7 +22,6 @@ MINUTE = timedelta(minutes=1)
 _OF_EC2 = timedelta(minutes=5)
 _QUIET = {UTILIZATION: 1.0, "CPUUtilization": 1.0, "NetworkIn": 1000.0, "NetworkOut": 1000.0}
 _BUSY = {"CPUUtilization": 95.0, "NetworkIn": 9e8, "NetworkOut": 9e8}
-_NEVER = datetime.max.replace(tzinfo=UTC)
 Busy = tuple[datetime, datetime]
 
 
@@ -32,6 +31,8 @@ class Habits:
 
     late: timedelta = timedelta()
     """Each reading comes up to so late, by itself: the newest may come before older ones."""
+    delay: timedelta = timedelta()
+    """All of them come so late, at least."""
     gone: tuple[Busy, ...] = ()
     """When the agent publishes nothing."""
     lies_from: datetime | None = None
@@ -98,9 +99,7 @@ class SimulatedMetrics:
         for end in ends:
             yield self._value(instance_id, metric, statistic, end, window.period)
 
-    def _plain_value(
-        self, instance_id: str, metric: str, end: datetime, period: timedelta
-    ) -> float | None:
+    def _plain_value(self, instance_id: str, metric: str, end: datetime, period: timedelta) -> float | None:
         """Return what a good agent has published of a period: all of it at once."""
         now = self.ec2.cloud.moment
         if end - period + MINUTE > now or not self._ran(instance_id, end - period, end):
@@ -134,7 +133,7 @@ class SimulatedMetrics:
     # readings
 
     def _reading(self, instance_id: str, metric: str, stamp: datetime) -> float | None:
-        """Return the reading of the minute that ends at `stamp` by the host's clock; `None`: there is none."""
+        """Return the reading of the minute that ends at `stamp` by the host's clock, if there is one."""
         habits = self.habits.get(instance_id, GOOD)
         end = self._true_time(instance_id, metric, stamp)
         if not self._ran(instance_id, end - MINUTE, end):
@@ -163,12 +162,12 @@ class SimulatedMetrics:
 
     def _arrives_at(self, instance_id: str, metric: str, stamp: datetime) -> datetime:
         """Return when a reading can be read. One that is late stays as late at every look."""
-        late = self.habits.get(instance_id, GOOD).late
-        end = self._true_time(instance_id, metric, stamp)
-        if not late:
+        habits = self.habits.get(instance_id, GOOD)
+        end = self._true_time(instance_id, metric, stamp) + habits.delay
+        if not habits.late:
             return end
         chance = zlib.crc32(f"{instance_id} {metric} {stamp.isoformat()}".encode()) / 2**32
-        return end + late * chance
+        return end + habits.late * chance
 
     def _ran(self, instance_id: str, begin: datetime, end: datetime) -> bool:
         """Return whether it ran from the begin to the end."""

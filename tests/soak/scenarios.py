@@ -95,6 +95,8 @@ class Answers:
     """The kind of message that is answered."""
     tries: int = 12
     """How often they press again, two minutes later, where the page fails."""
+    again_after: float | None = None
+    """They press once more then, although it was taken."""
 
 
 class Person:
@@ -111,6 +113,8 @@ class Person:
             return
         self._answered.add(mail.episode)
         self._cloud.later(self._answers.after, partial(self._press, mail.link, self._answers.tries))
+        if self._answers.again_after is not None:
+            self._cloud.later(self._answers.again_after, partial(self._press, mail.link, 0))
 
     def _press(self, link: str, left: int) -> None:
         press = self._cloud.press(self._address, link, self._answers.answer, **self._answers.fields)
@@ -149,6 +153,10 @@ class Scenario:
     """Events before the story, about the instance that is there."""
     rivals: Callable[[Cloud], None] | None = None
     """Deeds of everybody else at one moment, in the middle of a call; only that is tried."""
+    rivals_everywhere: bool = False
+    """They act at every call, not only where something is about to change."""
+    tries_in: frozenset[str] = frozenset()
+    """Functions at whose calls faults are tried; empty: all."""
 
     def play(self, faults: Faults | None = None, seed: int = 0) -> Cloud:
         """Return the cloud after the story."""
@@ -170,6 +178,7 @@ class Scenario:
         if self.before is not None:
             self.before(cloud)
         cloud.sweeps(self.sweeps_every)
+        cloud.expects = self.outcome.value if self.outcome is not None else None
         for seconds, act in self.script:
             cloud.later(seconds, partial(act, cloud))
         return cloud
@@ -289,28 +298,28 @@ def _keep_copies(cloud: Cloud) -> None:
         cloud.ec2.snapshots[name] = (replace(one, tags=later), later)
 
 
-def _only_observe(cloud: Cloud) -> None:
+def only_observe(cloud: Cloud) -> None:
     """An operator goes back to mode observe."""
     cloud.policy = cloud.policy.replace("mode: ask", "mode: observe", 1)
 
 
-def _start(cloud: Cloud) -> None:
+def start(cloud: Cloud) -> None:
     """Somebody starts it in EC2."""
     if cloud.ec2.instances[ID].state == "stopped":
         cloud.ec2.start(TARGET, ID)
 
 
-def _works(cloud: Cloud) -> None:
+def works(cloud: Cloud) -> None:
     """Somebody works on it from now on."""
     cloud.metrics.busy[ID].append((cloud.moment, cloud.moment + timedelta(days=1)))
 
 
-def _interrupt(cloud: Cloud) -> None:
+def interrupt(cloud: Cloud) -> None:
     """EC2 takes it back."""
     cloud.interrupt(ID)
 
 
-def _stop_by_hand(cloud: Cloud) -> None:
+def stop_by_hand(cloud: Cloud) -> None:
     """Somebody stops it in EC2."""
     cloud.ec2.by_hand(ID, "stop")
 
@@ -327,13 +336,13 @@ def _abort(cloud: Cloud) -> None:
             cloud.abort(name)
 
 
-def _freeze(cloud: Cloud) -> None:
+def freeze(cloud: Cloud) -> None:
     """Far more instances of all accounts turn idle than usual."""
     cloud.state.freeze_hub(BreakerState(cloud.moment, "many turned idle", turned=12))
     cloud.freezes.append((cloud.moment, None))
 
 
-def _lift(cloud: Cloud) -> None:
+def lift(cloud: Cloud) -> None:
     """An operator lifts all freezes by the policy."""
     began, _ = cloud.freezes.pop()
     cloud.freezes.append((began, cloud.moment))
@@ -350,6 +359,7 @@ def _make_room(cloud: Cloud) -> None:
 
 def _update(cloud: Cloud) -> None:
     """The stack is updated from release 2428e04, which has stored what there is of the question."""
+    cloud.shown.clear()
     digests = {}
     for episode in invariants.episodes(cloud):
         before = _evidence_of_2428e04(episode.evidence)
@@ -379,7 +389,7 @@ def _evidence_of_2428e04(evidence: Evidence) -> Evidence:
 
 def _starts_and_answers(cloud: Cloud) -> None:
     """Somebody starts it while others answer."""
-    _start(cloud)
+    start(cloud)
     _everybody(cloud)
 
 
@@ -463,14 +473,14 @@ SCENARIOS = (
     ),
     Scenario("expired", policy(), _STAYS, Outcome.EXPIRED, hours=6.0),
     Scenario("notify only", policy(action="notify-only"), _STAYS, Outcome.TOLD, hours=5.0),
-    Scenario("woke up", policy(), _STAYS, Outcome.WOKE_UP, script=((1500.0, _works),), hours=5.0),
+    Scenario("woke up", policy(), _STAYS, Outcome.WOKE_UP, script=((1500.0, works),), hours=5.0),
     Scenario(
         "woke up after the yes",
         policy(),
         _STAYS | _AWAY,
         Outcome.WOKE_UP,
         people={ALICE: Answers("approve", after=900.0, fields={"losses": "accepted"})},
-        script=((600.0, _works),),
+        script=((600.0, works),),
         hours=5.0,
     ),
     Scenario(
@@ -480,7 +490,7 @@ SCENARIOS = (
         Outcome.INTERRUPTED,
         changes=_SPOT,
         spot=SpotRequestType.PERSISTENT,
-        script=((900.0, _interrupt),),
+        script=((900.0, interrupt),),
         hours=5.0,
     ),
     Scenario(
@@ -488,7 +498,7 @@ SCENARIOS = (
         policy(),
         _AWAY,
         Outcome.VOID,
-        script=((900.0, _stop_by_hand),),
+        script=((900.0, stop_by_hand),),
         hours=5.0,
     ),
     Scenario(
@@ -514,7 +524,7 @@ SCENARIOS = (
         _AWAY,
         Outcome.STOPPED,
         people=_YES,
-        script=((200.0, _freeze), (3_600.0, _lift)),
+        script=((200.0, freeze), (3_600.0, lift)),
     ),
     Scenario(
         "a cap is reached while an approved step waits",
@@ -588,7 +598,7 @@ SCENARIOS = (
         Outcome.VOID,
         people={ALICE: Answers("approve", fields={"losses": "accepted", "typed_instance_id": ID})},
         before=_stopped,
-        script=((1500.0, _start), (1600.0, _works)),
+        script=((1500.0, start), (1600.0, works)),
         hours=5.0,
     ),
     Scenario(
@@ -619,7 +629,7 @@ SCENARIOS = (
             ("snapshots of a terminated instance stay", Outcome.TERMINATED, 2, ()),
             ("snapshots expire, exempt since", Outcome.STOPPED, 2, ((5 * _DAY, _tag_as_exempt),)),
             ("snapshots expire, to be kept", Outcome.STOPPED, 2, ((5 * _DAY, _keep_copies),)),
-            ("snapshots expire, only observed since", Outcome.STOPPED, 2, ((5 * _DAY, _only_observe),)),
+            ("snapshots expire, only observed since", Outcome.STOPPED, 2, ((5 * _DAY, only_observe),)),
         )
     ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),

@@ -12,7 +12,7 @@ from governor.domain.episode.episode import Outcome
 from tests.soak.cloud import Cloud, Press
 from tests.soak.invariants import after, episodes, watch
 from tests.soak.parts import simulated
-from tests.soak.scenarios import ALICE, HOURS, SCENARIOS, Answers, Scenario, _freeze, _lift, policy
+from tests.soak.scenarios import ALICE, HOURS, SCENARIOS, Answers, Scenario, freeze, lift, policy
 
 DORA = "dora@example.com"
 YES = Answers("approve", fields={"losses": "accepted", "typed_instance_id": "i-0123456789abcdef0"})
@@ -25,7 +25,7 @@ def _simulated() -> Iterator[None]:
 
 
 def _fail_and_freeze(cloud: Cloud) -> None:
-    cloud.ec2.instead = partial(_freeze, cloud)
+    cloud.ec2.instead = partial(freeze, cloud)
 
 
 def test_a_termination_that_ec2_did_not_take_can_be_held_while_it_waits() -> None:
@@ -36,7 +36,7 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_while_it_waits() -> Non
         frozenset({"stopped"}),
         Outcome.HELD,
         people={ALICE: YES, "bob@example.com": YES, DORA: Answers("hold", after=2 * HOURS)},
-        script=((200.0, _fail_and_freeze), (4 * HOURS, _lift)),
+        script=((200.0, _fail_and_freeze), (4 * HOURS, lift)),
     )
     cloud = story.play()
 

@@ -1,4 +1,4 @@
-"""What is true at the moment of a call, told from the simulated world: EC2, metrics, people, the policy's text.
+"""What is true at the moment of a call, by the simulated world: EC2, metrics, people, the policy's text.
 
 `Call` answers the questions of the invariants. It reads what the system has stored only where that is the
 question itself: which episode is open, what it plans, which snapshots belong to it.
@@ -193,7 +193,7 @@ class Call:
         ]
 
     def stopped_at(self) -> datetime | None:
-        """Return when EC2 accepted the stop of this episode's instance, or of the one that it goes on from."""
+        """Return when EC2 accepted the stop of this episode, or of the one that it goes on from."""
         if self.episode is None:
             return None
         behind = self.episode.stopped_in or self.episode.ref
