@@ -138,8 +138,11 @@ class SimulatedEc2(MemoryEc2):
         return request_id
 
     def _finish(self, snapshot_id: str) -> None:
+        if snapshot_id not in self.snapshots:
+            return  # somebody has deleted it
         snapshot, tags = self.snapshots[snapshot_id]
-        self.snapshots[snapshot_id] = (replace(snapshot, state="completed"), tags)
+        if snapshot.state == "pending":
+            self.snapshots[snapshot_id] = (replace(snapshot, state="completed"), tags)
 
     def by_hand(self, instance_id: str, what: str) -> None:
         """A person, or EC2, stops or terminates it."""

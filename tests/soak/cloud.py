@@ -479,7 +479,7 @@ class Cloud:
         self._end(self.runs[name], "ABORTED")
 
     def _machine(self) -> Machine:
-        return Machine(_definition(), _Host(self))
+        return Machine(definition(), _Host(self))
 
     def _advance(self, run: Run, turn: int, *, answered: bool = False) -> None:
         if run.status != "RUNNING" or run.turn != turn:
@@ -702,7 +702,7 @@ _RUNNING: list[Run] = []
 
 
 @cache
-def _definition() -> dict[str, Any]:
+def definition() -> dict[str, Any]:
     found: dict[str, Any] = json.loads((ROOT / "statemachines" / "remediation.asl.json").read_text())
     check(found)
     return found

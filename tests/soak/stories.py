@@ -256,6 +256,14 @@ _READINGS = (
         ends=_RUNS | _AWAY,
         outcome=None,
     ),
+    _metrics(
+        "minute by minute, every reading comes six minutes late in mode auto",
+        Habits(delay=_minutes(6)),
+        mode="auto",
+        metrics="period_seconds: 60, ",
+        ends=_RUNS | _AWAY,
+        outcome=None,
+    ),
     _metrics("work resumes in the last minutes before the stop", Habits(on_gpu_alone=True), work_after=300),
 )
 

@@ -1,0 +1,701 @@
+"""The bugs that `make soak-honest` plants, each with the stories that must catch it.
+
+One for each guard, invariant and gate. Where two guards keep the same thing, the bug takes both: with one of
+them left nothing goes wrong, which is what the second one is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tests.soak.planted import Change, Edit, Rewire
+
+_GUARDS = "usecases.episode.guards"
+_PUT_AWAY = "usecases.episode.put_away:PutAway"
+_RECHECK = "usecases.episode.recheck_episode:RecheckEpisode"
+_EXPIRY = "domain.episode.expiry"
+_VERDICT = "domain.sweep.verdict"
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A mistake in the product. One of the `stories` breaks the `promise` with it."""
+
+    name: str
+    promise: str
+    changes: tuple[Change, ...]
+    stories: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
+    """Kinds of faults to try where the story alone does not show it; empty: everybody else acts, or none."""
+    calls: str = ""
+    """Beginning of the calls at which they are tried, as `function service.operation`."""
+
+
+def _guard(name: str, old: str, new: str) -> Edit:
+    return Edit(f"{_GUARDS}:{name}", old, new)
+
+
+# changes of the workflow
+
+
+def _goes_to(state: str, target: str, where: str = "Next") -> Rewire:
+    def change(states: Mapping[str, Any]) -> None:
+        states[state][where] = target
+
+    return Rewire(change)
+
+
+def _choice_goes_to(state: str, number: int, target: str) -> Rewire:
+    def change(states: Mapping[str, Any]) -> None:
+        states[state]["Choices"][number]["Next"] = target
+
+    return Rewire(change)
+
+
+def _retries(state: str) -> Rewire:
+    """The workflow repeats the call by itself."""
+
+    def change(states: Mapping[str, Any]) -> None:
+        again = {"ErrorEquals": ["States.ALL"], "IntervalSeconds": 20, "BackoffRate": 2, "MaxAttempts": 5}
+        states[state]["Retry"] = [again]
+
+    return Rewire(change)
+
+
+def _catches(state: str, target: str) -> Rewire:
+    """Any failure of the call leads there."""
+
+    def change(states: Mapping[str, Any]) -> None:
+        states[state].pop("Retry", None)
+        states[state]["Catch"] = [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": target}]
+
+    return Rewire(change)
+
+
+def _expires_as_yes(states: Mapping[str, Any]) -> None:
+    for choice in states["Decision?"]["Choices"]:
+        if choice.get("StringEquals") == "expired":
+            choice["Next"] = "Recheck"
+
+
+# the bugs
+
+_WHO_MAY = (
+    _guard("_authorised", "if not was_rightly_approved(terms, episode.plan, approval):", "if False:"),
+    Edit(
+        "domain.approvals.terms:check_terms",
+        "if may(terms, plan, decision.answer, decision.person):",
+        "if True:",
+    ),
+)
+_FREEZES = Edit("usecases.brakes:frozen", "return None if why is None else", "return None if True else")
+_NO_PROOF = Edit(
+    f"{_RECHECK}._no_longer_idle",
+    "verdict, evidence = self.inspect.judge(instance, policy, now)",
+    "return None",
+)
+_STOP = "at every call of a stop"
+_END = "at every call of a termination"
+
+BUGS = (
+    # the guards
+    Bug(
+        "the launch time is not compared",
+        "it_is_the_same_run",
+        (_guard("Guards.check", "instance.launch_time != ref.launch_time", "False"),),
+        (f"an id that comes back {_STOP}", f"an id that comes back {_END}"),
+    ),
+    Bug(
+        "a warning of EC2 is not looked at",
+        "warned_is_left_alone",
+        (_guard("Guards.check", "record.is_warned(self.clock.now())", "False"),),
+        (f"a warning {_STOP}",),
+    ),
+    Bug(
+        "a removed target is not noticed",
+        "only_governed_places",
+        (
+            _guard(
+                "Guards._same_rules",
+                "(why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None",
+                "False and (why := '')",
+            ),
+        ),
+        (f"a removed target {_STOP}",),
+    ),
+    Bug(
+        "the selector's tag is not noticed to be gone",
+        "only_governed_places",
+        (
+            _guard(
+                "Guards._same_rules",
+                "(why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None",
+                "False and (why := '')",
+            ),
+            _guard(
+                "Guards._same_rules",
+                "asked and asked.selector and not asked.selector.is_on(instance)",
+                "False",
+            ),
+        ),
+        (f"the selector's tag taken off {_STOP}",),
+    ),
+    Bug(
+        "the exemption tag is not looked at",
+        "exempt_is_left_alone",
+        (
+            _guard(
+                "Guards._same_rules",
+                "(tag := exemption.like_it_on(instance)) is not None",
+                "False and (tag := '')",
+            ),
+        ),
+        (f"an exemption by tag {_STOP}",),
+    ),
+    Bug(
+        "the exemption tag counts with its one spelling only",
+        "exempt_is_left_alone",
+        (
+            Edit(
+                "domain.policy.policy:TagMatch.like_it_on",
+                "return next((printable(one) for one in alike), None)",
+                "return None",
+            ),
+        ),
+        (f"an exemption by tag {_STOP}",),
+    ),
+    Bug(
+        "a stored exemption is not looked at",
+        "stored_holds_are_obeyed",
+        (_guard("Guards._same_rules", "record.hold.exempt_reason is not None", "False"),),
+        (f"a stored exemption {_STOP}",),
+    ),
+    Bug(
+        "a stored keep is not looked at",
+        "stored_holds_are_obeyed",
+        (
+            _guard(
+                "Guards._same_rules",
+                "(until := record.hold.snoozed_until) is not None and self.clock.now() < until",
+                "False and (until := None)",
+            ),
+        ),
+        (f"a stored keep {_STOP}",),
+    ),
+    Bug(
+        "a hold is not looked at",
+        "a_no_holds",
+        (_guard("Guards._approval", "approval is not None and approval.brake is not None", "False"),),
+        (f"a hold {_STOP}", "a hold at every call of mode auto"),
+    ),
+    Bug(
+        "the policy's mode is not compared",
+        "observe_changes_nothing",
+        (_guard("Guards._same_rules", "mode is not episode.mode", "False"),),
+        (f"mode observe {_STOP}",),
+    ),
+    Bug(
+        "mode auto goes on after the policy went back to ask",
+        "enough_people_said_yes",
+        (_guard("Guards._same_rules", "mode is not episode.mode", "False"),),
+        ("mode ask at every call of mode auto",),
+    ),
+    Bug(
+        "today's policy counts alone, however loose",
+        "loosening_changes_nothing",
+        (
+            _guard(
+                "Guards._same_rules",
+                "replace(applied, policy=asked.stricter(applied.policy)) if asked else applied",
+                "applied",
+            ),
+        ),
+        (f"work at eight percent, and a looser policy {_STOP}",),
+    ),
+    Bug(
+        "the approval is not checked again",
+        "people_who_left_decide_nothing",
+        (_WHO_MAY[0],),
+        (f"a person who leaves {_STOP}",),
+    ),
+    Bug(
+        "the number of people is that of the question alone",
+        "enough_people_said_yes",
+        (_WHO_MAY[0],),
+        (f"two people for a stop {_STOP}",),
+    ),
+    Bug(
+        "another owner is not noticed",
+        "it_has_the_same_owner",
+        (_guard("_same_owner", "found != was and", "False and"),),
+        (f"another owner {_STOP}", f"another owner {_END}"),
+    ),
+    Bug(
+        "another plan is not noticed",
+        "the_plan_is_the_one_people_read",
+        (_guard("Guards._same_plan", "plan.steps != episode.plan.steps", "False"),),
+        (f"a plan that only notifies {_STOP}",),
+    ),
+    Bug(
+        "an Auto Scaling group is not noticed",
+        "managed_is_left_alone",
+        (
+            _guard("Guards._same_plan", "plan.steps != episode.plan.steps", "False"),
+            Edit(
+                "domain.instance:managed_by",
+                "if instance.operator_managed:",
+                "return None\n    if instance.operator_managed:",
+            ),
+        ),
+        (f"an Auto Scaling group {_STOP}",),
+    ),
+    Bug(
+        "a volume that is deleted with it is not noticed",
+        "it_is_the_same_machine",
+        (
+            _guard(
+                "Guards._same_plan",
+                "if volume.delete_on_termination is not asked.get(volume.volume_id, volume.delete_on_termination):",
+                "if False:",
+            ),
+        ),
+        (f"a volume deleted with it {_END}",),
+    ),
+    Bug(
+        "another type is not noticed",
+        "it_is_the_same_machine",
+        (_guard("Guards._same_plan", "instance.instance_type != episode.instance.instance_type", "False"),),
+        (f"another type {_END}",),
+    ),
+    Bug(
+        "an attached volume is not noticed",
+        "it_is_the_same_machine",
+        (_guard("Guards._same_plan", "added := sorted(instance.volume_ids - asked.keys())", "added := []"),),
+        (f"another volume {_END}", f"another root volume {_STOP}"),
+    ),
+    Bug(
+        "evidence may be changed in the table",
+        "it_rests_on_what_people_saw",
+        (_guard("Guards._approval", "evidence_hash(episode.evidence) != episode.evidence_hash", "False"),),
+        (f"other evidence {_STOP}",),
+    ),
+    # gates in front of the calls
+    Bug(
+        "a freeze holds nothing back",
+        "nothing_during_a_freeze",
+        (_FREEZES,),
+        (f"a freeze {_STOP}", "frozen while an approved step waits"),
+    ),
+    Bug(
+        "caps hold nothing back",
+        "within_the_caps",
+        (Edit("usecases.brakes:caps_of", "return {", "return {} and {"),),
+        ("a cap is reached while an approved step waits",),
+    ),
+    Bug(
+        "the notice of mode auto counts from its beginning",
+        "auto_gives_notice",
+        (
+            Edit(
+                "domain.approvals.approval:notice_until",
+                "told + max(episode.notice_length, timedelta(minutes=minutes))",
+                "told",
+            ),
+        ),
+        ("auto",),
+    ),
+    Bug(
+        "a longer notice of today's policy does not count",
+        "auto_gives_notice",
+        (
+            Edit(
+                "domain.approvals.approval:notice_until",
+                "max(episode.notice_length, timedelta(minutes=minutes))",
+                "episode.notice_length",
+            ),
+        ),
+        ("a longer notice at every call of mode auto",),
+    ),
+    Bug(
+        "answers that were refused do not count",
+        "nobody_was_refused_meanwhile",
+        (Edit("usecases.brakes:RefusedAnswers.__call__", 'most.get("refused", 0) > 0', "False"),),
+        ("the page is down in the notice of mode auto",),
+    ),
+    Bug(
+        "silence is taken for a yes",
+        "enough_people_said_yes",
+        (
+            Rewire(_expires_as_yes),
+            _guard("Guards._approval", "approval.status is not ApprovalStatus.APPROVED", "False"),
+            _guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),
+        ),
+        ("expired",),
+    ),
+    Bug(
+        "silence terminates",
+        "silence_never_terminates",
+        (
+            Rewire(_expires_as_yes),
+            _guard("Guards._approval", "approval.status is not ApprovalStatus.APPROVED", "False"),
+            _guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),
+        ),
+        ("stopped long ago, and silence acts on questions",),
+    ),
+    Bug(
+        "silence counts whatever was delivered",
+        "silence_needs_its_messages",
+        (
+            Edit(
+                "domain.approvals.approval:silence_from",
+                "if planned is None or asked is None or escalated is None:",
+                "if planned is not None:\n        return planned.expire_at\n    if True:",
+            ),
+        ),
+        ("silence acts",),
+        ("outage",),
+        "deliver_alert ses.send",
+    ),
+    Bug(
+        "a policy that no longer acts on silence is not noticed",
+        "enough_people_said_yes",
+        (_guard("_authorised", "if not acts_on_silence(policy, episode.plan):", "if False:"),),
+        ("no act on silence at every call of silence that acts",),
+    ),
+    Bug(
+        "mode observe sends real calls",
+        "observe_changes_nothing",
+        (_guard("Guards.check", "episode.mode is Mode.OBSERVE", "False"),),
+        ("observe",),
+    ),
+    # the recheck, and what it reads
+    Bug(
+        "the recheck reads no metrics",
+        "work_keeps_it",
+        (_NO_PROOF,),
+        ("woke up after the yes", "work resumes in the last minutes before the stop"),
+    ),
+    Bug(
+        "the recheck does not look at the newest minutes",
+        "work_keeps_it",
+        (
+            Edit(
+                "usecases.evidence.inspect_instance:_changed_since",
+                "works = activity(newest, policy)",
+                "return None",
+            ),
+        ),
+        ("work resumes in the last minutes before the stop",),
+    ),
+    Bug(
+        "the recheck looks for no clock that is ahead",
+        "work_keeps_it",
+        (
+            Edit(
+                "usecases.evidence.inspect_instance:InspectInstance._newest",
+                "now + timedelta(minutes=_AHEAD_MINUTES)",
+                "now",
+            ),
+        ),
+        ("a clock ten minutes ahead, and work on the GPUs alone",),
+    ),
+    Bug(
+        "CPU and network veto nothing",
+        "work_keeps_it",
+        (
+            Edit(
+                f"{_VERDICT}:_judge_figures", "period = max(END_BIN, evidence.window.period)", "return None"
+            ),
+            Edit(f"{_VERDICT}:activity", "for figure in FIGURES:", "for figure in ():"),
+        ),
+        ("an agent that publishes zeros while CPU and network work",),
+    ),
+    Bug(
+        "the end of a proof may be silent",
+        "silence_is_not_idleness",
+        (Edit(f"{_VERDICT}:_judge_end", "if not unmeasured:", "if True:"),),
+        ("the agent is silent for the last minutes before the stop", "the agent dies while people are asked"),
+    ),
+    Bug(
+        "a hole in the proof is taken for idleness",
+        "silence_is_not_idleness",
+        (Edit(f"{_VERDICT}:judge_holes", "if ended is not None:", "if False:"),),
+        ("the agent was silent for forty minutes of the proof",),
+    ),
+    Bug(
+        "no data is taken for idleness at the recheck",
+        "silence_is_not_idleness",
+        (
+            Edit(
+                f"{_RECHECK}._no_longer_idle",
+                "verdict.kind is VerdictKind.IDLE or",
+                "verdict.kind in (VerdictKind.IDLE, VerdictKind.NO_DATA) or",
+            ),
+        ),
+        ("the agent dies while people are asked", "the agent dies during the notice of mode auto"),
+    ),
+    Bug(
+        "a session is not looked at",
+        "somebody_logged_in_keeps_it",
+        (
+            Edit(
+                "usecases.evidence.inspect_instance:InspectInstance._unless_logged_in",
+                "if not found:",
+                "if True:",
+            ),
+        ),
+        (f"a session {_STOP}",),
+    ),
+    # what is lost
+    Bug(
+        "snapshots need not be completed",
+        "nothing_ends_unsaved",
+        (_guard("Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"),),
+        (f"deleted snapshots {_END}", f"failed snapshots {_END}"),
+    ),
+    Bug(
+        "the workflow does not wait for snapshots, and no guard asks for them",
+        "nothing_ends_unsaved",
+        (
+            _guard("Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"),
+            _goes_to("SnapshotWasDryRun?", "TerminatePlanned?", "Default"),
+        ),
+        ("stop, snapshot, terminate",),
+    ),
+    Bug(
+        "user data is kept once, and never compared",
+        "nothing_ends_without_its_user_data",
+        (
+            _guard(
+                "Guards.user_data_must_be_kept",
+                "if not kept.is_of(self.snapshots.user_data(instance.target, instance.instance_id)):",
+                "if False:",
+            ),
+        ),
+        ("user data changed while its snapshots are taken",),
+    ),
+    Bug(
+        "an instance that runs again is terminated",
+        "what_runs_again_is_not_ended",
+        (
+            _guard("Guards.check", "instance.launch_time != ref.launch_time", "False"),
+            Edit(f"{_RECHECK}._look", 'if instance.state != "stopped":', "if False:"),
+            Edit(f"{_PUT_AWAY}.__call__", "if state != wanted:", "if False:"),
+        ),
+        (f"a start and work {_END}",),
+    ),
+    # who decides
+    Bug(
+        "whoever has a link may approve",
+        "only_people_of_the_policy_decide",
+        _WHO_MAY,
+        ("an address that only a tag names approves", "somebody of a list approves"),
+    ),
+    Bug(
+        "the same person counts twice",
+        "enough_people_said_yes",
+        (
+            Edit(
+                "usecases.approvals.decide:Decide._decide",
+                "if stored.first_yes is not None and stored.first_yes.person == decision.person:",
+                "if approval.first_yes is None:",
+            ),
+            _WHO_MAY[0],
+        ),
+        ("one person alone approves a termination, twice",),
+    ),
+    Bug(
+        "a termination needs no typed id",
+        "a_termination_is_typed",
+        (
+            Edit(
+                "usecases.approvals.decide:_check_approval",
+                '(typed or "").strip() != episode.ref.instance_id',
+                "False",
+            ),
+        ),
+        ("two people approve a termination without its id",),
+    ),
+    Bug(
+        "a keep is recorded, and holds nothing",
+        "accepted_answers_hold",
+        (
+            Edit(
+                "domain.approvals.approval:hold_of",
+                "if decision.answer in (Answer.APPROVE, Answer.HOLD):",
+                "if True:",
+            ),
+        ),
+        ("keep", "exempt"),
+    ),
+    Bug(
+        "mode auto may trust any publisher",
+        "auto_needs_trusted_publishers",
+        (Edit("contracts.policy:_reckless", "if not policy.metrics.publishers_are_trusted:", "if False:"),),
+        ("mode auto where anybody may publish",),
+    ),
+    Bug(
+        "one person may stand behind an override that terminates",
+        "auto_terminates_by_two_people",
+        (Edit("contracts.policy:_vouches", "& known) > 1", "& known) > 0"),),
+        ("one person stands behind an override that terminates",),
+    ),
+    Bug(
+        "what was stopped cannot be started again",
+        "what_was_stopped_can_be_started",
+        (
+            Edit(
+                "domain.episode.episode:Episode.can_be_started",
+                "return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)",
+                "return False",
+            ),
+        ),
+        ("somebody holds the stop too late, and has it undone",),
+    ),
+    # the workflow
+    Bug(
+        "the workflow repeats a stop by itself",
+        "each_attempt_is_rechecked",
+        (_retries("Stop"),),
+        ("work begins while EC2 is not available for the stop",),
+    ),
+    Bug(
+        "the workflow repeats a termination by itself",
+        "each_attempt_is_rechecked",
+        (_retries("Terminate"),),
+        ("work begins while EC2 throttles the termination",),
+    ),
+    Bug(
+        "the workflow stops without a recheck",
+        "what_was_decided_is_done",
+        (_choice_goes_to("Recheck", 0, "Stop"),),
+        ("stop",),
+    ),
+    Bug(
+        "the workflow stops without a recheck, and no guard asks for one",
+        "each_attempt_is_rechecked",
+        (
+            _choice_goes_to("Recheck", 0, "Stop"),
+            _guard(
+                "must_be_rechecked",
+                "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
+                "return\n    if True:",
+            ),
+            _guard("must_be_recent", "if at is None or now - at > valid:", "if False:"),
+        ),
+        ("stop", "woke up after the yes"),
+    ),
+    Bug(
+        "the workflow takes no snapshots",
+        "what_was_decided_is_done",
+        (_goes_to("StopWasDryRun?", "TerminatePlanned?", "Default"),),
+        ("stop, snapshot, terminate",),
+    ),
+    Bug(
+        "the workflow does not wait for snapshots",
+        "what_was_decided_is_done",
+        (_goes_to("SnapshotWasDryRun?", "TerminatePlanned?", "Default"),),
+        ("stop, snapshot, terminate",),
+    ),
+    Bug(
+        "a failed stop is sent again by the workflow",
+        "each_attempt_is_rechecked",
+        (_catches("Stop", "Stop"),),
+        ("the role may stop nothing any more", "work begins while EC2 throttles the stop"),
+    ),
+    Bug(
+        "waiting ends in the call, round the recheck",
+        "each_attempt_is_rechecked",
+        (
+            _goes_to("WaitToAct", "Stop"),
+            _guard(
+                "must_be_rechecked",
+                "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
+                "return\n    if True:",
+            ),
+            _guard("must_be_recent", "if at is None or now - at > valid:", "if False:"),
+        ),
+        ("frozen while an approved step waits", "a cap is reached while an approved step waits"),
+    ),
+    Bug(
+        "each call is sent twice",
+        "nothing_is_done_twice",
+        (
+            Edit(
+                f"{_PUT_AWAY}._carry_out",
+                "requests.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))",
+                "requests += [call(instance.target, instance.instance_id, dry_run=cleared.dry_run) for _ in range(2)]",
+            ),
+        ),
+        ("stop",),
+    ),
+    # what is recorded and announced
+    Bug(
+        "nobody is notified of the outcome",
+        "people_learn_the_outcome",
+        (
+            Edit(
+                "usecases.episode.end_episode:AnnounceEnd.__call__",
+                "if alert.kind is not AlertKind.FAILURE:\n        self.announcer.announce(alert)\n        return",
+                "return",
+            ),
+        ),
+        ("stop",),
+    ),
+    Bug(
+        "changes of the policy's parameter are not announced",
+        "changes_of_the_policy_are_announced",
+        (Edit("usecases.policy_versions:ReviewPolicy._note_parameter", "if text == noted:", "if True:"),),
+        ("the policy's parameter is changed",),
+    ),
+    Bug(
+        "snapshots of an exempt instance are deleted",
+        "snapshots_stay_while_needed",
+        (
+            Edit(
+                f"{_EXPIRY}:Holdings.kept_by",
+                "for tag in tags if tag is not None",
+                "for tag in tags if False",
+            ),
+        ),
+        ("snapshots expire, exempt since",),
+    ),
+    Bug(
+        "the last snapshots of a terminated instance are deleted",
+        "snapshots_stay_while_needed",
+        (Edit(f"{_EXPIRY}:Holdings.dates", "if self._is_whole or may_lose_all", "if True"),),
+        ("snapshots of a terminated instance stay",),
+    ),
+    Bug(
+        "the date in a snapshot's tag does not count",
+        "snapshots_stay_while_needed",
+        (
+            Edit(
+                f"{_EXPIRY}:Holdings._date",
+                "return max(tagged, episode.closed_at + timedelta(days=max(days)))",
+                "return episode.closed_at + timedelta(days=max(days))",
+            ),
+        ),
+        ("snapshots expire, to be kept",),
+    ),
+    Bug(
+        "snapshots are deleted at once",
+        "snapshots_stay_while_needed",
+        (Edit(f"{_EXPIRY}:to_delete", "delivered_at[one.message] + NOTICE <= now", "True"),),
+        ("snapshots expire",),
+    ),
+    Bug(
+        "snapshots are deleted in mode observe",
+        "snapshots_stay_while_needed",
+        (
+            Edit(
+                f"{_EXPIRY}:switched_off",
+                "if not policies or any(one.mode is Mode.OBSERVE for one in policies):",
+                "if not policies:",
+            ),
+        ),
+        ("snapshots expire, only observed since",),
+    ),
+)

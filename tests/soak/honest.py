@@ -1,0 +1,139 @@
+"""`make soak-honest`: plants each bug of `bugs.py`, and fails unless the soak's own stories catch it.
+
+A bug is caught when the invariant that is named for it is broken: an exception in the product, or a story that
+ends elsewhere, is not enough. Each bug has a process of its own and 60 s of processor time. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+
+from tests.soak.bugs import BUGS, Bug
+from tests.soak.crashes import BY_NAME, Point, points, runs
+from tests.soak.faults import NoFaults
+from tests.soak.parts import simulated
+from tests.soak.promises import broken_promise
+from tests.soak.scenarios import Scenario
+
+CPU_SECONDS = 60
+_FIRST = ("recheck_episode", "put_away", "take_snapshot")
+"""Functions whose calls are tried first: a guard that is missing shows there."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a bug. `promise` is the broken one; `None`: nothing noticed the bug."""
+
+    bug: str
+    promise: str | None
+    story: str
+    seconds: float
+    why: str = ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Return the exit status: 1 unless every bug is caught."""
+    parser = argparse.ArgumentParser(prog="soak-honest", description=__doc__)
+    parser.add_argument("--bug", default="", help="plant bugs with this in their names only")
+    parser.add_argument("--processes", type=int, default=min(8, os.cpu_count() or 1))
+    asked = parser.parse_args(arguments)
+    planted = [bug for bug in BUGS if asked.bug in bug.name]
+    caught = 0
+    with ThreadPoolExecutor(asked.processes) as pool:
+        for found in pool.map(_in_a_process, planted):
+            caught += found.promise is not None
+            _say(_told(found))
+    _say(json.dumps({"planted": len(planted), "caught": caught}))
+    return int(caught < len(planted))
+
+
+def _told(found: Found) -> str:
+    if found.promise is None:
+        return f"NOT CAUGHT: {found.bug} ({found.why or 'no story breaks a promise'}), {found.seconds:.1f} s"
+    return f"{found.promise}: {found.bug}, by '{found.story}', {found.seconds:.1f} s"
+
+
+def _in_a_process(bug: Bug) -> Found:
+    """Return what became of a bug that is planted in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_plant_and_send, args=(bug.name, sender))
+    process.start()
+    sender.close()
+    try:
+        found: Found = receiver.recv()
+    except EOFError:
+        found = Found(bug.name, None, "", CPU_SECONDS, f"it took more than {CPU_SECONDS} s, or crashed")
+    process.join()
+    return found
+
+
+def _plant_and_send(name: str, sender: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+    (bug,) = [one for one in BUGS if one.name == name]
+    sender.send(caught(bug))
+
+
+def caught(bug: Bug) -> Found:
+    """Plant a bug and play its stories until its promise is broken. Raises: NotPlanted."""
+    began = time.process_time()
+    with simulated(), ExitStack() as planted:
+        # The course of each story is that of the product as it is.
+        stories = [BY_NAME[name] for name in bug.stories]
+        tried = [(story, _points_of(story, bug)) for story in stories]
+        for change in bug.changes:
+            planted.enter_context(change.planted())
+        other = ""
+        for story, some in tried:
+            for violation in _violations(story, some):
+                if broken_promise(violation) == bug.promise:
+                    return Found(bug.name, bug.promise, story.name, time.process_time() - began)
+                other = violation
+    return Found(bug.name, None, "", time.process_time() - began, other)
+
+
+def _points_of(story: Scenario, bug: Bug) -> tuple[list[Point], list[Point]]:
+    """Return the faults to try first, which tell most, and the others; none where the story shows it."""
+    first: list[Point] = []
+    others: list[Point] = []
+    if story.rivals is None and not bug.kinds:
+        return first, others
+    recorder = NoFaults()
+    story.play(recorder)
+    for point in points(story):
+        _, call, function = recorder.calls[point.number - 1]
+        is_kind = not bug.kinds or point.kind.value in bug.kinds
+        if is_kind and f"{function} {call}".startswith(bug.calls):
+            (first if function in _FIRST else others).append(point)
+    return first, others
+
+
+def _violations(story: Scenario, parts: tuple[list[Point], list[Point]]) -> Iterator[str]:
+    """Yield what is wrong with the story as it is told, or with a fault at each of these points."""
+    if not any(parts):
+        yield from story.complaints(story.play())
+    for part in parts:
+        for end in runs(story, part):
+            violation = end.violation()
+            if violation is not None:
+                yield from violation.what
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
