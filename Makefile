@@ -20,7 +20,7 @@ export PYTHONPATH := layers/shared:.
 took = mkdir -p build && echo $$SECONDS >build/$(1).seconds
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up cloud site test test-unit test-integration soak test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv
+.PHONY: help demo up cloud site test test-unit test-integration soak soak-honest test-browser screenshots check mutants audit lint types imports template fix build deploy invoke bench bench-peer figures evaluate checkov publisher release workflows machines lock clean env-project env-cloud env-sam env-browser env-release env-custodian env-checkov env-audit env-uv
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 20
@@ -52,6 +52,9 @@ test-integration: env-project env-cloud ## the real state machines on the local 
 
 soak: env-project env-cloud ## every crash point, storms of faults on simulated time and on the local cloud; last line JSON, fails on a violation
 	@SECONDS=0; $(VENV)/python -m tests.soak && $(call took,soak)
+
+soak-honest: env-project ## plant a bug for each guard, invariant and gate: the soak's own stories catch each; last line JSON
+	@SECONDS=0; $(VENV)/python -m tests.soak.honest && $(call took,soak-honest)
 
 test-browser: env-cloud env-browser ## the pages in Chromium, the HTTP API tried by Schemathesis; needs Chromium
 	@$(BROWSER)/python -m scripts.run_tests --in-a-browser

@@ -1,4 +1,5 @@
-"""`make soak`: every crash point, then storms; the last line is one JSON object, and violations fail it.
+"""`make soak`: every crash point, then storms, then the table of what was proven; violations fail it. The last
+line is one JSON object.
 
 `--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with it in their names;
 `--storms N` sails through so many storms, `--rounds N` through so many on the local cloud, with the real
@@ -22,8 +23,9 @@ from operator import attrgetter
 from typing import TypeVar
 
 from tests.integration.weathered import played
-from tests.soak.crashes import Point, Violation, all_points, try_all
+from tests.soak.crashes import BY_NAME, Point, Violation, all_points, try_all
 from tests.soak.parts import simulated
+from tests.soak.promises import PROMISES, broken_promise, table
 from tests.soak.storm import weathered
 
 _SHARE = 150
@@ -49,17 +51,32 @@ def main(arguments: Sequence[str]) -> int:
     with simulated():
         points = [one for one in all_points() if asked.scenario in one.scenario][:: asked.sample]
     injected: Counter[str] = Counter()
+    times: Counter[str] = Counter()
+    wrong: Counter[str] = Counter()
     tried = alike = violations = 0
     with ProcessPoolExecutor(asked.processes, initializer=_prepare) as pool:
         _say(f"{len(points)} crash points in {len({one.scenario for one in points})} scenarios")
         for share in _done(pool, try_all, list(shares(points)), "shares of the crash points"):
-            tried, alike = tried + share.points, alike + share.alike
-            violations += sum(len(one.what) for one in share.violations)
+            tried += share.points
+            alike += share.alike
+            times.update(share.checked)
             for one in share.violations:
+                violations += len(one.what)
+                wrong.update(_broken(one.what))
                 _say(_told(one))
+        stories = list(BY_NAME)
+        _say(f"{len(stories)} stories without a fault")
+        for name, checked, found in _done(pool, told, stories, "stories"):
+            times.update(checked)
+            wrong.update(_broken(found))
+            violations += len(found)
+            for what in found:
+                _say(f"{name}, where nothing fails: {what}")
         _say(f"{asked.storms} storms, after {time.monotonic() - began:.0f} s")
-        for seed, faults, found in _done(pool, weathered, range(asked.storms), "storms"):
+        for seed, faults, checked, found in _done(pool, weathered, range(asked.storms), "storms"):
             injected.update(faults)
+            times.update(checked)
+            wrong.update(_broken(found))
             violations += len(found)
             for what in found:
                 _say(f"storm {seed}: {what}")
@@ -71,8 +88,15 @@ def main(arguments: Sequence[str]) -> int:
         for what in found:
             _say(f"storm {seed} on the local cloud: {what}")
     _say(f"faults: {', '.join(f'{kind} {count}' for kind, count in injected.most_common())}")
+    for line in table(times, wrong):
+        _say(line)
+    unchecked = sorted(PROMISES.keys() - times.keys())
+    if unchecked and asked.sample == 1 and not asked.scenario:
+        violations += len(unchecked)
+        _say(f"no run has tested {', '.join(unchecked)}: write a story for it (tests/soak/stories.py)")
     used = os.times()
     counts = {
+        "promises": len(PROMISES),
         "crash_points": tried,
         "faults_injected": sum(injected.values()),
         "violations": violations,
@@ -84,6 +108,20 @@ def main(arguments: Sequence[str]) -> int:
     }
     _say(json.dumps(counts))
     return int(violations > 0)
+
+
+def _broken(violations: Iterable[str]) -> list[str]:
+    """Return the names of the promises that these violations break."""
+    names = [broken_promise(one) for one in violations]
+    return [name for name in names if name is not None]
+
+
+def told(name: str) -> tuple[str, dict[str, int], list[str]]:
+    """Return the story, how often each promise was checked in it, and what it broke."""
+    story = BY_NAME[name]
+    cloud = story.play()
+    found = story.complaints(cloud, counts=cloud.checked)
+    return name, dict(cloud.checked), found
 
 
 def _prepare() -> None:

@@ -217,6 +217,8 @@ class Cloud:
         """When EC2 has said that it takes an instance back."""
         self.logins: dict[str, datetime] = {}
         """Since when somebody is logged in by Session Manager, by instance."""
+        self.interfered_at: datetime | None = None
+        """When everybody else acted in the middle of a call."""
         self.expects: str | None = None
         """The outcome of the story's first episode, where nothing fails."""
         self.reviews = False

@@ -6,7 +6,7 @@ with a copy of the world from just before the event that makes the call.
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -108,6 +108,8 @@ class Tried:
     points: int
     alike: int
     violations: tuple[Violation, ...]
+    checked: Counter[str]
+    """How often each promise was checked."""
 
 
 def try_all(some: Iterable[Point]) -> Tried:
@@ -117,11 +119,15 @@ def try_all(some: Iterable[Point]) -> Tried:
         by_scenario[point.scenario].append(point)
     tried = alike = 0
     violations = []
+    checked: Counter[str] = Counter()
     for end in chain.from_iterable(runs(BY_NAME[name], own) for name, own in by_scenario.items()):
-        tried, alike = tried + 1, alike + end.is_alike
+        tried += 1
+        alike += end.is_alike
+        if not end.is_alike:
+            checked.update(end.cloud.checked)
         if (found := end.violation()) is not None:
             violations.append(found)
-    return Tried(tried, alike, tuple(violations))
+    return Tried(tried, alike, tuple(violations), checked)
 
 
 @dataclass(frozen=True)

@@ -150,7 +150,7 @@ def it_is_the_same_machine(call: Call) -> Iterator[str]:
 @at_call(*_DESTROYS)
 def it_rests_on_what_people_saw(call: Call) -> Iterator[str]:
     """The evidence of the episode is the one that its first message was about."""
-    if call.shown is None or call.shown.evidence is None or call.episode is None:
+    if call.shown is None or call.shown.evidence is None or call.episode is None or call.is_interfered:
         return
     is_same = call.episode.evidence == call.shown.evidence
     yield HELD if is_same else "its evidence was changed since people saw it"
@@ -189,6 +189,8 @@ def managed_is_left_alone(call: Call) -> Iterator[str]:
 @at_call(*_DESTROYS)
 def warned_is_left_alone(call: Call) -> Iterator[str]:
     """EC2 has said that it takes the instance back, and it saves its work."""
+    if call.is_interfered:
+        return
     record = call.cloud.state.record(TARGET, call.sent.instance_id)
     yield "EC2 takes it back, and its work is being saved" if record.is_warned(call.at) else HELD
 
@@ -298,11 +300,11 @@ def acts_unasked_on_fresh_readings_only(call: Call) -> Iterator[str]:
 @at_call(*_DESTROYS)
 def somebody_logged_in_keeps_it(call: Call) -> Iterator[str]:
     since = call.cloud.logins.get(call.sent.instance_id)
-    if not call.runs or since is None:
+    if not call.runs:
         return
     hours = call.now.get("vetoes.session_younger_than_hours")
-    is_young = since > call.at - timedelta(hours=hours)
-    yield f"somebody is logged in since {since}" if since <= call.known_by and is_young else HELD
+    is_known = since is not None and call.at - timedelta(hours=hours) < since <= call.known_by
+    yield f"somebody is logged in since {since}" if is_known else HELD
 
 
 @at_call("terminate")
@@ -310,9 +312,7 @@ def what_runs_again_is_not_ended(call: Call) -> Iterator[str]:
     """An instance that is stopped first does not run when it is terminated."""
     if call.episode is None or Step.STOP not in call.episode.plan.steps:
         return
-    began, until = call.cloud.ec2.ran[call.sent.instance_id][-1]
-    runs = until is None and began <= call.sent.seen.at
-    yield f"it runs since {began}" if runs else HELD
+    yield "it runs again" if call.runs else HELD
 
 
 # what people and the policy say
@@ -373,7 +373,7 @@ def a_no_holds(call: Call) -> Iterator[str]:
 @at_call(*_OF_A_PLAN)
 def stored_holds_are_obeyed(call: Call) -> Iterator[str]:
     """No keep and no exemption of this instance is stored."""
-    if not call.is_of_a_plan or call.episode is None or _is_after_the_stop(call):
+    if not call.is_of_a_plan or call.episode is None or _is_after_the_stop(call) or call.is_interfered:
         return
     # One that came while this invocation ran may be stored, and too late.
     if any(press.answer in NOES and press.at >= call.sent.seen.at for press in _presses(call)):
@@ -519,7 +519,7 @@ def auto_terminates_by_two_people(call: Call) -> Iterator[str]:
 def nothing_ends_unsaved(call: Call) -> Iterator[str]:
     """Every volume has a completed snapshot of this episode, begun when nothing was written any more; where
     the instance cannot be stopped, after the yes, and not long ago."""
-    if call.episode is None or call.instance is None:
+    if call.episode is None or call.instance is None or call.is_interfered:
         return
     since = _saved_since(call)
     saved = {
@@ -546,7 +546,7 @@ def _saved_since(call: Call) -> datetime | None:
 
 @at_call("terminate")
 def nothing_ends_without_its_user_data(call: Call) -> Iterator[str]:
-    if call.episode is None:
+    if call.episode is None or call.is_interfered:
         return
     kept = call.episode.user_data.kept_at if call.episode.user_data else ""
     copy = call.cloud.vault.copies.get(kept)

@@ -122,6 +122,12 @@ class Person:
             self._cloud.later(120.0, partial(self._press, link, left - 1))
 
 
+def _interfere(act: Callable[[Cloud], None], cloud: Cloud) -> None:
+    """Everybody else acts in the middle of a call."""
+    cloud.interfered_at = cloud.moment
+    act(cloud)
+
+
 def _all_get(people: Sequence[Person], mail: Mail) -> None:
     for person in people:
         person.got(mail)
@@ -171,7 +177,7 @@ class Scenario:
         people = [Person(cloud, address, answers) for address, answers in self.people.items()]
         cloud.on_mail = partial(_all_get, people)
         if self.rivals is not None:
-            cloud.rivals = partial(self.rivals, cloud)
+            cloud.rivals = partial(_interfere, self.rivals, cloud)
         cloud.ec2.add(instance(**self.changes))
         if self.spot is not None:
             cloud.ec2.spot_requests["sir-1"] = self.spot

@@ -335,7 +335,9 @@ def deletes_on_termination(cloud: Cloud) -> None:
 
 
 def comes_back(cloud: Cloud) -> None:
-    """It is gone, and its id comes back: another run, with the same tags."""
+    """It is gone, and its id comes back: another run, with the same tags. One that ends stays to be seen."""
+    if cloud.ec2.instances[ID].state in ("shutting-down", "terminated"):
+        return
     now = cloud.moment.replace(microsecond=0)
     began, until = cloud.ec2.ran[ID][-1]
     cloud.ec2.ran[ID][-1] = (began, until or cloud.moment)

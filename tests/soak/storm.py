@@ -102,7 +102,7 @@ class Weather:
         for _ in range(4):
             self._sometime(self._abort)
         cloud.run((self.storm_hours + CALM_HOURS) * HOURS)
-        return invariants.after(cloud, duplicates=True)
+        return invariants.after(cloud, duplicates=True, counts=cloud.checked)
 
     def _add(self, number: int) -> None:
         kind, instance_id = _KINDS[number % len(_KINDS)], f"i-{number:017x}"
@@ -205,8 +205,8 @@ class Weather:
             self.cloud.later(180.0, partial(self._press, mail, answer, left - 1))
 
 
-def weathered(seed: int) -> tuple[int, dict[str, int], list[str]]:
-    """Return the seed, the faults of its storm, and what they broke."""
+def weathered(seed: int) -> tuple[int, dict[str, int], dict[str, int], list[str]]:
+    """Return the seed, the faults of its storm, what was checked in it, and what they broke."""
     weather = Weather(seed)
     found = weather.run()
-    return seed, dict(weather.faults.injected), found
+    return seed, dict(weather.faults.injected), dict(weather.cloud.checked), found

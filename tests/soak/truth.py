@@ -97,6 +97,12 @@ class Call:
         return self.instance is not None and self.instance.state == "running"
 
     @property
+    def is_interfered(self) -> bool:
+        """Return whether somebody acted while this invocation ran: it may have read what was before."""
+        at = self.cloud.interfered_at
+        return at is not None and at >= self.sent.seen.at
+
+    @property
     def shown(self) -> Shown | None:
         """Return the instance and the policy as they were when people first read of the episode."""
         return self.cloud.shown.get(self.sent.episode or "")
