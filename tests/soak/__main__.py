@@ -1,5 +1,6 @@
-"""`make soak`: every crash point, then storms, then the table of what was proven; violations fail it. The last
-line is one JSON object.
+"""`make soak`: every crash point, every story, storms, and then the table of what was proven.
+
+Violations fail it. The last line is one JSON object.
 
 `--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with it in their names;
 `--storms N` sails through so many storms, `--rounds N` through so many on the local cloud, with the real
@@ -15,9 +16,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import attrgetter
 from typing import TypeVar
@@ -38,6 +40,26 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 
+@dataclass
+class Tally:
+    """What was tried, what was checked, and what broke."""
+
+    tried: int = 0
+    alike: int = 0
+    violations: int = 0
+    injected: Counter[str] = field(default_factory=Counter)
+    times: Counter[str] = field(default_factory=Counter)
+    """How often each promise was checked."""
+    wrong: Counter[str] = field(default_factory=Counter)
+    """How often each promise was broken."""
+
+    def add(self, checked: Mapping[str, int], found: Sequence[str]) -> None:
+        """Count what was checked in some runs, and what was wrong."""
+        self.times.update(checked)
+        self.wrong.update(_broken(found))
+        self.violations += len(found)
+
+
 def main(arguments: Sequence[str]) -> int:
     """Return the exit status: 1 when anything was broken."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
@@ -50,64 +72,78 @@ def main(arguments: Sequence[str]) -> int:
     began = time.monotonic()
     with simulated():
         points = [one for one in all_points() if asked.scenario in one.scenario][:: asked.sample]
-    injected: Counter[str] = Counter()
-    times: Counter[str] = Counter()
-    wrong: Counter[str] = Counter()
-    tried = alike = violations = 0
+    tally = Tally()
     with ProcessPoolExecutor(asked.processes, initializer=_prepare) as pool:
-        _say(f"{len(points)} crash points in {len({one.scenario for one in points})} scenarios")
-        for share in _done(pool, try_all, list(shares(points)), "shares of the crash points"):
-            tried += share.points
-            alike += share.alike
-            times.update(share.checked)
-            for one in share.violations:
-                violations += len(one.what)
-                wrong.update(_broken(one.what))
-                _say(_told(one))
-        stories = list(BY_NAME)
-        _say(f"{len(stories)} stories without a fault")
-        for name, checked, found in _done(pool, told, stories, "stories"):
-            times.update(checked)
-            wrong.update(_broken(found))
-            violations += len(found)
-            for what in found:
-                _say(f"{name}, where nothing fails: {what}")
+        _try_crash_points(pool, points, tally)
+        _play_stories(pool, asked.scenario, tally)
         _say(f"{asked.storms} storms, after {time.monotonic() - began:.0f} s")
-        for seed, faults, checked, found in _done(pool, weathered, range(asked.storms), "storms"):
-            injected.update(faults)
-            times.update(checked)
-            wrong.update(_broken(found))
-            violations += len(found)
-            for what in found:
-                _say(f"storm {seed}: {what}")
+        _sail_through_storms(pool, asked.storms, tally)
     _say(f"{asked.rounds} storms on the local cloud, after {time.monotonic() - began:.0f} s")
-    for seed in range(asked.rounds):
-        faults, found = played(seed)
-        injected.update(faults)
-        violations += len(found)
-        for what in found:
-            _say(f"storm {seed} on the local cloud: {what}")
-    _say(f"faults: {', '.join(f'{kind} {count}' for kind, count in injected.most_common())}")
-    for line in table(times, wrong):
-        _say(line)
-    unchecked = sorted(PROMISES.keys() - times.keys())
-    if unchecked and asked.sample == 1 and not asked.scenario:
-        violations += len(unchecked)
-        _say(f"no run has tested {', '.join(unchecked)}: write a story for it (tests/soak/stories.py)")
+    _sail_through_storms_on_the_local_cloud(asked.rounds, tally)
+    _say(f"faults: {', '.join(f'{kind} {count}' for kind, count in tally.injected.most_common())}")
+    is_whole = asked.sample == 1 and not asked.scenario and asked.storms > 0
+    _say_what_was_proven(tally, is_whole=is_whole)
     used = os.times()
     counts = {
         "promises": len(PROMISES),
-        "crash_points": tried,
-        "faults_injected": sum(injected.values()),
-        "violations": violations,
+        "crash_points": tally.tried,
+        "faults_injected": sum(tally.injected.values()),
+        "violations": tally.violations,
         "storms": asked.storms,
-        "alike": alike,
+        "alike": tally.alike,
         "storms_on_the_local_cloud": asked.rounds,
         "seconds": round(time.monotonic() - began),
         "cpu_seconds": round(sum(used[:4])),
     }
     _say(json.dumps(counts))
-    return int(violations > 0)
+    return int(tally.violations > 0)
+
+
+def _try_crash_points(pool: ProcessPoolExecutor, points: Sequence[Point], tally: Tally) -> None:
+    _say(f"{len(points)} crash points in {len({one.scenario for one in points})} scenarios")
+    for share in _done(pool, try_all, list(shares(points)), "shares of the crash points"):
+        tally.tried += share.points
+        tally.alike += share.alike
+        tally.times.update(share.checked)
+        for one in share.violations:
+            tally.add({}, one.what)
+            _say(_told(one))
+
+
+def _play_stories(pool: ProcessPoolExecutor, wanted: str, tally: Tally) -> None:
+    """Play each story once where nothing fails."""
+    names = [name for name in BY_NAME if wanted in name]
+    for name, checked, found in _done(pool, played_without_faults, names, "stories"):
+        tally.add(checked, found)
+        for what in found:
+            _say(f"{name}, where nothing fails: {what}")
+
+
+def _sail_through_storms(pool: ProcessPoolExecutor, count: int, tally: Tally) -> None:
+    for seed, faults, checked, found in _done(pool, weathered, range(count), "storms"):
+        tally.injected.update(faults)
+        tally.add(checked, found)
+        for what in found:
+            _say(f"storm {seed}: {what}")
+
+
+def _sail_through_storms_on_the_local_cloud(count: int, tally: Tally) -> None:
+    for seed in range(count):
+        faults, found = played(seed)
+        tally.injected.update(faults)
+        tally.add({}, found)
+        for what in found:
+            _say(f"storm {seed} on the local cloud: {what}")
+
+
+def _say_what_was_proven(tally: Tally, *, is_whole: bool) -> None:
+    """Print the table; in a whole run, a promise that nothing has tested is a violation."""
+    for line in table(tally.times, tally.wrong):
+        _say(line)
+    untested = sorted(PROMISES.keys() - tally.times.keys())
+    if untested and is_whole:
+        tally.violations += len(untested)
+        _say(f"no run has tested {', '.join(untested)}: write a story for it (tests/soak/stories.py)")
 
 
 def _broken(violations: Iterable[str]) -> list[str]:
@@ -116,7 +152,7 @@ def _broken(violations: Iterable[str]) -> list[str]:
     return [name for name in names if name is not None]
 
 
-def told(name: str) -> tuple[str, dict[str, int], list[str]]:
+def played_without_faults(name: str) -> tuple[str, dict[str, int], list[str]]:
     """Return the story, how often each promise was checked in it, and what it broke."""
     story = BY_NAME[name]
     cloud = story.play()

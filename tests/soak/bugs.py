@@ -96,6 +96,25 @@ _NO_PROOF = Edit(
     "verdict, evidence = self.inspect.judge(instance, policy, now)",
     "return None",
 )
+_ONE_RECHECK_FOR_ALL = (
+    _guard("must_be_fresh", "if episode.is_clearance_used or was_sent_since:", "if False:"),
+    Edit(
+        "stores.episodes:Episodes.note_call",
+        "_OPEN & is_last_recheck & is_unused",
+        "_OPEN & is_last_recheck",
+    ),
+)
+"""A recheck lets any number of calls through."""
+_NEEDS_NO_RECHECK = (
+    _guard(
+        "must_be_rechecked",
+        "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
+        "return\n    if True:",
+    ),
+    _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return"),
+    Edit(f"{_PUT_AWAY}._send", "if episode.cleared_at is None:", "if False:"),
+    Edit("stores.episodes:Episodes.note_call", "_OPEN & is_last_recheck & is_unused", "_OPEN"),
+)
 _STOP = "at every call of a stop"
 _END = "at every call of a termination"
 
@@ -187,7 +206,14 @@ BUGS = (
     Bug(
         "a hold is not looked at",
         "a_no_holds",
-        (_guard("Guards._approval", "approval is not None and approval.brake is not None", "False"),),
+        (
+            _guard("Guards._approval", "if held_by is not None:", "if False:"),
+            Edit(
+                "stores.episodes:Episodes._note_before_call",
+                '_unset("brake") & _unset("late_hold")',
+                "present()",
+            ),
+        ),
         (f"a hold {_STOP}", "a hold at every call of mode auto"),
     ),
     Bug(
@@ -257,7 +283,8 @@ BUGS = (
         (
             _guard(
                 "Guards._same_plan",
-                "if volume.delete_on_termination is not asked.get(volume.volume_id, volume.delete_on_termination):",
+                "if volume.delete_on_termination is not "
+                "asked.get(volume.volume_id, volume.delete_on_termination):",
                 "if False:",
             ),
         ),
@@ -481,8 +508,8 @@ BUGS = (
         "what_runs_again_is_not_ended",
         (
             _guard("Guards.check", "instance.launch_time != ref.launch_time", "False"),
-            Edit(f"{_RECHECK}._look", 'if instance.state != "stopped":', "if False:"),
-            Edit(f"{_PUT_AWAY}.__call__", "if state != wanted:", "if False:"),
+            Edit(f"{_RECHECK}._changed", 'if state != "stopped":', "if False:"),
+            Edit(f"{_PUT_AWAY}._put_away", "if state != wanted_state:", "if False:"),
         ),
         (f"a start and work {_END}",),
     ),
@@ -558,13 +585,13 @@ BUGS = (
     Bug(
         "the workflow repeats a stop by itself",
         "each_attempt_is_rechecked",
-        (_retries("Stop"),),
-        ("work begins while EC2 is not available for the stop",),
+        (_retries("Stop"), *_ONE_RECHECK_FOR_ALL),
+        ("work begins while EC2 throttles the stop",),
     ),
     Bug(
         "the workflow repeats a termination by itself",
         "each_attempt_is_rechecked",
-        (_retries("Terminate"),),
+        (_retries("Terminate"), *_ONE_RECHECK_FOR_ALL),
         ("work begins while EC2 throttles the termination",),
     ),
     Bug(
@@ -576,15 +603,7 @@ BUGS = (
     Bug(
         "the workflow stops without a recheck, and no guard asks for one",
         "each_attempt_is_rechecked",
-        (
-            _choice_goes_to("Recheck", 0, "Stop"),
-            _guard(
-                "must_be_rechecked",
-                "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
-                "return\n    if True:",
-            ),
-            _guard("must_be_recent", "if at is None or now - at > valid:", "if False:"),
-        ),
+        (_choice_goes_to("Recheck", 0, "Stop"), *_NEEDS_NO_RECHECK),
         ("stop", "woke up after the yes"),
     ),
     Bug(
@@ -600,36 +619,40 @@ BUGS = (
         ("stop, snapshot, terminate",),
     ),
     Bug(
-        "a failed stop is sent again by the workflow",
-        "each_attempt_is_rechecked",
-        (_catches("Stop", "Stop"),),
-        ("the role may stop nothing any more", "work begins while EC2 throttles the stop"),
-    ),
-    Bug(
         "waiting ends in the call, round the recheck",
         "each_attempt_is_rechecked",
-        (
-            _goes_to("WaitToAct", "Stop"),
-            _guard(
-                "must_be_rechecked",
-                "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
-                "return\n    if True:",
-            ),
-            _guard("must_be_recent", "if at is None or now - at > valid:", "if False:"),
-        ),
-        ("frozen while an approved step waits", "a cap is reached while an approved step waits"),
+        (_goes_to("WaitToAct", "Stop"), *_NEEDS_NO_RECHECK),
+        ("work begins while EC2 throttles the stop", "work begins while EC2 is not available for the stop"),
     ),
     Bug(
         "each call is sent twice",
         "nothing_is_done_twice",
         (
             Edit(
-                f"{_PUT_AWAY}._carry_out",
-                "requests.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))",
-                "requests += [call(instance.target, instance.instance_id, dry_run=cleared.dry_run) for _ in range(2)]",
+                f"{_PUT_AWAY}._send",
+                "request_ids.append(call(",
+                "call(instance.target, instance.instance_id, dry_run=cleared.dry_run)\n"
+                "    request_ids.append(call(",
             ),
         ),
         ("stop",),
+    ),
+    Bug(
+        "a recheck lets any number of calls through",
+        "each_attempt_is_rechecked",
+        (*_ONE_RECHECK_FOR_ALL, _catches("Stop", "Stop")),
+        ("work begins while EC2 throttles the stop", "the role may stop nothing any more"),
+    ),
+    Bug(
+        "a lost answer is taken for no answer at all",
+        "nothing_is_done_twice",
+        (
+            Edit(f"{_PUT_AWAY}._is_done", "return effect is Effect.DONE", "return False"),
+            Edit(f"{_RECHECK}._look_at_an_earlier_call", "now = self.clock.now()", "return None"),
+            Edit(f"{_PUT_AWAY}._put_away", "if state != wanted_state:", "if False:"),
+            Edit(f"{_RECHECK}._changed", 'if state != "running":', "if False:"),
+        ),
+        ("the answer to the stop is lost", "the answer to the termination is lost"),
     ),
     # what is recorded and announced
     Bug(
@@ -638,7 +661,8 @@ BUGS = (
         (
             Edit(
                 "usecases.episode.end_episode:AnnounceEnd.__call__",
-                "if alert.kind is not AlertKind.FAILURE:\n        self.announcer.announce(alert)\n        return",
+                "if alert.kind is not AlertKind.FAILURE:\n"
+                "        self.announcer.announce(alert)\n        return",
                 "return",
             ),
         ),

@@ -1,7 +1,8 @@
 """`make soak-honest`: plants each bug of `bugs.py`, and fails unless the soak's own stories catch it.
 
-A bug is caught when the invariant that is named for it is broken: an exception in the product, or a story that
-ends elsewhere, is not enough. Each bug has a process of its own and 60 s of processor time. The last line is one JSON object.
+A bug is caught when the invariant that is named for it is broken: an exception in the product, or a story
+that ends elsewhere, is not enough. Each bug has a process of its own and 60 s of processor time. The last
+line is one JSON object.
 """
 
 from __future__ import annotations

@@ -225,6 +225,7 @@ _READINGS = (
     _metrics(
         "an agent that publishes zeros while CPU and network work",
         Habits(lies_from=START + _minutes(1)),
+        answers_after=900.0,
         work_after=100,
     ),
     _metrics("each reading comes twice", Habits(twice=True), ends=_AWAY, outcome=Outcome.STOPPED),

@@ -40,8 +40,8 @@ def _tests() -> str:
 def test_each_promise_names_a_test_and_an_invariant(row: list[str]) -> None:
     """Or it says that no run can show it, and its tests do."""
     how = (
-        "a row of docs/trust.md is: mode, promise, `test_...`, and `an_invariant` of tests/soak/invariants.py "
-        f"or endings.py; where no run can show it, write '{BY_TESTS_ALONE}'"
+        "a row of docs/trust.md is: mode, promise, `test_...`, `an_invariant` of tests/soak/invariants.py or "
+        f" endings.py; where no run can show it, write '{BY_TESTS_ALONE}'"
     )
     assert len(row) == 4, how
     tests, proven = _NAME.findall(row[2]), _NAME.findall(row[3])

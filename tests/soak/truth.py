@@ -160,7 +160,7 @@ class Call:
         """Return how many different people must have said yes."""
         destroys = self.episode is not None and self.episode.plan.destroys
         setting = "people_to_terminate" if destroys else "people_to_stop"
-        return max(rules.get(f"approval.{setting}") for rules in self.both)
+        return max(int(rules.get(f"approval.{setting}")) for rules in self.both)
 
     @property
     def is_silent(self) -> bool:

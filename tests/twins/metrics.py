@@ -45,7 +45,7 @@ class MemoryMetrics:
         statistic: str = "",
         namespace: str = "",
     ) -> None:
-        """A series, oldest first; it is aligned to the end of whatever window is read."""
+        """A series, oldest first; it is aligned to the end of whatever window is read, or to now."""
         key = tuple(sorted(dimensions.items()))
         if namespace:
             self.namespaces[metric, key] = namespace

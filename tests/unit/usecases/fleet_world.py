@@ -57,7 +57,8 @@ class FleetWorld:
         if not self.hub:
             self.policy = without_hub(self.policy)
         self.clock = FakeClock(NOW)
-        self.ec2, self.metrics = MemoryEc2(), MemoryMetrics()
+        self.ec2 = MemoryEc2()
+        self.metrics = MemoryMetrics(now=self.clock.now)
         self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
         self.log = MemoryEventLog()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from governor.domain.evidence import Window
+from governor.domain.evidence import Series, Window
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import IdleRule, Metrics
 from governor.domain.sweep.verdict import Verdict, VerdictKind
@@ -42,13 +42,16 @@ class Bursts(MemoryMetrics):
             return MetricAnswer({}, {query.key: self.broken_by_minute for query in queries})
         return MetricAnswer({**answer.series, **self._bursts(queries, window)}, answer.problems)
 
-    def _bursts(self, queries: Sequence[MetricQuery], window: Window) -> Mapping[str, tuple[float, ...]]:
+    def _bursts(self, queries: Sequence[MetricQuery], window: Window) -> Mapping[str, Series]:
         if not window.start <= self.at < window.end:
             return {}
         index = int((self.at - window.start) / window.period)
-        values = tuple(self.burst if place == index else 1.0 for place in range(window.bins))
+        values: list[float | None] = []
+        for place in range(window.bins):
+            quiet = 1.0 if window.bin_end(place) <= NOW else None
+            values.append(self.burst if place == index else quiet)
         return {
-            query.key: values
+            query.key: tuple(values)
             for query in queries
             if query.metric == self.metric and tuple(sorted(query.dimensions)) in self.series
         }
@@ -57,6 +60,7 @@ class Bursts(MemoryMetrics):
 def world_with(bursts: Bursts, **settings: Any) -> World:
     """A quiet instance whose readings come from `bursts`; the world's own are moved over."""
     world = World()
+    bursts.now = world.clock.now
     world.policies.policy = replace(world.policies.policy, **settings)
     bursts.published |= world.metrics.published
     world.inspect = replace(world.inspect, gather=replace(world.inspect.gather, metrics=bursts))

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from governor.domain.catalogue import shape_of
 from governor.domain.episode.plan import Plan, PlanFacts, Price, draw_plan
-from governor.domain.evidence import Evidence
+from governor.domain.evidence import Evidence, last_reading_end
 from governor.domain.history import LENGTH, SHORTEST_PERIOD, History
 from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target
 from governor.domain.money.cost import marginal
@@ -17,7 +17,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.judging import Subject
 from governor.domain.sweep.verdict import FIGURES, Verdict, VerdictKind, activity
-from governor.domain.units import UtcDatetime, in_utc, printable, span
+from governor.domain.units import UtcDatetime, in_utc, minutes, printable, span
 from governor.errors import CloudError, Throttled, Unavailable
 from governor.ports import InstanceReader, PriceBook, SessionReader
 from governor.stores import Instances
@@ -26,8 +26,11 @@ from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered
 _log = logging.getLogger(__name__)
 _SHORTEST_LOOK_MINUTES = 10
 """The last minutes are looked at for at least this long, however close the window's end is."""
-_AHEAD_MINUTES = 11
-"""And this far ahead: an agent whose clock is 10 minutes fast dates its newest readings there."""
+_CLOCK_MAY_BE_AHEAD = timedelta(minutes=11)
+"""An agent whose clock is 10 minutes fast dates its newest readings so far ahead. One that is faster proves
+nothing: its last readings would pass for new ones, and its newest work lies beyond the end of the proof."""
+_AHEAD_MINUTES = 121
+"""How far ahead readings are looked for. CloudWatch takes them up to two hours ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,10 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
     if works is not None:
         reason = f"work began in the last minutes: {works}"
         return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=now)
+    ahead = _clock_ahead(newest, now)
+    if ahead > _CLOCK_MAY_BE_AHEAD:
+        reason = f"the clock of its agent is wrong: it dates readings {minutes(ahead)} min ahead"
+        return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     held = newest.memory_used_percent
     is_held = held is not None and held >= policy.approval.released_memory_below_percent
     if is_held and evidence.window.length < policy.ask_window:
@@ -174,3 +181,12 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     return None
+
+
+def _clock_ahead(newest: Evidence, now: UtcDatetime) -> timedelta:
+    """Return how far ahead the newest GPU reading is dated; nothing or less where none is."""
+    series = [gpu.utilization for gpu in newest.gpus]
+    if newest.aggregate:
+        series.append(newest.aggregate)
+    ends = [last_reading_end(one, newest.window) for one in series]
+    return max(ends, default=now) - now
