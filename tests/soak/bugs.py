@@ -115,6 +115,11 @@ _NEEDS_NO_RECHECK = (
     Edit(f"{_PUT_AWAY}._send", "if episode.cleared_at is None:", "if False:"),
     Edit("stores.episodes:Episodes.note_call", "_OPEN & is_last_recheck & is_unused", "_OPEN"),
 )
+_NEEDS_NO_ACCEPTANCE = Edit(
+    "domain.policy.consent:under_consent",
+    "if not is_unclaimed and not unaccepted(needing, people):",
+    "if True:",
+)
 _STOP = "at every call of a stop"
 _END = "at every call of a termination"
 
@@ -564,9 +569,15 @@ BUGS = (
         ("mode auto where anybody may publish",),
     ),
     Bug(
+        "an override counts before its people have accepted it",
+        "auto_terminates_by_two_people",
+        (_NEEDS_NO_ACCEPTANCE,),
+        ("one of two people accepts an override that terminates",),
+    ),
+    Bug(
         "one person may stand behind an override that terminates",
         "auto_terminates_by_two_people",
-        (Edit("contracts.policy:_vouches", "& known) > 1", "& known) > 0"),),
+        (_NEEDS_NO_ACCEPTANCE, Edit("contracts.policy:_vouches", "& known) > 1", "& known) > 0")),
         ("one person stands behind an override that terminates",),
     ),
     Bug(

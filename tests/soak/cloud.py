@@ -221,6 +221,8 @@ class Cloud:
         """When everybody else acted in the middle of a call."""
         self.expects: str | None = None
         """The outcome of the story's first episode, where nothing fails."""
+        self.acceptances: frozenset[str] = frozenset()
+        """People who have accepted the policy in force themselves."""
         self.reviews = False
         """Whether each sweep begins with the review of the policy, as the sweep's own machine does."""
         self.checked: Counter[str] = Counter()

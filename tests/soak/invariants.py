@@ -502,13 +502,14 @@ def auto_needs_trusted_publishers(call: Call) -> Iterator[str]:
 
 @at_call("terminate", "cancel")
 def auto_terminates_by_two_people(call: Call) -> Iterator[str]:
-    """An override for a tag of it allows that, and two people of the policy stand behind the override."""
+    """An override for a tag of it allows that, and two people of the policy have accepted it themselves."""
     if not _acts_by_notice(call):
         return
     behind: set[str] = set()
     for override in call.now.overrides():
         if override["set"].get("mode") == "auto" and override.get("match", {}).get("tags"):
-            behind |= set(override.get("approved_by", ())) & call.now.people()
+            named = set(override.get("approved_by", ())) & call.now.people()
+            behind |= named & call.cloud.acceptances
     yield HELD if len(behind) >= 2 else f"{len(behind)} people stand behind it"
 
 

@@ -14,9 +14,11 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from governor.contracts.policy import parse_policy
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import evidence_document
 from governor.domain.instance import Lifecycle, SpotRequestType, Volume
+from governor.domain.policy.consent import Acceptances, Consented, KnownPeople
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import as_utc
 from governor.stores import keys
@@ -464,6 +466,7 @@ def _at_every_call(base: _Base, name: str, act: Callable[[Cloud], None]) -> Scen
         people=base.people,
         changes=base.changes,
         spot=base.spot,
+        before=base.before,
         rivals=act,
         rivals_everywhere=True,
         hours=12.0,
@@ -608,7 +611,35 @@ overrides:
     approved_by: [alice@example.com, bob@example.com]
 """
 _SCRATCH_TAGS = {"Purpose": "GPU-Workload", "Owner": "ml", "Lifecycle": "scratch"}
+
+
+def accepts(cloud: Cloud, *people: str) -> None:
+    """These people accept the policy, each by themselves."""
+    cloud.acceptances = frozenset(people)
+    accepted = Acceptances(parse_policy(cloud.policy).terms, cloud.acceptances)
+    known = KnownPeople({f"aws:arn:aws:iam::123456789012:user/{one}": one for one in people})
+    cloud.state.put_in_force("v1", None, START, Consented(accepted, known))
+
+
+def _two_accept(cloud: Cloud) -> None:
+    accepts(cloud, ALICE, BOB)
+
+
+def _one_accepts(cloud: Cloud) -> None:
+    accepts(cloud, ALICE)
+
+
 _UNASKED = (
+    Scenario(
+        "one of two people accepts an override that terminates",
+        policy() + _SCRATCH,
+        _RUNS,
+        Outcome.EXPIRED,
+        changes={"tags": _SCRATCH_TAGS},
+        before=_one_accepts,
+        hours=6.0,
+        tries_in=_CALLING,
+    ),
     Scenario(
         "the page is down in the notice of mode auto",
         policy("auto"),
@@ -641,6 +672,7 @@ _UNASKED = (
         _GONE | _AWAY,
         Outcome.TERMINATED,
         changes={"tags": _SCRATCH_TAGS},
+        before=_two_accept,
         hours=10.0,
         tries_in=_CALLING,
     ),
@@ -652,6 +684,7 @@ _UNASKED = (
                 Outcome.TERMINATED,
                 {},
                 {"tags": _SCRATCH_TAGS},
+                before=_two_accept,
             ),
             "the override's tag taken off",
             partial(_tagged, Lifecycle=None),

@@ -319,8 +319,10 @@ def test_no_hole_is_idleness_where_a_publishers_clock_is_wrong(ahead: int, lag: 
 @pytest.mark.parametrize("ahead", [-10, -5, 0, 5, *range(7, 11), 15, 60, 119])
 @pytest.mark.parametrize("by_gpu", [True, False])
 def test_work_up_to_this_minute_is_seen_where_a_publishers_clock_is_wrong(ahead: int, by_gpu: bool) -> None:
-    """Failed for clocks more than 7 minutes ahead: nobody looked at the stamps of their last minutes. Where one
-    is more than 11 minutes ahead nothing is done, whether or not its instance works."""
+    """Failed for clocks more than 7 minutes ahead: nobody looked at the stamps of their last minutes.
+
+    Where a clock is more than 11 minutes ahead, nothing is done, whether or not its instance works.
+    """
     whole = Agent((ALWAYS,) * 4)
     agents = [replace(whole, works=1 << DAY - back).stamped(ahead) for back in range(31)]
     policy = replace(Policy(mode=Mode.AUTO), metrics=replace(Policy().metrics, lag_seconds=900))
