@@ -94,7 +94,7 @@ _ANSWERS_OF_EC2 = (
         Outcome.WOKE_UP,
         people=_ONE,
         before=partial(_answers, "stop", (Trouble.THROTTLED,) * 8, works),
-        tries_in=_ACTING,
+        tries_in=_CALLING,
     ),
     Scenario(
         "work begins while EC2 throttles the termination",
@@ -105,7 +105,7 @@ _ANSWERS_OF_EC2 = (
         changes=_SPOT,
         spot=SpotRequestType.ONE_TIME,
         before=partial(_answers, "terminate", (Trouble.THROTTLED,) * 8, works),
-        tries_in=_ACTING,
+        tries_in=_CALLING,
     ),
     Scenario(
         "the answer to the stop is lost",
@@ -114,7 +114,7 @@ _ANSWERS_OF_EC2 = (
         Outcome.STOPPED,
         people=_ONE,
         before=partial(_answers, "stop", (Trouble.LOST,), None),
-        tries_in=_ACTING,
+        tries_in=_CALLING,
     ),
     Scenario(
         "the answer to the stop is lost, and somebody starts it again",
@@ -123,7 +123,7 @@ _ANSWERS_OF_EC2 = (
         None,
         people=_ONE,
         before=partial(_answers, "stop", (Trouble.LOST,), _starts_soon),
-        tries_in=_ACTING,
+        tries_in=_CALLING,
     ),
     Scenario(
         "the answer to the termination is lost",
@@ -132,7 +132,7 @@ _ANSWERS_OF_EC2 = (
         Outcome.TERMINATED,
         people=_TWO,
         before=partial(_answers, "terminate", (Trouble.LOST,), None),
-        tries_in=_ACTING,
+        tries_in=_CALLING,
     ),
     Scenario(
         "the role may stop nothing any more",
@@ -141,7 +141,7 @@ _ANSWERS_OF_EC2 = (
         None,
         people=_ONE,
         before=partial(_answers, "stop", (Trouble.DENIED,) * 9, None),
-        tries_in=_ACTING,
+        tries_in=_CALLING,
     ),
 )
 
