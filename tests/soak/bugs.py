@@ -90,7 +90,9 @@ _WHO_MAY = (
         "if True:",
     ),
 )
-_FREEZES = Edit("usecases.brakes:frozen", "return None if why is None else", "return None if True else")
+_FREEZES = Edit(
+    "usecases.brakes:frozen_by_breaker", "return None if why is None else", "return None if True else"
+)
 _NO_PROOF = Edit(
     f"{_RECHECK}._no_longer_idle",
     "verdict, evidence = self.inspect.judge(instance, policy, now)",
@@ -184,8 +186,8 @@ BUGS = (
         (
             Edit(
                 "domain.policy.policy:TagMatch.like_it_on",
-                "return next((printable(one) for one in alike), None)",
-                "return None",
+                "if self._is_meant_by(key):",
+                "if key == self.tag_key:",
             ),
         ),
         (f"an exemption by tag {_STOP}",),
@@ -319,6 +321,15 @@ BUGS = (
         "nothing_during_a_freeze",
         (_FREEZES,),
         (f"a freeze {_STOP}", "frozen while an approved step waits"),
+    ),
+    Bug(
+        "a pause holds nothing back",
+        "nothing_during_a_pause",
+        (
+            Edit("usecases.brakes:paused", "return None if pause is None else", "return None if True else"),
+            Edit("stores.pauses:not_paused", 'absent("pause")', 'absent("nothing")'),
+        ),
+        (f"a pause {_STOP}", f"a pause {_END}"),
     ),
     Bug(
         "caps hold nothing back",

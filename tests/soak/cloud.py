@@ -213,6 +213,8 @@ class Cloud:
         """By episode."""
         self.freezes: list[tuple[datetime, datetime | None]] = []
         """From when to when an operator, or the breaker, has frozen everything."""
+        self.pauses: list[datetime] = []
+        """When somebody has paused everything; nobody ends it in these stories."""
         self.warnings: dict[str, datetime] = {}
         """When EC2 has said that it takes an instance back."""
         self.logins: dict[str, datetime] = {}

@@ -212,6 +212,14 @@ def nothing_during_a_freeze(call: Call) -> Iterator[str]:
     yield HELD
 
 
+@at_call(*_DESTROYS, "delete")
+def nothing_during_a_pause(call: Call) -> Iterator[str]:
+    """Somebody has paused everything: before a stop is sent, or before the function of another call began."""
+    known_by = call.at if call.sent.what == "stop" else call.sent.seen.at
+    paused = [at for at in call.cloud.pauses if at <= known_by]
+    yield f"everything is paused since {paused[0]}" if paused else HELD
+
+
 @at_call("stop", "terminate")
 def within_the_caps(call: Call) -> Iterator[str]:
     """In no sixty minutes does EC2 take more than the policy lets begin."""

@@ -19,6 +19,7 @@ from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import evidence_document
 from governor.domain.instance import Lifecycle, SpotRequestType, Volume
 from governor.domain.policy.consent import Acceptances, Consented, KnownPeople
+from governor.domain.sweep.pause import Pause
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import as_utc
 from governor.stores import keys
@@ -423,6 +424,12 @@ def page_is_down(cloud: Cloud) -> None:
     cloud.refusals.append(cloud.moment)
 
 
+def pauses(cloud: Cloud) -> None:
+    """Somebody pauses everything."""
+    cloud.state.begin_pause(Pause(as_utc(cloud.moment), "dora@example.com"))
+    cloud.pauses.append(cloud.moment)
+
+
 def presses(answer: str, cloud: Cloud) -> None:
     """Dora answers whatever she was sent last."""
     links = [mail.link for mail in cloud.mails if mail.to == DORA and mail.link]
@@ -483,6 +490,7 @@ _MEANWHILE = (
             ("another root volume", replaces_the_root),
             ("an id that comes back", comes_back),
             ("a freeze", freeze),
+            ("a pause", pauses),
             ("a hold", partial(presses, "hold")),
         )
     ),
