@@ -42,7 +42,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class Tally:
-    """What was tried, what was checked, and what broke."""
+    """The counts of what was tried, checked and broken."""
 
     tried: int = 0
     alike: int = 0

@@ -226,7 +226,7 @@ class Cloud:
         self.acceptances: frozenset[str] = frozenset()
         """People who have accepted the policy in force themselves."""
         self.reviews = False
-        """Whether each sweep begins with the review of the policy, as the sweep's own machine does."""
+        """True where each sweep begins with the review of the policy, as in the sweep's own machine."""
         self.checked: Counter[str] = Counter()
         """How often each promise was checked."""
         self.presses: list[Press] = []

@@ -39,7 +39,7 @@ _FAULTS = [kind for kind in Kind if kind is not Kind.RIVALS]
 _REPEATS_ITSELF = frozenset({"check_progress", "sweep_target", "deliver_alert"})
 """Functions that do the same again and again while time passes."""
 _EVERY_REPETITION = 7
-"""Of whose calls everybody else acts at every seventh."""
+"""Everybody else acts at every seventh of their calls."""
 _MAY_REPEAT = ("ses.send", "table.")
 """Calls of `deliver_alert` after which a message comes twice, because nothing says that it was sent: the
 channel's answer is lost, or the record of it. Everything else must not repeat a message."""

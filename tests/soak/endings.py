@@ -133,7 +133,7 @@ def what_was_decided_is_done(cloud: Cloud) -> Iterator[str]:
 
 @at_end
 def too_late_was_too_late(cloud: Cloud) -> Iterator[str]:
-    """Whoever could hold nothing any more was too late: EC2 takes the call by then, if it ever does."""
+    """People who could hold nothing any more were too late: EC2 takes the call by then, if it ever does."""
     for press in cloud.unheld:
         episode = episode_of(cloud, press)
         done = deeds(cloud, episode, episode.final_step.value)
@@ -146,7 +146,7 @@ def too_late_was_too_late(cloud: Cloud) -> Iterator[str]:
 
 @at_end
 def people_learn_the_outcome(cloud: Cloud) -> Iterator[str]:
-    """Whoever was asked or notified learns how it ended."""
+    """People who were asked or notified learn how it ended."""
     for episode in episodes(cloud):
         name = episode.ref.execution_name
         mails = [mail for mail in cloud.mails if mail.episode == name]

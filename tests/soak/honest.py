@@ -34,7 +34,7 @@ _FIRST = ("recheck_episode", "put_away", "take_snapshot")
 
 @dataclass(frozen=True)
 class Found:
-    """What became of a bug. `promise` is the broken one; `None`: nothing noticed the bug."""
+    """The end of a bug. `promise` is the broken one; `None`: nothing noticed the bug."""
 
     bug: str
     promise: str | None

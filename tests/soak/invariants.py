@@ -266,7 +266,7 @@ def work_keeps_it(call: Call) -> Iterator[str]:
 
 @at_call(*_DESTROYS)
 def loosening_changes_nothing(call: Call) -> Iterator[str]:
-    """What was work when people were asked is work now, whatever the policy has become."""
+    """Work by the policy of the question is work now, whatever the policy has become."""
     if not call.runs or call.then.text == call.now.text:
         return
     yield _work(call, min(rules.get("idle.utilization_below_percent") for rules in call.both))
@@ -411,7 +411,7 @@ def enough_people_said_yes(call: Call) -> Iterator[str]:
 
 @at_call(*_OF_A_PLAN)
 def only_people_of_the_policy_decide(call: Call) -> Iterator[str]:
-    """Of those who were people of the policy when it was asked, enough have said yes."""
+    """Enough people of the policy that it was asked under have said yes."""
     if not call.is_of_a_plan or not call.asks or _acts_on_silence(call):
         return
     known = {press.by for press in call.yes} & call.then.people()
@@ -420,7 +420,7 @@ def only_people_of_the_policy_decide(call: Call) -> Iterator[str]:
 
 @at_call(*_OF_A_PLAN)
 def people_who_left_decide_nothing(call: Call) -> Iterator[str]:
-    """Of those who said yes, enough are people of the policy still."""
+    """Enough of those who said yes are people of the policy still."""
     if not call.is_of_a_plan or not call.asks or _acts_on_silence(call):
         return
     left = {press.by for press in call.yes} & call.then.people() & call.now.people()
@@ -429,7 +429,7 @@ def people_who_left_decide_nothing(call: Call) -> Iterator[str]:
 
 @at_call("terminate")
 def a_termination_is_typed(call: Call) -> Iterator[str]:
-    """Who said yes to it has typed the id of the instance."""
+    """People who said yes to it have typed the id of the instance."""
     if not call.asks:
         return
     typed = {press.by for press in call.yes if press.fields.get("typed_instance_id") == call.sent.instance_id}

@@ -57,7 +57,7 @@ class SimulatedMetrics:
     ec2: SimulatedEc2
     busy: dict[str, list[Busy]] = field(default_factory=lambda: defaultdict(list))
     habits: dict[str, Habits] = field(default_factory=dict)
-    """Of instances with a bad agent."""
+    """The habits of bad agents, by instance."""
 
     # the port
 

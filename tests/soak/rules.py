@@ -41,7 +41,7 @@ DEFAULTS: Mapping[str, Any] = {
     "caps.account_actions_per_hour": 5,
     "caps.owner_actions_per_hour": 5,
 }
-"""Of the settings that invariants look at. A test compares them with the product's."""
+"""The defaults of the settings that invariants look at. A test compares them with the product's."""
 
 
 @lru_cache(512)

@@ -1,4 +1,4 @@
-"""What is true at the moment of a call, by the simulated world: EC2, metrics, people, the policy's text.
+"""The truth at the moment of a call, by the simulated world: EC2, metrics, people, the policy's text.
 
 `Call` answers the questions of the invariants. It reads what the system has stored only where that is the
 question itself: which episode is open, what it plans, which snapshots belong to it.
@@ -24,7 +24,7 @@ from tests.soak.rules import Rules
 NOES = frozenset({"keep", "exempt", "hold"})
 ACCEPTED = frozenset({200, 302, 303})
 READ_BEFORE = timedelta(seconds=30)
-"""What became known so shortly before a call may have come after its recheck had read."""
+"""A reading that came so shortly before a call may have come after its recheck had read."""
 
 
 def episodes(cloud: Cloud) -> list[Episode]:
