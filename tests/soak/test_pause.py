@@ -81,6 +81,8 @@ class Story:
 
     def play(self) -> None:
         self.cloud = self.scenario.begin()
+        # A pause of hours may let the question end in another way.
+        self.cloud.expects = None
         with entering(self._see):
             self.scenario.finish(self.cloud)
             if self.paused_at is not None:
