@@ -33,8 +33,9 @@ from governor.stores.fleet import keeping
 from governor.stores.ledger import booking
 from governor.stores.table import Readable
 from tests.builders import NOW, make_entry, make_evidence, make_facts, make_instance
+from tests.twins.seals import SealedStateTable
 from tests.twins.services import FakeClock
-from tests.twins.table import MemoryStateTable, MemoryTable
+from tests.twins.table import MemoryTable
 
 EVERYTHING = Scope(everything=True)
 TARGETS = (Target("123456789012", "us-east-1"), Target("210987654321", "eu-west-1"))
@@ -98,7 +99,7 @@ class ConsoleWorld:
     table: MemoryTable = field(default_factory=MemoryTable)
 
     def __post_init__(self) -> None:
-        self.state = MemoryStateTable(self.table)
+        self.state = SealedStateTable(self.table)
 
     def keep(self, *rows: FleetRow, mode: str = "ask", problem: str | None = None) -> None:
         """Store the rows as the pages of their targets, swept two minutes ago."""

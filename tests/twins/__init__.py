@@ -3,6 +3,8 @@
 from tests.twins.ec2 import MemoryEc2 as MemoryEc2
 from tests.twins.metrics import Dimensions as Dimensions
 from tests.twins.metrics import MemoryMetrics as MemoryMetrics
+from tests.twins.seals import MemorySeals as MemorySeals
+from tests.twins.seals import SealedStateTable as SealedStateTable
 from tests.twins.services import FakeClock as FakeClock
 from tests.twins.services import MemoryLifecycleHooks as MemoryLifecycleHooks
 from tests.twins.services import MemoryVault as MemoryVault

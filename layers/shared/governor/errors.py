@@ -17,6 +17,7 @@
     ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     │   ├── Held                    somebody holds the episode: nothing more of its plan is done
+    │   ├── Unsealed                an answer or a record lacks its seal; people are asked again
     │   └── MustWait                plans are frozen, or a cap is reached; the same step may be done later
     ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
     ├── TargetsNotSwept             a sweep left out some targets; the next one tries again
@@ -148,6 +149,9 @@ class MustWait(SafetyError): ...
 
 
 class Held(SafetyError): ...
+
+
+class Unsealed(SafetyError): ...
 
 
 class TargetsNotSwept(GovernorError): ...

@@ -16,6 +16,7 @@ from governor.errors import CloudError, PolicyError
 if TYPE_CHECKING:
     # Named only: a function loads the parts of the domain that it uses.
     from governor.domain.alerts.alert import Alert
+    from governor.domain.approvals.sealing import Duty
     from governor.domain.episode.episode import EpisodeRef
     from governor.domain.episode.plan import Price, Step, StoragePrices
     from governor.domain.events.interruption import LifecycleAction, SpotPrice
@@ -45,6 +46,13 @@ class Clock(Protocol):
     """The time, aware, in UTC."""
 
     def now(self) -> UtcDatetime: ...
+
+
+class SealCheck(Protocol):
+    """The signatures of seals, by the key of each duty. It makes none."""
+
+    def __call__(self, duty: Duty, text: bytes, signature: str) -> bool:
+        """Return whether the function of this duty has signed the text."""
 
 
 class Policies(Protocol):

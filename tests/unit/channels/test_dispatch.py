@@ -137,6 +137,7 @@ class Post:
             registry,
             lambda alert, why: self.parked.append((alert, why)),
             vouch(self.world),
+            self.world.seals.deliveries,
             sleep=self.slept.append,
         )
 
@@ -1201,6 +1202,7 @@ class Fleet:
             registry,
             lambda alert, why: self.parked.append((alert, why)),
             vouch(world),
+            world.seals.deliveries,
             digest_id=lambda: f"digest-{next(numbers)}",
         )
         self.queue, self.seen = FakeQueue(), list[Dispatched]()

@@ -48,7 +48,14 @@ class Slack:
         self.actions = SlackActions(
             SECRET,
             ShowApproval(state, clock),
-            Decide(state, self.world.workflow, clock, self.world.announcer, lambda: self.world.policies),
+            Decide(
+                state,
+                self.world.workflow,
+                clock,
+                self.world.announcer,
+                lambda: self.world.policies,
+                self.world.seals.answers,
+            ),
             lambda: self.world.policies.policy.ownership,
             self.answer_privately,
             clock,

@@ -83,6 +83,7 @@ class Site:
             self.at.clock,
             self.world.announcer,
             lambda: self.world.policies,
+            self.world.seals.answers,
         )
         answers = Answers(decide, self.undoer)
         self.console = Console(

@@ -20,6 +20,7 @@ from governor.errors import DecisionRefused
 from governor.usecases.approvals.decide import Decide, key_of
 from tests.builders import NOW
 from tests.console_world import TARGETS, ConsoleWorld, make_row
+from tests.twins.seals import MemorySeals
 from tests.twins.services import MemoryWorkflow, RecordingAnnouncer
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance, token
@@ -58,7 +59,14 @@ class Site:
         self.at = Entrance(self.world.table)
         self.at.clock.at = NOW
         state, clock = self.world.state, self.at.clock
-        self.decide = Decide(state, MemoryWorkflow(), clock, RecordingAnnouncer(), lambda: parse_policy(""))
+        self.decide = Decide(
+            state,
+            MemoryWorkflow(),
+            clock,
+            RecordingAnnouncer(),
+            lambda: parse_policy(""),
+            MemorySeals().answers,
+        )
         views, posts = {RULE: instance}, {RULE: partial(end_hold, self.decide)}
         self.console = Console(lambda: self.world.reader, self.at.doors, views, posts)
 

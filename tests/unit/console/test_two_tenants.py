@@ -143,7 +143,8 @@ def site(who: str, *, alone: bool, world: ConsoleWorld | None = None, readable: 
 def forms_of(world: ConsoleWorld) -> Mapping[str, Post]:
     clock = FakeClock(NOW)
     announcer = RecordingAnnouncer()
-    decide = Decide(world.state, MemoryWorkflow(), clock, announcer, lambda: parse_policy(""))
+    seal = world.state.seals.answers
+    decide = Decide(world.state, MemoryWorkflow(), clock, announcer, lambda: parse_policy(""), seal)
     return forms(decide, RecordingUndoer(), PauseAll(world.state, clock, announcer, TARGETS[0]))
 
 

@@ -52,9 +52,9 @@ from tests.builders import NOW, make_instance
 from tests.twins import (
     MemoryEventLog,
     MemoryLifecycleHooks,
-    MemoryStateTable,
     MemoryWorkflow,
     RecordingHook,
+    SealedStateTable,
     StaticBatch,
     StaticPrices,
     StaticSpotMarket,
@@ -88,6 +88,11 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "link_keys": SimpleNamespace(read=lambda: KEYS),
         "channel_secret": SimpleNamespace(read=lambda: {"slack_signing_secret": "s" * 32}),
         **dict.fromkeys(("instances", "sessions", "tagger", "controller", "starter", "snapshots"), world.ec2),
+        "opening_seal": world.seals.openings,
+        "answer_seal": world.seals.answers,
+        "delivery_seal": world.seals.deliveries,
+        "expiry_seal": world.seals.expiries,
+        "seal_check": world.seals,
         "metrics": world.metrics,
         "prices": StaticPrices(PRICE),
         "batch": StaticBatch(),
@@ -114,7 +119,7 @@ def asking() -> World:
 def new() -> World:
     """An idle instance about which nothing is known yet."""
     world = World()
-    world.state, world.workflow = MemoryStateTable(), MemoryWorkflow()
+    world.state, world.workflow = SealedStateTable(seals=world.seals), MemoryWorkflow()
     return world
 
 

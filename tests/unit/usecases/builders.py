@@ -63,7 +63,13 @@ def opener(world: FleetWorld, approval_id: str = "approval-1") -> OpenEpisode:
         state=world.state,
     )
     return OpenEpisode(
-        world.clock, world.policies, ACCOUNTS, inspect, world.state, approval_id=lambda: approval_id
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        inspect,
+        world.state,
+        world.seals.openings,
+        approval_id=lambda: approval_id,
     )
 
 

@@ -27,9 +27,10 @@ from tests.twins import (
     MemoryEc2,
     MemoryEventLog,
     MemoryMetrics,
-    MemoryStateTable,
+    MemorySeals,
     MemoryWorkflow,
     RecordingAnnouncer,
+    SealedStateTable,
     StaticBatch,
     StaticPolicies,
     StaticPrices,
@@ -59,7 +60,9 @@ class FleetWorld:
         self.clock = FakeClock(NOW)
         self.ec2 = MemoryEc2()
         self.metrics = MemoryMetrics(now=self.clock.now)
-        self.state, self.workflow = MemoryStateTable(), MemoryWorkflow()
+        self.seals = MemorySeals()
+        self.state = SealedStateTable(seals=self.seals)
+        self.workflow = MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
         self.log = MemoryEventLog()
         self.batch = StaticBatch()

@@ -133,7 +133,9 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stream]:
 def decide(world: World, answer: Answer, person: str | None, **more: Any) -> None:
     """An answer from the page."""
     by = f"link:{person}" if person else EVERYBODY
-    use_case = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    use_case = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     use_case(APPROVAL_ID, Decision(answer, by, "page", NOW, person=person, **more))
 
 

@@ -22,6 +22,7 @@ from governor.usecases.brakes import RefusedAnswers
 from governor.usecases.episode.guards import Guards
 from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
+from governor.usecases.episode.seals import CheckSeals
 from governor.usecases.episode.sent_call import SentCalls
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.evidence.gather_evidence import GatherEvidence
@@ -32,10 +33,11 @@ from tests.twins import (
     MemoryEc2,
     MemoryEventLog,
     MemoryMetrics,
-    MemoryStateTable,
+    MemorySeals,
     MemoryVault,
     MemoryWorkflow,
     RecordingAnnouncer,
+    SealedStateTable,
     StaticPolicies,
     StaticPrices,
 )
@@ -90,7 +92,8 @@ class World:
         self.ec2 = MemoryEc2(now=self.clock.now)
         self.vault = MemoryVault()
         self.pauses: list[float] = []
-        self.state = MemoryStateTable()
+        self.seals = MemorySeals()
+        self.state = SealedStateTable(seals=self.seals)
         self.workflow = MemoryWorkflow()
         self.announcer = RecordingAnnouncer()
         self.log = MemoryEventLog()
@@ -108,7 +111,10 @@ class World:
             state=self.state,
         )
         refused = RefusedAnswers(self.metrics, TARGET, "api-1", "gpu-governor")
-        self.guards = Guards(self.clock, self.policies, accounts, self.inspect, self.state, self.ec2, refused)
+        seals = CheckSeals(self.state, self.seals)
+        self.guards = Guards(
+            self.clock, self.policies, accounts, self.inspect, self.state, self.ec2, refused, seals
+        )
         calls = SentCalls(accounts, self.inspect)
         self.put_away = PutAway(self.clock, self.guards, self.ec2, self.state, calls)
         self.take_snapshot = TakeSnapshot(

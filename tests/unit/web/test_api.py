@@ -43,7 +43,14 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
     return ApprovalApi(
         show=ShowApproval(world.state, world.clock),
         brakes=ShowBrakes(world.state, world.policies, world.clock),
-        decide=Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies),
+        decide=Decide(
+            world.state,
+            world.workflow,
+            world.clock,
+            world.announcer,
+            lambda: world.policies,
+            world.seals.answers,
+        ),
         accept=AcceptPolicy(
             world.clock,
             world.state,

@@ -34,7 +34,14 @@ from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
 from tests.builders import NOW, QUIET, earlier_link, form_token, make_evidence, make_facts, make_instance
-from tests.twins import FakeClock, MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
+from tests.twins import (
+    FakeClock,
+    MemorySeals,
+    MemoryWorkflow,
+    RecordingAnnouncer,
+    SealedStateTable,
+    StaticPolicies,
+)
 from tests.twins.services import RecordingUndoer
 from tests.unit.adapters.state_samples import entry
 
@@ -64,7 +71,8 @@ class World:
         instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
         evidence = make_evidence((*QUIET[:5], None, *QUIET[6:]))
         self.ref = EpisodeRef("123456789012", "us-east-1", instance.instance_id, instance.launch_time, 1)
-        self.state = MemoryStateTable()
+        self.seals = MemorySeals()
+        self.state = SealedStateTable(seals=self.seals)
         self.workflow = MemoryWorkflow(waiting={TOKEN})
         self.clock = FakeClock(NOW)
         self.undoer = RecordingUndoer()
@@ -103,7 +111,14 @@ class World:
         self.state.await_answer(ID, TOKEN, "ask", LATER)
         self.site = ApprovalSite(
             show=ShowApproval(self.state, self.clock),
-            decide=Decide(self.state, self.workflow, self.clock, self.announcer, lambda: self.policies),
+            decide=Decide(
+                self.state,
+                self.workflow,
+                self.clock,
+                self.announcer,
+                lambda: self.policies,
+                self.seals.answers,
+            ),
             undoer=self.undoer,
             signer=SIGNER,
         )

@@ -32,6 +32,7 @@ from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import ApprovalStatus, notice_until
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import cause_of
+from governor.domain.approvals.sealing import SealMaker, counts_for_silence, delivery_text, sealed
 from governor.domain.episode.episode import Episode, Phase
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
@@ -120,6 +121,7 @@ class Dispatch:
     registry: Registry
     park: Park
     vouch: Vouch
+    delivery_seal: SealMaker
     digest_id: Callable[[], str] = lambda: DIGEST_PREFIX + secrets.token_urlsafe(16)
     """By the prefix the page knows a digest."""
     sleep: Callable[[float], None] = time.sleep
@@ -326,11 +328,17 @@ class Dispatch:
 
     def _is_noted(self, delivery: Delivery) -> bool:
         try:
-            self.state.note_delivery(delivery)
+            self.state.note_delivery(self._sealed(delivery))
         except CloudError as error:
             _log.warning("a record of %s by %s is left: %s", delivery.message, delivery.channel, error)
             return False
         return True
+
+    def _sealed(self, delivery: Delivery) -> Delivery:
+        """Return it with a seal where silence may count from it. Raises: CloudError, when KMS made none."""
+        if not counts_for_silence(delivery):
+            return delivery
+        return replace(delivery, seal=sealed(self.delivery_seal, delivery_text(delivery)))
 
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
         subject, message, now = compose.subject_of(item.alert), item.alert.dedup_id, self.clock.now()

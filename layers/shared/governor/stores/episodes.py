@@ -13,6 +13,7 @@ from governor.domain.approvals.approval import (
     Approval,
     ApprovalStatus,
     Decision,
+    SealedExpiry,
     first_approval,
     hold_of,
 )
@@ -384,18 +385,33 @@ class Episodes(Pauses):
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         return self._decide(approval_id, changes, hold_of(decision, project))
 
-    def void(self, approval_id: str, reason: str, *, expired: bool, outcome: str = "void") -> Approval:
-        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Raises: ConflictError, NotFound."""
+    def void(
+        self,
+        approval_id: str,
+        reason: str,
+        *,
+        expired: bool,
+        outcome: str = "void",
+        expiry: SealedExpiry | None = None,
+    ) -> Approval:
+        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Silence counts with the `expiry` alone.
+        Raises: ConflictError, also where it expires at another time than the `expiry` says; NotFound."""
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
-        return self._decide(approval_id, changes, NO_HOLD)
+        condition = _PENDING
+        if expiry is not None:
+            changes |= {"expired_at": expiry.expired_at, "expiry_seal": expiry.seal}
+            condition &= where("expires_at", "=", expiry.expires_at)
+        return self._decide(approval_id, changes, NO_HOLD, condition)
 
-    def _decide(self, approval_id: str, changes: Document, standing: Hold) -> Approval:
+    def _decide(
+        self, approval_id: str, changes: Document, standing: Hold, condition: Condition = _PENDING
+    ) -> Approval:
         approval = self.existing(approval_id)
         # Read first: spares a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
             raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
-        decided = update(keys.approval(approval_id), changes, _PENDING)
+        decided = update(keys.approval(approval_id), changes, condition)
         self._with_standing(approval.episode, standing, decided)
         return self.existing(approval_id)
 

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from governor.adapters.messaging import SnsAnnouncer, SqsDeadLetters, SqsQueue
 from governor.adapters.s3 import AuditBucket, PolicyBucket, PolicyText, ReportBucket
+from governor.adapters.sealing import KmsSealCheck, KmsSealMaker
 from governor.adapters.secrets import AlertSeal
 from governor.adapters.ssm import PolicyParameter
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.adapters.workflow import LambdaUndoer, StepFunctionsWorkflow
 from governor.domain.alerts.alert import Seal
-from governor.ports import Announcer, ReportStore, Undoer, Workflow
+from governor.domain.approvals.sealing import SealMaker
+from governor.ports import Announcer, ReportStore, SealCheck, Undoer, Workflow
 from governor.stores import EventLog, StateTable
 from governor.usecases.accounts import Accounts
 from governor.wiring.basics import Basics, over
@@ -32,6 +34,12 @@ class Parts(Basics):
     )
     seal: cached_property[Seal] = over(AlertSeal, "alert_key_arn")
     """Opens its client at its first message: the page sends few, and would start later for it."""
+    opening_seal: cached_property[SealMaker] = over(KmsSealMaker, "opening_key_arn")
+    delivery_seal: cached_property[SealMaker] = over(KmsSealMaker, "delivery_key_arn")
+    expiry_seal: cached_property[SealMaker] = over(KmsSealMaker, "expiry_key_arn")
+    seal_check: cached_property[SealCheck] = over(
+        KmsSealCheck, "opening_key_arn", "answer_key_arn", "delivery_key_arn", "expiry_key_arn", opens="kms"
+    )
     undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
     archive = over(AuditBucket, "audit_bucket", opens="s3")
     reports: cached_property[ReportStore] = over(ReportBucket, "report_bucket", opens="s3")
@@ -45,6 +53,11 @@ class Parts(Basics):
         from governor.stores.sessions import SignIns
 
         return SignIns(self.table)
+
+    @cached_property
+    def answer_seal(self) -> SealMaker:
+        """Gives up within seconds: a person waits, and may press again."""
+        return KmsSealMaker(self.clients, self.settings.need("answer_key_arn"), patient=False)
 
     @cached_property
     def announcer(self) -> Announcer:

@@ -117,7 +117,9 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     world = World(action=action, decide=False)
     assert RIGHT == world.ref.instance_id
     until = None if answer is Answer.APPROVE else NOW + MONTH + (SECOND if accepted else -SECOND)
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     answered = partial(decide, APPROVAL_ID, said(answer, keep_until=until))
     if why is not None:
         with pytest.raises(DecisionRefused, match=why):
@@ -176,7 +178,9 @@ def test_a_button_says_what_a_keep_costs(usd: Decimal | None, cost: str) -> None
 def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
     """As every button says; the answer holds the date from then on."""
     world = World(decide=False)
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     episode = world.state.episode(world.ref)
     assert episode is not None
 
@@ -308,7 +312,9 @@ def test_who_has_left_the_policy_decides_nothing_that_outlives_the_question(answ
     world = World(decide=False)
     people = Ownership(contacts={"people": Contact(emails=(BOB,))}, default_contacts=("people",))
     world.policies.policy = replace(world.policies.policy, ownership=people)
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     take = partial(decide, APPROVAL_ID, losses_accepted=True)
 
     if answer is Answer.APPROVE:

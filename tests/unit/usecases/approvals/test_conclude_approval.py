@@ -17,7 +17,7 @@ def test_nobody_answered() -> None:
     """Expired; said again it stays so."""
     world = World(decide=False)
     for _ in range(2):
-        answer = ConcludeApproval(world.state)(world.ref)
+        answer = ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)
         assert ("expired", "nobody answered in time") == (answer["decision"], answer["reason"])
 
 
@@ -32,7 +32,7 @@ def test_an_answer_of_the_last_instant_counts(answer: Answer, said: str) -> None
     )
     world.state.settle(APPROVAL_ID, decision)
 
-    assert said == ConcludeApproval(world.state)(world.ref)["decision"]
+    assert said == ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)["decision"]
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     assert approval.status is not ApprovalStatus.EXPIRED
@@ -42,7 +42,7 @@ def test_a_task_that_ended_without_an_answer_expires_nothing() -> None:
     """Its token was used by somebody else: the question stays as it was, and nothing is done."""
     world = World(decide=False)
     with pytest.raises(SafetyError, match="nobody has given one"):
-        ConcludeApproval(world.state)(world.ref, answered=True)
+        ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref, answered=True)
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     assert ApprovalStatus.PENDING is approval.status
@@ -53,7 +53,7 @@ def test_a_question_that_was_taken_back_stays_void() -> None:
     world = World(decide=False)
     world.state.void(APPROVAL_ID, "it works again", expired=False, outcome="woke-up")
 
-    answer = ConcludeApproval(world.state)(world.ref)
+    answer = ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)
     assert ("void", "woke-up") == (answer["decision"], answer["outcome"])
 
 
@@ -62,4 +62,4 @@ def test_an_episode_that_does_not_exist_is_refused() -> None:
     world = World(decide=False)
     world.state.forget("EPISODE")
     with pytest.raises(SafetyError, match="does not exist"):
-        ConcludeApproval(world.state)(world.ref)
+        ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)

@@ -28,7 +28,9 @@ def approve(world: World, person: str | None, answer: Answer = Answer.APPROVE) -
     """Somebody's answer on the page."""
     until = NOW + timedelta(hours=4) if answer is Answer.KEEP else None
     said = Decision(answer, f"link:{person}", "page", world.clock.now(), keep_until=until, person=person)
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     return decide(APPROVAL_ID, said, typed_instance_id=world.ref.instance_id, losses_accepted=True)
 
 

@@ -41,7 +41,9 @@ LATER = NOW + timedelta(days=3)
 
 def decide(world: World, answer: Answer = Answer.HOLD, person: str | None = BOB, **more: Any) -> Decided:
     """Bob's answer, on the page."""
-    use_case = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    use_case = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     by = f"link:{person or 'broadcast'}"
     return use_case(APPROVAL_ID, Decision(answer, by, "page", world.clock.now(), person=person, **more))
 

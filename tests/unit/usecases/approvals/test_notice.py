@@ -203,9 +203,9 @@ def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> N
     world = auto()
     deliver(world, "email")
     decision = Decision(answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more)
-    Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
-        APPROVAL_ID, decision
-    )
+    Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )(APPROVAL_ID, decision)
     assert 0 == look(world)
     world.clock.moment = NOW + HOUR
     assert Outcome.HELD is world.recheck(world.ref, Step.STOP).outcome

@@ -43,7 +43,9 @@ def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[
             world.state.settle(approval_id, theirs)
 
     state: Any = Beaten(world.state, first)
-    decide = Decide(state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     return world, instance_id, lambda: decide(approval_id, mine, losses_accepted=True)
 
 
@@ -79,7 +81,9 @@ def test_an_answer_that_could_not_be_written_may_be_given_again() -> None:
 def test_who_decides_is_told_whether_the_workflow_has_it(is_down: bool) -> None:
     """It stands either way; the same answer once more hands it over, too."""
     world, instance_id, _ = asked()
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     world.workflow.failure = Unavailable("Step Functions is down") if is_down else None
     decided = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
 
@@ -109,9 +113,9 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
 
     def decide(state: Any, by: str) -> Any:
         said = Decision(Answer.HOLD, by, "page", NOW, person=by.removeprefix("link:"))
-        return Decide(state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
-            APPROVAL_ID, said
-        )
+        return Decide(
+            state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        )(APPROVAL_ID, said)
 
     def happens() -> None:
         if first == "the call":
@@ -139,7 +143,9 @@ def test_a_yes_to_what_is_over_is_refused_before_its_question_is_canceled(needed
     world = World(decide=False, phase=Phase.ASKING, terms=terms)
     world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
     yes = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     with pytest.raises(DecisionRefused, match=r"it is over \(failed\): there is nothing left to approve"):
         decide(APPROVAL_ID, yes, losses_accepted=True)
     approval = world.state.approval(APPROVAL_ID)
@@ -154,6 +160,11 @@ def test_a_question_or_an_episode_that_is_gone_takes_no_answer(gone: str) -> Non
     world.state.forget(gone)
     said = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
     with pytest.raises(NotFound, match="does not exist"):
-        Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
-            APPROVAL_ID, said
-        )
+        Decide(
+            world.state,
+            world.workflow,
+            world.clock,
+            world.announcer,
+            lambda: world.policies,
+            world.seals.answers,
+        )(APPROVAL_ID, said)

@@ -86,9 +86,14 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
     assert (ApprovalStatus.PENDING, NOW) == (approval.status, approval.expires_at)
     assert stored_episode(world, ref_of(world, instance_id)).evidence_hash == approval.evidence_hash
     with pytest.raises(DecisionRefused):
-        Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
-            "approval-1", decision()
-        )
+        Decide(
+            world.state,
+            world.workflow,
+            world.clock,
+            world.announcer,
+            lambda: world.policies,
+            world.seals.answers,
+        )("approval-1", decision())
 
 
 @pytest.mark.parametrize(

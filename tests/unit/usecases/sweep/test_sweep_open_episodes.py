@@ -125,7 +125,9 @@ def test_an_instance_that_left_the_list_takes_the_question_back(changes: dict[st
 def test_what_the_workflow_does_itself_is_no_news() -> None:
     """An approved instance leaves the list because we stop it."""
     world, instance_id, ref = asked()
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     start_acting(world, ref)
     world.change(instance_id, state="stopping")
@@ -312,7 +314,9 @@ def test_a_decision_that_was_not_delivered_is_delivered_by_the_next_sweep() -> N
     """It stands in the table; Step Functions could not be reached when it was made."""
     world, instance_id, _ = asked()
     world.workflow.failure = Unavailable("Step Functions")
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     result = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     assert not result.delivered
 
@@ -609,9 +613,9 @@ def test_an_answer_keeps_its_meaning() -> None:
     """A keep by a person ends the question as kept, not as void."""
     world, instance_id, _ = asked()
     keep = decision(Answer.KEEP, keep_until=NOW + timedelta(days=2))
-    Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)(
-        approval_id_of(instance_id), keep
-    )
+    Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )(approval_id_of(instance_id), keep)
     world.sweep(5)
 
     assert "snoozed" == world.verdict(instance_id)
@@ -621,7 +625,9 @@ def test_an_answer_keeps_its_meaning() -> None:
 def test_another_date_or_reason_is_another_decision() -> None:
     """A repeated request is answered as the first; a different one comes too late and is told so."""
     world, instance_id, _ = asked()
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     keep = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(hours=4))
     decide(approval_id_of(instance_id), keep)
     assert ApprovalStatus.KEPT is decide(approval_id_of(instance_id), keep).approval.status

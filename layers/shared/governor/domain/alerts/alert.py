@@ -293,6 +293,8 @@ class Delivery:
     """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
     not_before: UtcDatetime | None = None
     """Time of the next try: the channel has said so, or somebody who may have died is sending it now."""
+    seal: str | None = None
+    """Made by `deliver_alert`, where silence may count from this delivery."""
 
     @property
     def key(self) -> tuple[str, str]:

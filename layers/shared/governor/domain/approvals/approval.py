@@ -67,6 +67,8 @@ class Decision:
     reason: str | None = None
     person: str | None = None
     """An address, or an identity like `aws:<ARN>`, if proven; `None` for a link that went to a list."""
+    seal: str | None = None
+    """Made by the function that took a yes; other answers need none."""
 
     @property
     def why(self) -> str:
@@ -101,6 +103,9 @@ class Approval:
     """A hold that came while a call to EC2 was under way: it counts if that call had no effect."""
     keep_ended_at: UtcDatetime | None = None
     keep_ended_by: str | None = None
+    expired_at: UtcDatetime | None = None
+    expiry_seal: str | None = None
+    """Made by `conclude_approval`, with the time at which it found no answer."""
 
     @property
     def link_ends(self) -> UtcDatetime:
@@ -122,6 +127,15 @@ class Approval:
         """Those who said yes, each by their address where it is known, with commas."""
         given = [one for one in (self.first_yes, self.decision) if one is not None]
         return ",".join(one.person or one.by for one in given) or "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class SealedExpiry:
+    """The end of a question without an answer, as `conclude_approval` has found and sealed it."""
+
+    expires_at: UtcDatetime
+    expired_at: UtcDatetime
+    seal: str
 
 
 def first_approval(episode: Episode) -> Approval:

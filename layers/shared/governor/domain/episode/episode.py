@@ -192,6 +192,8 @@ class Episode:
     Evidence and the stop in `steps_done` are that one's then."""
     undone_at: UtcDatetime | None = None
     undone_by: str | None = None
+    opening_seal: str | None = None
+    """Made by `open_episode` over all that an opening fixes (`domain/approvals/sealing.py`)."""
 
     @property
     def idle(self) -> IdleSpan | None:

@@ -20,6 +20,7 @@ from governor.domain.approvals.approval import (
     keep_end,
 )
 from governor.domain.approvals.messages import first_yes_alert
+from governor.domain.approvals.sealing import ASKED_BEFORE, SealMaker, answer_text, is_opening_sealed, sealed
 from governor.domain.approvals.terms import Role, check_terms, may_end_keep, stricter, terms_of
 from governor.domain.episode.episode import Episode, Terms
 from governor.domain.instance import Target
@@ -69,6 +70,7 @@ class Decide:
     announcer: Announcer
     policies_now: Callable[[], Policies]
     """Read only for what outlives the question."""
+    answer_seal: SealMaker
 
     def terms_now(self, episode: Episode) -> Terms:
         """Return what the question's terms and today's policy both allow. Raises: CloudError."""
@@ -102,6 +104,7 @@ class Decide:
             return known
         self._check_terms(episode, decision)
         _check_approval(episode, decision, typed, accepted)
+        decision = self._sealed(episode, decision)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
             stored = self.state.note_first_yes(approval_id, decision)
             if approval.first_yes is None and stored.first_yes == decision:
@@ -167,6 +170,22 @@ class Decide:
             if not _repeats(stored.brake, brake):
                 check_hold(self._episode(stored), stored, brake, self.clock.now())
                 raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
+
+    def _sealed(self, episode: Episode, decision: Decision) -> Decision:
+        """Return a yes with its seal; any other answer as it is. Raises: DecisionRefused where an earlier
+        release has asked, or KMS could not seal the answer: nothing was taken."""
+        if decision.answer is not Answer.APPROVE:
+            return decision
+        status = ApprovalStatus.PENDING.value
+        if not is_opening_sealed(episode):
+            raise DecisionRefused(f"{ASKED_BEFORE} within minutes: nothing was taken", status=status)
+        try:
+            seal = sealed(self.answer_seal, answer_text(episode, decision))
+        except CloudError as error:
+            _log.exception("an answer could not be sealed")
+            why = "your answer could not be signed at this moment, and was not taken: please try again"
+            raise DecisionRefused(why, status=status) from error
+        return replace(decision, seal=seal)
 
     def _episode(self, approval: Approval) -> Episode:
         episode = self.state.episode(approval.episode)
@@ -246,5 +265,5 @@ def _check_approval(episode: Episode, decision: Decision, typed: str | None, acc
 
 def _repeats(stored: Decision | None, new: Decision) -> bool:
     """Return whether a request repeats what the same person has already decided."""
-    # Everything but the time: another date or reason is another decision, which came too late.
-    return stored is not None and stored == replace(new, at=stored.at)
+    # Everything but the time and its seal: another date or reason is another decision, which came too late.
+    return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)

@@ -7,10 +7,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import assert_never
 
-from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.approval import Approval, ApprovalStatus, SealedExpiry
+from governor.domain.approvals.sealing import SealMaker, expiry_text, sealed
 from governor.domain.episode.episode import Episode, EpisodeRef, Phase
 from governor.errors import ConflictError, SafetyError
-from governor.ports import Workflow
+from governor.ports import Clock, Workflow
 from governor.stores import Episodes
 
 
@@ -55,16 +56,27 @@ class ConcludeApproval:
     """Ends the question when its last stage has passed. Safe to repeat: the first answer stands."""
 
     state: Episodes
+    clock: Clock
+    expiry_seal: SealMaker
 
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
         """Return the answer document; its `decision` is `expired` when nobody answered. With `answered` a
-        task has ended because somebody did: nothing expires. Raises: SafetyError."""
-        approval_id = asked_about(self.state, ref).approval_id
-        approval = None
-        if not answered:
+        task has ended because somebody did: nothing expires. Raises: SafetyError; CloudError when KMS could
+        not seal the expiry: nothing has expired."""
+        episode = asked_about(self.state, ref)
+        approval = self.state.approval(episode.approval_id)
+        is_pending = approval is not None and approval.status is ApprovalStatus.PENDING
+        if approval is not None and is_pending and not answered:
             with suppress(ConflictError):
-                approval = self.state.void(approval_id, "nobody answered in time", expired=True)
-        return answer_document(must_be_answered(approval or self.state.approval(approval_id)))
+                self._expire(episode, approval)
+            approval = self.state.approval(episode.approval_id)
+        return answer_document(must_be_answered(approval))
+
+    def _expire(self, episode: Episode, approval: Approval) -> None:
+        now = self.clock.now()
+        seal = sealed(self.expiry_seal, expiry_text(episode, approval.expires_at, now))
+        expiry = SealedExpiry(approval.expires_at, now, seal)
+        self.state.void(approval.approval_id, "nobody answered in time", expired=True, expiry=expiry)
 
 
 def must_be_answered(approval: Approval | None) -> Approval:

@@ -13,6 +13,7 @@ from governor.domain.alerts.alert import REPEATS, Alert, AlertKind
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert
+from governor.domain.approvals.sealing import UNSEALED
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import Step
 from governor.domain.instance import MARKS, Target
@@ -29,6 +30,11 @@ _SAME_CAUSE = timedelta(hours=1)
 _OF_A_RECHECK = frozenset({Outcome.VOID, Outcome.WOKE_UP, Outcome.INTERRUPTED})
 _OF_AN_ANSWER = _OF_A_RECHECK | {Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED}
 _OUTCOMES = {"keep": Outcome.KEPT, "exempt": Outcome.EXEMPTED, "expired": Outcome.EXPIRED}
+_OUTCOME_OF_ERROR = {
+    errors.Held.__name__: Outcome.HELD,
+    errors.Interrupted.__name__: Outcome.INTERRUPTED,
+    errors.Unsealed.__name__: Outcome.VOID,
+}
 _OF_STEP_FUNCTIONS = re.compile(r"(States|Lambda|Sandbox)\.[A-Z][A-Za-z]{2,40}")
 _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outcome.VOID)
 """Marks of it are over; an instance that runs on and is still idle is marked again."""
@@ -126,7 +132,8 @@ class RecordOutcome:
             rule = policy_or_base(self.policies, episode.instance).approval
             was_told = self._was_told(episode, outcome, reason)
             quiet = quiet_until(outcome, rule, now, was_opened=was_told, failures=record.failures)
-            if episode.stopped_in is not None and outcome is not Outcome.FAILED:
+            is_asked_later = outcome is not Outcome.FAILED and UNSEALED not in reason
+            if episode.stopped_in is not None and is_asked_later:
                 quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
             entry = self.book(episode, outcome, now)
             if outcome is Outcome.TERMINATED and (entry is None or entry.outcome is not outcome):
@@ -308,7 +315,7 @@ def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcom
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
     """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
-    outcome = {errors.Held.__name__: Outcome.HELD, errors.Interrupted.__name__: Outcome.INTERRUPTED}.get(name)
+    outcome = _OUTCOME_OF_ERROR.get(name)
     # What was late was waited for long enough, and is nobody's fault.
     refused = ("SafetyError", "MustWait", "MetricsLate", "Protected", "Unsupported", "WrongState", "NotFound")
     return outcome or (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]

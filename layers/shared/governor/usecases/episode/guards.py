@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval, ApprovalStatus, Decision, notice_until, silence_from
+from governor.domain.approvals.sealing import ended_unsealed
 from governor.domain.approvals.terms import stricter, terms_of, was_rightly_approved
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Phase
 from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
@@ -38,6 +39,7 @@ from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about
 from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen, frozen_by_breaker
+from governor.usecases.episode.seals import CheckSeals
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _A_RECHECK_HOLDS_FOR = timedelta(minutes=2)
@@ -68,6 +70,7 @@ class Guards:
     state: StateTable
     snapshots: Snapshotter
     refused: RefusedAnswers
+    seals: CheckSeals
 
     @contextmanager
     def journaled(self, ref: EpisodeRef, step: Step) -> Iterator[None]:
@@ -102,7 +105,7 @@ class Guards:
         if why is not None or unanswered is None:
             return why
         if episode.mode is Mode.ASK:
-            counts = silence_from(episode, self.state.deliveries(episode.ref.execution_name))
+            counts = silence_from(episode, self.seals.deliveries(episode, step))
             if counts is None:
                 return (
                     "nobody answered, but not both question and escalation were delivered to those who are "
@@ -130,6 +133,7 @@ class Guards:
         if step not in episode.plan.steps:
             raise SafetyError(f"{step.value} is not part of the plan that was asked about")
         approval = self._approval(episode)
+        self.seals(episode, approval, step)
         who = approval.approvers if approval else f"mode {episode.mode.value}"
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, who))
         instance = self.inspect.describe(target, ref.instance_id)
@@ -147,7 +151,7 @@ class Guards:
         applied = self._same_rules(episode, instance, record)
         if approval is not None:
             _authorised(episode, approval, applied.policy)
-        unanswered = self._unanswered(episode, approval, applied.policy)
+        unanswered = self._unanswered(episode, approval, applied.policy, step)
         if step is not Step.SNAPSHOT:
             _same_owner(episode, instance, applied.policy)
         self._same_plan(episode, instance, applied)
@@ -217,25 +221,37 @@ class Guards:
             raise SafetyError(f"the approval is {approval.status.value}, not APPROVED")
         return approval
 
-    def _unanswered(self, episode: Episode, approval: Approval | None, policy: Policy) -> Unanswered | None:
+    def _unanswered(
+        self, episode: Episode, approval: Approval | None, policy: Policy, step: Step
+    ) -> Unanswered | None:
         """Return the time that nobody has used to answer, or to hold what mode auto does, once it is over; it
         counts until the first step, and what was begun is gone on with. Raises: SafetyError, before."""
         begun, asked, rule = bool(episode.steps_done), episode.schedule, policy.approval
         if approval is not None and asked is not None and approval.status is ApprovalStatus.EXPIRED:
             length = asked.expire_at - asked.ask_at
-            return None if begun else Unanswered("nobody answered", length, approval.expires_at)
+            if not begun:
+                return Unanswered("nobody answered", length, approval.expires_at)
+            self._silence_must_have_counted(episode, step)
+            return None
         if episode.mode is not Mode.AUTO:
             return None
-        known = self.state.deliveries(episode.ref.execution_name)
-        over = notice_until(episode, known, rule.notice_minutes)
+        known = self.seals.deliveries(episode, step)
+        over = notice_until(episode, known, 0.0 if begun else rule.notice_minutes)
         if over is None:
             raise SafetyError("no channel has delivered the alert to those whom it is for")
-        if begun:
-            return None
         if self.clock.now() < over:
             raise SafetyError(f"the notice period is not over before {in_utc(over)}")
+        if begun:
+            return None
         length = max(episode.notice_length, timedelta(minutes=rule.notice_minutes))
         return Unanswered("nobody held it", length, over)
+
+    def _silence_must_have_counted(self, episode: Episode, step: Step) -> None:
+        """A note that a step was begun shortens nobody's time: several roles can write it. Raises:
+        SafetyError."""
+        counts = silence_from(episode, self.seals.deliveries(episode, step))
+        if counts is None or self.clock.now() < counts - _RETRIES_OF_A_STAGE:
+            raise SafetyError("a step is noted as begun, but the time to answer is not over")
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         """The policy of now, and of what it was asked under whatever proves more."""
@@ -270,7 +286,8 @@ class Guards:
         before = self.state.episode(episode.stopped_in)
         if before is None or not before.has_stopped(episode.ref):
             raise SafetyError("no episode before has stopped it for good")
-        if BY_BUDGET in applied.overrides or applied.policy.approval.ask_about_stopped_after_days is None:
+        may_ask = applied.policy.approval.ask_about_stopped_after_days is not None or ended_unsealed(before)
+        if BY_BUDGET in applied.overrides or not may_ask:
             raise SafetyError("the policy no longer lets people be asked about stopped instances")
         return replace(applied, policy=about_stopped(applied.policy))
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from governor.domain.alerts.alert import owner_of
+from governor.domain.approvals.sealing import SealMaker, ended_unsealed, opening_text, sealed
 from governor.domain.approvals.terms import terms_of
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase, quiet_until
 from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
@@ -30,6 +31,9 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.brakes import frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
+_ASKED_AGAIN = (
+    " You are asked again: GPU Governor was updated, and an answer to its last question would not count."
+)
 _STOPPED_AGAIN_AFTER = timedelta(days=1)
 """Until the next look at a stopped instance that nobody may be asked about."""
 
@@ -51,6 +55,7 @@ class OpenEpisode:
     accounts: Accounts
     inspect: InspectInstance
     state: StateTable
+    opening_seal: SealMaker
     approval_id: Callable[[], str] = lambda: secrets.token_hex(16)
     """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option."""
 
@@ -122,11 +127,14 @@ class OpenEpisode:
         policy, stopped_at = about_stopped(applied.policy), stopping.steps_done[Step.STOP.value]
         days = policy.approval.ask_about_stopped_after_days
         record = self.state.record(instance.target, ref.instance_id)
+        is_due = days is not None and now - stopped_at >= timedelta(days=days)
+        # Its termination was decided, and ended with the update for want of a seal.
+        is_due = is_due or (ended_unsealed(stopping) and stopping.plan.destroys)
         left_alone = judge_unread(instance, record.hold, policy, now)
         _, plan, _ = self.inspect.plan(instance, policy)
         why = None
         observes = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
-        if observes or days is None or now - stopped_at < timedelta(days=days):
+        if observes or not is_due:
             why = "the policy does not ask about it, or not yet"
         elif left_alone is not None:
             why = left_alone.reason
@@ -163,39 +171,50 @@ class OpenEpisode:
         contacts = directory.asked(owner, project)
         asked = contacts[0] if contacts else Contact()
         planned = schedule(now, policy.approval, contacts, directory.escalated(owner, project))
-        return self.state.save_opened(
-            Episode(
-                ref=ref,
-                phase=Phase.ASKING if asks else Phase.OPENING,
-                phase_since=now,
-                opened_at=now,
-                approval_id=self.approval_id(),
-                mode=mode,
-                policy_version=applied.version,
-                overrides=applied.overrides,
-                instance=sized,
-                reason=reason,
-                evidence=evidence,
-                evidence_hash=evidence_hash(evidence),
-                plan=plan,
-                price=price,
-                owner=owner,
-                project=project,
-                keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
-                schedule=planned if asks else None,
-                time_zone=asked.time_zone,
-                working_days=asked.working_days,
-                working_from=asked.working_from,
-                notice=timedelta(minutes=policy.approval.notice_minutes),
-                asked_under=asked_under(policy),
-                acts_on_silence=acts_on_silence(policy, plan),
-                **{
-                    "idle_below_percent": policy.idle.utilization_below_percent,
-                    "terms": terms_of(policy, plan, price),
-                    **known,
-                },
-            )
+        episode = Episode(
+            ref=ref,
+            phase=Phase.ASKING if asks else Phase.OPENING,
+            phase_since=now,
+            opened_at=now,
+            approval_id=self.approval_id(),
+            mode=mode,
+            policy_version=applied.version,
+            overrides=applied.overrides,
+            instance=sized,
+            reason=reason,
+            evidence=evidence,
+            evidence_hash=evidence_hash(evidence),
+            plan=plan,
+            price=price,
+            owner=owner,
+            project=project,
+            keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
+            schedule=planned if asks else None,
+            time_zone=asked.time_zone,
+            working_days=asked.working_days,
+            working_from=asked.working_from,
+            notice=timedelta(minutes=policy.approval.notice_minutes),
+            asked_under=asked_under(policy),
+            acts_on_silence=acts_on_silence(policy, plan),
+            **{
+                "idle_below_percent": policy.idle.utilization_below_percent,
+                "terms": terms_of(policy, plan, price),
+                **known,
+            },
         )
+        return self._save(episode)
+
+    def _save(self, episode: Episode) -> Episode:
+        """Seal and store it; return the one stored first. Raises: CloudError, when KMS seals nothing, too."""
+        before = self._asked_before(episode.ref)
+        if before is not None and ended_unsealed(before):
+            episode = replace(episode, reason=episode.reason + _ASKED_AGAIN)
+        seal = sealed(self.opening_seal, opening_text(episode))
+        return self.state.save_opened(replace(episode, opening_seal=seal))
+
+    def _asked_before(self, ref: EpisodeRef) -> Episode | None:
+        """Return the episode before this one, of the same run of the instance."""
+        return self.state.episode(replace(ref, number=ref.number - 1)) if ref.number > 1 else None
 
     def _close(
         self, ref: EpisodeRef, policy: Policy, outcome: Outcome, reason: str, quiet: UtcDatetime | None = None

@@ -17,7 +17,7 @@ from governor.domain.policy.policy import Mode
 from governor.domain.sweep.judging import is_released
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
 from governor.domain.units import UtcDatetime, span
-from governor.errors import Held, Interrupted, MetricsLate, SafetyError
+from governor.errors import Held, Interrupted, MetricsLate, SafetyError, Unsealed
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
@@ -106,6 +106,8 @@ class RecheckEpisode:
         except (Held, Interrupted) as error:
             outcome = Outcome.HELD if isinstance(error, Held) else Outcome.INTERRUPTED
             return Rechecked(False, outcome, str(error))
+        except Unsealed as error:
+            return Rechecked(False, Outcome.VOID, str(error))
         except SafetyError as error:
             return self._refused(ref, error)
         now = self.clock.now()

@@ -10,6 +10,7 @@ from typing import assert_never
 
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.approval import Approval
+from governor.domain.approvals.sealing import ASKED_BEFORE, ended_unsealed, is_opening_sealed
 from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, Outcome, Phase
 from governor.domain.sweep.breaker import count_turned
 from governor.domain.sweep.verdict import WORKING, Family
@@ -25,6 +26,10 @@ _REPAIR_AFTER = timedelta(hours=1)
 """An episode that has stood still for so long is checked for a workflow that died."""
 _TELL_AFTER = timedelta(minutes=10)
 """An outcome that was not announced by then will not be: the last try of its workflow is over."""
+
+
+_UNANSWERED = (Outcome.VOID, Outcome.FAILED)
+"""Nobody has decided: what an update has ended is asked again until somebody has, or the time is over."""
 
 
 _Known = Mapping[EpisodeRef, tuple[Episode, Approval | None]]
@@ -102,12 +107,16 @@ class FollowUp:
     def _long_stopped(self, sweep: Sweep) -> Iterator[EpisodeRef]:
         """Yield questions about instances that stay stopped after an earlier one: looked for once an hour."""
         asks = any(one.approval.ask_about_stopped_after_days for one in self.policies.variants)
-        if not asks or sweep.summary.frozen or not sweep.is_hourly("stopped"):
+        listed = {case.id for case in sweep.cases}
+        # Its last question may have ended for want of a seal: that is asked again whatever the policy says.
+        unanswered = {one for one, record in sweep.records.items() if record.last_outcome in _UNANSWERED}
+        may_be_asked = asks or bool(unanswered - listed)
+        if sweep.summary.frozen or not may_be_asked or not sweep.is_hourly("stopped"):
             return
         away = {one.episode: one for one in self.state.open_of(sweep.target)}
         # What was terminated in the end saves on.
         over = {ref.instance_id for ref, one in away.items() if one.outcome is Outcome.TERMINATED}
-        over |= {case.id for case in sweep.cases}
+        over |= listed
         may = {
             ref: record
             for ref, one in away.items()
@@ -117,7 +126,10 @@ class FollowUp:
         }
         for ref, (episode, _) in self.state.open_questions([*may]).items():
             days = policy_or_base(self.policies, episode.instance).approval.ask_about_stopped_after_days
-            if days is not None and sweep.now - away[ref].booked_at >= timedelta(days=days):
+            is_due = days is not None and sweep.now - away[ref].booked_at >= timedelta(days=days)
+            is_unanswered = may[ref].last_outcome in _UNANSWERED
+            was_unsealed = is_unanswered and ended_unsealed(episode) and episode.plan.destroys
+            if is_due or was_unsealed:
                 yield _question_about(may[ref], ref.launch_time)
 
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
@@ -134,6 +146,8 @@ class FollowUp:
         kind, why = case.verdict.kind.family, None
         if case.instance.launch_time != ref.launch_time:
             why = "the instance was restarted", Outcome.VOID
+        elif _was_asked_before_seals(known.get(ref)):
+            why = ASKED_BEFORE, Outcome.VOID
         else:
             match kind:
                 case Family.WORKING:
@@ -152,9 +166,12 @@ class FollowUp:
         was asked about as stopped."""
         episode = (known.get(ref) or (self.state.episode(ref), None))[0]
         is_stopped = episode is not None and episode.stopped_in is not None
-        is_void = not is_stopped and self.void(
-            ref, "the instance no longer runs, or has lost its tag", Outcome.VOID
-        )
+        why = "the instance no longer runs, or has lost its tag"
+        is_to_end = not is_stopped
+        if is_stopped and _was_asked_before_seals(known.get(ref)):
+            why = ASKED_BEFORE
+            is_to_end = True
+        is_void = is_to_end and self.void(ref, why, Outcome.VOID)
         self._repair(sweep, ref, {} if is_void else known)
 
     def _tell_late(self, ref: EpisodeRef, now: UtcDatetime) -> None:
@@ -182,6 +199,14 @@ class FollowUp:
             return self.workflow.is_running(ref) is False
         is_due = sweep.now - since >= _REPAIR_AFTER and sweep.is_hourly(ref.execution_name)
         return is_due and not self.workflow.is_running(ref)
+
+
+def _was_asked_before_seals(found: tuple[Episode, Approval | None] | None) -> bool:
+    """Return whether an earlier release has asked the open question: no answer to it would count."""
+    if found is None:
+        return False
+    episode, _ = found
+    return episode.phase is Phase.ASKING and not is_opening_sealed(episode)
 
 
 def _question_about(record: InstanceRecord, launch_time: UtcDatetime) -> EpisodeRef:

@@ -1,0 +1,203 @@
+"""The texts under the seals that let a step be taken: an opening, an answer, a delivery and an expiry.
+
+Each text names its duty and the episode, so no seal passes for another. This module must not know a key, nor
+believe a record.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import MISSING, Field, fields, is_dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from enum import Enum, StrEnum
+
+from governor.domain.alerts.alert import Delivery
+from governor.domain.approvals.approval import Approval, Decision, Stage, stage_id
+from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
+from governor.domain.episode.plan import Plan
+from governor.domain.units import UtcDatetime, as_utc
+
+VERSION = 1
+"""Of the texts. Raise it when a text changes for a record that is stored: older seals then count as missing,
+and people are asked again. A test holds the texts of this version."""
+UNSEALED = "bears no seal of this release"
+"""Part of the reason of an episode that ended because a record lacked its seal."""
+ASKED_BEFORE = f"the question {UNSEALED}: it was asked before an update, and is asked again"
+_COUNTED_STAGES = (Stage.TELL, Stage.ASK, Stage.ESCALATE)
+"""The messages by which silence, or a notice, counts."""
+
+
+class Duty(StrEnum):
+    """What a seal is for. Each duty has a key of its own."""
+
+    OPENING = "opening"
+    ANSWER = "answer"
+    DELIVERY = "delivery"
+    EXPIRY = "expiry"
+
+
+SealMaker = Callable[[bytes], str]
+"""Signs a text with the key of one duty. Raises: CloudError."""
+
+
+def sealed(make: SealMaker, text: bytes) -> str:
+    """Return the seal as it is stored: the version of the text, and the signature. Raises: CloudError."""
+    return f"{VERSION}.{make(text)}"
+
+
+def signature_of(seal: str | None) -> str | None:
+    """Return the signature of a stored seal; `None` where there is none of this version."""
+    version, _, signature = (seal or "").partition(".")
+    return signature if version == str(VERSION) and signature else None
+
+
+def plan_hash(plan: Plan) -> str:
+    """Return a hash of the plan as people saw it: its steps, losses, reasons and saving."""
+    return hashlib.sha256(_json(plan)).hexdigest()
+
+
+def opening_text(episode: Episode) -> bytes:
+    """Return what an opening fixes: how the episode acts, by whose leave, on what, and when."""
+    instance = episode.instance
+    volumes = {one.volume_id: one.delete_on_termination for one in instance.volumes}
+    return _text(
+        Duty.OPENING,
+        episode,
+        {
+            "opened_at": episode.opened_at,
+            "mode": episode.mode,
+            "policy_version": episode.policy_version,
+            "overrides": episode.overrides,
+            "acts_on_silence": episode.acts_on_silence,
+            "terms": episode.terms,
+            "schedule": episode.schedule,
+            "notice": episode.notice,
+            "asked_under": episode.asked_under,
+            "price": episode.price,
+            "owner": episode.owner,
+            "project": episode.project,
+            "stopped_in": episode.stopped_in,
+            "instance_type": instance.instance_type,
+            "volumes": volumes,
+        },
+    )
+
+
+def answer_text(episode: Episode, decision: Decision) -> bytes:
+    """Return what an answer says, and of which question. Two people's answers are two texts."""
+    return _text(
+        Duty.ANSWER,
+        episode,
+        {
+            "answer": decision.answer,
+            "by": decision.by,
+            "person": decision.person,
+            "channel": decision.channel,
+            "at": decision.at,
+        },
+    )
+
+
+def expiry_text(episode: Episode, expires_at: UtcDatetime, expired_at: UtcDatetime) -> bytes:
+    """Return that nobody had answered the question in time."""
+    return _text(Duty.EXPIRY, episode, {"expires_at": expires_at, "expired_at": expired_at})
+
+
+def delivery_text(delivery: Delivery) -> bytes:
+    """Return that a message was delivered: to whom, how and when."""
+    return _json({"duty": Duty.DELIVERY, "version": VERSION, "delivery": {**_parts(delivery), "seal": None}})
+
+
+def counts_for_silence(delivery: Delivery) -> bool:
+    """Return whether somebody's time to answer, or to hold it, begins with this delivery."""
+    stages = tuple(f"{stage.value}-" for stage in _COUNTED_STAGES)
+    return delivery.reached_people and delivery.message.startswith(stages)
+
+
+def counted_messages(ref: EpisodeRef) -> tuple[str, ...]:
+    """Return the ids of the messages by which silence, or a notice, counts."""
+    return tuple(stage_id(stage, ref) for stage in _COUNTED_STAGES)
+
+
+def is_opening_sealed(episode: Episode) -> bool:
+    """Return whether the episode bears a seal of this version; only KMS knows whether it fits."""
+    return signature_of(episode.opening_seal) is not None
+
+
+def ended_unsealed(episode: Episode) -> bool:
+    """Return whether the episode ended only because a record lacked its seal: its question is asked again."""
+    return episode.outcome is Outcome.VOID and UNSEALED in (episode.outcome_reason or "")
+
+
+def given_yeses(approval: Approval) -> tuple[Decision, ...]:
+    """Return the answers that an approval rests on."""
+    given = (approval.first_yes, approval.decision)
+    return tuple(one for one in given if one is not None)
+
+
+def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
+    named = {
+        "duty": duty,
+        "version": VERSION,
+        "episode": episode.ref,
+        "approval_id": episode.approval_id,
+        "evidence_hash": episode.evidence_hash,
+        "plan_hash": plan_hash(episode.plan),
+    }
+    return _json({**named, **facts})
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":")).encode()
+
+
+def _plain(value: object) -> object:
+    """Return the value in the one form that it has before and after it was stored."""
+    match value:
+        case None | bool() | Enum():
+            return value.value if isinstance(value, Enum) else value
+        case EpisodeRef():
+            return value.execution_name
+        case str():
+            return value
+        case int() | float() | Decimal():
+            return _number(value)
+        case datetime():
+            return as_utc(value).isoformat()
+        case timedelta():
+            # The table keeps whole seconds.
+            return int(value.total_seconds())
+        case Mapping():
+            return {str(_plain(name)): _plain(one) for name, one in value.items()}
+        case Set():
+            return sorted(str(_plain(one)) for one in value)
+        case Sequence():
+            return [_plain(one) for one in value]
+    return _plain(_parts(value))
+
+
+def _number(value: float | Decimal) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _parts(record: object) -> Mapping[str, object]:
+    """Return the fields of a record that differ from their defaults, so that a new one changes no text."""
+    if not is_dataclass(record) or isinstance(record, type):
+        raise TypeError(f"{type(record).__name__} has no form that a seal could cover")
+    found = {}
+    for one in fields(record):
+        value = getattr(record, one.name)
+        if value != _default(one):
+            found[one.name] = value
+    return found
+
+
+def _default(one: Field[object]) -> object:
+    if one.default_factory is not MISSING:
+        return one.default_factory()
+    return one.default

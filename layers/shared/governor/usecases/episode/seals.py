@@ -1,0 +1,107 @@
+"""Lets nothing count for consent but what the function whose duty it is has sealed.
+
+Many roles write the table, and only one can make a seal for a duty. What another one has written is found
+here, before each stop and each termination. This module must not make a seal.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from governor.domain.alerts.alert import Delivery
+from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.sealing import (
+    ASKED_BEFORE,
+    UNSEALED,
+    Duty,
+    answer_text,
+    counted_messages,
+    counts_for_silence,
+    delivery_text,
+    expiry_text,
+    given_yeses,
+    is_opening_sealed,
+    opening_text,
+    signature_of,
+)
+from governor.domain.episode.episode import Episode
+from governor.domain.episode.plan import Step
+from governor.errors import SafetyError, Unsealed
+from governor.ports import SealCheck
+from governor.stores import StateTable
+
+_log = logging.getLogger(__name__)
+_ASKED_AGAIN = "nothing was done for it, and people are asked again"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSeals:
+    """Checks what a step rests on. What is stopped already needs no seal to be copied."""
+
+    state: StateTable
+    seal_check: SealCheck
+
+    def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
+        """Let the opening pass, and the answer or the expiry where there is one. Raises: Unsealed where a
+        seal is missing; SafetyError where one does not fit; CloudError when KMS could not say."""
+        if is_only_copied(episode, step):
+            return
+        if not is_opening_sealed(episode):
+            raise Unsealed(ASKED_BEFORE)
+        self._must_fit(Duty.OPENING, opening_text(episode), episode.opening_seal, "the record of the episode")
+        if approval is None:
+            return
+        if approval.status is ApprovalStatus.EXPIRED:
+            self._check_expiry(episode, approval)
+        else:
+            self._check_answers(episode, approval)
+
+    def deliveries(self, episode: Episode, step: Step) -> Sequence[Delivery]:
+        """Return the deliveries that count: of each message the first whose seal fits. Raises: CloudError."""
+        stored = self.state.deliveries(episode.ref.execution_name)
+        if is_only_copied(episode, step):
+            return stored
+        counted = []
+        for message in counted_messages(episode.ref):
+            first = self._first_sealed([one for one in stored if one.message == message])
+            if first is not None:
+                counted.append(first)
+        return counted
+
+    def _first_sealed(self, deliveries: Sequence[Delivery]) -> Delivery | None:
+        for delivery in sorted(deliveries, key=lambda one: one.at):
+            signature = signature_of(delivery.seal)
+            if signature is None or not counts_for_silence(delivery):
+                continue
+            if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):
+                return delivery
+            _log.error("the seal of a delivery of %s does not fit", delivery.message)
+        return None
+
+    def _check_answers(self, episode: Episode, approval: Approval) -> None:
+        for decision in given_yeses(approval):
+            what = f"the answer of {decision.by}"
+            self._must_fit(Duty.ANSWER, answer_text(episode, decision), decision.seal, what)
+
+    def _check_expiry(self, episode: Episode, approval: Approval) -> None:
+        what = "the note that nobody answered"
+        if approval.expired_at is None:
+            raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
+        text = expiry_text(episode, approval.expires_at, approval.expired_at)
+        self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, what)
+
+    def _must_fit(self, duty: Duty, text: bytes, seal: str | None, what: str) -> None:
+        signature = signature_of(seal)
+        if signature is None:
+            raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
+        if not self.seal_check(duty, text, signature):
+            raise SafetyError(
+                f"the seal of {what} does not fit: something else than GPU Governor has changed or written it"
+            )
+
+
+def is_only_copied(episode: Episode, step: Step) -> bool:
+    """Return whether the step keeps a copy of what is stopped by now, which needs nobody's leave."""
+    return step is Step.SNAPSHOT and Step.STOP in episode.steps_done
