@@ -166,7 +166,7 @@ def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return {
         name.removesuffix("Function"): [
             written_out(statement, known)
-            for policy in policies_of(resource["Properties"], resources)
+            for policy in policies_of(resource["Properties"], resources, name)
             for statement in policy["Statement"]
         ]
         for name, resource in resources.items()
@@ -174,25 +174,33 @@ def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     }
 
 
-def policies_of(properties: Mapping[str, Any], resources: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The documents on the role of a function or state machine: SAM makes it, or the template by a loop.
+def policies_of(
+    properties: Mapping[str, Any], resources: Mapping[str, Any], name: str = ""
+) -> list[Mapping[str, Any]]:
+    """The documents on the role of the function or state machine of this name: SAM makes it, or a loop.
 
     Where the loops are not written out, what the loop puts on each of its roles is missing.
     """
     if "Role" not in properties:
         given = properties["Policies"]
-        return [_document(one, resources) if "Ref" in one else one for one in given]
+        own = [_document(one, resources) if "Ref" in one else one for one in given]
+        return [*own, *(_document({"Ref": one}, resources) for one in attached(f"{name}Role", resources))]
     role = properties["Role"]["Fn::GetAtt"][0]
     named = resources.get(role, {}).get("Properties", {})
     refs = [one for one in named.get("ManagedPolicyArns", ()) if "Ref" in one]
     refs = refs or [{"Ref": "BaseAccess"}, {"Ref": role.removesuffix("FunctionRole") + "Access"}]
-    shared = [
-        {"Ref": name}
-        for name, one in resources.items()
-        if isinstance(one, dict) and {"Ref": role} in one.get("Properties", {}).get("Roles", ())
-    ]
+    shared = [{"Ref": one} for one in attached(role, resources)]
     inline = [one["PolicyDocument"] for one in named.get("Policies", ())]
     return [*(_document(one, resources) for one in (*refs, *shared)), *inline]
+
+
+def attached(role: str, resources: Mapping[str, Any]) -> list[str]:
+    """Return the managed policies that name this role themselves."""
+    found = []
+    for name, one in resources.items():
+        if isinstance(one, dict) and {"Ref": role} in one.get("Properties", {}).get("Roles", ()):
+            found.append(name)
+    return found
 
 
 def _document(policy: Mapping[str, Any], resources: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -660,6 +660,68 @@ def _bucket_policy() -> list[dict[str, Any]]:
     return found
 
 
+# seals
+
+ANSWERS = {"ServeApproval", "ServeConsole", "HandleSlackAction", "ServeApi"}
+SEALERS = {
+    "OpeningKey": {"OpenEpisode"},
+    "AnswerKey": ANSWERS,
+    "DeliveryKey": {"DeliverAlert"},
+    "ExpiryKey": {"ConcludeApproval"},
+}
+"""Functions that make the seals of each duty."""
+CHECKERS = {"PutAway", "RecheckEpisode", "TakeSnapshot"}
+SEALS_ALERTS = {
+    "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth", "AskOwner", "ExpireSnapshots",
+    "RecordOutcome", "UndoEpisode", "DeliverAlert", "HandleSpotInterruption",
+    "HandleRebalanceRecommendation", "HandleLifecycleAction", "HandleNotice", "HandleExecutionEnd", *ANSWERS,
+}  # fmt: skip
+
+
+def _key_policy(key: str) -> list[dict[str, Any]]:
+    policy = load_template(ROOT / "template.yaml")["Resources"][key]["Properties"]["KeyPolicy"]
+    found: list[dict[str, Any]] = written_out(policy["Statement"], {})
+    return found
+
+
+@pytest.mark.parametrize("key", SEALERS)
+def test_a_duty_is_sealed_by_its_own_functions_alone(key: str) -> None:
+    """By the rights of each role, and by the policy of the key, which denies an administrator as well."""
+    arn, administrator = f"arn:of:{key}", [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
+    make, check = Request("kms:GenerateMac", arn), Request("kms:VerifyMac", arn)
+    roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
+
+    assert SEALERS[key] == {name for name, role in roles.items() if allows(role, make)}
+    assert CHECKERS == {name for name, role in roles.items() if allows(role, check)}
+    may_make = set()
+    for name in ("admin", *functions()):
+        context = {"aws:PrincipalArn": _role(name) if name in functions() else "arn:of:admin"}
+        if allows([*administrator, *_key_policy(key)], Request("kms:GenerateMac", arn, context)):
+            may_make.add(name)
+    assert SEALERS[key] == may_make
+    # A role of a similar name, of another path or stack, is none of them.
+    for name in SEALERS[key]:
+        for other in (f"{_role(name)}-2", f"{_role(name)}/x", _role(name).removesuffix("Role")):
+            request = Request("kms:GenerateMac", arn, {"aws:PrincipalArn": other})
+            assert not allows([*administrator, *_key_policy(key)], request)
+
+
+def test_the_key_of_alerts_seals_no_decision() -> None:
+    """Every function that sends messages uses it; none of the duties is its."""
+    request = Request("kms:GenerateMac", "arn:of:AlertKey")
+
+    assert {name for name, role in functions().items() if allows(role, request)} == SEALS_ALERTS
+    assert not {key for key in SEALERS if "AlertKey" in str(_key_policy(key))}
+
+
+def test_no_role_changes_a_key_of_seals_or_lends_it_out() -> None:
+    """A grant, or another policy, would let others make seals."""
+    for action in ("CreateGrant", "PutKeyPolicy", "ScheduleKeyDeletion", "ReplicateKey", "UpdateAlias"):
+        for key in SEALERS:
+            request = Request(f"kms:{action}", f"arn:of:{key}")
+            assert [] == [name for name, role in functions().items() if allows(role, request)]
+
+
 # who may assume a member role
 
 OWN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-put-away"
