@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import cache
@@ -247,6 +247,7 @@ class Bench:
                 ref = episode_from_execution_name(name)
                 self.asked.add(ref.instance_id)
                 opened = make_episode(make_row(1), ref=ref, approval_id=name, opened_at=now)
+                opened = replace(opened, opening_seal="1.of the bench")
                 state.take_lock(ref)
                 state.save_opened(opened)
                 state.await_answer(name, "token", "ask", now + timedelta(days=1))

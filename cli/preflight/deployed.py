@@ -177,23 +177,24 @@ def table(world: World) -> Finding:
     )
 
 
-def keys(world: World) -> Finding:
-    """The stack's keys are enabled, and the seal of alerts is an HMAC key.
+_SEALING_KEYS = ("AlertKey", "OpeningKey", "AnswerKey", "DeliveryKey", "ExpiryKey")
 
-    Source: KMS API, DescribeKey; decision 0009.
+
+def keys(world: World) -> Finding:
+    """The stack's keys are enabled, and those of seals are HMAC keys.
+
+    Source: KMS API, DescribeKey; decisions 0009 and 0011.
     """
-    found = {
-        name: world.call("kms:DescribeKey", KeyId=world.physical(name))["KeyMetadata"]
-        for name in ("Key", "AlertKey")
-    }
-    wrong = [f"{name} is {one['KeyState']}" for name, one in found.items() if one["KeyState"] != "Enabled"]
-    if found["AlertKey"].get("KeySpec") != "HMAC_256":
-        wrong.append(f"AlertKey is {found['AlertKey'].get('KeySpec')}")
-    return (
-        refuted("; ".join(wrong), "enable them; cancel a deletion")
-        if wrong
-        else confirmed("both are enabled")
-    )
+    wrong = []
+    for name in ("Key", *_SEALING_KEYS):
+        found = world.call("kms:DescribeKey", KeyId=world.physical(name))["KeyMetadata"]
+        if found["KeyState"] != "Enabled":
+            wrong.append(f"{name} is {found['KeyState']}")
+        if name in _SEALING_KEYS and found.get("KeySpec") != "HMAC_256":
+            wrong.append(f"{name} is {found.get('KeySpec')}")
+    if wrong:
+        return refuted("; ".join(wrong), "enable them; cancel a deletion")
+    return confirmed("all are enabled")
 
 
 def state_machines(world: World) -> Finding:

@@ -21,6 +21,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 from unittest import mock
 
+from botocore.exceptions import ClientError
+
 from governor.adapters.clients import Clients
 from governor.adapters.table.codec import read_all
 from governor.channels.dispatch import Dispatch
@@ -230,8 +232,21 @@ class _Ses:
 
 
 class _Kms:
-    def generate_mac(self, *, Message: bytes, **_: Any) -> Any:
-        return {"Mac": _CLOUDS[-1].port("kms.generate_mac", lambda: hashlib.sha256(Message).digest())}
+    def generate_mac(self, *, KeyId: str, Message: bytes, **_: Any) -> Any:
+        return {"Mac": _CLOUDS[-1].port("kms.generate_mac", lambda: self._mac(KeyId, Message))}
+
+    def verify_mac(self, *, KeyId: str, Message: bytes, Mac: bytes, **_: Any) -> Any:
+        def check() -> dict[str, bool]:
+            if Mac != self._mac(KeyId, Message):
+                said = {"Error": {"Code": "KMSInvalidMacException", "Message": "the HMAC does not fit"}}
+                raise ClientError(said, "VerifyMac")
+            return {"MacValid": True}
+
+        return _CLOUDS[-1].port("kms.verify_mac", check)
+
+    @staticmethod
+    def _mac(key_id: str, message: bytes) -> bytes:
+        return hashlib.sha256(key_id.encode() + message).digest()
 
 
 class _Ssm:

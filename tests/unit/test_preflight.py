@@ -49,6 +49,10 @@ RESOURCES = {
     "AuditBucket": ("AWS::S3::Bucket", "audit"),
     "Key": ("AWS::KMS::Key", "key"),
     "AlertKey": ("AWS::KMS::Key", "alert-key"),
+    "OpeningKey": ("AWS::KMS::Key", "opening-key"),
+    "AnswerKey": ("AWS::KMS::Key", "answer-key"),
+    "DeliveryKey": ("AWS::KMS::Key", "delivery-key"),
+    "ExpiryKey": ("AWS::KMS::Key", "expiry-key"),
     "Api": ("AWS::ApiGatewayV2::Api", "api"),
     "SweepStateMachine": (
         "AWS::StepFunctions::StateMachine",
@@ -194,7 +198,7 @@ WELL: Mapping[str, Any] = {
         "KeyMetadata": {
             "KeyId": KeyId,
             "KeyState": "Enabled",
-            "KeySpec": "HMAC_256" if KeyId == "alert-key" else "SYMMETRIC_DEFAULT",
+            "KeySpec": "SYMMETRIC_DEFAULT" if KeyId == "key" else "HMAC_256",
         }
     },
     "DescribeSnapshots": {"Snapshots": [{"State": "completed"}]},
