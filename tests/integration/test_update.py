@@ -74,10 +74,26 @@ def resources(cloud: LocalCloud) -> dict[str, str]:
     }
 
 
-def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_answered_after(earlier: Stage) -> None:
+def asked_again(stage: Stage, instance_id: str, before: str) -> str | None:
+    """The link of a later question about the instance, which says why it is asked again."""
+    for mail in stage.scene.read_mail():
+        is_question = mail["kind"] == "approval-requested" and mail.get("instance_id") == instance_id
+        link = stage.scene.cloud.reachable_url(mail["link"]) if is_question else ""
+        if is_question and page_of(link) != page_of(before):
+            assert "You are asked again: GPU Governor was updated" in mail["facts"]["reason"]
+            return link
+    return None
+
+
+def page_of(link: str) -> str:
+    """The id of the question that a link of either release opens."""
+    return re.split(r"/(?:q|approvals)/", link)[1].partition(".")[0].partition("?")[0].partition("/")[0]
+
+
+def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_again(earlier: Stage) -> None:
     """Roles that members trust by name get that name, and those that the table trusts by a path, that path.
-    Every other resource but the layer keeps its physical id. Link, task token and episode of the question
-    still work."""
+    Every other resource but the layer keeps its physical id. The link still opens; no answer to it counts,
+    and a new question comes."""
     cloud = earlier.scene.cloud
     instance_id, link = earlier.ask()
     before = resources(cloud)
@@ -97,7 +113,15 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_answered_
         assert re.fullmatch(rf"{STACK}-{REGION}-[a-z-]{{4,15}}", after[name])
         assert before[name] not in [one["RoleName"] for one in iam.list_roles()["Roles"]]
     assert earlier.scene.outputs.items() <= outputs.items()
-    assert 303 == decide(earlier.personal(link), "approve")[0]
+    status, page = decide(earlier.personal(link), "approve")
+    assert (303 != status, True) == (True, "is asked again" in page)
+    earlier.scene.sweep()
+    assert "void" == earlier.outcome(instance_id)
+    assert "running" == earlier.ec2_state(instance_id)
+    for _ in range(3):
+        earlier.scene.sweep()
+    again = earlier.eventually(lambda: asked_again(earlier, instance_id, link), "nobody is asked again")
+    assert 303 == decide(earlier.personal(again), "approve")[0]
     assert "stopped" == earlier.outcome(instance_id)
 
     # The parameter counts on, until a first version of the policy is stored; every role may read that.

@@ -238,7 +238,7 @@ class _Kms:
     def verify_mac(self, *, KeyId: str, Message: bytes, Mac: bytes, **_: Any) -> Any:
         def check() -> dict[str, bool]:
             if Mac != self._mac(KeyId, Message):
-                said = {"Error": {"Code": "KMSInvalidMacException", "Message": "the HMAC does not fit"}}
+                said: Any = {"Error": {"Code": "KMSInvalidMacException", "Message": "the HMAC does not fit"}}
                 raise ClientError(said, "VerifyMac")
             return {"MacValid": True}
 

@@ -557,10 +557,10 @@ SCENARIOS = (
         hours=5.0,
     ),
     Scenario(
-        "asked by release 2428e04, answered after the update",
+        "asked by release 2428e04, asked and answered again after the update",
         policy(),
         _AWAY,
-        Outcome.STOPPED,
+        Outcome.VOID,
         people=_YES,
         script=((250.0, _update),),
     ),

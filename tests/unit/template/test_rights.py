@@ -706,6 +706,22 @@ def test_a_duty_is_sealed_by_its_own_functions_alone(key: str) -> None:
             assert not allows([*administrator, *_key_policy(key)], request)
 
 
+def test_what_is_made_with_guards_knows_the_keys() -> None:
+    """Without one of them the function would not start; to know a key lets nobody use it."""
+    resources = load_template(ROOT / "template.yaml")["Resources"]
+    wanted = {f"{key.removesuffix('Key').upper()}_KEY_ARN": key for key in SEALERS}
+
+    for function in CHECKERS | {"CheckProgress"}:
+        variables = resources[f"{function}Function"]["Properties"]["Environment"]["Variables"]
+        assert {
+            name: {"Fn::GetAtt": [key, "Arn"]} for name, key in wanted.items()
+        }.items() <= variables.items()
+    for key, functions_of_duty in SEALERS.items():
+        for function in functions_of_duty:
+            variables = resources[f"{function}Function"]["Properties"]["Environment"]["Variables"]
+            assert f"{key.removesuffix('Key').upper()}_KEY_ARN" in variables
+
+
 def test_the_key_of_alerts_seals_no_decision() -> None:
     """Every function that sends messages uses it; none of the duties is its."""
     request = Request("kms:GenerateMac", "arn:of:AlertKey")

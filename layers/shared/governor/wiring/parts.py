@@ -38,8 +38,9 @@ class Parts(Basics):
     delivery_seal: cached_property[SealMaker] = over(KmsSealMaker, "delivery_key_arn")
     expiry_seal: cached_property[SealMaker] = over(KmsSealMaker, "expiry_key_arn")
     seal_check: cached_property[SealCheck] = over(
-        KmsSealCheck, "opening_key_arn", "answer_key_arn", "delivery_key_arn", "expiry_key_arn", opens="kms"
+        KmsSealCheck, "opening_key_arn", "answer_key_arn", "delivery_key_arn", "expiry_key_arn"
     )
+    """Opens its client at its first check: `check_progress` is made with it, and checks nothing."""
     undoer: cached_property[Undoer] = over(LambdaUndoer, "undo_function_name")
     archive = over(AuditBucket, "audit_bucket", opens="s3")
     reports: cached_property[ReportStore] = over(ReportBucket, "report_bucket", opens="s3")

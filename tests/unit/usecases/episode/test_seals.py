@@ -290,7 +290,7 @@ def test_a_forged_delivery_shortens_no_notice() -> None:
 
 
 def test_a_note_that_a_step_was_begun_shortens_no_time() -> None:
-    """Of what is begun the time to hold or to answer is not asked for again: but it must have been over."""
+    """The time to hold or to answer must have been over, whatever is noted as begun."""
     begun = {Step.SNAPSHOT.value: NOW}
     world = World(mode=Mode.AUTO, noticed_at=NOW)
     Forger(world).write_episode(steps_done=begun)

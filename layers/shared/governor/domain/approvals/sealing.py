@@ -21,7 +21,7 @@ from governor.domain.episode.plan import Plan
 from governor.domain.units import UtcDatetime, as_utc
 
 VERSION = 1
-"""Of the texts. Raise it when a text changes for a record that is stored: older seals then count as missing,
+"""The form of the texts. Raise it when a stored record gets another text: older seals then count as missing,
 and people are asked again. A test holds the texts of this version."""
 UNSEALED = "bears no seal of this release"
 """Part of the reason of an episode that ended because a record lacked its seal."""
@@ -31,7 +31,7 @@ _COUNTED_STAGES = (Stage.TELL, Stage.ASK, Stage.ESCALATE)
 
 
 class Duty(StrEnum):
-    """What a seal is for. Each duty has a key of its own."""
+    """The purposes of seals. Each has a key of its own."""
 
     OPENING = "opening"
     ANSWER = "answer"

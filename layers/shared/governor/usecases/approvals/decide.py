@@ -183,7 +183,7 @@ class Decide:
             seal = sealed(self.answer_seal, answer_text(episode, decision))
         except CloudError as error:
             _log.exception("an answer could not be sealed")
-            why = "your answer could not be signed at this moment, and was not taken: please try again"
+            why = "your answer could not be signed at this moment, so nothing was recorded: please try again"
             raise DecisionRefused(why, status=status) from error
         return replace(decision, seal=seal)
 
