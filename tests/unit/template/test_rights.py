@@ -662,10 +662,10 @@ def _bucket_policy() -> list[dict[str, Any]]:
 
 # seals
 
-ANSWERS = {"ServeApproval", "ServeConsole", "HandleSlackAction", "ServeApi"}
+TAKE_ANSWERS = {"ServeApproval", "ServeConsole", "HandleSlackAction", "ServeApi"}
 SEALERS = {
     "OpeningKey": {"OpenEpisode"},
-    "AnswerKey": ANSWERS,
+    "AnswerKey": TAKE_ANSWERS,
     "DeliveryKey": {"DeliverAlert"},
     "ExpiryKey": {"ConcludeApproval"},
 }
@@ -674,7 +674,8 @@ CHECKERS = {"PutAway", "RecheckEpisode", "TakeSnapshot"}
 SEALS_ALERTS = {
     "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth", "AskOwner", "ExpireSnapshots",
     "RecordOutcome", "UndoEpisode", "DeliverAlert", "HandleSpotInterruption",
-    "HandleRebalanceRecommendation", "HandleLifecycleAction", "HandleNotice", "HandleExecutionEnd", *ANSWERS,
+    "HandleRebalanceRecommendation", "HandleLifecycleAction", "HandleNotice", "HandleExecutionEnd",
+    *TAKE_ANSWERS,
 }  # fmt: skip
 
 
