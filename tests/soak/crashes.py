@@ -40,9 +40,9 @@ _REPEATS_ITSELF = frozenset({"check_progress", "sweep_target", "deliver_alert"})
 """Functions that do the same again and again while time passes."""
 _EVERY_REPETITION = 7
 """Everybody else acts at every seventh of their calls."""
-_MAY_REPEAT = ("ses.send", "table.")
+_MAY_REPEAT = ("ses.send", "table.", "kms.generate_mac")
 """Calls of `deliver_alert` after which a message comes twice, because nothing says that it was sent: the
-channel's answer is lost, or the record of it. Everything else must not repeat a message."""
+channel's answer is lost, or the record of it, which is sealed. Everything else must not repeat a message."""
 
 
 @dataclass(frozen=True, order=True)
