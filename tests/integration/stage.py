@@ -15,9 +15,11 @@ from urllib.parse import parse_qs
 import yaml
 
 from governor.adapters.clients import Clients
+from governor.adapters.sealing import KmsSealMaker
 from governor.adapters.secrets import AlertSeal, SecretDocument
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
+from governor.domain.approvals.sealing import Duty, sealed
 from governor.domain.approvals.terms import BROADCAST
 from governor.domain.episode.episode import Episode, episode_from_execution_name
 from governor.domain.instance import Target
@@ -117,6 +119,14 @@ class Stage:
         keys = {one.get("Environment", {}).get("Variables", {}).get("ALERT_KEY_ARN") for one in functions}
         (key,) = keys - {None}
         return AlertSeal(self.clients, str(key))(text)
+
+    def sealed(self, duty: Duty, text: bytes) -> str:
+        """Return the seal of the function whose duty it is, so that a test can let time pass for it."""
+        functions = self.scene.cloud.client("lambda").list_functions()["Functions"]
+        name = f"{duty.value.upper()}_KEY_ARN"
+        keys = {one.get("Environment", {}).get("Variables", {}).get(name) for one in functions}
+        (key,) = keys - {None}
+        return sealed(KmsSealMaker(self.clients, str(key)), text)
 
     def rotate_keys(self) -> None:
         """Has Secrets Manager rotate the secret of the link keys, and waits until it has."""

@@ -10,6 +10,7 @@ import pytest
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus
+from governor.domain.approvals.sealing import Duty, delivery_text, expiry_text
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.stores import keys
 from governor.stores.table import present, update
@@ -186,7 +187,9 @@ def test_an_expired_question_acts_only_where_the_policy_says_so(stage: Stage) ->
     approval = stage.eventually(lambda: _expired(stage, instance_id), "the question does not expire")
     table = DynamoTable(stage.clients, stage.scene.outputs["StateTableName"])
     earlier = approval.expires_at - timedelta(minutes=10)
-    table.write(update(keys.approval(approval.approval_id), {"expires_at": earlier}, present()))
+    text = expiry_text(stage.episode(instance_id), earlier, earlier)
+    changes = {"expires_at": earlier, "expired_at": earlier, "expiry_seal": stage.sealed(Duty.EXPIRY, text)}
+    table.write(update(keys.approval(approval.approval_id), changes, present()))
     assert "running" == stage.ec2_state(instance_id)
 
     assert "stopped" == stage.outcome(instance_id)
@@ -473,7 +476,9 @@ def test_auto_mode_tells_and_acts(stage: Stage) -> None:
 
     # Ten minutes pass until CloudWatch tells whether people were refused in the last ones.
     delivered = stage.eventually(lambda: _noticed(stage, instance_id), "nobody gets the notice")
-    stage.state.note_delivery(replace(delivered, at=delivered.at - timedelta(minutes=10)))
+    before = replace(delivered, at=delivered.at - timedelta(minutes=10))
+    seal = stage.sealed(Duty.DELIVERY, delivery_text(before))
+    stage.state.note_delivery(replace(before, seal=seal))
 
     assert "stopped" == stage.outcome(instance_id)
     kinds = [mail["kind"] for mail in stage.scene.read_mail() if mail["instance_id"] == instance_id]

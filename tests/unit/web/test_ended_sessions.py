@@ -26,6 +26,7 @@ from governor.wiring.console import VIEWS, forms
 from local.templates import expand_template
 from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable, MemoryWorkflow, RecordingAnnouncer, StaticPolicies
+from tests.twins.seals import MemorySeals
 from tests.twins.services import RecordingUndoer
 from tests.unit.channels.test_slack_actions import Slack
 from tests.unit.console import entrance
@@ -63,7 +64,9 @@ def _refuse() -> Reader:
 def _console(at: Entrance) -> Console:
     state = MemoryStateTable()
     announcer = RecordingAnnouncer()
-    decide = Decide(state, MemoryWorkflow(), at.clock, announcer, lambda: StaticPolicies())
+    decide = Decide(
+        state, MemoryWorkflow(), at.clock, announcer, lambda: StaticPolicies(), MemorySeals().answers
+    )
     pause_all = PauseAll(state, at.clock, announcer, TARGET)
     return Console(_refuse, at.doors, VIEWS, forms(decide, RecordingUndoer(), pause_all))
 

@@ -96,7 +96,9 @@ class Given:
 
 
 def _decide(world: World, person: str, answer: Answer, **more: Any) -> None:
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     by = f"link:{person}"
     given = Decision(answer, by, "page", world.clock.now(), person=person, **more)
     decide(APPROVAL_ID, given, typed_instance_id=world.ref.instance_id, losses_accepted=True)
@@ -140,7 +142,9 @@ def exempt_elsewhere(world: World, person: str) -> Given:
 
 
 def end_keep(world: World, person: str) -> Given:
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     approval = world.state.existing(APPROVAL_ID)
     episode = world.state.episode(world.ref)
     assert episode is not None
@@ -151,7 +155,9 @@ def end_keep(world: World, person: str) -> Given:
 
 def end_hold(world: World, person: str) -> Given:
     """An admin ends what the page shows, whatever it is."""
-    decide = Decide(world.state, world.workflow, world.clock, world.announcer, lambda: world.policies)
+    decide = Decide(
+        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
     instance_id = world.ref.instance_id
     shown = key_of(world.state.record(TARGET, instance_id).hold)
     decide.end_hold(TARGET, instance_id, f"oidc:{person}", shown, lambda _: True)
