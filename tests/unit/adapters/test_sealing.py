@@ -1,4 +1,4 @@
-"""Seals by the HMAC keys of KMS: made by one duty, checked by the key of that duty, whatever a record says."""
+"""Seals by the HMAC keys of KMS: made by one duty, checked by the key of that duty alone."""
 
 from __future__ import annotations
 
