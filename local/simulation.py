@@ -126,6 +126,10 @@ class Simulation:
         """Seconds EC2 takes from now on."""
         self._do("set_delays", state_change=state_change, snapshot=snapshot)
 
+    def finish_snapshots(self) -> None:
+        """Completes every snapshot that is still pending, however long it was to take."""
+        self._do("finish_snapshots")
+
     def snapshots_end_as(self, state: str) -> None:
         """How snapshots end that are started from now on: `completed` or `error`."""
         self._do("snapshots_end_as", state=state)

@@ -664,6 +664,14 @@ class Ec2Simulator:
 
         self._later(self.delays.snapshot, finish)
 
+    def finish_snapshots(self) -> None:
+        """Complete every snapshot that is still pending, in every account and Region."""
+        for place in self._regions.values():
+            for snapshot in place.snapshots.values():
+                if snapshot["State"] == "pending":
+                    snapshot["State"] = "completed"
+                    snapshot["Progress"] = "100%"
+
     def _describe_snapshots(self, account: str, region: str, request: Request) -> Answer:
         ids = request.get("SnapshotIds")
         place = self._region(account, region)

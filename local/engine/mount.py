@@ -69,6 +69,8 @@ class Simulation:
             case "set_delays":
                 self.ec2.delays.state_change = float(command["state_change"])
                 self.ec2.delays.snapshot = float(command["snapshot"])
+            case "finish_snapshots":
+                return self.ec2.finish_snapshots()
             case "snapshots_end_as":
                 self.ec2.snapshot_outcome = command["state"]
             case "set_spot_prices":

@@ -116,7 +116,7 @@ def test_the_status_is_one_screen(stage: Stage, capsys: pytest.CaptureFixture[st
     assert ("ENABLED", 1) == (found["schedule"]["state"], found["subscribers"]["confirmed"])
     _, out, _ = run(capsys, "status")
     lines = out.splitlines()
-    assert 13 == len(lines)
+    assert 14 == len(lines)
     assert lines[1].split() == ["mode", "ask"]
 
 

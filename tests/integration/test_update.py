@@ -7,6 +7,7 @@ import os
 import re
 import tarfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -36,19 +37,31 @@ READER = (
 )
 
 
+def unpacked(release: Path, folder: Path) -> Path:
+    """Unpack a release; return its template, which lies beside its code."""
+    with tarfile.open(release) as archive:
+        # Python has it since 3.11.4; Debian 12 has 3.11.2.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+        archive.extractall(folder)
+    return folder / "template.yaml"
+
+
 @pytest.fixture
 def earlier_template(tmp_path: Path) -> Path:
     """The template of the earlier release, beside its code."""
-    with tarfile.open(RELEASE) as archive:
-        # Python has it since 3.11.4; Debian 12 has 3.11.2.
-        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
-        archive.extractall(tmp_path)
-    return tmp_path / "template.yaml"
+    return unpacked(RELEASE, tmp_path)
 
 
 @pytest.fixture
 def earlier(earlier_template: Path) -> Iterator[Stage]:
     """A stack of the earlier release, in an engine of its own that enforces IAM."""
+    with deployed(earlier_template, READER) as stage:
+        yield stage
+
+
+@contextmanager
+def deployed(template: Path, policy: str) -> Iterator[Stage]:
+    """A stack of a release in mode ask, in an engine of its own that enforces IAM."""
     with (
         Receivers() as receivers,
         LocalCloud(wait_scale=0.05, enforce_iam=True, trust=receivers.certificate) as cloud,
@@ -56,7 +69,7 @@ def earlier(earlier_template: Path) -> Iterator[Stage]:
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
-            scene = deploy_scene(cloud, receivers, mode="ask", policy=READER, template=earlier_template)
+            scene = deploy_scene(cloud, receivers, mode="ask", policy=policy, template=template)
             scene.subscribe_a_person()
             yield Stage(scene)
         finally:

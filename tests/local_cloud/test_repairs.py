@@ -130,6 +130,12 @@ def test_an_error_whose_text_names_another_is_still_itself(probe: Probe) -> None
         assert "Broken" == probe.run(Try=failing)["error"]
 
 
+def test_a_process_that_ends_by_itself_is_an_exit_error(probe: Probe) -> None:
+    """As at AWS, also where the engine ends it because its function is updated."""
+    ended = probe.run(Try=probe.task({"do": "exit"}))
+    assert "Runtime.ExitError" == ended["error"]
+
+
 def test_a_retry_matches_one_error_only(probe: Probe) -> None:
     """As often as it says."""
     retry = [{"ErrorEquals": ["Throttled"], "IntervalSeconds": 1, "MaxAttempts": 2}]

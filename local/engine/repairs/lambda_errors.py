@@ -1,6 +1,7 @@
 """AWS: the `errorType` of a failed function is its exception's class. Engine: always `Runtime.HandlerError`.
 
-Without it no Retry and no Catch of a state machine could tell one error from another.
+Without it no Retry and no Catch of a state machine could tell one error from another. A process that ended
+without an exception is a `Runtime.ExitError` at AWS; the engine ends one when its function is updated.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+_DIED = "Worker process died"
 _LAST_LINE = re.compile(r"^(?:[\w.]+\.)?(\w+)(?:: .*)?$")
 
 
@@ -25,6 +27,8 @@ def _with_error_types(engine: Callable[..., dict[str, Any]]) -> Callable[..., di
         body = result.get("body")
         if result.get("error") and isinstance(body, dict) and body.get("errorType") == "Runtime.HandlerError":
             name = exception_name(result.get("log", ""))
+            if name is None and body.get("errorMessage") == _DIED:
+                name = "Runtime.ExitError"
             if name is not None:
                 body["errorType"] = name
         return result
