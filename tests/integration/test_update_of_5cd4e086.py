@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from governor.domain.episode.plan import Step
-from local.scene import TEMPLATE
+from local.scene import STACK, TEMPLATE
 from tests.integration.people import decide
 from tests.integration.stage import ONE_IS_ENOUGH, PEOPLE, TARGET, Stage
-from tests.integration.test_update import STACK, asked_again, deployed, unpacked
+from tests.integration.test_update import asked_again, deployed, unpacked
 
 RELEASE = Path(__file__).with_name("release_5cd4e086.tar.xz")
 """That commit as it was: `git archive 5cd4e086 functions layers statemachines template.yaml`."""
