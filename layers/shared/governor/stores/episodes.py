@@ -92,23 +92,32 @@ class Episodes(Pauses):
     def episode(self, ref: EpisodeRef) -> Episode | None:
         return self._table.read(Episode, keys.episode(ref))
 
-    def clear_step(
-        self,
-        ref: EpisodeRef,
-        step: str,
-        at: datetime,
-        first_cleared: Mapping[str, datetime] | None = None,
-    ) -> None:
-        """Let this step through once after a recheck. Raises: ConflictError when the episode is closed."""
+    def clear_step(self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None) -> bool:
+        """Let this step through once after a recheck, which `seen` was read for.
+
+        Return False where another recheck has let a step through since. Raises: ConflictError when the
+        episode is closed.
+        """
         cleared: Document = {
             "phase": Phase.ACTING,
             "phase_since": at,
             "cleared_step": step,
             "cleared_at": at,
             "is_clearance_used": False,
-            "first_cleared": {step: at, **(first_cleared or {})},
+            "first_cleared": {step: at, **(seen.first_cleared if seen else {})},
         }
-        self._table.write(update(keys.episode(ref), cleared, _OPEN))
+        condition = _OPEN
+        if seen is not None:
+            is_last = where("cleared_at", "=", seen.cleared_at)
+            condition &= is_last if seen.cleared_at is not None else is_last | absent("cleared_at")
+        try:
+            self._table.write(update(keys.episode(ref), cleared, condition))
+        except ConflictError:
+            stored = self.episode(ref)
+            if stored is None or stored.phase is Phase.CLOSED:
+                raise
+            return False
+        return True
 
     def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
         """Note why it goes no further, after its outcome or its error's name; nothing once it is closed."""
@@ -200,11 +209,15 @@ class Episodes(Pauses):
         )
         return self._table.wins(noted, check(keys.episode(episode.ref), is_under_way))
 
-    def forget_step(self, episode: Episode, step: str) -> None:
-        """Take the note of a step back: no call of it can come any more, unless it was rechecked since."""
+    def forget_step(self, episode: Episode, step: str, noted_at: datetime) -> bool:
+        """Take back the note of a call made at this time, which had no effect.
+
+        Return False where it was rechecked, or noted again, since `episode` was read.
+        """
         others = {name: at for name, at in episode.steps_done.items() if name != step}
-        is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at)
-        self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
+        is_same_note = where(f"steps_done.{step}", "=", noted_at)
+        is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at) & is_same_note
+        return self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
 
     def hold(self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None) -> None:
         """Hold the episode in place of `before` alone, and store what the answer says of the instance.

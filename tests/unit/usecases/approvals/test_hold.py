@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.episode.episode import Episode, Outcome, Terms
 from governor.domain.episode.plan import Step, Until
+from governor.domain.episode.sent_call import UNDER_WAY_FOR
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import (
@@ -429,7 +430,7 @@ def test_an_expiry_that_acts_can_be_held() -> None:
 
 
 def test_a_hold_during_a_call_that_ec2_did_not_carry_out_counts() -> None:
-    """The answer says that it may be too late; five minutes later EC2 shows that it was not."""
+    """The answer says that it may be too late; minutes later EC2 shows that it was not."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     world.ec2.failures["terminate"] = [Unavailable("503", operation="ec2:TerminateInstances")]
@@ -438,7 +439,7 @@ def test_a_hold_during_a_call_that_ec2_did_not_carry_out_counts() -> None:
     with pytest.raises(DecisionRefused, match="too late"):
         decide(world)
 
-    world.clock.moment += timedelta(minutes=4, seconds=59)
+    world.clock.moment += UNDER_WAY_FOR - timedelta(seconds=1)
     under_way = world.recheck(world.ref, Step.TERMINATE)
     world.clock.moment += timedelta(seconds=1)
     over = world.recheck(world.ref, Step.TERMINATE)
@@ -494,7 +495,7 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
         world.put_away(world.ref, Step.TERMINATE)
     freeze = BreakerState(world.clock.now(), "outage", turned=40)
     world.state.freeze_hub(freeze)
-    world.clock.moment += timedelta(minutes=5)
+    world.clock.moment += UNDER_WAY_FOR
 
     assert world.recheck(world.ref, Step.TERMINATE).wait is not None
     assert ["stop", "snapshot"] == sorted(episode_of(world).steps_done, key=["stop", "snapshot"].index)
@@ -514,8 +515,9 @@ def test_a_note_is_not_taken_back_after_a_newer_recheck() -> None:
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     before = episode_of(world)
-    world.state.note_step(world.ref, Step.TERMINATE.value, world.clock.now())
+    noted_at = world.clock.now()
+    world.state.note_step(world.ref, Step.TERMINATE.value, noted_at)
     world.clock.moment += timedelta(minutes=30)
     world.let_through(Step.TERMINATE)
-    world.state.forget_step(before, Step.TERMINATE.value)
+    assert not world.state.forget_step(before, Step.TERMINATE.value, noted_at)
     assert Step.TERMINATE.value in episode_of(world).steps_done

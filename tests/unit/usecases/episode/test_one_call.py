@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 from governor.domain.episode.episode import Outcome
 from governor.domain.episode.plan import Step
+from governor.domain.episode.sent_call import UNDER_WAY_FOR
+from governor.domain.instance import Instance, Lifecycle, SpotRequestType
 from governor.domain.policy.policy import Action, Mode
+from governor.domain.sweep.breaker import BreakerState
+from governor.domain.sweep.verdict import Hold
 from governor.errors import MustWait, SafetyError, Throttled, Unavailable
 from governor.stores import keys
-from tests.builders import NOW
+from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World
 
 STEPS = (Step.STOP, Step.TERMINATE)
@@ -64,7 +70,7 @@ def test_work_that_began_while_ec2_failed_keeps_the_instance(error: Exception, s
         world.put_away(world.ref, Step.STOP)
     rechecked = world.recheck(world.ref, Step.STOP)
     if rechecked.wait is not None:
-        world.clock.moment += timedelta(minutes=5)
+        world.clock.moment += UNDER_WAY_FOR
         works(world)
         rechecked = world.recheck(world.ref, Step.STOP)
 
@@ -89,12 +95,12 @@ def test_a_lost_answer_is_followed_by_a_look(step: Step) -> None:
 
 
 def test_nothing_is_sent_while_a_lost_call_may_still_arrive() -> None:
-    """EC2 accepts a signed request for five minutes."""
+    """EC2 accepts a signed request for five minutes, and the function may be slow to send it."""
     world = ready(Step.STOP)
     world.ec2.failures["stop"] = [NO_ANSWER]
     with pytest.raises(MustWait):
         world.put_away(world.ref, Step.STOP)
-    for _ in range(4):
+    for _ in range(6):
         world.clock.moment += timedelta(minutes=1)
         rechecked = world.recheck(world.ref, Step.STOP)
         assert (False, timedelta(minutes=1), False) == (
@@ -118,7 +124,7 @@ def test_an_instance_that_somebody_started_after_a_lost_termination_is_left_alon
     world.ec2.failures["terminate"] = [NO_ANSWER]
     with pytest.raises(MustWait):
         world.put_away(world.ref, Step.TERMINATE)
-    world.clock.moment += timedelta(minutes=6)
+    world.clock.moment += UNDER_WAY_FOR
     world.change_instance(state="running", launch_time=world.clock.now())
 
     with pytest.raises(SafetyError):
@@ -182,7 +188,7 @@ def test_a_call_of_the_release_before_is_looked_at_first() -> None:
     world = ready(Step.STOP)
     world.state.note_step(world.ref, "stop", world.clock.now())
     del world.state.items[keys.episode(world.ref)]["is_clearance_used"]
-    world.clock.moment += timedelta(minutes=6)
+    world.clock.moment += UNDER_WAY_FOR
 
     with pytest.raises(MustWait):
         world.put_away(world.ref, Step.STOP)
@@ -215,3 +221,81 @@ def test_a_rehearsal_is_not_taken_for_a_call() -> None:
     world.change_instance(state="stopped")
 
     assert Outcome.VOID is world.recheck(world.ref, Step.STOP).outcome
+
+
+MEANWHILE: dict[str, Callable[[World], object]] = {
+    "a keep": lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(days=1))),
+    "an exemption": lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(exempt_reason="mine")),
+    "a warning": lambda w: w.state.note_warned(TARGET, {w.ref.instance_id: NOW + timedelta(minutes=2)}),
+    "a freeze here": lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
+    "a freeze everywhere": lambda w: w.state.freeze_hub(BreakerState(NOW, "outage")),
+}
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("what", sorted(MEANWHILE))
+def test_what_is_stored_after_the_guards_is_seen_before_the_call(what: str, step: Step) -> None:
+    """It was accepted, so the call must not follow. What was counted and noted is taken back."""
+    world = ready(step)
+    note = world.state.note_call
+
+    def after_the_guards(*arguments: object) -> None:
+        with ThreadPoolExecutor(1) as others:
+            others.submit(MEANWHILE[what], world).result()
+        note(*arguments)  # type: ignore[arg-type]
+
+    world.state.note_call = after_the_guards  # type: ignore[method-assign, assignment]
+    counted = world.state.used(world.clock.now())
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+
+    assert 0 == sent(world, step)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert step.value not in episode.steps_done
+    assert counted == world.state.used(world.clock.now())
+
+
+def test_a_slow_recheck_takes_back_no_call_that_was_sent_meanwhile() -> None:
+    """It looked at an earlier call; another recheck let a newer one through, whose answer is lost, too."""
+    world = ready(Step.STOP)
+    world.ec2.failures["stop"] = [NO_ANSWER]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    world.clock.moment += UNDER_WAY_FOR
+    world.publish_quiet()
+    describe = world.ec2.describe
+
+    def slowly(*arguments: object) -> Instance | None:
+        world.ec2.describe = describe  # type: ignore[method-assign]
+        seen = describe(*arguments)  # type: ignore[arg-type]
+        with ThreadPoolExecutor(1) as other:
+            assert other.submit(world.recheck, world.ref, Step.STOP).result().proceed
+            world.ec2.failures["stop"] = [NO_ANSWER]
+            with pytest.raises(MustWait):
+                other.submit(world.put_away, world.ref, Step.STOP).result()
+        return seen
+
+    world.ec2.describe = slowly  # type: ignore[method-assign, assignment]
+    rechecked = world.recheck(world.ref, Step.STOP)
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+
+    assert (False, False) == (rechecked.proceed, rechecked.notifies)
+    assert 2 == sent(world, Step.STOP)
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert world.clock.now() == episode.steps_done["stop"]
+
+
+def test_a_recheck_keeps_the_note_of_a_snapshot() -> None:
+    """A set that EC2 began before a freeze is found by it: none is made twice, and it counts."""
+    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"})
+    world.ec2.spot_requests["sir-1"] = SpotRequestType.ONE_TIME
+    noted = world.clock.now()
+    world.state.note_step(world.ref, "snapshot", noted)
+    world.recheck(world.ref, Step.SNAPSHOT)
+
+    episode = world.state.episode(world.ref)
+    assert episode is not None
+    assert noted == episode.steps_done["snapshot"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
 
@@ -11,9 +12,10 @@ from governor.domain.alerts.alert import AlertKind
 from governor.domain.episode.episode import EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action, Mode
-from governor.errors import AccessDenied, NoCapacity, SafetyError, Unavailable
+from governor.errors import AccessDenied, MustWait, NoCapacity, SafetyError, Unavailable
 from governor.ports import UndoAnswer
 from governor.usecases.accounts import Accounts
+from governor.usecases.episode.open_episode import OpenEpisode
 from governor.usecases.episode.undo_episode import UndoEpisode
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.builders import recorder
@@ -213,3 +215,53 @@ def test_the_world_of_these_tests_stops_for_real() -> None:
     """A dry run would make every test above pass for nothing."""
     assert ["stop"] == stopped().writes()
     assert (Action.STOP, Mode.ASK) == (World().action, World().mode)
+
+
+def _about_to_terminate() -> tuple[World, EpisodeRef]:
+    """A stopped instance whose termination a later question asks about: approved, and ready for the call."""
+    world = World()
+    world.put_away(world.ref, Step.STOP)
+    recorder(world)(world.ref, Outcome.STOPPED, "done")
+    rule = replace(world.policies.policy.approval, ask_about_stopped_after_days=1, people_to_terminate=1)
+    world.policies.policy = replace(world.policies.policy, approval=rule)
+    world.clock.moment += timedelta(days=2)
+    later = replace(world.ref, number=2)
+    accounts, seals = world.guards.accounts, world.seals.openings
+    OpenEpisode(
+        world.clock, world.policies, accounts, world.inspect, world.state, seals, approval_id=lambda: "later"
+    )(later)
+    world.state.await_answer("later", "token", "ask", world.clock.now() + timedelta(hours=1))
+    world.state.settle("later", replace(world.approval, at=world.clock.now()))
+    assert world.recheck(later, Step.STOP).proceed
+    world.put_away(later, Step.STOP)
+    world.take_snapshot(later)
+    world.ec2.finish_snapshots("completed")
+    assert world.recheck(later, Step.TERMINATE).proceed
+    return world, later
+
+
+@pytest.mark.parametrize("before_the_note", [True, False])
+def test_nothing_is_terminated_after_somebody_was_told_that_it_starts(before_the_note: bool) -> None:
+    """The start of the first question, pressed while the second one terminates: one of them wins."""
+    world, later = _about_to_terminate()
+    note = world.state.note_call
+    answers: list[UndoAnswer] = []
+
+    def press() -> None:
+        with ThreadPoolExecutor(1) as person:
+            answers.append(person.submit(undo, world).result())
+
+    def meanwhile(*arguments: object) -> None:
+        if before_the_note:
+            press()
+        note(*arguments)  # type: ignore[arg-type]
+        if not before_the_note:
+            press()
+
+    world.state.note_call = meanwhile  # type: ignore[method-assign, assignment]
+    with pytest.raises(MustWait):
+        world.put_away(later, Step.TERMINATE)
+
+    assert ["stop"] == world.writes()
+    told = "EC2 has been asked to start it" if before_the_note else "too late to start it"
+    assert told in str(answers[0])

@@ -14,9 +14,10 @@ from governor.domain.episode.plan import Step
 from governor.domain.instance import Instance
 from governor.domain.units import UtcDatetime
 
-UNDER_WAY_FOR = timedelta(minutes=5)
-"""How long a call may still take effect after it was sent: EC2 accepts a signed request for five minutes.
-Source: Signature Version 4, "requests must arrive within five minutes of the time stamp"."""
+UNDER_WAY_FOR = timedelta(minutes=7)
+"""How long a call may still take effect after it was noted. The function sends it within 90 seconds, and EC2
+accepts a signed request for five minutes. Source: Signature Version 4, "requests must arrive within five
+minutes of the time stamp"."""
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """The largest difference between our clock and EC2's that is taken for the same moment."""
 _STATES_AFTER = {

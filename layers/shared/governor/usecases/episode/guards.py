@@ -158,6 +158,23 @@ class Guards:
         caps = caps_of(episode, self.policies.base().policy.caps)
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
 
+    def must_still_hold(self, cleared: Cleared, step: Step) -> None:
+        """Look once more, after the call was noted, at what others may have stored since the guards read it.
+
+        An answer that comes after the note is told that it may be too late; one that came before is seen
+        here. Raises: MustWait, so that the recheck says what it means; CloudError.
+        """
+        now = self.clock.now()
+        instance = cleared.instance
+        record = self.state.record(instance.target, instance.instance_id)
+        if record.is_warned(now):
+            raise MustWait("EC2 has announced that it takes the instance back")
+        if record.hold.stands(now):
+            raise MustWait("a keep or an exemption was stored at this moment")
+        why = self._frozen(cleared, step)
+        if why is not None:
+            raise MustWait(why)
+
     def open_episode(self, ref: EpisodeRef) -> Episode:
         episode = asked_about(self.state, ref)
         if episode.phase is Phase.CLOSED:

@@ -17,7 +17,7 @@ from governor.domain.episode.episode import EpisodeRef
 from governor.domain.episode.plan import Step, companions, unmet
 from governor.domain.episode.sent_call import Effect
 from governor.domain.policy.policy import Mode
-from governor.domain.units import minutes
+from governor.domain.units import UtcDatetime, minutes
 from governor.errors import GovernorError, MetricsLate, MustWait, SafetyError, Throttled, Unavailable
 from governor.ports import Clock, InstanceController
 from governor.stores import StateTable
@@ -95,13 +95,16 @@ class PutAway:
         # Each invocation has its own: one that fails gives back what it reserved, and nothing else.
         attempt = secrets.token_hex(8)
         self._reserve(cleared, step, attempt)
+        noted_at = self._note(cleared, step, attempt)
         try:
+            self.guards.must_still_hold(cleared, step)
             request_ids = self._send(cleared, step)
         except Unavailable:
             raise  # It may have taken effect: it stays noted and counted until a look says otherwise.
-        except Throttled:
+        except (Throttled, MustWait):
+            # EC2 has certainly not carried it out.
             self._take_back(cleared, step, attempt)
-            self.state.forget_step(cleared.episode, step.value)
+            self.state.forget_step(cleared.episode, step.value, noted_at)
             raise
         except GovernorError:
             self._take_back(cleared, step, attempt)
@@ -122,15 +125,27 @@ class PutAway:
         if not cleared.dry_run:
             self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
+    def _note(self, cleared: Cleared, step: Step, attempt: str) -> UtcDatetime:
+        """Note that EC2 is asked, and return the time of the note. What was reserved is given back if not."""
+        episode = cleared.episode
+        now = self.clock.now()
+        try:
+            if episode.cleared_at is None:
+                raise SafetyError("the episode was not rechecked before acting")
+            # Before the call, so that the event it causes is known to be our own.
+            self.state.note_call(episode.ref, step.value, now, episode.cleared_at)
+        except Unavailable:
+            raise  # It may be noted.
+        except GovernorError:
+            self._take_back(cleared, step, attempt)
+            raise
+        return now
+
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
-        """Note that EC2 is asked, then ask it: what the plan has right before the step, and the step."""
-        episode, instance = cleared.episode, cleared.instance
-        if episode.cleared_at is None:
-            raise SafetyError("the episode was not rechecked before acting")
-        # Noted before the call, so that the event it causes is known to be our own.
-        self.state.note_call(episode.ref, step.value, self.clock.now(), episode.cleared_at)
+        """Ask EC2 for what the plan has right before the step, and for the step. Return the request ids."""
+        instance = cleared.instance
         request_ids = []
-        for companion in companions(episode.plan.steps, step):
+        for companion in companions(cleared.episode.plan.steps, step):
             reason = unmet(companion, instance)
             if reason is not None:
                 raise SafetyError(reason)

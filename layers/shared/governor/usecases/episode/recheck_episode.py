@@ -44,6 +44,15 @@ class Rechecked:
     """After a step was let through and not carried out: how long to wait before the next recheck."""
 
 
+_OVERTAKEN = Rechecked(
+    False,
+    Outcome.REFUSED,
+    "another recheck came first: check again",
+    _SHORTEST_WAIT,
+    notifies=False,
+)
+
+
 @dataclass(frozen=True, slots=True)
 class RecheckEpisode:
     clock: Clock
@@ -59,16 +68,18 @@ class RecheckEpisode:
         Raises: CloudError: retry. MetricsLate, until the newest readings and refusals of answers are known:
         tried again in minutes.
         """
-        result = self._look_at_an_earlier_call(ref, before) or self._recheck(ref, before)
+        episode = self.state.episode(ref)
+        sent_at = None if episode is None else episode.own_steps.get(before.value)
+        earlier = None if episode is None else self._look_at_an_earlier_call(episode, before)
+        result = earlier or self._recheck(ref, before, sent_at)
         if result.outcome is not None and result.wait is None:
             # The end is read from there: what comes with a payload proves nothing.
             self.state.note_no(ref, result.outcome.value, result.reason)
         return result
 
-    def _look_at_an_earlier_call(self, ref: EpisodeRef, before: Step) -> Rechecked | None:
+    def _look_at_an_earlier_call(self, episode: Episode, before: Step) -> Rechecked | None:
         """Return `None` when no call was sent, or nothing came of it."""
-        episode = self.state.episode(ref)
-        if episode is None or episode.outcome is not None or episode.mode is Mode.OBSERVE:
+        if episode.outcome is not None or episode.mode is Mode.OBSERVE:
             return None
         if before is Step.SNAPSHOT or before.value not in episode.own_steps:
             return None
@@ -100,7 +111,8 @@ class RecheckEpisode:
             return None
         return Rechecked(False, Outcome.HELD, approval.late_hold.why)
 
-    def _recheck(self, ref: EpisodeRef, before: Step) -> Rechecked:
+    def _recheck(self, ref: EpisodeRef, before: Step, sent_at: UtcDatetime | None) -> Rechecked:
+        """Check everything again. `sent_at`: when the earlier call was sent that had no effect, if any."""
         try:
             cleared = self.guards.check(ref, before)
         except (Held, Interrupted) as error:
@@ -115,13 +127,24 @@ class RecheckEpisode:
         ended = self._changed(cleared, before, now, waits=held_back is not None)
         if ended is not None:
             return ended
-        if before.value in cleared.episode.own_steps:
-            # EC2 did not carry it out: people may hold it again.
-            self.state.forget_step(cleared.episode, before.value)
+        if not self._forgets_the_earlier_call(cleared.episode, before, sent_at):
+            return _OVERTAKEN
         if held_back is not None:
             self.state.journal(ref, "held back", now, step=before.value, reason=held_back.reason)
             return held_back
         return self._let_through(cleared, before, now)
+
+    def _forgets_the_earlier_call(self, episode: Episode, before: Step, sent_at: UtcDatetime | None) -> bool:
+        """Take back the note of a call that had no effect, so that people may hold it again.
+
+        Return False where another call was sent since EC2 was looked at.
+        """
+        if before is Step.SNAPSHOT:
+            return True  # A set that EC2 began counts from its note on.
+        noted_at = episode.own_steps.get(before.value)
+        if noted_at != sent_at:
+            return False
+        return noted_at is None or self.state.forget_step(episode, before.value, noted_at)
 
     def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
         """One that is gone or started anew voids the episode; every other guard refuses."""
@@ -153,7 +176,8 @@ class RecheckEpisode:
             reason = f"EC2 has not carried out the {before.value} for {hours} h (approval.wait_at_most_hours)"
             why = "" if episode.last_no is None else f"; the last try: {episode.last_no}"
             return Rechecked(False, Outcome.REFUSED, reason + why)
-        self.state.clear_step(episode.ref, before.value, now, episode.first_cleared)
+        if not self.state.clear_step(episode.ref, before.value, now, seen=episode):
+            return _OVERTAKEN
         again = max(_SHORTEST_WAIT, min(_LONGEST_WAIT, elapsed / 4))
         return Rechecked(True, None, "everything is as it was asked about", again=again)
 

@@ -63,6 +63,8 @@ class UndoEpisode:
         # First, so that a table that is busy keeps it from starting instead of from being left alone.
         quiet = Hold(snoozed_until=self.clock.now() + timedelta(hours=hours), kept_in=episode.project)
         self.state.stand(target, ref.instance_id, quiet)
+        if self._is_being_terminated(ref):
+            return "EC2 has been asked to terminate it for a later question: it is too late to start it"
         try:
             request = self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
@@ -77,6 +79,14 @@ class UndoEpisode:
         self.state.journal(ref, "done", self.clock.now(), step="start", request_ids=[request], by=by)
         self._note(episode, by, channel, quiet.snoozed_until)
         return None
+
+    def _is_being_terminated(self, ref: EpisodeRef) -> bool:
+        """Return whether a later episode has noted the call. It reads the keep above after its note."""
+        later = self.state.record(ref.target, ref.instance_id).open_episode
+        if later is None or later == ref:
+            return False
+        episode = self.state.episode(later)
+        return episode is not None and Step.TERMINATE.value in episode.steps_done
 
     def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
         """Note it where that can be written: the person must hear that EC2 has been asked in any case."""
