@@ -74,6 +74,8 @@ REACHED = {
     "acceptPolicy": {400, 404},
     "answerQuestion": {200, 400, 404, 409},
     "openConsole": {200},
+    "pauseEverything": {400, 403},
+    "endThePause": {400, 403},
     "showOverview": {401},
     "probeOverview": {401},
     "showConsole": {404},
