@@ -201,7 +201,7 @@ def test_the_page_says_what_will_happen() -> None:
 
 def test_the_page_says_for_how_long_work_may_not_be_visible() -> None:
     """By the settings that it was asked under; not of what is stopped, and not once it is over."""
-    unseen = "Work that began in the last {} minutes may not be visible yet"
+    unseen = "That check may not see work that began in the {} minutes before it."
     world = World()
     assert unseen.format(12) in world.get().body
     each_minute = Policy(metrics=Metrics(period_seconds=60))
@@ -211,10 +211,10 @@ def test_the_page_says_for_how_long_work_may_not_be_visible() -> None:
     assert unseen.format(6) in world.get().body
 
     world.end(Outcome.STOPPED)
-    assert "may not be visible yet" not in world.get().body
+    assert "may not see work" not in world.get().body
     stopped = World()
     stopped.change(stopped_in=stopped.ref, steps_done={"stop": NOW})
-    assert "may not be visible yet" not in stopped.get().body
+    assert "may not see work" not in stopped.get().body
 
 
 def test_the_page_calls_idle_what_was_measured() -> None:

@@ -29,7 +29,8 @@ _WHO_MAY_PAUSE = (
     "identity added to the policy"
 )
 _WHO_MAY_END = (
-    "only an admin of everything may end the pause (console.scopes with role: admin and everything: true)"
+    "only an admin of everything may end the pause (console.scopes with role: admin and everything: true), "
+    "or a person of ownership.contacts where the policy names no such admin"
 )
 _GONE = "nothing is paused any more, or somebody has paused again since: look again"
 
