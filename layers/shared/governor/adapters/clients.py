@@ -98,8 +98,9 @@ class Clients:
     def client_for_one_call(self, operation: str, target: Target, role_arn: str, resource: str) -> Any:
         """Return a client that may carry out one operation on one resource, and nothing else.
 
-        The role is assumed anew, with a session policy. Client and credentials are not kept. The client
-        sends once, and nothing renews its credentials, so that no renewal repeats the call.
+        The role is assumed for each call, with a session policy. Client and credentials are not
+        kept. The client sends once, and nothing renews its credentials, so that no renewal
+        repeats the call.
 
         Raises:
             AccessDenied: the role does not trust this function.

@@ -511,8 +511,8 @@ class Expiries(Store):
         self._table.write_all([put(_expiry_key(target, one), one) for one in found])
 
     def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now; false while everything is paused, and where it was noticed anew, or
-        has ended, since `one` was read."""
+        """Note that EC2 is asked now; false while everything is paused, and where its owner was notified
+        again, or it has ended, since `one` was read."""
         same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
         return self._table.wins(update(_expiry_key(target, one), begun, same), not_paused())

@@ -1,4 +1,4 @@
-"""A stop or a termination that EC2 was asked for, and whose answer may be lost: what became of it.
+"""Find out whether a stop or a termination took effect when its answer may be lost.
 
 EC2 gives these calls no token, so a repeated call is a second call. Nothing is sent again before this says
 that the first one has had no effect. This module reads what EC2 shows and decides nothing else.

@@ -384,7 +384,8 @@ class Caps(Section):
     organization_actions_per_hour: int = between(20, 0, 10_000, "raised")
     """Stops and terminations in 60 minutes in all accounts. Low: people can start that many again."""
     account_actions_per_hour: int = between(5, 0, 10_000, "raised")
-    """Stops and terminations in 60 minutes in one account. Low: a mistake stays one team's morning."""
+    """Stops and terminations in 60 minutes in one account. Low: a mistake affects few instances of
+    one team."""
     owner_actions_per_hour: int = between(5, 0, 10_000, "raised")
     """Stops and terminations in 60 minutes of one owner's instances. Low: nobody loses everything at once."""
 
