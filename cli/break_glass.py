@@ -1,4 +1,4 @@
-"""Why a command may not write into the state table, and as which role it may.
+"""Explain why a command may not write into the state table, and name the role that may.
 
 The table takes data from the stack's own roles, and from the one role that `BreakGlassRoleArn` names.
 """
@@ -14,7 +14,7 @@ from cli.errors import CommandError
 PARAMETER = "BreakGlassRoleArn"
 _BY_THE_TABLE = "explicit deny in a resource-based policy"
 """The words of AWS where the table's own policy denies."""
-_ONLY = "the state table takes data from the stack's own roles"
+_ONLY = "only roles of the stack may write into the state table"
 
 
 def reason(error: Exception, session: boto3.Session, stack: str) -> str:
@@ -24,11 +24,11 @@ def reason(error: Exception, session: boto3.Session, stack: str) -> str:
     try:
         _, parameters = described(stack, session)
     except CommandError:
-        return f"{_ONLY} and from the role of its parameter {PARAMETER}: run this as that role"
+        return f"{_ONLY}, and the role that its parameter {PARAMETER} names: run this as that role"
     role = parameters.get(PARAMETER, "")
     if role:
-        return f"{_ONLY} and from {role}: assume that role, and run this again"
+        return f"{_ONLY}, and {role}: assume that role, and run this again"
     return (
-        f"{_ONLY} alone: set its parameter {PARAMETER} to the ARN of a role that you can assume, "
-        f"as `make deploy PARAMETERS={PARAMETER}=ARN`, and run this again as that role"
+        f"{_ONLY}. Set the stack's parameter {PARAMETER} to a role that you can assume "
+        f"(`make deploy PARAMETERS={PARAMETER}=ARN`), and run this again as that role"
     )

@@ -6,7 +6,7 @@ import argparse
 import json
 
 from cli.api import Api, api_of
-from governor.domain.units import printable
+from governor.domain.units import in_utc, parse_iso, printable
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -20,8 +20,9 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         print(json.dumps(found, indent=2))
         return
     for one in found["freezes"]:
-        since = f" since {one['since']}" if one["since"] else ""
-        print(f"{one['what']} is frozen{since}: {printable(one['why'])}")
+        state = "paused" if one["why"].startswith("paused by") else "frozen"
+        since = f" since {in_utc(parse_iso(one['since']))}" if one["since"] else ""
+        print(f"{one['what']} is {state}{since}: {printable(one['why'])}")
     is_paused = found.get("pause") is not None
     if is_paused:
         print("  end the pause: governor resume --all")

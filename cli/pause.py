@@ -11,7 +11,7 @@ from typing import Any
 from cli.api import api_of
 from cli.errors import CommandError
 from cli.output import Output
-from governor.domain.units import people, printable
+from governor.domain.units import in_utc, parse_iso, people, printable
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -26,7 +26,7 @@ def _pause(arguments: argparse.Namespace) -> None:
     given = {} if arguments.reason is None else {"reason": arguments.reason}
     pause = api_of(arguments).call("POST", "/api/pause", given)
     with Output(arguments) as out:
-        out.say(f"Everything is {_said(pause)}.", pause=pause)
+        out.say(f"Everything is paused. {_begun(pause)}.", pause=pause)
         out.say("Nothing is stopped, terminated or deleted until an admin ends it: governor resume --all")
 
 
@@ -44,21 +44,24 @@ def resume(arguments: argparse.Namespace) -> None:
         raise CommandError(_what_goes_on(pause, found["waiting"]))
     ended = api.call("POST", "/api/resume", {"since": arguments.since})
     with Output(arguments) as out:
-        out.say(f"The pause has ended. It was {_said(ended)}.", ended=ended)
+        out.say(f"The pause has ended. {_begun(ended)}.", ended=ended)
 
 
 def _what_goes_on(pause: dict[str, Any], waiting: list[dict[str, Any]]) -> str:
-    lines = [f"nothing was changed yet. Everything is {_said(pause)}. When it ends, these steps go on:"]
+    lines = [
+        f"nothing was changed yet. Everything is paused. {_begun(pause)}. "
+        "When the pause ends, these steps continue:"
+    ]
     for one in waiting:
         place = f"{one['account']}/{one['region']}"
         lines.append(f"  {printable(one['instance_name'])} ({one['instance_id']}, {place}): {one['action']}")
     if not waiting:
-        lines.append("  none that waits now")
-    lines.append("Each is checked again before it is done, and people are asked again.")
-    lines.append(f"To end it: governor resume --all --since {pause['since']}")
+        lines.append("  none is waiting")
+    lines.append("Each step is checked again first. The next sweep asks people again.")
+    lines.append(f"To end the pause: governor resume --all --since {pause['since']}")
     return "\n".join(lines)
 
 
-def _said(pause: dict[str, Any]) -> str:
+def _begun(pause: dict[str, Any]) -> str:
     reason = f": {printable(pause['reason'])}" if pause["reason"] else ""
-    return f"paused since {pause['since']} by {people(pause['by'])}{reason}"
+    return f"{people(pause['by'])} began the pause at {in_utc(parse_iso(pause['since']))}{reason}"

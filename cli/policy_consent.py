@@ -1,4 +1,4 @@
-"""People whom a policy document needs before all of it counts: those who accept, and two who can."""
+"""Missing acceptances of a policy, and too few people who can accept."""
 
 from __future__ import annotations
 
@@ -57,8 +57,9 @@ def next_steps(waiting: tuple[Unaccepted, ...], version: str) -> str:
     if not people:
         return ""
     return (
-        f"Unless the same was accepted before, each of {', '.join(map(printable, people))} then runs "
-        f"`governor policy accept {version}`; of a first version, once it is in force."
+        f"Next, each of {', '.join(map(printable, people))} runs `governor policy accept {version}` "
+        "(a first version: once it is in force). A person who accepted the same terms before is counted "
+        "already."
     )
 
 
@@ -70,13 +71,14 @@ def of_two_people(book: PolicyBook) -> Iterator[tuple[str, str]]:
     if policy.two_people_for_policy is False:
         yield (
             "two_people_for_policy",
-            "is false, and the policy terminates: one writer alone may change who and what; remove the line",
+            "is false, and the policy terminates: one writer alone can change who decides and what is "
+            "terminated; remove the line",
         )
         return
     able = len(known_people(policy.ownership).everybody)
     if able < PEOPLE_NEEDED and not book.says_two_people:
         yield (
             "ownership.contacts",
-            f"has aws: identities of {plural(able, 'person', 'people')}: two_people_for_policy is true, as "
-            "the policy terminates, but no second person can accept a version, so none waits; map two people",
+            f"maps {plural(able, 'person', 'people')} to aws: identities, and the policy terminates: risky "
+            "changes wait for nobody until two people are mapped; map two people",
         )

@@ -434,7 +434,10 @@ def _exemption(stack: Stack) -> Line:
     of_overrides = sorted({policy.exemption.tag_key for policy in book.variants} - {key})
     document = {"iam": denied, "policy": key, "overrides": of_overrides}
     if denied is None:
-        text = "the stack is of an earlier release, in which IAM denies no exempt instance: run `make deploy`"
+        text = (
+            "the stack is of an earlier release, whose IAM does not protect exempt instances: "
+            "run `make deploy`"
+        )
         return Line(text, document, is_wrong=True)
     if denied != key:
         setting = shlex.quote(f"ExemptionTagKey={key}") if " " in key else f"ExemptionTagKey={key}"
@@ -449,7 +452,9 @@ def _exemption(stack: Stack) -> Line:
             f"{denied} alone. Use one key in the whole policy"
         )
         return Line(printable(text), document, is_wrong=True)
-    return Line(printable(f"IAM denies what has the key {denied}"), document)
+    return Line(
+        printable(f"IAM denies stops and terminations of instances with the tag key {denied}"), document
+    )
 
 
 def _since(moment: str | None) -> str:

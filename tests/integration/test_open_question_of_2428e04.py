@@ -68,7 +68,7 @@ def test_an_open_question_is_void_after_the_update(stage: Stage, answered: bool)
 
     if answered:
         status, page = decide(link, "approve")
-        assert (True, True) == (status != 303, "is asked again" in page)
+        assert (True, True) == (status != 303, "You are asked again" in page)
     stage.scene.sweep()
 
     assert "void" == stage.outcome(instance_id)

@@ -127,7 +127,7 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
         assert before[name] not in [one["RoleName"] for one in iam.list_roles()["Roles"]]
     assert earlier.scene.outputs.items() <= outputs.items()
     status, page = decide(earlier.personal(link), "approve")
-    assert (303 != status, True) == (True, "is asked again" in page)
+    assert (303 != status, True) == (True, "You are asked again" in page)
     earlier.scene.sweep()
     assert "void" == earlier.outcome(instance_id)
     assert "running" == earlier.ec2_state(instance_id)

@@ -61,7 +61,7 @@ def test_what_was_not_acted_on_is_asked_again_and_what_is_stopped_stays_stopped(
     assert {"completed"} == set(earlier.snapshots())
     assert Step.TERMINATE.value not in earlier.episode(stopped).steps_done
     status, page = decide(earlier.personal(asked_link), "approve", typed_instance_id=asked)
-    assert (True, True) == (status != 303, "is asked again" in page)
+    assert (True, True) == (status != 303, "You are asked again" in page)
     earlier.scene.sweep()
     assert "void" == earlier.outcome(asked)
     assert "running" == earlier.ec2_state(asked)

@@ -92,12 +92,27 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
                 "waiting": [QUESTION],
             },
             [
-                "everything is frozen since 2026-11-20T12:00:00Z: 12 turned",
+                "everything is frozen since Fri Nov 20, 12:00 UTC: 12 turned",
                 "  find the cause, then lift it: breaker.lift_freezes_before (docs/brakes.md)",
                 "stops and terminations that began in the last 60 minutes:",
                 "  all accounts: 3 of 50",
                 "  owner ml: 3 of 5",
                 f"waits: train-a (i-0123456789abcdef0, 123456789012/us-east-1), id {'a' * 32}",
+            ],
+        ),
+        (
+            {
+                "pause": {"since": "2026-11-20T12:00:00+00:00"},
+                "freezes": [
+                    {"what": "everything", "why": "paused by ada: x", "since": "2026-11-20T12:00:00+00:00"}
+                ],
+                "caps": [],
+                "waiting": [],
+            },
+            [
+                "everything is paused since Fri Nov 20, 12:00 UTC: paused by ada: x",
+                "  end the pause: governor resume --all",
+                "stops and terminations that began in the last 60 minutes:",
             ],
         ),
         (

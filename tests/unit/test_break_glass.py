@@ -44,12 +44,13 @@ def test_a_denial_of_the_table_names_the_role_that_may(
 ) -> None:
     """Where the stack names none, how to name one."""
     named = reason(monkeypatch, error, {"BreakGlassRoleArn": ROLE})
-    assert f"from the stack's own roles and from {ROLE}: assume that role, and run this again" in named
+    assert "only roles of the stack may write into the state table" in named
+    assert f", and {ROLE}: assume that role, and run this again" in named
 
     unnamed = reason(monkeypatch, error, {"BreakGlassRoleArn": ""})
     assert "make deploy PARAMETERS=BreakGlassRoleArn=ARN" in unnamed
 
-    assert "its parameter BreakGlassRoleArn: run this as that role" in reason(monkeypatch, error, None)
+    assert "its parameter BreakGlassRoleArn names: run this as that role" in reason(monkeypatch, error, None)
 
 
 def test_any_other_failure_says_what_aws_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,5 +84,5 @@ def test_restore_writes_nothing_where_the_table_denies_the_first_write(
 
     assert 1 == governor.main(["restore", "--from", "copy", "--confirm", "gpu-governor"])
 
-    assert f"from {ROLE}: assume that role" in capsys.readouterr().err
+    assert f"and {ROLE}: assume that role" in capsys.readouterr().err
     assert [] == put_back

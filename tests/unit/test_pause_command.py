@@ -40,7 +40,9 @@ def test_one_call_pauses(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> No
 
     assert [("POST", "/api/pause", {"reason": "a drill"})] == api.asked
     said = capsys.readouterr().out
-    assert f"Everything is paused since {SINCE} by ada (AWS identity): a drill." in said
+    assert (
+        "Everything is paused. ada (AWS identity) began the pause at Fri Nov 20, 12:00 UTC: a drill." in said
+    )
     assert "governor resume --all" in said
 
 

@@ -418,7 +418,7 @@ def test_after_a_version_is_stored_its_people_are_told_to_accept_it() -> None:
     """Nothing is said where nobody is missing."""
     book = parse_policy(ACCEPTED)
     said = next_steps(book.unaccepted(), "v7")
-    assert "each of alice@example.com, bob@example.com then runs `governor policy accept v7`" in said
+    assert "Next, each of alice@example.com, bob@example.com runs `governor policy accept v7`" in said
 
     both = frozenset({"alice@example.com", "bob@example.com"})
     book.accepted_by(Acceptances(book.terms, both))
@@ -436,7 +436,7 @@ def test_a_team_of_one_is_told_what_it_can_do_instead(
     ("said", "why"),
     [
         ("two_people_for_policy: false\n", "two_people_for_policy is false, and the policy terminates"),
-        ("", "ownership.contacts has aws: identities of 1 person"),
+        ("", "ownership.contacts maps 1 person to aws: identities"),
     ],
 )
 def test_production_refuses_one_writer_for_a_policy_that_terminates(

@@ -444,7 +444,12 @@ def test_a_second_stack_and_a_table_without_protection_are_found(
 @pytest.mark.parametrize(
     ("key", "policy", "is_wrong", "said"),
     [
-        ("GpuGovernor", "", False, "IAM denies what has the key GpuGovernor"),
+        (
+            "GpuGovernor",
+            "",
+            False,
+            "IAM denies stops and terminations of instances with the tag key GpuGovernor",
+        ),
         (
             "GpuGovernor",
             "exemption: {tag_key: 'team keep', tag_value: 'yes'}",
@@ -464,7 +469,8 @@ def test_a_second_stack_and_a_table_without_protection_are_found(
             None,
             "",
             True,
-            "the stack is of an earlier release, in which IAM denies no exempt instance: run `make deploy`",
+            "the stack is of an earlier release, whose IAM does not protect exempt instances: "
+            "run `make deploy`",
         ),
     ],
 )

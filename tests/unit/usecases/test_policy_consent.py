@@ -501,7 +501,7 @@ def test_a_message_says_why_an_acceptance_would_not_count() -> None:
     world.review()
     said = {alert.owner: "\n".join(alert.lines) for alert in consents(world)}
 
-    assert "one person alone has brought that address" in said["alice@example.com"]
+    assert "one person alone added that address" in said["alice@example.com"]
     assert "no aws: identity" in said["bob@example.com"]
     assert "policy accept" not in said["bob@example.com"]
 

@@ -115,7 +115,7 @@ def test_both_are_in_the_audit_and_people_learn_of_both() -> None:
     assert [AlertKind.PAUSED, AlertKind.PAUSE_ENDED] == presses.kinds
     paused_alert, ended_alert = presses.world.announcer.sent
     assert any("They are needed." in line for line in paused_alert.lines)
-    assert any("Approved steps go on" in line for line in ended_alert.lines)
+    assert any("Approved steps continue" in line for line in ended_alert.lines)
 
 
 def test_a_second_press_keeps_the_first_pause() -> None:

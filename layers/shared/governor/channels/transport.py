@@ -42,7 +42,8 @@ def post(https: Https, url: str, body: bytes, headers: Mapping[str, str], channe
     except PrivateAddress:
         raise DeliveryRefused(
             f"the address of the channel {channel} is in a private, loopback or link-local network, and "
-            f'nothing was sent; if that is meant, set "{private_key(channel)}": "true" in the channel secret'
+            f'nothing was sent; if that is intended, set "{private_key(channel)}": "true" in the '
+            "channel secret"
         ) from None
     except HttpError as error:
         # urllib3 wraps the reason, as its only argument.

@@ -61,8 +61,7 @@ def cap_reached(what: str, most: int) -> str:
     kind, _, name = what.partition("#")
     whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(kind, "of all accounts")
     return (
-        f"at most {most} stops and terminations {whose} may begin in 60 minutes, and as many did "
-        f"(caps.{_setting(what)})"
+        f"the cap of {most} stops and terminations in 60 minutes {whose} is reached (caps.{_setting(what)})"
     )
 
 

@@ -1,6 +1,7 @@
-"""Pauses everything that destroys, in every target, and ends the pause. Both are announced.
+"""Pauses every stop, termination and deletion in every target, and ends the pause.
 
-The order: the record first, the message then. A message that cannot be sent changes nothing of the pause.
+People are notified of both. The order: the record first, the message then. A message that cannot
+be sent changes nothing of the pause.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _WHO_MAY_END = (
     "only an admin of everything may end the pause (console.scopes with role: admin and everything: true), "
     "or a person of ownership.contacts where the policy names no such admin"
 )
-_GONE = "nothing is paused any more, or somebody has paused again since: look again"
+_GONE = "the pause that you saw has ended, and somebody may have paused again: look again before you end it"
 
 
 class Presser(NamedTuple):

@@ -31,12 +31,12 @@ from governor.usecases.once import Once
 
 _NOTIFIED_FOR = timedelta(days=365)
 _NOT_MAPPED = (
-    "no aws: identity in ownership.contacts stands for that address. Add one, store the policy as a new "
-    "version, and accept that"
+    "no aws: identity in ownership.contacts is mapped to that address. Map one, store the policy as a "
+    "new version, and accept that"
 )
 _NOT_COUNTED = (
-    "one person alone has brought that address into the policy. Two people of the version before must accept "
-    "this version, too"
+    "one person alone added that address to the policy. Two people of the version before must accept "
+    "this version first"
 )
 
 

@@ -142,7 +142,9 @@ class ApprovalApi:
         try:
             began = parse_iso(str(request.document.get("since")))
         except ValueError:
-            raise InputError("since: when the pause began, as GET /api/freezes says") from None
+            raise InputError(
+                "since: the time that `governor resume --all` prints (`pause.since` of GET /api/freezes)"
+            ) from None
         pause = self.pause_all.end(self._presser(request), began, self.policy)
         return _pause_document(pause)
 

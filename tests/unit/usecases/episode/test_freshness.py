@@ -151,6 +151,14 @@ def test_a_gpu_that_publishes_no_series_waits() -> None:
     assert world.recheck(world.ref, Step.STOP).proceed
 
 
+def test_gpus_of_an_unknown_number_wait() -> None:
+    """No figure is made up for what is not known."""
+    world = auto(changes={"instance_type": "p99.new"})
+    publish_gpus(world, range(2))
+
+    waits(world, "2 GPUs published a reading lately, and it is not known how many the instance has")
+
+
 def test_a_gpu_that_fell_silent_for_longer_waits() -> None:
     """Its old series is still listed."""
     world = with_eight(auto)
@@ -164,7 +172,7 @@ def test_no_reading_at_all_waits() -> None:
     world = auto()
     world.metrics.published.clear()
 
-    waits(world, "none was published lately")
+    waits(world, "no GPU has published a reading in the last 30 minutes")
 
 
 def test_one_series_for_several_gpus_does_not_show_each_of_them() -> None:
@@ -246,7 +254,7 @@ def test_readings_that_are_dated_ahead_of_time_show_no_age(ahead: timedelta) -> 
     world = auto()
     ends(world, **{UTILIZATION: NOW + ahead})
 
-    waits(world, "the clock of the instance is wrong: the GPU has a reading of")
+    waits(world, "the clock of the instance is ahead: the GPU has a reading dated")
 
 
 class OnlyAhead(MemoryMetrics):
@@ -273,7 +281,7 @@ def test_the_look_ahead_reaches_as_far_as_cloudwatch_accepts_readings() -> None:
     )
 
     assert why is not None
-    assert "the clock of the instance is wrong" in why
+    assert "the clock of the instance is ahead" in why
 
 
 def test_a_policy_whose_agent_collects_every_hour_waits() -> None:

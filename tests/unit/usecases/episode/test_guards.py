@@ -505,7 +505,7 @@ def test_an_answer_that_keeps_it_holds_up_to_its_very_end() -> None:
     [
         ({"cleared_step": None}, "was not rechecked before acting"),
         ({"phase": Phase.ASKING}, "was not rechecked before acting"),
-        ({"cleared_at": None}, "the last recheck was never"),
+        ({"cleared_at": None}, "there was no recheck yet"),
         ({"phase": Phase.CLOSED}, "the episode is over: closed"),
     ],
 )

@@ -108,7 +108,7 @@ def test_nothing_is_sent_while_a_lost_call_may_still_arrive() -> None:
             rechecked.wait,
             rechecked.notifies,
         )
-        with pytest.raises(MustWait, match="may still carry it out"):
+        with pytest.raises(MustWait, match="may still carry out the earlier call"):
             world.put_away(world.ref, Step.STOP)
     world.clock.moment += timedelta(minutes=1)
     world.publish_quiet()

@@ -300,7 +300,7 @@ def test_a_note_that_a_step_was_begun_shortens_no_time() -> None:
     world = silent(delivered=("ask",))
     world.state.void(APPROVAL_ID, "nobody answered", expired=True)
     Forger(world).write_episode(steps_done=begun)
-    refused(world, "a step is noted as begun, but the time to answer is not over")
+    refused(world, "the record says that a step began before the time to answer was over")
 
 
 # what makes the seals
@@ -416,7 +416,7 @@ def test_an_open_question_of_the_release_before_is_void_and_asked_again() -> Non
     """The next sweep takes it back, and the one after that asks again, and says why."""
     world, one, ref = asked()
     opened_before(world, ref)
-    with pytest.raises(DecisionRefused, match="it was asked before an update, and is asked again"):
+    with pytest.raises(DecisionRefused, match="You are asked again within minutes"):
         deciding(world)(f"approval-{one}", decision(), losses_accepted=True)
 
     world.sweep()

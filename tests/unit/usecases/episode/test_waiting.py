@@ -133,7 +133,7 @@ def test_a_reached_cap_holds_the_step_back_until_the_oldest_action_leaves_the_wi
         assert world.state.reserve(f"other-{minutes}", "stop", one_account, at, "a") is None
 
     waiting = world.recheck(world.ref, Step.STOP)
-    with pytest.raises(MustWait, match="may begin in 60 minutes"):
+    with pytest.raises(MustWait, match="the cap of 2 stops and terminations in 60 minutes"):
         world.put_away(world.ref, Step.STOP)
     assert waiting.wait is not None
     assert timedelta(minutes=10) <= waiting.wait <= timedelta(minutes=23)

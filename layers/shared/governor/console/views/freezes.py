@@ -68,8 +68,8 @@ def _words(what: str) -> str:
 
 
 def pause_values(ask: Asked) -> dict[str, Any]:
-    """Return what a page says of the pause, and which of its buttons are for the caller. Name and reason
-    are for whoever sees everything."""
+    """Return what a page says of the pause, and which of its buttons are for the caller. Only
+    callers who see everything get name and reason."""
     caller = ask.caller
     policy = ask.reader.policy
     pause = ask.reader.state.pause()
@@ -121,7 +121,7 @@ class Brakes:
     def _end_pause(self, ask: Asked) -> str:
         ask.caller.check_fresh(ask.now)
         if ask.query.get("confirmed") != "yes":
-            raise InputError("tick the box that says what goes on when the pause ends")
+            raise InputError("check the box that says which steps continue when the pause ends")
         try:
             since = parse_iso(ask.query.get("since", ""))
         except ValueError:

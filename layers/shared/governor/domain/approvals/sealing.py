@@ -23,7 +23,7 @@ from governor.domain.units import UtcDatetime, as_utc
 VERSION = 1
 """The form of the texts. Raise it when a stored record gets another text: older seals then count as missing,
 and people are asked again. A test holds the texts of this version."""
-UNSEALED = "bears no seal of this release"
+UNSEALED = "has no seal of this release"
 """Part of the reason of an episode that ended because a record lacked its seal."""
 ASKED_BEFORE = f"the question {UNSEALED}: it was asked before an update, and is asked again"
 _COUNTED_STAGES = (Stage.TELL, Stage.ASK, Stage.ESCALATE)

@@ -92,7 +92,7 @@ def why_never_fresh(policy: Policy) -> Iterator[str]:
 
 def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     if not evidence.gpus:
-        return "no reading of the GPUs is new enough: none was published lately"
+        return "no GPU has published a reading in the last 30 minutes"
     if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
         return (
             "the newest reading of each GPU is not known, because only one series for all GPUs is published; "
@@ -100,10 +100,15 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
         )
     reporting = [gpu for gpu in evidence.gpus if peak(gpu.utilization) is not None]
     if evidence.gpus_expected is None or len(reporting) < evidence.gpus_expected:
-        expected = evidence.gpus_expected or "an unknown number of"
-        return f"only {len(reporting)} of {expected} GPUs published a reading lately"
+        return _why_gpus_missing(len(reporting), evidence.gpus_expected)
     reasons = (_why_gpu_stale(gpu, evidence, policy, now) for gpu in evidence.gpus)
     return next((reason for reason in reasons if reason is not None), None)
+
+
+def _why_gpus_missing(reporting: int, expected: int | None) -> str:
+    if expected is None:
+        return f"{reporting} GPUs published a reading lately, and it is not known how many the instance has"
+    return f"only {reporting} of {expected} GPUs published a reading lately"
 
 
 def _why_gpu_stale(gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
@@ -112,7 +117,7 @@ def _why_gpu_stale(gpu: GpuReadings, evidence: Evidence, policy: Policy, now: Ut
     ended = last_reading_end(gpu.utilization, window)
     if ended - window.period > now:
         # Its dates are wrong by an unknown time, so none of them says how old a reading is.
-        return f"the clock of the instance is wrong: {who} has a reading of {in_utc(ended)}"
+        return f"the clock of the instance is ahead: {who} has a reading dated {in_utc(ended)}; set the clock"
     allowed = oldest_gpu_reading(policy.metrics)
     if now - ended > allowed:
         return _too_old(f"the newest reading of {who}", ended, allowed)

@@ -20,7 +20,7 @@ from governor.domain.approvals.approval import (
     keep_end,
 )
 from governor.domain.approvals.messages import first_yes_alert
-from governor.domain.approvals.sealing import ASKED_BEFORE, SealMaker, answer_text, is_opening_sealed, sealed
+from governor.domain.approvals.sealing import SealMaker, answer_text, is_opening_sealed, sealed
 from governor.domain.approvals.terms import Role, check_terms, may_end_keep, stricter, terms_of
 from governor.domain.episode.episode import Episode, Terms
 from governor.domain.instance import Target
@@ -33,6 +33,10 @@ from governor.usecases.approvals.deliver_decision import hand_over
 from governor.usecases.approvals.show_approval import ApprovalView
 
 _log = logging.getLogger(__name__)
+_ASKED_BEFORE_UPDATE = (
+    "GPU Governor was updated after this question was asked, so your answer was not recorded. "
+    "You are asked again within minutes"
+)
 _ON_ITS_PAGE = "no button can say so; open its page"
 _HOW_TO_CONFIRM = {
     "cli": ("name it with --instance-id", "repeat it with --accept-losses"),
@@ -178,7 +182,7 @@ class Decide:
             return decision
         status = ApprovalStatus.PENDING.value
         if not is_opening_sealed(episode):
-            raise DecisionRefused(f"{ASKED_BEFORE} within minutes: nothing was taken", status=status)
+            raise DecisionRefused(_ASKED_BEFORE_UPDATE, status=status)
         try:
             seal = sealed(self.answer_seal, answer_text(episode, decision))
         except CloudError as error:

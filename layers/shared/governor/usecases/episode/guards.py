@@ -268,7 +268,7 @@ class Guards:
         SafetyError."""
         counts = silence_from(episode, self.seals.deliveries(episode, step))
         if counts is None or self.clock.now() < counts - _RETRIES_OF_A_STAGE:
-            raise SafetyError("a step is noted as begun, but the time to answer is not over")
+            raise SafetyError("the record says that a step began before the time to answer was over")
 
     def _same_rules(self, episode: Episode, instance: Instance, record: InstanceRecord) -> AppliedPolicy:
         """The policy of now, and of what it was asked under whatever proves more."""
@@ -368,7 +368,7 @@ def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> None:
     cleared_at = episode.cleared_at
     sent_at = episode.steps_done.get(step.value)
     if cleared_at is None:
-        raise MustWait("the last recheck was never: everything is checked first")
+        raise MustWait("there was no recheck yet: everything is checked first")
     # The release before this one noted a call, and not that it used up the recheck.
     was_sent_since = sent_at is not None and sent_at >= cleared_at
     if episode.is_clearance_used or was_sent_since:

@@ -85,9 +85,14 @@ class PutAway:
             return False
         effect = self.sent_calls.effect(episode, step, self.clock.now())
         if effect is Effect.UNDER_WAY:
-            raise MustWait("EC2 was asked already and may still carry it out: it is looked at again")
+            raise MustWait(
+                "EC2 may still carry out the earlier call: its state is checked again before another one"
+            )
         if effect is Effect.CHANGED_BY_OTHERS:
-            raise SafetyError("somebody else changed the state of the instance after EC2 was asked")
+            raise SafetyError(
+                "the instance is in a state that the call did not cause: "
+                "somebody else stopped, started or terminated it"
+            )
         return effect is Effect.DONE
 
     def _carry_out(self, cleared: Cleared, step: Step) -> None:

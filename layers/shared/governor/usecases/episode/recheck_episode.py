@@ -1,7 +1,7 @@
 """Checks again at the moment of acting: the guards, and while the instance runs, its evidence.
 
-Each recheck allows one call. It looks first what became of an earlier call of the same step, because its
-answer may be lost. A stopped instance has no metrics: there the guards alone decide.
+Each recheck allows one call. First it finds out whether an earlier call of the same step took effect,
+because its answer may be lost. A stopped instance has no metrics: there the guards alone decide.
 """
 
 from __future__ import annotations
@@ -88,7 +88,10 @@ class RecheckEpisode:
             case Effect.DONE:
                 return self._carried_out(episode, before, now)
             case Effect.UNDER_WAY:
-                reason = f"EC2 was asked to {before.value} it and gave no clear answer: it may still do so"
+                reason = (
+                    f"EC2 gave no clear answer to the call to {before.value} the instance, "
+                    "and may still carry it out"
+                )
                 return Rechecked(False, Outcome.REFUSED, reason, _SHORTEST_WAIT, notifies=False)
             case Effect.NOTHING:
                 return self._held_meanwhile(episode)
@@ -100,7 +103,10 @@ class RecheckEpisode:
         policy = self.guards.policies.applied_to(episode.instance).policy
         hours = policy.approval.wait_at_most_hours
         if now - episode.steps_done[before.value] >= timedelta(hours=hours):
-            reason = f"what follows the {before.value} waited for {hours} h (approval.wait_at_most_hours)"
+            reason = (
+                f"the step after the {before.value} waited for {hours} h, "
+                "the longest that is allowed (approval.wait_at_most_hours)"
+            )
             return Rechecked(False, Outcome.REFUSED, reason)
         return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=_LONGEST_WAIT)
 
@@ -147,7 +153,7 @@ class RecheckEpisode:
         return noted_at is None or self.state.forget_step(episode, before.value, noted_at)
 
     def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
-        """One that is gone or started anew voids the episode; every other guard refuses."""
+        """An instance that is gone or was restarted voids the episode; every other guard refuses."""
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         is_gone = instance is None or instance.launch_time != ref.launch_time

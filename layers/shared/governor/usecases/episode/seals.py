@@ -1,4 +1,4 @@
-"""Lets nothing count for consent but what the function whose duty it is has sealed.
+"""Check the seals that a step rests on; only the function of each duty can make one.
 
 Many roles write the table, and only one can make a seal for a duty. What another one has written is found
 here, before each stop and each termination. This module must not make a seal.
@@ -33,7 +33,7 @@ from governor.ports import SealCheck
 from governor.stores import StateTable
 
 _log = logging.getLogger(__name__)
-_ASKED_AGAIN = "nothing was done for it, and people are asked again"
+_ASKED_AGAIN = "nothing was done, and people are asked again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ class CheckSeals:
             raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
         if not self.seal_check(duty, text, signature):
             raise SafetyError(
-                f"the seal of {what} does not fit: something else than GPU Governor has changed or written it"
+                f"the seal of {what} does not fit: it was written or changed outside GPU Governor"
             )
 
 

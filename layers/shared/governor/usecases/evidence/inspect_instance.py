@@ -171,7 +171,10 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
         return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=now)
     ahead = _clock_ahead(newest, now)
     if ahead > _CLOCK_MAY_BE_AHEAD:
-        reason = f"the clock of its agent is wrong: it dates readings {minutes(ahead)} min ahead"
+        reason = (
+            f"the clock of the instance is wrong: its agent dates readings {minutes(ahead)} min ahead; "
+            "set the clock"
+        )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     held = newest.memory_used_percent
     is_held = held is not None and held >= policy.approval.released_memory_below_percent
