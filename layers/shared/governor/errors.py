@@ -18,7 +18,7 @@
     │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
     │   ├── Held                    somebody holds the episode: nothing more of its plan is done
     │   ├── Unsealed                an answer or a record lacks its seal; people are asked again
-    │   └── MustWait                a pause, freeze, cap or unclear answer of AWS holds the step back; try later
+    │   └── MustWait                a pause, freeze, cap or unclear answer holds the step back; try later
     ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
     ├── TargetsNotSwept             a sweep left out some targets; the next one tries again
     ├── MetricsLate                 the newest readings are missing, and may still come
