@@ -114,7 +114,7 @@ _NEEDS_NO_RECHECK = (
         "return\n    if True:",
     ),
     _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return"),
-    Edit(f"{_PUT_AWAY}._send", "if episode.cleared_at is None:", "if False:"),
+    Edit(f"{_PUT_AWAY}._note", "if episode.cleared_at is None:", "if False:"),
     Edit("stores.episodes:Episodes.note_call", "_OPEN & is_last_recheck & is_unused", "_OPEN"),
 )
 _NEEDS_NO_ACCEPTANCE = Edit(
