@@ -52,6 +52,7 @@ class PutAway:
         back. SafetyError, when a guard refuses. When EC2 said no: Protected, Unsupported, WrongState,
         NotFound, AccessDenied, CloudError.
         """
+        # Inside, so that the audit has the reason; outside, because the audit itself may be out of reach.
         with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
             return self._put_away(ref, step)
 

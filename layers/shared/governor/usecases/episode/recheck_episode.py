@@ -95,8 +95,8 @@ class RecheckEpisode:
                 return Rechecked(False, Outcome.REFUSED, reason, _SHORTEST_WAIT, notifies=False)
             case Effect.NOTHING:
                 return self._held_meanwhile(episode)
-            case _:
-                return None
+            case Effect.CHANGED_BY_OTHERS | None:
+                return None  # The guards and the state of the instance say what that means.
 
     def _carried_out(self, episode: Episode, before: Step, now: UtcDatetime) -> Rechecked:
         """Go on to what follows the step, unless that has been held back for as long as an approval lives."""
