@@ -227,14 +227,23 @@ class Episodes(Pauses):
         self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
-        """End a keep before its date, once. Raises: ConflictError: it was ended, or another one stands."""
-        ref, ended = approval.episode, {"keep_ended_at": at, "keep_ended_by": by}
-        is_its = where("snoozed_until", "=", kept.keep_until) | _unset("snoozed_until")
-        places = keys.holds(ref.target, ref.instance_id)
-        not_ended = present() & _unset("keep_ended_at")
+        """End a keep before its date, once.
+
+        Another keep stays, also with the same date. Of a keep of the release before, the date alone says
+        whose it is. Raises: ConflictError: it was ended, or another one stands.
+        """
+        ref = approval.episode
+        ended = {"keep_ended_at": at, "keep_ended_by": by}
+        not_ended = present() & _unset("keep_ended_at") & _is_brake(approval.brake)
+        place, old_place = keys.holds(ref.target, ref.instance_id)
+        has_its_date = where("snoozed_until", "=", kept.keep_until)
+        is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)
+        is_its = (has_its_date & is_its_own) | _unset("snoozed_until")
+        is_its_copy = has_its_date | _unset("snoozed_until")
         self._table.transact(
-            update(keys.approval(approval.approval_id), ended, not_ended & _is_brake(approval.brake)),
-            *(update(place, {}, is_its, remove=["snoozed_until", "kept_in"]) for place in places),
+            update(keys.approval(approval.approval_id), ended, not_ended),
+            update(place, {}, is_its, remove=["snoozed_until", "kept_in", "kept_by"]),
+            update(old_place, {}, is_its_copy, remove=["snoozed_until", "kept_in"]),
         )
 
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
@@ -396,7 +405,7 @@ class Episodes(Pauses):
         """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
         Raises: ConflictError when it is no longer pending, NotFound."""
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
-        return self._decide(approval_id, changes, hold_of(decision, project))
+        return self._decide(approval_id, changes, hold_of(decision, project, approval_id))
 
     def void(
         self,
@@ -450,13 +459,15 @@ def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]
     """The writes of a standing answer about the instance, if there is one: in each place, and in place of
     these, those for a transaction where a longer keep stands in one place or both, and stays."""
     (place, old_place), until = keys.holds(target, instance_id), hold.snoozed_until
-    # The project is noted in the first alone: the release before this one would hold anew beside an old one.
+    # The project and the question are noted in the first alone: the release before this one would hold anew
+    # beside old ones.
     if until is None:
         exempt = {"exempt_reason": hold.exempt_reason}
         own, copy = update(place, {**exempt, "exempt_in": hold.exempt_in}), update(old_place, exempt)
         return [[own, copy] if hold.exempt_reason is not None else []]
     is_shorter = _unset("snoozed_until") | where("snoozed_until", "<=", until)
-    own = update(place, {"snoozed_until": until, "kept_in": hold.kept_in}, is_shorter)
+    kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
+    own = update(place, kept, is_shorter)
     copy = update(old_place, {"snoozed_until": until}, is_shorter)
     # Changes nothing: a check would need a right of its own.
     longer = update(own.key, {}, where("snoozed_until", ">", until), remove=["shorter"])

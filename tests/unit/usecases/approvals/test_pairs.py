@@ -19,6 +19,7 @@ from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
 from governor.domain.approvals.terms import Role
 from governor.domain.sweep.verdict import NO_HOLD, Hold
 from governor.errors import DecisionRefused
+from governor.stores import keys
 from governor.usecases.approvals.decide import Decide, key_of
 from governor.usecases.approvals.show_approval import ApprovalView
 from tests.builders import NOW, TARGET
@@ -297,3 +298,78 @@ def test_a_shorter_keep_that_came_meanwhile_is_another_one() -> None:
 
     assert pair.play(end_hold) is None
     assert NOW + timedelta(days=1) == _standing(world).snoozed_until
+
+
+def keep_elsewhere_as_long(world: World, person: str) -> Given:
+    """As another question has it, with the date that Alice's keep has, too."""
+    del person
+    bobs = Hold(snoozed_until=SHORT, kept_in="vision", kept_by="approval-of-bob")
+    world.state.stand(TARGET, world.ref.instance_id, bobs)
+    return Given(until=SHORT)
+
+
+def undo_elsewhere_as_long(world: World, person: str) -> Given:
+    """As an undo has it, which no question asked for."""
+    del person
+    world.state.stand(TARGET, world.ref.instance_id, Hold(snoozed_until=SHORT, kept_in="vision"))
+    return Given(until=SHORT)
+
+
+AS_LONG = (keep_elsewhere_as_long, undo_elsewhere_as_long)
+
+
+@pytest.mark.parametrize("again", AS_LONG, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("begin", [kept, kept_by_a_brake], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("was_ended", [True, False])
+def test_an_old_page_ends_no_later_keep_with_the_same_end(
+    again: Callable[[World, str], Given], begin: Callable[[], World], was_ended: bool
+) -> None:
+    """An admin ended Alice's keep or not, another one came with its date, and she ends hers."""
+    world = begin()
+    if was_ended:
+        end_hold(world, "admin@example.com")
+    again(world, BOB)
+    with pytest.raises(DecisionRefused, match="kept it since"):
+        end_keep(world, ALICE)
+
+    assert SHORT == _standing(world).snoozed_until
+    assert world.state.existing(APPROVAL_ID).keep_ended_at is None
+
+
+@pytest.mark.parametrize("again", AS_LONG, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("number", range(1, _MOST_WRITES))
+def test_no_keep_with_the_same_end_that_comes_meanwhile_is_ended(
+    again: Callable[[World, str], Given], number: int
+) -> None:
+    """Between the reads and the write of an end."""
+    world = kept()
+    pair = Pair(world, again, number)
+    given = pair.play(end_keep)
+
+    assert pair.was_reached == (given is None)
+    assert pair.was_reached == (_standing(world).snoozed_until is not None)
+
+
+@pytest.mark.parametrize("begin", [kept, kept_by_a_brake], ids=lambda one: one.__name__)
+@pytest.mark.parametrize("is_of_the_release_before", [True, False])
+def test_a_keep_is_ended_by_its_own_question(
+    begin: Callable[[], World], is_of_the_release_before: bool
+) -> None:
+    """The release before noted no question: the date says whose it is."""
+    world = begin()
+    item = world.state.memory.items[keys.holds(TARGET, world.ref.instance_id)[0]]
+    assert APPROVAL_ID == item["kept_by"]
+    if is_of_the_release_before:
+        del item["kept_by"]
+    end_keep(world, ALICE)
+
+    assert NO_HOLD == _standing(world)
+
+
+def test_a_page_of_the_console_ends_no_later_keep_with_the_same_end() -> None:
+    """It shows Alice's keep, and another one stands by the time of the press."""
+    world = kept()
+    shown = _standing(world)
+    keep_elsewhere_as_long(world, BOB)
+
+    assert key_of(shown) != key_of(_standing(world))

@@ -219,15 +219,18 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
         raise DecisionRefused(why, status=status)
 
 
-def hold_of(decision: Decision, project: str | None = None) -> Hold:
-    """Return what the answer says from now on of the instance, which is of this project. Raises:
-    DecisionRefused for a keep without a date or an exemption without a reason, which would hold nothing."""
+def hold_of(decision: Decision, project: str | None = None, approval_id: str | None = None) -> Hold:
+    """Return what the answer to this question says from now on of the instance, which is of this project.
+
+    Raises: DecisionRefused for a keep without a date or an exemption without a reason: it would hold nothing.
+    """
     if decision.answer in (Answer.APPROVE, Answer.HOLD):
         return NO_HOLD
     if decision.answer is Answer.KEEP:
         if decision.keep_until is None:
             raise DecisionRefused(_KEEP_NEEDS_A_DATE)
-        return Hold(snoozed_until=as_utc(decision.keep_until), kept_in=project)
+        until = as_utc(decision.keep_until)
+        return Hold(snoozed_until=until, kept_in=project, kept_by=approval_id)
     reason = (decision.reason or "").strip()
     if not reason:
         raise DecisionRefused(_EXEMPTION_NEEDS_A_REASON)

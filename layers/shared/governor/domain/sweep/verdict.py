@@ -134,6 +134,8 @@ class Hold:
     """The project of the instance when it was kept, which a tag changes; `None`: not known."""
     exempt_in: str | None = None
     """The same of the exemption."""
+    kept_by: str | None = None
+    """The question whose answer kept it; `None` where no question did, or the release before wrote it."""
 
     def stands(self, now: UtcDatetime) -> bool:
         return self.exempt_reason is not None or (self.snoozed_until is not None and self.snoozed_until > now)
@@ -142,7 +144,7 @@ class Hold:
         """Return what both hold together: the later date, and an exemption of either."""
         until = latest(self.snoozed_until, other.snoozed_until)
         kept, exempt = (self if until == self.snoozed_until else other), self if self.exempt_reason else other
-        return Hold(until, exempt.exempt_reason, kept.kept_in, exempt.exempt_in)
+        return Hold(until, exempt.exempt_reason, kept.kept_in, exempt.exempt_in, kept.kept_by)
 
 
 NO_HOLD = Hold()

@@ -150,7 +150,7 @@ class Decide:
         if _repeats(approval.brake, brake):
             return held
         self._check_terms(episode, decision)
-        standing = hold_of(decision, episode.project)
+        standing = hold_of(decision, episode.project, approval.approval_id)
         try:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, approval)
@@ -223,7 +223,7 @@ class Decide:
         try:
             self.state.end_keep(approval, kept, by, now)
         except ConflictError:
-            why = "somebody has kept it for longer, or has ended this keep, meanwhile"
+            why = "somebody has kept it since, or has ended this keep, meanwhile"
             raise DecisionRefused(why, status=approval.status.value) from None
 
     def end_hold(
@@ -247,7 +247,7 @@ class Decide:
 
 def key_of(hold: Hold) -> str:
     """Name a hold, so that a page ends the one that it showed, and none that came later."""
-    return short_hash(str(hold.snoozed_until), str(hold.exempt_reason))
+    return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))
 
 
 def _check_approval(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
