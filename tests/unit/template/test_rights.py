@@ -12,6 +12,7 @@ import pytest
 
 from governor.adapters.clients import READING, allowing
 from governor.domain.approvals.approval import Approval
+from governor.domain.approvals.terms import SignIn
 from governor.domain.instance import _LISTED
 from local.templates import expand_template, load_template
 from tests.iam import (
@@ -45,6 +46,7 @@ STREAM = {f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShar
 ON_THE_INTERNET = {"ServeApproval", "ServeApi", "ServeConsole", "HandleSlackAction"}
 OF_SESSIONS = {
     "ServeApi": {"CODE", "ACCEPTED", "PAUSE"},
+    "ServeApproval": {"SESSION"},
     "ServeConsole": {"CODE", "SESSION", "ENDED", "PAUSE"},
     "SignIn": {"SESSION"},
 }
@@ -86,7 +88,7 @@ WRITERS = {
     "CAPS": {"PutAway"},
     "LOCK": {"SweepTarget", "OpenEpisode", *ENDS},
     "HOLD": {"UndoEpisode", *ON_THE_INTERNET},
-    "SESSION": {"ServeConsole", "SignIn"},
+    "SESSION": {"ServeApproval", "ServeConsole", "SignIn"},
     "CODE": {"ServeConsole", "ServeApi"},
     "ENDED": {"ServeConsole"},
     "STATEMENT": {"ReportSavings"},
@@ -207,6 +209,18 @@ def test_what_faces_the_internet_answers_questions_and_nothing_else() -> None:
         assert answers | OF_SESSIONS.get(function, set()) == written
         assert not any(may(function, "dynamodb:PutItem", partition(kind)) for kind in WRITERS)
         assert not any(may(function, "dynamodb:DeleteItem", partition(kind)) for kind in WRITERS)
+
+
+def test_the_pages_of_links_end_a_session_and_open_none() -> None:
+    """They write when it ends, and neither who signed in nor until when the item is kept."""
+    session, whole = partition("SESSION"), {one.name for one in fields(SignIn)} | {"expires_at_epoch"}
+
+    assert may("ServeApproval", "dynamodb:UpdateItem", session, KEYS | {"ends_at"})
+    for name in whole - {"ends_at"}:
+        assert not may("ServeApproval", "dynamodb:UpdateItem", session, KEYS | {"ends_at", name})
+    unnamed = {"dynamodb:LeadingKeys": [session]}
+    for action in (*WRITES, *DELETES):
+        assert not allows(own_statements()["ServeApproval"], Request(action, TABLE, unnamed))
 
 
 def test_no_role_may_do_what_no_use_case_does() -> None:

@@ -110,6 +110,34 @@ def test_the_same_press_counts_while_the_session_holds(is_short: bool) -> None:
     assert ApprovalStatus.APPROVED is gated.world.status
 
 
+@pytest.mark.parametrize("is_short", [False, True])
+def test_signing_out_on_a_page_of_a_link_ends_the_session_for_every_copy_of_its_cookie(
+    is_short: bool,
+) -> None:
+    """As signing out in the console does: whoever has copied the cookie decides nothing more."""
+    gated = Gated(BOB)
+    assert 303 == _press(gated, "sign-out", is_short=is_short).status
+    assert gated.stored.session(gated.session_id, NOW) is None
+
+    refused = _press(gated, "approve", is_short=is_short)
+    assert (403, True) == (refused.status, "nothing was decided" in refused.body)
+    assert ApprovalStatus.PENDING is gated.world.status
+
+
+def test_signing_out_on_a_page_of_several_questions_ends_the_session() -> None:
+    gated = Gated(BOB, DigestWorld())
+    assert 303 == gated.post("sign-out").status
+
+    assert gated.stored.session(gated.session_id, NOW) is None
+
+
+def test_a_forged_form_ends_no_session() -> None:
+    gated = Gated(BOB)
+    assert 403 == gated.ask("POST", {"csrf": "k1.nonsense", "answer": "sign-out"}).status
+
+    assert gated.stored.session(gated.session_id, NOW) is not None
+
+
 def test_it_answers_no_list_of_questions() -> None:
     gated = Gated(BOB, DigestWorld())
     gated.stored.end_session(gated.session_id, NOW)

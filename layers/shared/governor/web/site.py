@@ -32,7 +32,7 @@ _GONE = (
     "Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
-"""Not an answer to the question: it ends the session in this browser."""
+"""Not an answer to the question: it ends the session, and every copy of its cookie with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class ApprovalSite:
         """Do what the button says. Raises: InputError, DecisionRefused, NotFound."""
         button = request.form.get("answer")
         if button == _SIGN_OUT:
-            return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
+            return self._signed_out(request, visitor)
         if request.is_digest:
             return self._decide_several(request, visitor)
         view = self.show(request.approval_id)
@@ -199,6 +199,12 @@ class ApprovalSite:
         # Redirected, so that a refresh of the result is a GET.
         note = None if decided.delivered else "decided; the workflow does not have it yet"
         return redirect(request.address, note=note)
+
+    def _signed_out(self, request: Request, visitor: Visitor) -> Response:
+        """End the stored session, so that no copy of the cookie counts; then forget the cookie."""
+        if self.gate is not None and visitor.session_id is not None:
+            self.gate.sign_ins.end_session(visitor.session_id, self.show.clock.now())
+        return redirect(request.address, cookies=(clear_cookie(SESSION_COOKIE),))
 
     def _decide_several(self, request: Request, visitor: Visitor) -> Response:
         picked = self._picked(request)
