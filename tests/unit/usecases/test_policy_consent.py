@@ -197,6 +197,34 @@ def test_people_whom_a_writer_has_brought_in_a_version_before_do_not_count(betwe
     assert Mode.ASK is mode_in(world)
 
 
+@pytest.mark.parametrize("known", ["", people(alice=ALICE)], ids=["nobody", "one person"])
+def test_where_fewer_than_two_counted_before_a_writer_brings_nobody_either(known: str) -> None:
+    """Both identities are the writer's own. They count only in a version that has none before it."""
+    forged = ASK + people(alice=CI, bob=EVE)
+    world = world_of(ASK + known, forged)
+    assert "v3" == world.put(forged + OVERRIDE)
+    world.review()
+    world.review()
+    said = consents(world)[0]
+    for arn in (CI, EVE):
+        world.accept("v3", arn)
+    world.review()
+    assert Mode.ASK is mode_in(world)
+    assert "Two people of the version before" in "\n".join(said.lines)
+    assert "VERSION#in-force" in "\n".join(said.lines)
+
+    # The documented way out, with the break-glass role: the newest version is a first version.
+    world.state.forget("POLICY")
+    assert world.state.standing_version() is None
+    world.clock.moment += timedelta(hours=1)
+    assert "v3" == world.review()
+    world.clock.moment += timedelta(minutes=1)
+    for arn in (CI, EVE):
+        world.accept("v3", arn)
+    world.review()
+    assert Mode.AUTO is mode_in(world)
+
+
 def test_people_count_once_two_of_those_before_have_accepted_the_version_that_brings_them() -> None:
     """So does a new colleague; whoever is first records, and is counted later."""
     text = ASK + people(alice=ALICE, bob=BOB, carol=CI)

@@ -176,11 +176,11 @@ def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str])
     """Return the people whose acceptances count under a version that names its `own`.
 
     A writer alone brings nobody and removes nobody: the people of a version count once two of those who
-    counted before stand behind it. Where two never counted, nobody else could: then its own people do.
+    counted before stand behind it. Where fewer than two counted before, nobody new ever does: only a version
+    that has none before it brings its own people.
     """
     has_two_behind = len(behind) >= PEOPLE_NEEDED
-    had_two_before = len(before.everybody) >= PEOPLE_NEEDED
-    return own if has_two_behind or not had_two_before else before
+    return own if has_two_behind else before
 
 
 def count_acceptances(
