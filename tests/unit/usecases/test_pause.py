@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from governor.domain.approvals.approval import Stage
+from governor.domain.approvals.terms import Grant, Rank, Scope
 from governor.domain.episode.episode import Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action
 from governor.domain.sweep.pause import Pause
-from governor.errors import CloudError, ConflictError, MustWait
+from governor.errors import CloudError, ConflictError, DecisionRefused, MustWait
 from governor.stores.pauses import PAUSE
 from governor.usecases.approvals.ask_owner import AskOwner
-from tests.builders import NOW
+from governor.usecases.pause import PauseAll, Presser
+from tests.builders import NOW, TARGET
 from tests.twins import MemoryStateTable
 from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.test_audit import Stream
@@ -140,3 +142,27 @@ def test_one_pause_stands_at_a_time_and_only_it_is_ended() -> None:
         state.end_pause(DRILL, ADA, NOW + timedelta(minutes=2))
     assert state.begin_pause(later)
     assert later == state.pause()
+
+
+@pytest.mark.parametrize("ends", [1, 99])
+def test_nobody_is_told_of_a_pause_that_does_not_stand(ends: int) -> None:
+    """Another pause stands at the attempt, and its end comes right after: once, or every time."""
+    world = World()
+    pause_all = PauseAll(world.state, world.clock, world.announcer, TARGET)
+    admin = Presser(ADA, "ada@example.com", (Grant(Rank.ADMIN, Scope(everything=True)),))
+    begin = world.state.begin_pause
+    left = [ends]
+
+    def late(pause: Pause) -> bool:
+        if left[0] == 0:
+            return begin(pause)
+        left[0] -= 1
+        return False
+
+    world.state.begin_pause = late  # type: ignore[method-assign]
+    if ends == 1:
+        told = pause_all.begin(admin, "stop it", world.policies.policy)
+        assert told == world.state.pause()
+        return
+    with pytest.raises(DecisionRefused, match="nothing is paused"):
+        pause_all.begin(admin, "stop it", world.policies.policy)

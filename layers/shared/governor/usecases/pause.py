@@ -25,6 +25,8 @@ from governor.stores import StateTable
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
+_ATTEMPTS = 5
+_NOT_BEGUN = "nothing is paused: other pauses began and ended at the same moment. Pause again"
 _WHO_MAY_PAUSE = (
     "only a person of ownership.contacts, or an admin of console.scopes, may pause everything: have your "
     "identity added to the policy"
@@ -55,15 +57,21 @@ class PauseAll:
     def begin(self, presser: Presser, reason: str | None, policy: Policy) -> Pause:
         """Pause everything, and return the pause that stands: it may be one of somebody else.
 
-        Raises: NotAllowed; InputError for a reason that cannot be kept; CloudError.
+        Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused where others kept
+        pausing and ending their pauses; CloudError.
         """
         if not may_pause(presser.grants, presser.person, policy):
             raise NotAllowed(_WHO_MAY_PAUSE)
-        pause = Pause(self.clock.now(), presser.by, checked_reason(reason))
-        if self.state.begin_pause(pause):
-            self._announce("paused", pause, presser.by)
-            return pause
-        return self.state.pause() or pause
+        checked = checked_reason(reason)
+        for _ in range(_ATTEMPTS):
+            pause = Pause(self.clock.now(), presser.by, checked)
+            if self.state.begin_pause(pause):
+                self._announce("paused", pause, presser.by)
+                return pause
+            standing = self.state.pause()
+            if standing is not None:
+                return standing
+        raise DecisionRefused(_NOT_BEGUN)
 
     def end(self, presser: Presser, since: UtcDatetime, policy: Policy) -> Pause:
         """End the pause that began at this time, and return it.
