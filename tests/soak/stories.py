@@ -129,7 +129,7 @@ _ANSWERS_OF_EC2 = (
     Scenario(
         "the answer to the termination is lost",
         policy(action="terminate"),
-        _GONE,
+        _GONE | _AWAY,
         Outcome.TERMINATED,
         people=_TWO,
         before=partial(_answers, "terminate", (Trouble.LOST,), None),
