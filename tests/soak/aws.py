@@ -52,6 +52,8 @@ class SimulatedEc2(MemoryEc2):
     """How EC2 answers the next calls, by the name of the call, first come first served."""
     on_trouble: Callable[[], object] | None = None
     """An act of somebody else after the first of these answers."""
+    was_unsure: bool = False
+    """Some answer did not say whether the call was carried out."""
 
     def add(self, *instances: Instance) -> None:
         super().add(*instances)
@@ -80,6 +82,7 @@ class SimulatedEc2(MemoryEc2):
         if self.instead is not None:
             act, self.instead = self.instead, None
             act()
+            self.was_unsure = True
             raise Unavailable("EC2 is not available", operation="ec2:TerminateInstances")
         super().terminate(target, instance_id, dry_run=dry_run)
         if not dry_run:
@@ -108,6 +111,7 @@ class SimulatedEc2(MemoryEc2):
             raise Throttled(f"{name}: slow down", operation=operation)
         if trouble is Trouble.DENIED:
             raise AccessDenied(f"{name} is not allowed", operation=operation)
+        self.was_unsure = True
         raise Unavailable(f"{name}: EC2 is not available", operation=operation)
 
     def start(self, target: Target, instance_id: str) -> None:

@@ -122,6 +122,12 @@ _NEEDS_NO_ACCEPTANCE = Edit(
     "if not is_unclaimed and not unaccepted(needing, people):",
     "if True:",
 )
+_NO_SEAL = _guard("Guards.check", "self.seals(episode, approval, step)", "None")
+_ANY_DELIVERY = Edit(
+    "usecases.episode.seals:CheckSeals._first_sealed",
+    "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
+    "if True:",
+)
 _STOP = "at every call of a stop"
 _END = "at every call of a termination"
 
@@ -315,6 +321,90 @@ BUGS = (
         (_guard("Guards._approval", "evidence_hash(episode.evidence) != episode.evidence_hash", "False"),),
         (f"other evidence {_STOP}",),
     ),
+    # the seals
+    Bug(
+        "no seal is checked, and a yes was forged",
+        "enough_people_said_yes",
+        (_NO_SEAL,),
+        ("a forged yes",),
+    ),
+    Bug(
+        "no seal is checked, and a plan was forged",
+        "the_plan_is_the_one_people_read",
+        (_NO_SEAL,),
+        ("a forged plan, and a policy that wants it",),
+    ),
+    Bug(
+        "the seal of an opening is not checked, and its terms were forged",
+        "enough_people_said_yes",
+        (
+            Edit(
+                "usecases.episode.seals:CheckSeals.__call__",
+                "self._must_fit(Duty.OPENING, opening_text(episode), episode.opening_seal,"
+                ' "the record of the episode")',
+                "pass",
+            ),
+        ),
+        ("forged terms, and a looser policy",),
+    ),
+    Bug(
+        "no seal is checked, and a mode was forged",
+        "enough_people_said_yes",
+        (_NO_SEAL, _ANY_DELIVERY),
+        ("a forged mode, notice and yes, and a policy of that mode",),
+    ),
+    Bug(
+        "the seal of an answer is not checked",
+        "enough_people_said_yes",
+        (
+            Edit(
+                "usecases.episode.seals:CheckSeals._check_answers",
+                "for decision in given_yeses(approval):",
+                "for decision in ():",
+            ),
+        ),
+        ("a forged yes", "a forged second yes"),
+    ),
+    Bug(
+        "the seal of the second answer is not checked",
+        "enough_people_said_yes",
+        (
+            Edit(
+                "usecases.episode.seals:CheckSeals._check_answers",
+                "for decision in given_yeses(approval):",
+                "for decision in given_yeses(approval)[:1]:",
+            ),
+        ),
+        ("a forged second yes",),
+    ),
+    Bug(
+        "any seal of a delivery fits, and a notice was forged",
+        "auto_gives_notice",
+        (_ANY_DELIVERY,),
+        ("a forged delivery in the notice of mode auto",),
+    ),
+    Bug(
+        "any seal of a delivery fits, and the question came late",
+        "silence_needs_its_messages",
+        (_ANY_DELIVERY,),
+        ("forged deliveries of a question",),
+        ("outage",),
+        "deliver_alert ses.send",
+    ),
+    # The deliveries alone keep silence its time, too: it takes both.
+    Bug(
+        "neither the seal of an expiry nor those of deliveries are checked",
+        "silence_needs_its_messages",
+        (
+            Edit(
+                "usecases.episode.seals:CheckSeals._check_expiry",
+                "if approval.expired_at is None:",
+                "return\n    if approval.expired_at is None:",
+            ),
+            _ANY_DELIVERY,
+        ),
+        ("a forged expiry and forged deliveries",),
+    ),
     # gates in front of the calls
     Bug(
         "a freeze holds nothing back",
@@ -336,6 +426,24 @@ BUGS = (
         "within_the_caps",
         (Edit("usecases.brakes:caps_of", "return {", "return {} and {"),),
         ("a cap is reached while an approved step waits",),
+    ),
+    Bug(
+        "the window of the caps is minutes long",
+        "within_the_caps",
+        (Edit("stores.caps:_Count.counted", "one.until > now", "one.until > now + WINDOW"),),
+        ("approvals of a whole hour under a cap",),
+    ),
+    Bug(
+        "the window of the caps is half an hour long",
+        "within_the_caps",
+        (Edit("stores.caps:_Count.counted", "one.until > now", "one.until > now + WINDOW / 2"),),
+        ("approvals of a whole hour under a cap",),
+    ),
+    Bug(
+        "nothing is given back to the caps",
+        "caps_count_what_was_done",
+        (Edit(f"{_PUT_AWAY}._take_back", "if not cleared.dry_run:", "if False:"),),
+        ("work begins while EC2 throttles the stop",),
     ),
     Bug(
         "the notice of mode auto counts from its beginning",

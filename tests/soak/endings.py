@@ -11,7 +11,7 @@ from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from tests.builders import TARGET
 from tests.soak.cloud import START, Cloud, Press
-from tests.soak.faults import NoFaults
+from tests.soak.faults import CrashPoint, Kind, NoFaults
 from tests.soak.promises import (
     HELD,
     When,
@@ -195,6 +195,26 @@ def deletions_are_recorded(cloud: Cloud) -> Iterator[str]:
         yield f"deleted: {sorted(deleted)}; by the record: {sorted(ended)}"
     else:
         yield HELD
+
+
+@at_end
+def caps_count_what_was_done(cloud: Cloud) -> Iterator[str]:
+    """What EC2 has not done is given back to the caps, where nothing fails. A call whose answer does not say
+    whether it was carried out stays counted."""
+    is_quiet = isinstance(cloud.faults, NoFaults) or _only_others_act(cloud)
+    if not is_quiet or cloud.ec2.was_unsure:
+        return
+    done = {(deed.episode, deed.what) for deed in cloud.deeds}
+    for (pk, step), item in cloud.memory.items.items():
+        name = pk.removeprefix("CAPS#")
+        if "attempts" not in item or name == pk:
+            continue
+        is_done = (name, step) in done
+        yield HELD if is_done else f"the {step} of {name} counts, and EC2 has not done it"
+
+
+def _only_others_act(cloud: Cloud) -> bool:
+    return isinstance(cloud.faults, CrashPoint) and cloud.faults.kind is Kind.RIVALS
 
 
 @at_end

@@ -24,6 +24,7 @@ from governor.domain.sweep.verdict import Hold
 from governor.domain.units import as_utc
 from governor.stores import keys
 from tests.builders import TARGET
+from tests.soak import forgers
 from tests.soak.aws import Trouble
 from tests.soak.cloud import START, Cloud
 from tests.soak.invariants import episodes
@@ -722,6 +723,19 @@ def _neighbors(count: int, cloud: Cloud) -> None:
         cloud.ec2.add(instance(f"i-{number:017x}"))
 
 
+def _approves(instance_id: str, cloud: Cloud) -> None:
+    """Bob approves what he was asked about this instance."""
+    for mail in cloud.mails:
+        is_question = mail.kind == "approval-requested" and mail.to == BOB
+        if is_question and mail.link is not None and instance_id in mail.episode:
+            cloud.press(BOB, mail.link, "approve", losses="accepted")
+
+
+def _approved_at(*minutes: float) -> tuple[tuple[float, Callable[[Cloud], None]], ...]:
+    """Bob approves the first of the neighbors then, the second one then, and so on."""
+    return tuple((60.0 * at, partial(_approves, f"i-{number:017x}")) for number, at in enumerate(minutes))
+
+
 _CAP = "caps: {owner_actions_per_hour: 2}\n"
 _FLEETS = (
     Scenario(
@@ -734,6 +748,122 @@ _FLEETS = (
         before=partial(_neighbors, 3),
         hours=10.0,
         tries_in=frozenset({"put_away"}),
+    ),
+    Scenario(
+        "approvals of a whole hour under a cap",
+        policy(approval="digest_from: 0") + _CAP,
+        _AWAY,
+        Outcome.STOPPED,
+        # Two are stopped at once; those of 10, 30 and 59 minutes later wait for the window to move on.
+        before=partial(_neighbors, 4),
+        script=((400.0, partial(_approves, ID)), *_approved_at(7, 17, 37, 66)),
+        hours=10.0,
+        tries_in=frozenset({"put_away"}),
+    ),
+)
+
+
+# somebody writes into the table what no function has said
+
+
+def _forged(
+    name: str,
+    document: str,
+    forge: Callable[[Cloud], None],
+    at: float,
+    outcome: Outcome | None,
+    *more: tuple[float, Callable[[Cloud], None]],
+    people: Mapping[str, Answers] | None = None,
+    ends: frozenset[str] = _RUNS,
+    tries_in: frozenset[str] = _ACTING,
+) -> Scenario:
+    """Nothing may rest on what was forged at this second of the story."""
+    return Scenario(
+        name,
+        document,
+        ends,
+        outcome,
+        people=people or {},
+        script=((at, forge), *more),
+        hours=8.0,
+        tries_in=tries_in,
+    )
+
+
+_SILENT = policy(approval="on_expiry: act\n  wait_at_most_hours: 1")
+_TWO_TO_STOP = policy(approval="people_to_stop: 2")
+_FORGED = (
+    _forged("a forged yes", policy(), forgers.forges_a_yes, 400.0, Outcome.REFUSED),
+    _forged(
+        "a forged second yes",
+        policy(action="terminate"),
+        forgers.forges_the_second_yes,
+        700.0,
+        Outcome.REFUSED,
+        people=_ONE,
+    ),
+    _forged(
+        "a forged delivery in the notice of mode auto",
+        policy("auto"),
+        forgers.forges_deliveries,
+        600.0,
+        Outcome.REFUSED,
+        ends=_RUNS | _AWAY,
+        tries_in=frozenset({"deliver_alert"}),
+    ),
+    _forged(
+        "forged deliveries of a question",
+        _SILENT,
+        forgers.forges_deliveries,
+        600.0,
+        Outcome.STOPPED,
+        ends=_RUNS | _AWAY,
+        tries_in=frozenset({"deliver_alert"}),
+    ),
+    _forged(
+        "a forged expiry and forged deliveries",
+        _SILENT,
+        forgers.forges_an_expiry_and_deliveries,
+        600.0,
+        Outcome.REFUSED,
+        ends=_RUNS | _AWAY,
+    ),
+    _forged(
+        "a forged expiry",
+        _SILENT,
+        forgers.forges_an_expiry,
+        600.0,
+        Outcome.REFUSED,
+        ends=_RUNS | _AWAY,
+    ),
+    _forged(
+        "a forged mode, notice and yes, and a policy of that mode",
+        policy(),
+        forgers.forges_the_mode_and_the_rest,
+        600.0,
+        Outcome.REFUSED,
+        (610.0, partial(_rewrites, "mode: ask", "mode: auto")),
+        ends=_RUNS | _AWAY,
+    ),
+    _forged(
+        "a forged plan, and a policy that wants it",
+        _TWO_TO_STOP,
+        forgers.forges_the_plan,
+        250.0,
+        Outcome.REFUSED,
+        (260.0, partial(_rewrites, "action: stop", "action: terminate")),
+        people=_TWO,
+        ends=_ANY,
+    ),
+    _forged(
+        "forged terms, and a looser policy",
+        _TWO_TO_STOP,
+        forgers.forges_the_terms,
+        250.0,
+        Outcome.REFUSED,
+        (260.0, partial(_rewrites, "people_to_stop: 2", "people_to_stop: 1")),
+        people=_ONE,
+        ends=_RUNS | _AWAY,
     ),
 )
 
@@ -758,6 +888,6 @@ _POLICY = (
     ),
 )
 
-STORIES = (*_ANSWERS_OF_EC2, *_READINGS, *_MEANWHILE, *_PEOPLE, *_UNASKED, *_FLEETS, *_POLICY)
+STORIES = (*_ANSWERS_OF_EC2, *_READINGS, *_MEANWHILE, *_PEOPLE, *_UNASKED, *_FLEETS, *_FORGED, *_POLICY)
 ALL_STORIES: tuple[Scenario, ...] = (*SCENARIOS, *STORIES)
 """All that `make soak` plays."""
