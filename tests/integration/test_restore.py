@@ -196,7 +196,7 @@ def test_the_named_role_restores_and_another_learns_its_name(
     sign_in_as(own_stage, "developer", monkeypatch)
     assert 0 == main(["restore", "--from", COPY, "--dry-run"])
     assert 1 == main(["restore", "--from", COPY, "--confirm", STACK])
-    assert f"from {BREAK_GLASS}: assume that role, and run this again" in capsys.readouterr().err
+    assert f"and {BREAK_GLASS}: assume that role, and run this again" in capsys.readouterr().err
     assert not kinds(own_stage, table) & KINDS
 
     sign_in_as(own_stage, "break-glass", monkeypatch)

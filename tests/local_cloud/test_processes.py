@@ -59,7 +59,7 @@ def test_calls_at_the_same_time_share_no_state(function: Function) -> None:
 
 @pytest.mark.parametrize(
     ("event", "error"),
-    [({"do": "fail", "error": "Broken"}, "Broken"), ({"do": "die"}, "Runtime.HandlerError")],
+    [({"do": "fail", "error": "Broken"}, "Broken"), ({"do": "die"}, "Runtime.ExitError")],
 )
 def test_a_process_ends_with_the_call_that_fails(
     function: Function, event: dict[str, Any], error: str

@@ -132,7 +132,7 @@ def test_an_error_whose_text_names_another_is_still_itself(probe: Probe) -> None
 
 def test_a_process_that_ends_by_itself_is_an_exit_error(probe: Probe) -> None:
     """As at AWS, also where the engine ends it because its function is updated."""
-    ended = probe.run(Try=probe.task({"do": "exit"}))
+    ended = probe.run(Try=probe.task({"do": "die"}))
     assert "Runtime.ExitError" == ended["error"]
 
 

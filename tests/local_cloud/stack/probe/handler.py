@@ -40,8 +40,6 @@ def handler(event: dict[str, Any], context: object) -> Any:
             _tell(event)
             time.sleep(event.get("after", 0))
             raise Throttled("after telling")
-        case "exit":
-            os._exit(1)
         case "long":
             return {"text": "x" * int(event["characters"])}
     return {"seen": event}
