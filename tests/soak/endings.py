@@ -199,8 +199,10 @@ def deletions_are_recorded(cloud: Cloud) -> Iterator[str]:
 
 @at_end
 def caps_count_what_was_done(cloud: Cloud) -> Iterator[str]:
-    """What EC2 has not done is given back to the caps, where nothing fails. A call whose answer does not say
-    whether it was carried out stays counted."""
+    """The caps get back each action that EC2 has not done, where nothing fails.
+
+    A call whose answer does not say whether it was carried out stays counted.
+    """
     is_quiet = isinstance(cloud.faults, NoFaults) or _only_others_act(cloud)
     if not is_quiet or cloud.ec2.was_unsure:
         return
