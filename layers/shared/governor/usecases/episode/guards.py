@@ -38,7 +38,7 @@ from governor.ports import Clock, Policies, Snapshotter
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.approvals.deliver_decision import asked_about
-from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen, frozen_by_breaker
+from governor.usecases.brakes import RefusedAnswers, Unanswered, caps_of, frozen, frozen_by_breaker, paused
 from governor.usecases.episode.seals import CheckSeals
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
@@ -158,7 +158,7 @@ class Guards:
         caps = caps_of(episode, self.policies.base().policy.caps)
         return Cleared(episode, instance, applied, episode.mode is Mode.OBSERVE, unanswered, caps)
 
-    def must_still_hold(self, cleared: Cleared, step: Step) -> None:
+    def must_still_hold(self, cleared: Cleared) -> None:
         """Look once more, after the call was noted, at what others may have stored since the guards read it.
 
         An answer that comes after the note is told that it may be too late; one that came before is seen
@@ -171,7 +171,9 @@ class Guards:
             raise MustWait("EC2 has announced that it takes the instance back")
         if record.hold.stands(now):
             raise MustWait("a keep or an exemption was stored at this moment")
-        why = self._frozen(cleared, step)
+        rule = self.policies.base().policy.breaker
+        # The pause last: it is a person's press, and nothing else is read between it and the call.
+        why = frozen_by_breaker(self.state, instance.target, rule, now) or paused(self.state)
         if why is not None:
             raise MustWait(why)
 

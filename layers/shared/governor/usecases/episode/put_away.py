@@ -103,7 +103,7 @@ class PutAway:
         self._reserve(cleared, step, attempt)
         noted_at = self._note(cleared, step, attempt)
         try:
-            self.guards.must_still_hold(cleared, step)
+            self.guards.must_still_hold(cleared)
             request_ids = self._send(cleared, step)
         except Unavailable:
             raise  # It may have taken effect: it stays noted and counted until a look says otherwise.
