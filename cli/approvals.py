@@ -77,7 +77,7 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
             f"{q['account']}/{q['region']}",
             "unknown" if q["usd_per_day"] is None else f"{Decimal(q['usd_per_day']):,.2f}",
             q["action"],
-            "can be held" if q.get("can_hold") else until(q["expires_at"]),
+            _open_until(q),
             printable(q["instance_name"]),
         )
         for q in questions
@@ -86,6 +86,14 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _open_until(question: Mapping[str, Any]) -> str:
+    if question.get("can_hold"):
+        return "can be held"
+    if question.get("can_hold_late"):
+        return "EC2 was asked"
+    return until(question["expires_at"])
 
 
 def _show(api: Api, arguments: argparse.Namespace) -> None:
@@ -175,13 +183,21 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
         print(f"  {printable(found['held'])}; nothing more is done")
     if found["void_reason"]:
         print(f"  {found['status'].lower()}: {printable(found['void_reason'])}")
+    print(_state_line(found))
+
+
+def _state_line(found: Mapping[str, Any]) -> str:
+    """Return how it ended, or what can still be done and until when."""
     if found["outcome"]:
-        print(f"  {found['outcome']}: {printable(found['outcome_reason'] or '')}")
-    elif found.get("can_hold"):
-        print(f"  can be held, kept or exempted until EC2 is called; id {found['id']}")
-    elif found["can_decide"]:
+        return f"  {found['outcome']}: {printable(found['outcome_reason'] or '')}"
+    if found.get("can_hold"):
+        return f"  can be held, kept or exempted until EC2 is called; id {found['id']}"
+    if found.get("can_hold_late"):
+        return f"  EC2 was asked; a hold counts if EC2 does not carry out that call; id {found['id']}"
+    if found["can_decide"]:
         silence = f"if nobody answers, {_silence(found)}"
-        print(f"  open: it ends {until(found['expires_at'])}; {silence}; id {found['id']}")
+        return f"  open: it ends {until(found['expires_at'])}; {silence}; id {found['id']}"
+    return f"  nothing more can be decided; id {found['id']}"
 
 
 def _silence(found: Mapping[str, Any]) -> str:

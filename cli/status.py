@@ -288,7 +288,8 @@ def _unread(page: FleetPage | None, failed: Unswept | None, now: datetime) -> st
 
 
 def _questions(stack: Stack) -> Line:
-    found = [one for one in stack.api.call("GET", "/api/approvals")["questions"] if not one.get("can_hold")]
+    listed = stack.api.call("GET", "/api/approvals")["questions"]
+    found = [one for one in listed if not (one.get("can_hold") or one.get("can_hold_late"))]
     prices = [Decimal(one["usd_per_day"]) for one in found if one["usd_per_day"] is not None]
     document = {
         "open": len(found),

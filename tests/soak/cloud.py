@@ -46,6 +46,7 @@ _EVENT_RETRIES = (60.0, 120.0)
 _VISIBILITY = 1_800.0
 """Seconds of the delivery queue."""
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+_TOO_LATE = "Too late to hold it"
 _ADDRESS = re.compile(r"https://api\.example\.com/q/(([^.]+)\.\S+)")
 Result = TypeVar("Result")
 
@@ -632,7 +633,8 @@ class Cloud:
                 self.presses.append(Press(at, by, approval_id, answer, None, fields))
                 form = {"csrf": csrf[1], "answer": answer, **fields}
                 result = self.invoke("serve_approval", _request("POST", address, form))
-                status = 409 if "Not recorded" in result["body"] else int(result["statusCode"])
+                is_refused = "Not recorded" in result["body"] or _TOO_LATE in result["body"]
+                status = 409 if is_refused else int(result["statusCode"])
         except FunctionFailed:
             pass
         if status is None or status >= 500:

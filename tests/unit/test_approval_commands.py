@@ -223,8 +223,9 @@ def test_a_repeat_after_ec2_was_asked_offers_no_hold(capsys: pytest.CaptureFixtu
 
 def test_a_list_says_when_questions_end_as_people_read_times(capsys: pytest.CaptureFixture[str]) -> None:
     """How far off and by the clock, as everywhere else; what can be held has no end."""
-    found = listed(capsys, QUESTION, {**QUESTION, "can_hold": True})
+    found = listed(capsys, QUESTION, {**QUESTION, "can_hold": True}, {**QUESTION, "can_hold_late": True})
     assert ("  in 5 h (" in found[1], "  can be held  " in found[2]) == (True, True)
+    assert "  EC2 was asked  " in found[3]
     assert "2026-11-20T" not in "".join(found)
 
 

@@ -175,7 +175,12 @@ def shown(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
 
 def test_a_stack_that_works_fits_one_screen(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
     cloud.answers["/api/approvals"] = {
-        "questions": [QUESTION, {**QUESTION, "usd_per_day": None}, {**QUESTION, "can_hold": True}]
+        "questions": [
+            QUESTION,
+            {**QUESTION, "usd_per_day": None},
+            {**QUESTION, "can_hold": True},
+            {**QUESTION, "can_hold_late": True},
+        ]
     }
     code, lines = shown(capsys)
 

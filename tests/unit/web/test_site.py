@@ -911,14 +911,35 @@ def test_a_digest_shows_how_far_each_has_come_and_holds_it() -> None:
 
 
 def test_a_digest_says_when_it_is_too_late_to_hold() -> None:
-    """EC2 was asked meanwhile: no button, and a press from an old page is refused with the time."""
+    """EC2 has stopped it meanwhile: no button, and a press from an old page is refused with the time."""
     world = DigestWorld()
     world.post("approve", losses="accepted", **BOTH)
-    world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
 
     page = world.get().body
     assert ("EC2 was asked to stop it." in page, 'form="hold-1"' in page) == (True, False)
-    assert "too late to hold it" in world.post("hold", **FIRST).body
+    assert "Too late to hold it" in world.post("hold", **FIRST).body
+
+
+@pytest.mark.parametrize("world_of", [World, DigestWorld])
+def test_a_call_without_an_answer_can_be_held_on_the_page(world_of: type[World]) -> None:
+    """EC2 may not carry it out: the button stays, and the page says when the hold counts."""
+    world = world_of()
+    picked = FIRST if world_of is DigestWorld else {}
+    world.post("approve", losses="accepted", **picked)
+    world.change(phase=Phase.ACTING, steps_done={"stop": NOW})
+    counts = "If EC2 does not carry out that call, your answer counts"
+
+    page = world.get().body
+    assert ("EC2 was asked to stop it on" in page, counts in page) == (True, True)
+    assert 'value="hold"' in page
+    answered = world.post("hold", **picked).body
+    assert ("Too late to hold it" in answered, counts in answered) == (True, True)
+    assert "Not recorded" not in answered
+    approval = world.state.approval(ID)
+    assert approval is not None
+    assert approval.late_hold is not None
+    assert 'value="hold"' not in world.get().body
 
 
 def test_a_held_record_says_so_and_how_a_stopped_instance_starts_again() -> None:

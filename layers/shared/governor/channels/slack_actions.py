@@ -15,6 +15,7 @@ from urllib.parse import parse_qs
 from governor.channels import slack
 from governor.channels.message import CallbackRefused
 from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.messages import refused_text
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
 from governor.errors import ConfigurationError, DecisionRefused, InputError, NotFound
@@ -104,7 +105,7 @@ class SlackActions:
         except NotFound:
             return "This question does not exist any more."
         except DecisionRefused as error:
-            return f"Not recorded: {error}."
+            return refused_text(error)
         return decided.said(decision, view.episode, now)
 
     def _held_by_a_button(self, approval_id: str) -> str | None:

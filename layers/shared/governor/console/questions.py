@@ -9,6 +9,7 @@ from datetime import timedelta
 from governor.console.page import Asked, Caller, Page, Row, Table
 from governor.console.views import figures
 from governor.domain.approvals.approval import Answer, Decision
+from governor.domain.approvals.messages import refused_text
 from governor.domain.approvals.terms import Rank, Role, may
 from governor.domain.units import UtcDatetime, in_parts, iso
 from governor.errors import DecisionRefused, InputError, NotAllowed, NotFound
@@ -117,7 +118,7 @@ class Answers:
             try:
                 text = self._one(view, ask, decision, in_a_list=True)
             except (DecisionRefused, InputError) as error:
-                text = f"Not recorded: {error}."
+                text = refused_text(error)
             results.append((view.episode.instance.name, text))
         return questions(replace(ask, query={}), results)
 

@@ -50,6 +50,7 @@ def brief(view: ApprovalView) -> dict[str, Any]:
         "usd_per_day": None if view.usd_per_day is None else plain(view.usd_per_day),
         "expires_at": iso(view.approval.expires_at),
         "can_hold": view.can_hold,
+        "can_hold_late": view.can_hold_late,
     }
 
 

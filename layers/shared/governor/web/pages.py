@@ -13,7 +13,14 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 
 from governor.domain.approvals import messages
-from governor.domain.approvals.approval import Answer, ApprovalStatus, keep_end, keep_text, notice_until
+from governor.domain.approvals.approval import (
+    Answer,
+    ApprovalStatus,
+    keep_end,
+    keep_text,
+    late_hold_text,
+    notice_until,
+)
 from governor.domain.approvals.terms import Role, may, may_end_keep, may_undo, permits
 from governor.domain.episode.episode import Outcome
 from governor.domain.evidence import gpu_rows
@@ -116,6 +123,7 @@ def approval_page(view: ApprovalView, form: Form) -> str:
         people_needed=messages.people_text(episode),
         by_budget=messages.budget_text(episode),
         notice=_notice(view),
+        late_text=late_hold_text(episode, view.now),
         may_undo=approves and not visitor.only_looks and may_undo(episode.terms, visitor.person),
         may_end_keep=kept is not None
         and not visitor.only_looks
@@ -197,7 +205,7 @@ def _digest_row(view: ApprovalView, visitor: Visitor) -> Mapping[str, object]:
         "silence": messages.silence_text(episode, view.approval.expires_at, view.now),
         "cost": messages.cost_lines(episode)[0],
         "progress": _progress(view),
-        "may_hold": view.can_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
+        "may_hold": view.takes_hold and not visitor.sign_in and _may(view, visitor, Answer.HOLD),
     }
 
 
@@ -207,6 +215,8 @@ def _progress(view: ApprovalView) -> str:
         return sentence(_OUTCOMES.get(episode.outcome, episode.outcome.value))
     if brake is not None:
         return f"{messages.readable(brake.why)} Nothing more is done."
+    if view.can_hold_late:
+        return late_hold_text(episode, view.now)
     if not view.can_hold:
         return "" if episode.begun_at is None else f"EC2 was asked to {episode.plan.verb} it."
     done = sum(step.value in episode.steps_done for step in episode.plan.steps)

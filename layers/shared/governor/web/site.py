@@ -12,6 +12,7 @@ from governor import errors
 from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
+from governor.domain.approvals.messages import refused_text
 from governor.domain.approvals.terms import BROADCAST, Role, check_role, person_of
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import UtcDatetime
@@ -167,7 +168,7 @@ class ApprovalSite:
         except errors.LinkForged:
             is_answer = not request.is_digest and request.form.get("answer") in [*Answer]
             view = self.show(request.approval_id) if is_answer else None
-            if view is not None and not (view.can_decide or view.can_hold):
+            if view is not None and not (view.can_decide or view.takes_hold):
                 # Its page has no form any more; it says what became of the instance.
                 raise errors.DecisionRefused("this question is over: your answer came too late") from None
             return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
@@ -218,7 +219,7 @@ class ApprovalSite:
                 decided = self.decide(view.approval.approval_id, decision, losses_accepted=accepted)
                 text = decided.said(decision, view.episode, decision.at)
             except errors.DecisionRefused as error:
-                text = f"Not recorded: {error}."
+                text = refused_text(error)
             results.append((view.episode.instance.name, text))
         return self._page(request, visitor, results=results)
 

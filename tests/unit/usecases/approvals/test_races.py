@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from governor.domain.approvals.approval import Answer, ApprovalStatus, Decision
-from governor.domain.episode.episode import Outcome, Phase, Terms
+from governor.domain.episode.episode import Episode, Outcome, Phase, Terms
 from governor.domain.episode.plan import Step
 from governor.errors import ConflictError, DecisionRefused, NotFound, Unavailable
 from governor.usecases.approvals.decide import Decide
@@ -134,6 +134,41 @@ def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> Non
     assert approval is not None
     brake = approval.brake
     assert (first if first.startswith("link:") else None) == (brake and brake.by)
+
+
+class TakenBack:
+    """A state table in which the call is taken back right before a late hold is noted."""
+
+    def __init__(self, state: Any, take_back: Callable[[], object]) -> None:
+        self._state = state
+        self._take_back = take_back
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._state, name)
+
+    def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
+        self._take_back()
+        return bool(self._state.note_late_hold(episode, hold))
+
+
+def test_a_hold_is_taken_when_the_call_is_taken_back_at_that_moment() -> None:
+    """EC2 has refused the call: it is no longer too late."""
+    world = World()
+    world.state.note_step(world.ref, Step.STOP.value, NOW)
+
+    def take_back() -> None:
+        episode = world.state.episode(world.ref)
+        assert episode is not None
+        assert world.state.forget_step(episode, Step.STOP.value, NOW)
+
+    state: Any = TakenBack(world.state, take_back)
+    decide = Decide(
+        state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+    )
+    held = decide(APPROVAL_ID, Decision(Answer.HOLD, MINE, "page", NOW, person="bob@example.com"))
+
+    assert held.holds
+    assert MINE == (world.state.existing(APPROVAL_ID).brake or decision()).by
 
 
 @pytest.mark.parametrize("needed", [1, 2])

@@ -151,6 +151,8 @@ def first_approval(episode: Episode) -> Approval:
     )
 
 
+LATE_HOLD_COUNTS = "If EC2 does not carry out that call, your answer counts, and EC2 is not asked again"
+
 STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
     Answer.APPROVE: ApprovalStatus.APPROVED,
     Answer.KEEP: ApprovalStatus.KEPT,
@@ -186,12 +188,29 @@ def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
     return acts_by_itself(episode, approval, now) and approval.brake is None and episode.begun_at is None
 
 
+def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
+    """Return whether a hold would count only if EC2 does not carry out the call that it was sent."""
+    if episode.begun_at is None or episode.is_past_final_step:
+        return False
+    is_held = approval.brake is not None or approval.late_hold is not None
+    return not is_held and acts_by_itself(episode, approval, now)
+
+
+def late_hold_text(episode: Episode, now: datetime) -> str:
+    """Return what a hold does while EC2 may still carry out the call, in two sentences."""
+    return f"{_asked_text(episode, now)}. {LATE_HOLD_COUNTS}."
+
+
+def _asked_text(episode: Episode, now: datetime) -> str:
+    when = "" if episode.begun_at is None else f" on {clock(episode.begun_at, episode.time_zone, now)}"
+    return f"EC2 was asked to {episode.final_step.value} it{when}"
+
+
 def too_late(episode: Episode, now: datetime) -> str | None:
     """Return why no hold comes before the final step, and what to do instead; `None` where one does."""
     if episode.begun_at is None:
         return None
-    when = clock(episode.begun_at, episode.time_zone, now)
-    asked = f"EC2 was asked to {episode.final_step.value} it on {when}"
+    asked = _asked_text(episode, now)
     if episode.final_step is Step.STOP:
         return f"{asked}: once it is stopped, its record has a button to start it again"
     return f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 is not asked again"

@@ -28,6 +28,7 @@ from governor.domain.episode.plan import Plan, Step
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, day_and_time, deadline, iso, left, people, sentence, span, usd
+from governor.errors import GovernorError, TooLate
 
 STAGE_OF: Mapping[AlertKind, Stage] = {
     AlertKind.IDLE_FOUND: Stage.TELL,
@@ -137,6 +138,13 @@ def state_text(episodes: Iterable[Episode]) -> str:
     """Return what several questions are about: idle instances, stopped ones, or both."""
     stopped = {episode.stopped_in is not None for episode in episodes}
     return "idle or stopped" if len(stopped) > 1 else "stopped" if True in stopped else "idle"
+
+
+def refused_text(error: GovernorError) -> str:
+    """Return what a list says of an answer that was refused, or came too late, in whole sentences."""
+    if isinstance(error, TooLate):
+        return sentence(str(error))
+    return f"Not recorded: {error}."
 
 
 def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None) -> str:

@@ -237,6 +237,12 @@ class Episode:
         return self.steps_done.get(self.final_step.value)
 
     @property
+    def is_past_final_step(self) -> bool:
+        """Return whether a step after the final one was begun: EC2 has carried out that one."""
+        after = self.own_plan.index(self.final_step) + 1 if self.final_step in self.own_plan else 0
+        return any(step in self.steps_done for step in self.own_plan[after:])
+
+    @property
     def can_be_started(self) -> bool:
         """Return whether people may have it started again: this episode stopped it and is done."""
         is_open = self.phase is not Phase.CLOSED and self.mode is not Mode.OBSERVE

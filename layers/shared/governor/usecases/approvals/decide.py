@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from governor.domain.alerts.alert import short_hash
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import (
+    LATE_HOLD_COUNTS,
     Answer,
     Approval,
     ApprovalStatus,
@@ -145,8 +146,9 @@ class Decide:
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
         """Keep the plan from being carried out any further. Its write and the note of the call exclude each
         other: either the hold comes first, or the answer says that the call had begun."""
-        brake = replace(decision, reason=(decision.reason or "").strip() or None)
-        now, held = self.clock.now(), Decided(approval, delivered=True, holds=True)
+        brake = _brake_of(decision)
+        now = self.clock.now()
+        held = Decided(approval, delivered=True, holds=True)
         if _repeats(approval.brake, brake):
             return held
         self._check_terms(episode, decision)
@@ -154,12 +156,22 @@ class Decide:
         try:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, approval)
-        except TooLate:
-            # Guards and sweeps still read the answer, and it counts if EC2 does not carry out the call.
+        except TooLate as error:
+            # Guards and sweeps still read what the answer says of the instance.
             self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
-            self.state.note_late_hold(episode, brake)
-            raise
+            return self._hold_late(approval, episode, decision, error)
         return held
+
+    def _hold_late(self, approval: Approval, episode: Episode, decision: Decision, error: TooLate) -> Decided:
+        """Note a hold that came during the call. Raises: TooLate, unless the call was taken back meanwhile;
+        then it is taken as any other hold."""
+        if self.state.note_late_hold(episode, _brake_of(decision)):
+            raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
+        stored = self.state.existing(approval.approval_id)
+        episode_now = self._episode(stored)
+        if episode_now.begun_at is None:
+            return self._hold(stored, episode_now, decision)
+        raise error
 
     def _check_terms(self, episode: Episode, decision: Decision) -> None:
         """An approval is checked anew before each step; an exemption stands for good. Raises: NotAllowed."""
@@ -248,6 +260,11 @@ class Decide:
 def key_of(hold: Hold) -> str:
     """Name a hold, so that a page ends the one that it showed, and none that came later."""
     return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))
+
+
+def _brake_of(decision: Decision) -> Decision:
+    """Return a hold as it is stored."""
+    return replace(decision, reason=(decision.reason or "").strip() or None)
 
 
 def _check_approval(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.alerts.alert import Delivery
-from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold
+from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold, can_hold_late
 from governor.domain.approvals.messages import idle_text
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
@@ -45,6 +45,16 @@ class ApprovalView:
     @property
     def can_hold(self) -> bool:
         return can_hold(self.episode, self.approval, self.now)
+
+    @property
+    def can_hold_late(self) -> bool:
+        """Return whether EC2 was asked, and a hold counts if it does not carry out the call."""
+        return can_hold_late(self.episode, self.approval, self.now)
+
+    @property
+    def takes_hold(self) -> bool:
+        """Return whether there is something to hold, for certain or perhaps."""
+        return self.can_hold or self.can_hold_late
 
     @property
     def usd_per_day(self) -> Usd | None:
@@ -103,7 +113,7 @@ class ShowApproval:
         """Return the open ones of these (execution names by question ids), the most expensive first."""
         now = self.clock.now()
         views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
-        return by_price(view for view in views if view.can_hold or (view.is_question and view.can_decide))
+        return by_price(view for view in views if view.takes_hold or (view.is_question and view.can_decide))
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
         """Return the open questions, and what can still be held, the most expensive first, unknown prices
@@ -116,7 +126,7 @@ class ShowApproval:
                 if episode is None or approval is None:
                     continue
                 view = ApprovalView(approval, episode, now)
-                if view.can_hold or (view.is_question and approval.status is ApprovalStatus.PENDING):
+                if view.takes_hold or (view.is_question and approval.status is ApprovalStatus.PENDING):
                     found.append(view)
         return by_price(found)
 
