@@ -2,6 +2,7 @@
 
 Violations fail it. The last line is one JSON object.
 
+Functions that do the same again and again are tried at a sample of their calls; `--repetitions` tries all.
 `--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with it in their names;
 `--storms N` sails through so many storms, `--rounds N` through so many on the local cloud, with the real
 handlers and state machines. How far it has come goes to standard error, once a minute.
@@ -32,7 +33,7 @@ from tests.soak.storm import weathered
 
 _SHARE = 150
 """Points that a process tries at once: some seconds of work."""
-_STORMS = 120
+_STORMS = 60
 _ROUNDS = 2
 _TELL_SECONDS = 60.0
 _ALWAYS = ExitStack()
@@ -63,6 +64,7 @@ class Tally:
 def main(arguments: Sequence[str]) -> int:
     """Return the exit status: 1 when anything was broken."""
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
+    parser.add_argument("--repetitions", action="store_true", help="leave no repeated call out")
     parser.add_argument("--sample", type=int, default=1, help="try every N-th crash point")
     parser.add_argument("--scenario", default="", help="try scenarios with this in their names only")
     parser.add_argument("--storms", type=int, default=_STORMS, help="how many storms")
@@ -71,7 +73,8 @@ def main(arguments: Sequence[str]) -> int:
     asked = parser.parse_args(arguments)
     began = time.monotonic()
     with simulated():
-        points = [one for one in all_points() if asked.scenario in one.scenario][:: asked.sample]
+        every = all_points(with_repetitions=asked.repetitions)
+        points = [one for one in every if asked.scenario in one.scenario][:: asked.sample]
     tally = Tally()
     with ProcessPoolExecutor(asked.processes, initializer=_prepare) as pool:
         _try_crash_points(pool, points, tally)

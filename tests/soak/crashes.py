@@ -36,9 +36,13 @@ _WRITES = (
     "ses.send",
 )
 _FAULTS = [kind for kind in Kind if kind is not Kind.RIVALS]
-_REPEATS_ITSELF = frozenset({"check_progress", "sweep_target", "deliver_alert"})
+_REPEATS_ITSELF = frozenset({"check_progress", "sweep_target", "deliver_alert", "expire_snapshots"})
 """Functions that do the same again and again while time passes."""
-_EVERY_REPETITION = 7
+_FIRST_TIMES = 2
+"""So often each of their calls is tried, before only a sample of them is."""
+_SAMPLED = 13
+"""Of their later calls, every thirteenth is tried: a prime, so that the sample meets all of them."""
+_EVERY_RIVAL = 7
 """Everybody else acts at every seventh of their calls."""
 _MAY_REPEAT = ("ses.send", "table.", "kms.generate_mac")
 """Calls of `deliver_alert` after which a message comes twice, because nothing says that it was sent: the
@@ -65,15 +69,22 @@ class Violation:
 
 def points(scenario: Scenario) -> tuple[Point, ...]:
     """All of a scenario, played once for them. Others act only where something is about to change."""
-    return _points(scenario.name)
+    return tuple(point for _, point in _points(scenario.name))
+
+
+def without_repetitions(scenario: Scenario) -> tuple[Point, ...]:
+    """Return its points without most of the calls that do the same again and again."""
+    return tuple(point for is_repetition, point in _points(scenario.name) if not is_repetition)
 
 
 @cache
-def _points(name: str) -> tuple[Point, ...]:
+def _points(name: str) -> tuple[tuple[bool, Point], ...]:
+    """Return each point, and whether its call repeats others that are tried."""
     return tuple(_calls_and_kinds(BY_NAME[name]))
 
 
-def _calls_and_kinds(scenario: Scenario) -> Iterator[Point]:
+def _calls_and_kinds(scenario: Scenario) -> Iterator[tuple[bool, Point]]:
+    times: Counter[tuple[str, str]] = Counter()
     recorder = NoFaults()
     cloud = scenario.play(recorder)
     end = _end(scenario, cloud) + _AFTER_THE_END
@@ -82,18 +93,25 @@ def _calls_and_kinds(scenario: Scenario) -> Iterator[Point]:
             return
         if scenario.tries_in and function not in scenario.tries_in:
             continue
+        times[function, name] += 1
+        is_repetition = function in _REPEATS_ITSELF and _is_left_out(times[function, name])
         for kind in [Kind.RIVALS] if scenario.rivals is not None else _FAULTS:
             if kind is Kind.RIVALS and scenario.rivals_everywhere:
-                is_tried = function not in _REPEATS_ITSELF or number % _EVERY_REPETITION == 0
+                is_tried = function not in _REPEATS_ITSELF or number % _EVERY_RIVAL == 0
             else:
                 is_tried = kind not in (Kind.TWICE, Kind.RIVALS) or name in _WRITES
             if is_tried:
-                yield Point(scenario.name, number, kind)
+                yield is_repetition, Point(scenario.name, number, kind)
 
 
-def all_points() -> list[Point]:
+def _is_left_out(times: int) -> bool:
+    return times > _FIRST_TIMES and times % _SAMPLED != 0
+
+
+def all_points(*, with_repetitions: bool = False) -> list[Point]:
     """Return those of all scenarios."""
-    return [point for scenario in ALL_STORIES for point in points(scenario)]
+    chosen = points if with_repetitions else without_repetitions
+    return [point for scenario in ALL_STORIES for point in chosen(scenario)]
 
 
 def _end(scenario: Scenario, cloud: Cloud) -> datetime:
