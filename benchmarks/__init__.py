@@ -1,1 +1,2 @@
-"""Measured, not asserted: calls, time and memory of a sweep, and the cold start of every handler."""
+"""Measured, not asserted: calls, time and memory of a sweep, and the cold start of every
+handler."""

@@ -29,19 +29,26 @@ def main() -> None:
     for fleet, count in calls.items():
         print(f"  {fleet[0]:<10} {fleet[1]:>6,} {count:>7,.0f}")
     [simulated] = [one for one in scales if (one.style, one.size) == ("per-gpu", slept.size)]
-    print(f"  The simulated clock over one that is slept by: {simulated.first.wall / slept.first.wall:.2f}")
+    print(
+        "  The simulated clock over one that is slept by: "
+        f"{simulated.first.wall / slept.first.wall:.2f}"
+    )
     judging = judge.measure()
     print(
-        f"\nJudging {judge.INSTANCES:,} instances of {judge.GPUS} GPUs, {judge.POINTS} readings each: "
+        f"\nJudging {judge.INSTANCES:,} instances of {judge.GPUS} GPUs, {judge.POINTS} "
+        "readings each: "
         f"{judging:.2f} s"
     )
-    print("\nReading a data point of GetMetricData, by the protocol of the client, in processor time")
+    print(
+        "\nReading a data point of GetMetricData, by the protocol of the client, in processor time"
+    )
     readings = parsing.measure()
     for reading in readings:
         print(parsing.text_of(reading))
     instance, by_botocore = parsing.measure_instances()
     print(
-        f"  an instance of DescribeInstances: {instance:.0f} us; botocore's own parser {by_botocore:.0f} us"
+        f"  an instance of DescribeInstances: {instance:.0f} us; botocore's own parser "
+        f"{by_botocore:.0f} us"
     )
     print("\nA steady hour: metrics read over those of sweeps that skip nothing (5 % idle)")
     steady = {"aggregate": aggregate, "per-gpu": per_gpu}
@@ -83,9 +90,13 @@ def main() -> None:
             "judge_seconds_10000x8x60": round(judging, 2),
             "peak_mb_10000": round(max(one.megabytes for one in largest), 1),
             "us_per_instance": round(max(one.micros(one.first) for one in largest), 1),
-            "us_per_instance_steady": round(max(one.micros(one.steady) for one in largest if one.steady), 1),
+            "us_per_instance_steady": round(
+                max(one.micros(one.steady) for one in largest if one.steady), 1
+            ),
             "seconds_10000_at_50_ms": round(max(one.first.wall for one in largest), 1),
-            "seconds_10000_steady_at_50_ms": round(max(one.steady.wall for one in largest if one.steady), 1),
+            "seconds_10000_steady_at_50_ms": round(
+                max(one.steady.wall for one in largest if one.steady), 1
+            ),
             "seconds_10000_on_512_mb": round(max(one.first.wall_on_lambda for one in largest), 1),
             "cold_start_over_same_clients_max": round(over_same, 2),
             "cold_start_over_bare_client_max": round(over_bare, 2),

@@ -1,10 +1,10 @@
 """Cold start of every function: init plus first invocation, up to the first call of AWS.
 
-Processor time, so that other programs on the machine do not count. Beside each run of a function runs a
-handler that imports boto3, Powertools and pydantic, makes the same clients and the same first call; once a
-round, one that imports boto3 alone and makes one client. Beside the console, which Powertools' event handler
-routes, runs a handler that is routed by it. Ratios are medians of such pairs. The layer is compiled as
-`sam build` compiles it.
+Processor time, so that other programs on the machine do not count. Beside each run of a function
+runs a handler that imports boto3, Powertools and pydantic, makes the same clients and the same
+first call; once a round, one that imports boto3 alone and makes one client. Beside the console,
+which Powertools' event handler routes, runs a handler that is routed by it. Ratios are medians of
+such pairs. The layer is compiled as `sam build` compiles it.
 """
 
 from __future__ import annotations
@@ -110,17 +110,23 @@ def measure(runs: int = _RUNS) -> list[ColdStart]:
         same = {
             folder.name: _handler(
                 scratch / f"same-{folder.name}",
-                _same(folder.name).format(known=str(_known(folder, layer, events[folder.name], scratch))),
+                _same(folder.name).format(
+                    known=str(_known(folder, layer, events[folder.name], scratch))
+                ),
             )
             for folder in functions
         }
-        pairs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {one.name: [] for one in functions}
+        pairs: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
+            one.name: [] for one in functions
+        }
         bares: list[float] = []
         for _ in range(runs):
             bares.append(_run(bare, layer, nothing)["total_ms"])
             for folder in functions:
                 event = events[folder.name]
-                pairs[folder.name].append((_run(folder, layer, event), _run(same[folder.name], layer, event)))
+                pairs[folder.name].append(
+                    (_run(folder, layer, event), _run(same[folder.name], layer, event))
+                )
     return [_row(name, found, statistics.median(bares)) for name, found in pairs.items()]
 
 
@@ -147,9 +153,12 @@ def _compiled() -> Iterator[tuple[Path, list[Path], Path]]:
     """The layer's own package and all functions, compiled in a scratch folder."""
     with tempfile.TemporaryDirectory(prefix="gpu-governor-bench-") as scratch:
         base, skipped = Path(scratch), shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / "layers/shared/governor", base / "layer" / "governor", ignore=skipped)
+        shutil.copytree(
+            ROOT / "layers/shared/governor", base / "layer" / "governor", ignore=skipped
+        )
         shutil.copytree(ROOT / "functions", base / "functions", ignore=skipped)
-        # The libraries too: in the layer and in the runtime they come compiled, beside their sources.
+        # The libraries too: in the layer and in the runtime they come compiled, beside their
+        # sources.
         sys.pycache_prefix, prefix = None, sys.pycache_prefix
         for folder in (base, Path(sys.prefix) / "lib"):
             compileall.compile_dir(folder, quiet=2)
@@ -177,7 +186,9 @@ def _event(folder: Path, layer: Path) -> Path:
     for sample in samples:
         if _tried(folder, layer, sample):
             return sample
-    raise AssertionError(f"no sample of {folder.name} leads to a call: {_said(folder, layer, samples[0])}")
+    raise AssertionError(
+        f"no sample of {folder.name} leads to a call: {_said(folder, layer, samples[0])}"
+    )
 
 
 def _known(folder: Path, layer: Path, event: Path, scratch: Path) -> Path:
@@ -187,7 +198,8 @@ def _known(folder: Path, layer: Path, event: Path, scratch: Path) -> Path:
 
 
 def _variables(function: str) -> dict[str, str]:
-    """A value for every variable of the template; those of a sign-in for the function that needs them."""
+    """A value for every variable of the template; those of a sign-in for the function that needs
+    them."""
     given = {"HUB_ACCOUNT_ID": NO_ACCOUNT}
     for name in sorted(_names()):
         if name.startswith("OIDC_") and function != _SIGNING_IN:
@@ -199,9 +211,13 @@ def _variables(function: str) -> dict[str, str]:
 @cache
 def _names() -> frozenset[str]:
     template = load_template(ROOT / "template.yaml")
-    parts = [one.get("Properties", {}) for one in template["Resources"].values() if isinstance(one, dict)]
+    parts = [
+        one.get("Properties", {}) for one in template["Resources"].values() if isinstance(one, dict)
+    ]
     variables = [one["Environment"]["Variables"] for one in parts if "Environment" in one]
-    return frozenset().union(template["Globals"]["Function"]["Environment"]["Variables"], *variables)
+    return frozenset().union(
+        template["Globals"]["Function"]["Environment"]["Variables"], *variables
+    )
 
 
 def _value(name: str) -> str:
@@ -252,7 +268,8 @@ def text_of(row: ColdStart) -> str:
     """One line of the table."""
     return (
         f"  {row.name:<30} init {row.init_ms:>5.0f}   to first call {row.total_ms:>5.0f}   "
-        f"over same clients {row.over_same_clients:>5.2f}   over bare boto3 {row.over_bare_client:>5.2f}   "
+        f"over same clients {row.over_same_clients:>5.2f}   over bare boto3 "
+        f"{row.over_bare_client:>5.2f}   "
         f"{row.first_call}"
     )
 

@@ -1,7 +1,9 @@
-"""The console's pages over a fleet of 5,000 instances: processor time, size, and reads of the table.
+"""The console's pages over a fleet of 5,000 instances: processor time, size, and reads of the
+table.
 
-The table's client is a real one; its requests are answered from this process before they reach a socket.
-Signing, parsing and checksums are measured, and so is everything else from the event to the answer.
+The table's client is a real one; its requests are answered from this process before they reach a
+socket. Signing, parsing and checksums are measured, and so is everything else from the event to the
+answer.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ _POLICY = "console: {scopes: {all: {groups: [everybody], everything: true}}}"
 
 @dataclass(frozen=True)
 class PageView:
-    """One page. `milliseconds` of processor time: the median of some requests to a warm function."""
+    """One page. `milliseconds` of processor time: the median of some requests to a warm
+    function."""
 
     path: str
     milliseconds: float
@@ -87,17 +90,28 @@ class Wire:
         if operation == "BatchGetItem":
             [(table, wanted)] = asked["RequestItems"].items()
             keys = [(key["pk"]["S"], key["sk"]["S"]) for key in wanted["Keys"]]
-            return {"Responses": {table: [_wired(self._items[key]) for key in keys if key in self._items]}}
+            return {
+                "Responses": {
+                    table: [_wired(self._items[key]) for key in keys if key in self._items]
+                }
+            }
         assert operation == "Query", operation
         values = {name: value["S"] for name, value in asked["ExpressionAttributeValues"].items()}
         after = asked.get("ExclusiveStartKey", {"sk": {"S": ""}})["sk"]["S"]
         page: list[dict[str, Any]] = []
         size = 0
         for key in sorted(self._items):
-            if key[0] != values[":pk"] or not key[1].startswith(values.get(":prefix", "")) or key[1] <= after:
+            if (
+                key[0] != values[":pk"]
+                or not key[1].startswith(values.get(":prefix", ""))
+                or key[1] <= after
+            ):
                 continue
             if size >= _PAGE_BYTES:
-                return {"Items": page, "LastEvaluatedKey": {"pk": page[-1]["pk"], "sk": page[-1]["sk"]}}
+                return {
+                    "Items": page,
+                    "LastEvaluatedKey": {"pk": page[-1]["pk"], "sk": page[-1]["sk"]},
+                }
             page.append(_wired(self._items[key]))
             size += len(str(self._items[key]))
         return {"Items": page}
@@ -134,7 +148,10 @@ def _asked(world: ConsoleWorld) -> list[FleetRow]:
 
 
 def text_of(one: PageView) -> str:
-    return f"  {one.path:<32} {one.milliseconds:>6.0f} ms {one.kibibytes:>6.0f} KiB {one.reads:>3} reads"
+    return (
+        f"  {one.path:<32} {one.milliseconds:>6.0f} ms {one.kibibytes:>6.0f} KiB "
+        f"{one.reads:>3} reads"
+    )
 
 
 def _milliseconds(call: Callable[[], object]) -> float:
@@ -180,7 +197,9 @@ def _world(instances: int) -> ConsoleWorld:
         episode = make_episode(row, approval_id=row.approval_id)
         world.state.take_lock(episode.ref)
         world.state.save_opened(episode)
-        world.state.await_answer(episode.approval_id, f"of {row.name}", "ask", NOW + timedelta(hours=9))
+        world.state.await_answer(
+            episode.approval_id, f"of {row.name}", "ask", NOW + timedelta(hours=9)
+        )
     return world
 
 

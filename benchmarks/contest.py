@@ -22,7 +22,8 @@ HARD = len(HARD_CASES) * 2
 
 @dataclass(frozen=True)
 class Ran:
-    """One sweep. `marked`: numbers of the instances that it would stop or asks about, among hard cases."""
+    """One sweep. `marked`: numbers of the instances that it would stop or asks about, among hard
+    cases."""
 
     calls: dict[str, float]
     metrics: float
@@ -54,7 +55,9 @@ class Contest:
         self.fleet = fleet_of(size)
         self.wire = Wire(self.fleet.services())
 
-    def measured(self, sweep: Callable[[], object], is_mark: Callable[[Mapping[str, str]], bool]) -> Ran:
+    def measured(
+        self, sweep: Callable[[], object], is_mark: Callable[[Mapping[str, str]], bool]
+    ) -> Ran:
         """One sweep."""
         self.wire.calls.clear()
         self.fleet.queries = 0
@@ -81,9 +84,12 @@ def contest_of(arguments: Sequence[str]) -> Contest:
 
 
 def wrong(fleet: Fleet, marked: Sequence[int]) -> tuple[list[str], list[str]]:
-    """Names of those marked that are at work or nobody's business, and of the idle ones that were missed."""
+    """Names of those marked that are at work or nobody's business, and of the idle ones that were
+    missed."""
     idle = {number for number, host in enumerate(fleet.hosts) if host.is_idle}
     idle |= {number for number in range(len(fleet.hosts), fleet.size) if fleet.is_idle(number)}
     names = {number: host.name for number, host in enumerate(fleet.hosts)}
     wrongly, missed = {*marked} - idle, idle - {*marked}
-    return tuple([names.get(one, f"node-{one}") for one in sorted(those)] for those in (wrongly, missed))  # type: ignore[return-value]
+    return tuple(
+        [names.get(one, f"node-{one}") for one in sorted(those)] for those in (wrongly, missed)
+    )  # type: ignore[return-value]

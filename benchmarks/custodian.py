@@ -1,7 +1,7 @@
 """Cloud Custodian before the same stub, with a policy that asks for what ours asks for.
 
-Runs in an environment of its own (`make bench-peer`), which has neither this project nor its libraries.
-Custodian's threads are those that it makes itself: three for metrics, two for tags.
+Runs in an environment of its own (`make bench-peer`), which has neither this project nor its
+libraries. Custodian's threads are those that it makes itself: three for metrics, two for tags.
 """
 
 from __future__ import annotations
@@ -84,7 +84,12 @@ def run(contest: Contest) -> list[Ran]:
     load_resources(("aws.ec2",))
     with tempfile.TemporaryDirectory() as folder, patch.dict(os.environ, ACCOUNT_SETTINGS):
         options = Config.empty(
-            region=REGION, regions=[REGION], account_id=ACCOUNT, output_dir=folder, cache=None, cache_period=0
+            region=REGION,
+            regions=[REGION],
+            account_id=ACCOUNT,
+            output_dir=folder,
+            cache=None,
+            cache_period=0,
         )
         [policy] = PolicyLoader(options).load_data({"policies": [POLICY]}, "memory://policy")
         policy.validate()

@@ -1,7 +1,8 @@
-"""One cold start in a process of its own: `first_call.py EVENT OUT`, with the handler's folder on the path.
+"""One cold start in a process of its own: `first_call.py EVENT OUT`, with the handler's folder on
+the path.
 
-Measures processor time from before the handler is imported until the first request to AWS would leave the
-process, and writes to OUT what was called and which clients were there by then.
+Measures processor time from before the handler is imported until the first request to AWS would
+leave the process, and writes to OUT what was called and which clients were there by then.
 """
 
 import json
@@ -51,7 +52,8 @@ def _write(out_path: str, began: float, initialised: float, total: float) -> Non
         assert frame.f_back is not None
         frame = frame.f_back
     called = frame.f_locals
-    # What a cold start has made and keeps, clients too, it may have put out of the collector's sight.
+    # What a cold start has made and keeps, clients too, it may have put out of the collector's
+    # sight.
     gc.unfreeze()
     clients = [one for one in gc.get_objects() if isinstance(one, BaseClient)]
     found = {

@@ -41,8 +41,8 @@ _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
 
 @dataclass(frozen=True)
 class Host:
-    """One instance that is told apart. `sample` gives a metric of a GPU (or of the instance: `None`) so many
-    minutes ago, or nothing where nothing was published."""
+    """One instance that is told apart. `sample` gives a metric of a GPU (or of the instance:
+    `None`) so many minutes ago, or nothing where nothing was published."""
 
     name: str
     sample: Callable[[str, int | None, int], float | None]
@@ -61,9 +61,11 @@ class Host:
 
 @dataclass
 class Fleet:
-    """`size` instances, `idle_share` of them idle since hours, the others busy all the time; `hosts` first.
+    """`size` instances, `idle_share` of them idle since hours, the others busy all the time;
+    `hosts` first.
 
-    Without `gpus` every fifth instance has eight GPUs, the others one. `style` is how their agents publish.
+    Without `gpus` every fifth instance has eight GPUs, the others one. `style` is how their agents
+    publish.
     """
 
     size: int
@@ -74,7 +76,9 @@ class Fleet:
     hosts: Sequence[Host] = ()
     queries: int = 0
     """Metrics that were asked for by GetMetricData, as CloudWatch bills them."""
-    tags: defaultdict[tuple[str, int], dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    tags: defaultdict[tuple[str, int], dict[str, str]] = field(
+        default_factory=lambda: defaultdict(dict)
+    )
     """Set by whoever tags instances, in each account and Region by itself."""
 
     def services(self) -> dict[str, Service]:
@@ -103,7 +107,8 @@ class Fleet:
         return found
 
     def floor(self) -> int:
-        """Fewest reads of a first sweep: describes, metric reads, and lists where GPUs must be found."""
+        """Fewest reads of a first sweep: describes, metric reads, and lists where GPUs must be
+        found."""
         calls = math.ceil(self.size / 1000) + math.ceil(self.size / 500)
         if self.style == "per-gpu":
             calls += 2 * math.ceil(len(self.series) / 500)
@@ -149,14 +154,18 @@ class Fleet:
             account=ACCOUNT,
             type="p4d.24xlarge" if self.gpus(number) == 8 else "g5.xlarge",
             launched=_iso(self.now - timedelta(minutes=host.up_minutes if host else 14 * 24 * 60)),
-            tags="".join(f"<item><key>{key}</key><value>{tags[key]}</value></item>" for key in tags),
+            tags="".join(
+                f"<item><key>{key}</key><value>{tags[key]}</value></item>" for key in tags
+            ),
             octet=number % 250,
         )
 
     def _tag(self, asked: Asked) -> Answered:
         if asked.values.get("DryRun") == "true":
             error = "<Code>DryRunOperation</Code><Message>Request would have succeeded</Message>"
-            return Answered(f"<Response><Errors><Error>{error}</Error></Errors></Response>".encode(), 412)
+            return Answered(
+                f"<Response><Errors><Error>{error}</Error></Errors></Response>".encode(), 412
+            )
         keys = {name: value for name, value in asked.values.items() if name.endswith(".Key")}
         for name, resource in asked.values.items():
             if name.startswith("ResourceId"):
@@ -180,7 +189,8 @@ class Fleet:
         return answers[asked.operation](asked.values)
 
     def _metric_data(self, asked: Mapping[str, Any]) -> Answered:
-        """Up to 500 queries a call; pages of whole series, as many as 100,800 datapoints have room for."""
+        """Up to 500 queries a call; pages of whole series, as many as 100,800 datapoints have room
+        for."""
         queries = asked["MetricDataQueries"]
         assert len(queries) <= 500, "GetMetricData takes 500 queries"
         first = int(asked.get("NextToken") or 0)
@@ -225,7 +235,9 @@ class Fleet:
             if metric == UTILIZATION:
                 return 0.4 if idle else 60.0 + zlib.crc32(instance_id(number).encode()) % 40
             return (
-                {"temperature_gpu": 35.0, "utilization_memory": 0.1}.get(metric[11:], 20.0) if idle else 65.0
+                {"temperature_gpu": 35.0, "utilization_memory": 0.1}.get(metric[11:], 20.0)
+                if idle
+                else 65.0
             )
         if metric == "CPUUtilization":
             return 1.5 if idle else 50.0
@@ -256,7 +268,9 @@ class Fleet:
         for at in range(start, start + bins * period, period):
             moments = range(at, min(at + period, now), step)
             of = range(host.gpus) if own else [index]
-            samples = [host.sample(name, gpu, (now - moment) // 60) for moment in moments for gpu in of]
+            samples = [
+                host.sample(name, gpu, (now - moment) // 60) for moment in moments for gpu in of
+            ]
             known = [one for one in samples if one is not None]
             if known:
                 found[at] = float(_STATISTICS[statistic](known))
@@ -273,7 +287,8 @@ class Fleet:
         return as_json({"Label": asked["MetricName"], "Datapoints": points})
 
     def _list_metrics(self, asked: Mapping[str, Any]) -> Answered:
-        """500 series a page: the agent's, EC2's own of GPUs, and those that a host publishes beside them."""
+        """500 series a page: the agent's, EC2's own of GPUs, and those that a host publishes beside
+        them."""
         namespace, name = asked.get("Namespace"), asked.get("MetricName")
         if name is None or namespace not in ("GPU/EC2", "AWS/EC2"):
             return as_json({"Metrics": self._published(namespace, name)})
@@ -346,7 +361,9 @@ def _constant(value: float, start: int, period: int, bins: int) -> tuple[bytes, 
     return f"[{times}]".encode(), f"[{','.join([str(value)] * bins)}]".encode()
 
 
-def _listed(namespace: str, name: str, number: int, index: int | None, named: Mapping[str, str]) -> str:
+def _listed(
+    namespace: str, name: str, number: int, index: int | None, named: Mapping[str, str]
+) -> str:
     more = "".join(map(_DIMENSION.__mod__, named.items() if index is None else (("GpuId", index),)))
     if index is not None and namespace != "AWS/EC2":
         more = _GPU % index

@@ -1,7 +1,9 @@
-"""How often the breaker over all targets freezes a fleet that works office hours, over a simulated month.
+"""How often the breaker over all targets freezes a fleet that works office hours, over a simulated
+month.
 
-400 instances of 100 accounts: notebooks that people use on weekdays, and jobs that end at any hour. Who turns
-idle or works again goes through the product's own counts and decisions; time is simulated.
+400 instances of 100 accounts: notebooks that people use on weekdays, and jobs that end at any hour.
+Who turns idle or works again goes through the product's own counts and decisions; time is
+simulated.
 
     python -m benchmarks.freezes [seeds]
 """
@@ -41,8 +43,11 @@ class Month:
     released: list[datetime]
 
 
-def spans(number: int, days: int, chance: random.Random, holidays: Container[int]) -> Iterator[Span]:
-    """Yield when an instance works: two spans around lunch on most weekdays, or one job after the other.
+def spans(
+    number: int, days: int, chance: random.Random, holidays: Container[int]
+) -> Iterator[Span]:
+    """Yield when an instance works: two spans around lunch on most weekdays, or one job after the
+    other.
 
     On `holidays`, days since the start, people do not come.
     """
@@ -61,9 +66,15 @@ def spans(number: int, days: int, chance: random.Random, holidays: Container[int
         summer = timedelta(hours=1 if midnight >= datetime(2026, 3, 29, tzinfo=UTC) else 0)
         morning, evening = chance.gauss(9, 0.7), chance.gauss(18, 1.1)
         if chance.random() < 0.3:
-            yield midnight + timedelta(hours=morning) - summer, midnight + timedelta(hours=12.2) - summer
+            yield (
+                midnight + timedelta(hours=morning) - summer,
+                midnight + timedelta(hours=12.2) - summer,
+            )
             morning = 13.8
-        yield midnight + timedelta(hours=morning) - summer, midnight + timedelta(hours=evening) - summer
+        yield (
+            midnight + timedelta(hours=morning) - summer,
+            midnight + timedelta(hours=evening) - summer,
+        )
 
 
 def run(
@@ -84,9 +95,13 @@ def run(
     while now < end:
         changed: list[Any] = []
         for number in range(INSTANCES):
-            while position[number] < len(works[number]) and works[number][position[number]][1] <= now:
+            while (
+                position[number] < len(works[number]) and works[number][position[number]][1] <= now
+            ):
                 position[number] += 1
-            at_work = position[number] < len(works[number]) and works[number][position[number]][0] <= now
+            at_work = (
+                position[number] < len(works[number]) and works[number][position[number]][0] <= now
+            )
             if at_work and number in broken:
                 at_work = not any(first <= now < last for first, last in broken[number])
             if at_work != before[number]:
@@ -104,7 +119,9 @@ def run(
 def _case(number: int, before: bool, after: bool) -> Any:
     kinds = [VerdictKind.BUSY if one else VerdictKind.IDLE for one in (before, after)]
     change = Change(f"i-{number}", kinds[0], kinds[0], kinds[1], was_read=True)
-    return SimpleNamespace(id=change.instance_id, change=change, verdict=SimpleNamespace(kind=kinds[1]))
+    return SimpleNamespace(
+        id=change.instance_id, change=change, verdict=SimpleNamespace(kind=kinds[1])
+    )
 
 
 def _sweep(target: Target, cases: list[Any], now: datetime) -> Any:
@@ -119,7 +136,10 @@ def main(seeds: int) -> None:
     """Print the freezes of each seed."""
     for seed in range(seeds):
         month = run(seed)
-        print(f"seed {seed}: frozen {len(month.froze)} times: {', '.join(map(str, month.froze)) or 'never'}")
+        print(
+            f"seed {seed}: frozen {len(month.froze)} times: "
+            f"{', '.join(map(str, month.froze)) or 'never'}"
+        )
 
 
 if __name__ == "__main__":

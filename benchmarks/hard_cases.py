@@ -1,4 +1,5 @@
-"""Twenty instances about which it is easy to be wrong: 18 that nobody should stop, and two that are idle.
+"""Twenty instances about which it is easy to be wrong: 18 that nobody should stop, and two that are
+idle.
 
 Ordinary idle ones do nothing for weeks; each of these differs from them by what its name says.
 """
@@ -47,13 +48,16 @@ def _publishes_work(metric: str, *_: object) -> float | None:
 
 HARD_CASES = (
     Host(
-        "bursty: two minutes of work every fifty", _but(UTILIZATION, 90.0, when=lambda _, ago: ago % 50 < 2)
+        "bursty: two minutes of work every fifty",
+        _but(UTILIZATION, 90.0, when=lambda _, ago: ago % 50 < 2),
     ),
     Host("one GPU of eight works", _but(UTILIZATION, 30.0, when=lambda gpu, _: gpu == 5), gpus=8),
     Host("the CPU prepares data", _but("CPUUtilization", 85.0)),
     Host("data is downloaded", _but("NetworkIn", 6e9)),
     Host("the GPU draws power without utilization", _but(POWER, 210.0)),
-    Host("a job publishes its steps", _publishes_work, published=(("MLTraining", "StepsPerSecond"),)),
+    Host(
+        "a job publishes its steps", _publishes_work, published=(("MLTraining", "StepsPerSecond"),)
+    ),
     Host("works again since four minutes", _but(UTILIZATION, 90.0, when=lambda _, ago: ago < 9)),
     Host("silent", _silent(lambda *_: True)),
     Host("the agent died 70 minutes ago", _silent(lambda _, ago: ago < 70)),
@@ -73,7 +77,11 @@ HARD_CASES = (
     Host("started 20 minutes ago", _idle, up_minutes=20),
     Host("idle, per GPU only", _idle, gpus=8, aggregates=False, is_idle=True),
     Host(
-        "idle, an aggregate with another dimension", _idle, named={"InstanceType": "g5.xlarge"}, is_idle=True
+        "idle, an aggregate with another dimension",
+        _idle,
+        named={"InstanceType": "g5.xlarge"},
+        is_idle=True,
     ),
 )
-"""Custodian reads a snooze from its tag; ours is an answer in the table, and the tag means nothing to it."""
+"""Custodian reads a snooze from its tag; ours is an answer in the table, and the tag means nothing
+to it."""

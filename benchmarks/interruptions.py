@@ -1,8 +1,8 @@
 """Spot warnings for many instances in the same moment: how long until each has its checkpoint hook.
 
-On the local cloud, through the template's rule, its queue and the real handler: from the moment in which EC2
-warns to the one in which Systems Manager takes each command. Cold starts and the queue's batching window are
-in it. Function and cloud share this machine's processors.
+On the local cloud, through the template's rule, its queue and the real handler: from the moment in
+which EC2 warns to the one in which Systems Manager takes each command. Cold starts and the queue's
+batching window are in it. Function and cloud share this machine's processors.
 """
 
 from __future__ import annotations
@@ -63,11 +63,15 @@ def measure(warnings: int = WARNINGS) -> Burst:
         began = time.time()
         scene.simulation.spot_warning(*ids)
         until = began + _PATIENCE_SECONDS
-        while len(hooked := _hooked(scene.simulation.commands())) < warnings and time.time() < until:
+        while (
+            len(hooked := _hooked(scene.simulation.commands())) < warnings and time.time() < until
+        ):
             time.sleep(0.5)
     return Burst(warnings, tuple(at - began for at in hooked.values()))
 
 
 def _hooked(commands: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Return when each instance was asked to save its work; a command may go to many."""
-    return {instance_id: command["at"] for command in commands for instance_id in command["InstanceIds"]}
+    return {
+        instance_id: command["at"] for command in commands for instance_id in command["InstanceIds"]
+    }

@@ -30,8 +30,8 @@ def measure(idle_share: float = 0.5, instances: int = INSTANCES) -> float:
         AssertionError: Others than those were judged idle, so that something else was measured.
 
     Args:
-        idle_share: 0 to 1; of each other instance one GPU works. It hardly matters: for the advice that
-            such an instance gets, all its readings are looked at, too.
+        idle_share: 0 to 1; of each other instance one GPU works. It hardly matters: for the advice
+            that such an instance gets, all its readings are looked at, too.
         instances: How many there are.
     """
     fleet = _fleet(idle_share, instances)

@@ -1,8 +1,9 @@
-"""The cost of reading a data point of GetMetricData and an instance of DescribeInstances: real clients before
-answers as they come from the wire.
+"""The cost of reading a data point of GetMetricData and an instance of DescribeInstances: real
+clients before answers as they come from the wire.
 
-Which protocol a client speaks is botocore's choice, and the Lambda runtime's botocore may be another one than
-here: each is measured, beside the same client with botocore's own parser of times, in the same run.
+Which protocol a client speaks is botocore's choice, and the Lambda runtime's botocore may be
+another one than here: each is measured, beside the same client with botocore's own parser of times,
+in the same run.
 """
 
 from __future__ import annotations
@@ -36,15 +37,17 @@ TARGET = Target("123456789012", "us-east-1")
 SERIES, POINTS = 500, 36
 """One call of GetMetricData: three hours in 5-minute periods."""
 WINDOW = Window(
-    datetime(2026, 11, 20, 9, tzinfo=UTC), datetime(2026, 11, 20, 12, tzinfo=UTC), timedelta(minutes=5)
+    datetime(2026, 11, 20, 9, tzinfo=UTC),
+    datetime(2026, 11, 20, 12, tzinfo=UTC),
+    timedelta(minutes=5),
 )
 _XML = "http://monitoring.amazonaws.com/doc/2010-08-01/"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The cost in one protocol: microseconds of processor time a data point, and with botocore's parser of
-    times."""
+    """The cost in one protocol: microseconds of processor time a data point, and with botocore's
+    parser of times."""
 
     protocol: str
     microseconds: float
@@ -69,11 +72,15 @@ def measure(series: int = SERIES, runs: int = 7) -> list[Reading]:
 
 def text_of(one: Reading) -> str:
     """A line of the table."""
-    return f"  {one.protocol:<22} {one.microseconds:>6.2f} us a point; botocore's own {one.unmended:>6.2f} us"
+    return (
+        f"  {one.protocol:<22} {one.microseconds:>6.2f} us a point; botocore's own "
+        f"{one.unmended:>6.2f} us"
+    )
 
 
 def measure_instances(instances: int = 1_000, runs: int = 7) -> tuple[float, float]:
-    """Return microseconds an instance of DescribeInstances, in processor time; and by botocore's parser."""
+    """Return microseconds an instance of DescribeInstances, in processor time; and by botocore's
+    parser."""
     services = Fleet(instances, "aggregate", WINDOW.end).services()
     page = services["ec2"](Asked("ec2", "DescribeInstances", {}, "bench/us-east-1")).body
     session: Any = Clients("us-east-1")._session((None, None))
@@ -129,7 +136,8 @@ def _reader(protocol: str, body: bytes, *, mended: bool) -> CloudWatchMetrics:
 
 
 def _micros(calls: Sequence[Callable[[], object]], count: int, runs: int) -> list[float]:
-    """Return the medians of runs in which each call is made once, in microseconds for one of `count`."""
+    """Return the medians of runs in which each call is made once, in microseconds for one of
+    `count`."""
     seconds = [[_seconds(call) for call in calls] for _ in range(runs)]
     return [1e6 * statistics.median(column) / count for column in zip(*seconds, strict=True)]
 
@@ -147,7 +155,13 @@ def _moments() -> list[datetime]:
 def _answer(series: int, moments: list[Any]) -> dict[str, Any]:
     values = [60.0 + n % 40 / 7 for n in range(POINTS)]
     results = [
-        {"Id": f"q{n}", "Label": "", "Timestamps": moments, "Values": values, "StatusCode": "Complete"}
+        {
+            "Id": f"q{n}",
+            "Label": "",
+            "Timestamps": moments,
+            "Values": values,
+            "StatusCode": "Complete",
+        }
         for n in range(series)
     ]
     return {"MetricDataResults": results}
@@ -192,5 +206,9 @@ def _head(kind: int, count: int) -> bytes:
     return bytes([kind << 5 | 25]) + struct.pack(">H", count)
 
 
-ENCODERS: dict[str, Callable[[int], bytes]] = {"smithy-rpc-v2-cbor": _cbor, "json": _json, "query": _query}
+ENCODERS: dict[str, Callable[[int], bytes]] = {
+    "smithy-rpc-v2-cbor": _cbor,
+    "json": _json,
+    "query": _query,
+}
 """How CloudWatch answers in each protocol."""

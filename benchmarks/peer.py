@@ -1,6 +1,7 @@
 """`make bench-peer`: Cloud Custodian, a plain Lambda and us, before the same stub in the same run.
 
-Each runs in a process of its own, one after the other. Prints tables, and as its last line one JSON object.
+Each runs in a process of its own, one after the other. Prints tables, and as its last line one JSON
+object.
 """
 
 from __future__ import annotations
@@ -42,9 +43,13 @@ def ours(size: int) -> list[Ran]:
     bench = Bench("aggregate", size, fleet=fleet)
     for number, host in enumerate(fleet.hosts):
         if "keep-until" in host.tags:
-            place = keys.holds(bench.parts.accounts.target(*bench.targets[0]), instance_id(number))[0]
+            place = keys.holds(bench.parts.accounts.target(*bench.targets[0]), instance_id(number))[
+                0
+            ]
             with bench.wired():
-                bench.parts.table.write(update(place, {"snoozed_until": fleet.now + timedelta(days=7)}))
+                bench.parts.table.write(
+                    update(place, {"snoozed_until": fleet.now + timedelta(days=7)})
+                )
     first = _ran(bench.sweep())
     if fleet.hosts:
         return [replace(first, marked=sorted(map(number_of, bench.asked)))]
@@ -72,8 +77,9 @@ def _mean(found: Sequence[Ran]) -> Ran:
 
 
 def usd_a_month(ran: Ran) -> Decimal:
-    """List prices in us-east-1, at a sweep every five minutes: CloudWatch's reads, Lambda with 512 MB for as
-    long as the sweep takes, and the table. What else a stack costs is the same for all or within cents."""
+    """List prices in us-east-1, at a sweep every five minutes: CloudWatch's reads, Lambda with 512
+    MB for as long as the sweep takes, and the table. What else a stack costs is the same for all or
+    within cents."""
     listed = ("monitoring:GetMetricStatistics", "monitoring:ListMetrics")
     requests = sum(ran.calls.get(name, 0) for name in listed) * _SWEEPS_A_MONTH
     reads, writes = ran.units
@@ -104,9 +110,13 @@ def run(contender: str, size: int) -> list[Ran]:
 
 def main() -> None:
     """Measures and prints everything."""
-    print("Sweeps of the same fleet, 5 % idle, one in five with eight GPUs: the first one, and a steady one")
     print(
-        "  instances  contender  sweep   metric calls  all calls   at 50 ms       CPU   memory  USD a month"
+        "Sweeps of the same fleet, 5 % idle, one in five with eight GPUs: the first one, "
+        "and a steady one"
+    )
+    print(
+        "  instances  contender  sweep   metric calls  all calls   at 50 ms       CPU   "
+        "memory  USD a month"
     )
     found: dict[tuple[str, int], list[Ran]] = {}
     for size in SIZES:
@@ -131,7 +141,9 @@ def main() -> None:
     print(json.dumps(_figures(found, verdicts)))
 
 
-def _figures(found: Mapping[tuple[str, int], Sequence[Ran]], verdicts: Mapping[str, int]) -> dict[str, float]:
+def _figures(
+    found: Mapping[tuple[str, int], Sequence[Ran]], verdicts: Mapping[str, int]
+) -> dict[str, float]:
     """The worse of first and steady."""
 
     def over(contender: str, figure: str, size: int = JUDGED) -> list[float]:

@@ -1,4 +1,5 @@
-"""The plain Lambda before the same stub: one GetMetricStatistics an instance, one after the other."""
+"""The plain Lambda before the same stub: one GetMetricStatistics an instance, one after the
+other."""
 
 from __future__ import annotations
 
@@ -47,7 +48,9 @@ def _sweep(contest: Contest, ec2: Any, cloudwatch: Any) -> None:
                 )
                 points = [one["Average"] for one in found["Datapoints"]]
                 if points and sum(points) / len(points) < 5:
-                    ec2.create_tags(Resources=[name], Tags=[{"Key": MARK, "Value": f"{now:%Y-%m-%d}"}])
+                    ec2.create_tags(
+                        Resources=[name], Tags=[{"Key": MARK, "Value": f"{now:%Y-%m-%d}"}]
+                    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`python -m benchmarks.simulate`: how long a back-test takes once its readings are on disk.
 
-A made-up fleet of eight-GPU instances, published GPU by GPU (the dearest to read), most of which rest on most
-days, so that nearly all 5-minute data are there. The last line is one JSON object.
+A made-up fleet of eight-GPU instances, published GPU by GPU (the dearest to read), most of which
+rest on most days, so that nearly all 5-minute data are there. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ TARGET = Target(ACCOUNT, REGION)
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 GPUS = 8
 Seconds = tuple[float, float]
-"""By the clock, and of this process alone: on a machine that others use, the second is what it costs."""
+"""By the clock, and of this process alone: on a machine that others use, the second is what it
+costs."""
 _SEED = 1
 _KINDS = ("training", "training", "workdays", "workdays", "rare", "gaps")
 """Long jobs with pauses; notebooks on workdays; now and then a job; an agent that falls silent."""
 
 
 class MadeUpMetrics:
-    """The port `MetricReader` over a made-up fleet: the same utilization on all GPUs, all else quiet."""
+    """The port `MetricReader` over a made-up fleet: the same utilization on all GPUs, all else
+    quiet."""
 
     def __init__(self, size: int, hours: Window) -> None:
         self._start = hours.start
@@ -63,7 +65,9 @@ class MadeUpMetrics:
         first = int((window.start - self._start) / PERIOD)
         past = self._busy[number_of(dict(query.dimensions)["InstanceId"])]
         choose: Callable[[list[float]], float] = min if query.statistic == "Minimum" else max
-        groups = (past[index : index + step] for index in range(first, first + window.bins * step, step))
+        groups = (
+            past[index : index + step] for index in range(first, first + window.bins * step, step)
+        )
         known = ([value for value in group if value is not None] for group in groups)
         return tuple(choose(values) if values else None for values in known)
 
@@ -76,7 +80,9 @@ class MadeUpMetrics:
             return {}
         gpus = [str(gpu) for gpu in range(GPUS)]
         return {
-            owner: [Listed(namespace, metric, (("InstanceId", owner), ("index", gpu))) for gpu in gpus]
+            owner: [
+                Listed(namespace, metric, (("InstanceId", owner), ("index", gpu))) for gpu in gpus
+            ]
             for owner in map(_id, range(len(self._busy)))
         }
 
@@ -87,7 +93,9 @@ def _id(number: int) -> str:
 
 def _past(kind: str, bins: int, chance: random.Random) -> list[float | None]:
     """Utilization by bin; `None` where the agent is silent."""
-    busy_bins, quiet_bins = {"training": (150, 18), "rare": (12, 150), "gaps": (40, 40)}.get(kind, (1, 1))
+    busy_bins, quiet_bins = {"training": (150, 18), "rare": (12, 150), "gaps": (40, 40)}.get(
+        kind, (1, 1)
+    )
     past: list[float | None] = []
     while len(past) < bins:
         if kind == "workdays":
@@ -143,9 +151,15 @@ def measure(size: int, days: int, store: SeriesStore) -> dict[str, Seconds]:
     recordings = fetch.fetch(survey)
     seconds["load"] = _since(started)
     replays: list[Replay] = []
-    for name, one in {"default": policy, "60 min": _asking_after(60), "360 min": _asking_after(360)}.items():
+    for name, one in {
+        "default": policy,
+        "60 min": _asking_after(60),
+        "360 min": _asking_after(360),
+    }.items():
         started = _clocks()
-        replays.append(replay(name, StaticPolicies(one), recordings, approval_delay=timedelta(minutes=30)))
+        replays.append(
+            replay(name, StaticPolicies(one), recordings, approval_delay=timedelta(minutes=30))
+        )
         seconds[f"replay {name}"] = _since(started)
     started = _clocks()
     text = page(replays, [], NOW)

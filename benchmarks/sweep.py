@@ -1,6 +1,7 @@
 """Sweeps over fleets of several sizes: calls, processor time, memory, table units and wall time.
 
-The real parts of the function in front of the stub of the wire: real clients, signing, parsers and table.
+The real parts of the function in front of the stub of the wire: real clients, signing, parsers and
+table.
 """
 
 from __future__ import annotations
@@ -59,8 +60,12 @@ _SAMPLED = 20
 _REGIONS = ("us-east-1", "us-west-2", "eu-west-1", "ap-northeast-1")
 _RESOURCES = expand_template(Path(__file__).parents[1] / "template.yaml")["Resources"]
 TIMEOUT = int(_RESOURCES["SweepTargetFunction"]["Properties"]["Timeout"])
-_ALARMS = [one["Properties"] for one in _RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"]
-ALARMS = sum(sum("MetricStat" in metric for metric in one.get("Metrics", ())) or 1 for one in _ALARMS)
+_ALARMS = [
+    one["Properties"] for one in _RESOURCES.values() if one["Type"] == "AWS::CloudWatch::Alarm"
+]
+ALARMS = sum(
+    sum("MetricStat" in metric for metric in one.get("Metrics", ())) or 1 for one in _ALARMS
+)
 """As they are billed: an alarm over two metrics counts twice."""
 KEYS = sum(resource["Type"] == "AWS::KMS::Key" for resource in _RESOURCES.values())
 POLLED = sum(
@@ -74,8 +79,8 @@ _POLLS_AN_HOUR = 5 * 60 * 60 // 20
 _A_MILLION_POLLS = Decimal("0.40")
 SECRETS = sum(resource["Type"] == "AWS::SecretsManager::Secret" for resource in _RESOURCES.values())
 OWN_METRICS = 4 + len({part_of(kind) for kind in VerdictKind}) + 4
-"""Those that are written all the time: problems, and metrics read, of sweeps and of health, instances by
-state; cost, used budget, savings, false stops."""
+"""Those that are written all the time: problems, and metrics read, of sweeps and of health,
+instances by state; cost, used budget, savings, false stops."""
 START = datetime(2026, 11, 20, 12, 2, tzinfo=UTC)
 EVERY = timedelta(minutes=5)
 SWEEPS_AN_HOUR, LOOKS_AN_HOUR = 12, 4
@@ -97,8 +102,11 @@ _INVOKED = 3
 _LOGGED = Decimal("4e-6")
 """GB that an invocation writes at most; so does a state of a machine, in five events."""
 _KEY_REQUESTS = 2
-"""Most of an invocation: for the key of the table, which DynamoDB holds for 5 minutes, and for another."""
-_FUNCTIONS = [one["Properties"] for one in _RESOURCES.values() if one["Type"] == "AWS::Serverless::Function"]
+"""Most of an invocation: for the key of the table, which DynamoDB holds for 5 minutes, and for
+another."""
+_FUNCTIONS = [
+    one["Properties"] for one in _RESOURCES.values() if one["Type"] == "AWS::Serverless::Function"
+]
 _A_MONTH = {"rate(1 hour)": 730, "cron(20 2 * * ? *)": 31, "cron(40 3 * * ? *)": 31}
 SCHEDULED = [
     (_A_MONTH[event["Properties"]["Schedule"]], one["Timeout"], one["MemorySize"])
@@ -126,7 +134,8 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Swept:
-    """One sweep of every sampled target. Wall time is that of the slowest target, at 50 ms a call."""
+    """One sweep of every sampled target. Wall time is that of the slowest target, at 50 ms a
+    call."""
 
     calls: dict[str, int]
     metrics: int
@@ -145,8 +154,8 @@ class Swept:
 
 
 class Bench:
-    """A fleet of `size` in each of some targets, with the real sweep in front of it. With `sleeps` its calls
-    and threads are real, and wait for real."""
+    """A fleet of `size` in each of some targets, with the real sweep in front of it. With `sleeps`
+    its calls and threads are real, and wait for real."""
 
     def __init__(
         self,
@@ -283,7 +292,8 @@ def hour(style: Style, size: int, *, remembers: bool = True) -> Hour:
     swept = [bench.sweep() for _ in range(SWEEPS_AN_HOUR)]
     calls = sum((Counter(one.calls) for one in swept), Counter[str]())
     metrics, reads, writes = (
-        sum(getattr(one, name) for one in swept) for name in ("metrics", "read_units", "write_units")
+        sum(getattr(one, name) for one in swept)
+        for name in ("metrics", "read_units", "write_units")
     )
     return Hour(calls, metrics, reads, writes)
 
@@ -329,8 +339,8 @@ class Scale:
 
 
 def scale(style: Style, size: int, targets: int = 1) -> Scale:
-    """A first sweep; up to 10,000 instances in a target also one of the second hour, with a question open
-    about each idle instance."""
+    """A first sweep; up to 10,000 instances in a target also one of the second hour, with a
+    question open about each idle instance."""
     bench = Bench(style, size // targets, accounts=targets // len(_REGIONS))
     first, steady = bench.sweep(), None
     if bench.fleet.size <= JUDGED:
@@ -342,8 +352,8 @@ def scale(style: Style, size: int, targets: int = 1) -> Scale:
 
 
 def work(style: Style, size: int) -> float:
-    """Return how many functions a first sweep calls for an instance, the stub's included. Unlike time, it is
-    the same beside other programs: what grows with the fleet grows here."""
+    """Return how many functions a first sweep calls for an instance, the stub's included. Unlike
+    time, it is the same beside other programs: what grows with the fleet grows here."""
     bench, profile = Bench(style, size), cProfile.Profile()
     with profile:
         bench.sweep()
@@ -351,7 +361,8 @@ def work(style: Style, size: int) -> float:
 
 
 def slept(style: Style, size: int) -> Scale:
-    """A first sweep whose threads and waits are real: it checks the simulated clock, and the memory."""
+    """A first sweep whose threads and waits are real: it checks the simulated clock, and the
+    memory."""
     first = Bench(style, size, sleeps=True).sweep()
     return Scale(style, size, 1, first, None, megabytes())
 
@@ -361,8 +372,8 @@ Job = tuple[Callable[..., Any], *tuple[Any, ...]]
 
 
 def apart(jobs: Sequence[Job]) -> list[Any]:
-    """Return what they return. Each runs in a process of its own, so that its memory is its own; two at a
-    time."""
+    """Return what they return. Each runs in a process of its own, so that its memory is its own;
+    two at a time."""
     with ProcessPoolExecutor(2, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
         futures = [pool.submit(function, *given) for function, *given in jobs]
         return [one.result() for one in futures]
@@ -371,45 +382,63 @@ def apart(jobs: Sequence[Job]) -> list[Any]:
 def scale_jobs() -> list[Job]:
     """Every size of both styles, the longest first."""
     wanted = [(style, size, 1) for style in STYLES for size in SIZES]
-    wanted += [(style, size, targets) for style in STYLES for size in SPREAD for targets in SPREAD_OVER]
-    return [(scale, *one) for one in sorted(wanted, key=lambda one: (-one[1], one[2], one[0] == "aggregate"))]
+    wanted += [
+        (style, size, targets) for style in STYLES for size in SPREAD for targets in SPREAD_OVER
+    ]
+    return [
+        (scale, *one)
+        for one in sorted(wanted, key=lambda one: (-one[1], one[2], one[0] == "aggregate"))
+    ]
 
 
-HEADING = "  fleet        size targets  reads  floor  calls  us each   units r/w  at 50 ms  on 512 MB    MB"
+HEADING = (
+    "  fleet        size targets  reads  floor  calls  us each   units r/w  at 50 "
+    "ms  on 512 MB    MB"
+)
 
 
 def text_of(one: Scale) -> str:
-    """Two lines: the first sweep, and the steady one. Reads, calls and units are those of all targets."""
+    """Two lines: the first sweep, and the steady one. Reads, calls and units are those of all
+    targets."""
     lines = []
     for swept in filter(None, (one.first, one.steady)):
         calls, times = Counter(swept.calls), one.size / one.swept
         units = f"{swept.read_units * times:.0f}/{swept.write_units * times:.0f}"
-        which = f"{one.style:<10} {one.size:>6} {one.targets:>7}" if swept is one.first else f"{'steady':>25}"
+        which = (
+            f"{one.style:<10} {one.size:>6} {one.targets:>7}"
+            if swept is one.first
+            else f"{'steady':>25}"
+        )
         counts = (reads(calls), swept.floor, calls.total())
         lines.append(
-            f"  {which} {' '.join(f'{count * times:>6.0f}' for count in counts)} {one.micros(swept):>8.0f} "
+            f"  {which} {' '.join(f'{count * times:>6.0f}' for count in counts)} "
+            f"{one.micros(swept):>8.0f} "
             f"{units:>11} {swept.wall:>7.1f} s {swept.wall_on_lambda:>8.1f} s {one.megabytes:>5.0f}"
         )
     return "\n".join(lines)
 
 
 def spread_of_costs(found: Sequence[Scale]) -> float:
-    """The dearest instance over the cheapest in first sweeps of one target from 5,000 on, the worse style."""
+    """The dearest instance over the cheapest in first sweeps of one target from 5,000 on, the worse
+    style."""
     worst = 0.0
     for style in STYLES:
-        theirs = [one for one in found if one.style == style and one.size >= 5_000 and one.targets == 1]
+        theirs = [
+            one for one in found if one.style == style and one.size >= 5_000 and one.targets == 1
+        ]
         costs = [one.micros(one.first) for one in theirs]
         worst = max(worst, max(costs) / min(costs))
     return worst
 
 
 def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> dict[str, Decimal]:
-    """Return what the governor costs a month in AWS charges, by item, at list prices in us-east-1. Without
-    `free` as if something else had used up what AWS gives every account for nothing.
+    """Return what the governor costs a month in AWS charges, by item, at list prices in us-east-1.
+    Without `free` as if something else had used up what AWS gives every account for nothing.
 
-    Calls come from the bench; logs, traces, requests of keys, and the hourly and daily functions, which are
-    taken to run for half of their time-outs, are at most. Not in it: the agent's own metrics, which are paid
-    for with or without the governor, and what a question costs, which stays within cents.
+    Calls come from the bench; logs, traces, requests of keys, and the hourly and daily functions,
+    which are taken to run for half of their time-outs, are at most. Not in it: the agent's own
+    metrics, which are paid for with or without the governor, and what a question costs, which stays
+    within cents.
     """
     hours = Decimal(730)
     sweeping, health = hour(style, size), looks_at_health(style, size)
@@ -420,7 +449,8 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
     # A sweep and its sum of the month, and a look at health.
     seconds = sweeps * (Decimal("3.2") + Decimal(size) / 1000) + looks
     gb_seconds = (
-        sum((times * Decimal(most) / 2 * mb for times, most, mb in SCHEDULED), seconds * MEMORY) / 1024
+        sum((times * Decimal(most) / 2 * mb for times, most, mb in SCHEDULED), seconds * MEMORY)
+        / 1024
     )
     # States of the machine that one target passes: in a sweep, and at a look at health.
     transitions = 5 * sweeps + 4 * looks
@@ -435,13 +465,17 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
 
     return {
         "CloudWatch GetMetricData for sweeps": usd_of("metrics", sweeping.metrics * hours),
-        "CloudWatch GetMetricData for health": usd_of("metrics", health.metrics * hours / HEALTH_HOURS),
+        "CloudWatch GetMetricData for health": usd_of(
+            "metrics", health.metrics * hours / HEALTH_HOURS
+        ),
         "CloudWatch ListMetrics": usd_of("listings", billed(listed, "requests")),
         "Step Functions": usd_of("transitions", billed(transitions, "transitions")),
         "Lambda": usd_of("gb_seconds", billed(gb_seconds, "gb_seconds")),
         "DynamoDB writes": usd_of("writes", written),
         "DynamoDB reads": usd_of("reads", read),
-        f"SQS, polled by Lambda ({POLLED})": billed(polls, "requests") * _A_MILLION_POLLS / 1_000_000,
+        f"SQS, polled by Lambda ({POLLED})": billed(polls, "requests")
+        * _A_MILLION_POLLS
+        / 1_000_000,
         "CloudWatch Logs, at most": billed((invoked + transitions) * _LOGGED, "log_gb") * _A_LOG_GB,
         "X-Ray": billed(sweeps + looks + scheduled, "traces") * _A_MILLION_TRACES / 1_000_000,
         "KMS requests, at most": billed(invoked * _KEY_REQUESTS, "key_requests")
@@ -457,8 +491,8 @@ def monthly_usd(size: int, style: Style = "aggregate", *, free: bool = True) -> 
 
 
 def telemetry_usd(size: int, style: Style) -> Decimal:
-    """Return what the agent's metrics of such a fleet cost a month in one account: 0.30 USD each, 0.10 from
-    the 10,001st on."""
+    """Return what the agent's metrics of such a fleet cost a month in one account: 0.30 USD each,
+    0.10 from the 10,001st on."""
     metrics = len(Fleet(size, style, START, gpus_each=STYLES[style]).series) * _AGENT_METRICS
     dear = max(0, min(metrics, 10_000) - FREE["metrics"])
     return dear * _A_METRIC + max(0, metrics - 10_000) * Decimal("0.10")
@@ -472,7 +506,10 @@ def spread_of_work(found: Mapping[tuple[Style, int], float]) -> float:
 
 def print_scales(found: Sequence[Scale]) -> None:
     """The table of them, and their calls."""
-    print("Sweeps: the first one, and one of a steady hour with a question open about each idle instance")
+    print(
+        "Sweeps: the first one, and one of a steady hour with a question open about each "
+        "idle instance"
+    )
     print(HEADING)
     rows = sorted(found, key=lambda one: (one.style, one.targets, one.size))
     for one in rows:

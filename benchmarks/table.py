@@ -1,4 +1,5 @@
-"""DynamoDB behind the wire: one table in memory, conditions included, and the units that its calls cost."""
+"""DynamoDB behind the wire: one table in memory, conditions included, and the units that its calls
+cost."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _SET = re.compile(r"(\S+) = (?:if_not_exists\([^,]+, (:\w+)\)|(:\w+))")
 
 
 class StubTable:
-    """Speaks the part of DynamoDB's language that `DynamoTable` writes; another expression is an error."""
+    """Speaks the part of DynamoDB's language that `DynamoTable` writes; another expression is an
+    error."""
 
     def __init__(self) -> None:
         self.read_units = self.write_units = 0
@@ -34,13 +36,17 @@ class StubTable:
                 return as_json({"Item": found[0]} if found else {})
             case "BatchGetItem":
                 [(table, wanted)] = values["RequestItems"].items()
-                return as_json({"Responses": {table: self._read(wanted["Keys"])}, "UnprocessedKeys": {}})
+                return as_json(
+                    {"Responses": {table: self._read(wanted["Keys"])}, "UnprocessedKeys": {}}
+                )
             case "Query":
                 return self._query(values)
             case "PutItem" | "UpdateItem" | "DeleteItem":
                 kind = asked.operation.removesuffix("Item")
                 if not self._may(values):
-                    return failed("com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException")
+                    return failed(
+                        "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException"
+                    )
                 item = self._write(kind, values, 1)
                 return as_json({"Attributes": item} if kind == "Update" else {})
         assert asked.operation == "TransactWriteItems", asked.operation
@@ -66,7 +72,9 @@ class StubTable:
 
     def _read(self, keys: list[Item]) -> list[Item]:
         found = [one for key in keys if (one := self._items[key["pk"]["S"]].get(key["sk"]["S"]))]
-        self.read_units += len(keys) - len(found) + sum(math.ceil(_size(one) / 4096) for one in found)
+        self.read_units += (
+            len(keys) - len(found) + sum(math.ceil(_size(one) / 4096) for one in found)
+        )
         return found
 
     def _query(self, values: Mapping[str, Any]) -> Answered:
@@ -144,7 +152,9 @@ def _holds(condition: str, parameters: Mapping[str, Any], item: Item) -> bool:
     if known is None or known.keys() != wanted.keys():
         return False
     [left, than] = [int(one["N"]) if "N" in one else one["S"] for one in (known, wanted)]
-    return bool(left < than if compared == "<" else left <= than if compared == "<=" else left > than)
+    return bool(
+        left < than if compared == "<" else left <= than if compared == "<=" else left > than
+    )
 
 
 def _at(item: Item, path: str, parameters: Mapping[str, Any]) -> Any:
@@ -155,7 +165,10 @@ def _at(item: Item, path: str, parameters: Mapping[str, Any]) -> Any:
 
 
 def _change(item: Item, parameters: Mapping[str, Any]) -> None:
-    names, values = parameters["ExpressionAttributeNames"], parameters.get("ExpressionAttributeValues", {})
+    names, values = (
+        parameters["ExpressionAttributeNames"],
+        parameters.get("ExpressionAttributeValues", {}),
+    )
     parts = _CLAUSE.split(parameters.get("UpdateExpression", ""))
     for word, clause in zip(parts[1::2], parts[2::2], strict=True):
         if word == "SET":

@@ -1,7 +1,8 @@
 """Two hundred targets on the local cloud, ten accounts in twenty Regions: one sweep of all of them.
 
 Through the real state machine, roles of members included. Every target has an instance that is idle
-and one that works, and the sweep must find both in each. Function and cloud share this machine's processors.
+and one that works, and the sweep must find both in each. Function and cloud share this machine's
+processors.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from local.scene import STACK, deploy_scene
 
 ACCOUNTS = (ACCOUNT, *(f"{number:012d}" for number in range(210_000_000_001, 210_000_000_010)))
 AREAS = {
-    "us-east": 2, "us-west": 2, "ca-central": 1, "sa-east": 1, "eu-west": 3, "eu-central": 1, "eu-north": 1,
+    "us-east": 2, "us-west": 2, "ca-central": 1, "sa-east": 1, "eu-west": 3, "eu-central": 1,
+    "eu-north": 1,
     "eu-south": 1, "ap-south": 1, "ap-southeast": 2, "ap-northeast": 3, "ap-east": 1, "me-south": 1,
 }  # fmt: skip
 REGIONS = tuple(f"{area}-{number + 1}" for area, count in AREAS.items() for number in range(count))
@@ -38,7 +40,8 @@ FLEET = tuple(
 
 
 def measure() -> float:
-    """Return the seconds of the first sweep of a stack that nobody has used before: cold starts are in it.
+    """Return the seconds of the first sweep of a stack that nobody has used before: cold starts are
+    in it.
 
     Raises:
         RuntimeError: a target was not swept, or not read as it is.

@@ -1,8 +1,9 @@
 """A simulated clock: nothing is slept, and calls that a program makes at once still wait at once.
 
-A program is run in one thread. What it computes and what it would wait for is noted in order, by worker
-where it has a pool of threads; afterwards the notes are played with any share of a processor. Python's lock
-lets one thread compute at a time, so that waiting overlaps and computing does not.
+A program is run in one thread. What it computes and what it would wait for is noted in order, by
+worker where it has a pool of threads; afterwards the notes are played with any share of a
+processor. Python's lock lets one thread compute at a time, so that waiting overlaps and computing
+does not.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class Timeline:
 
     @contextmanager
     def task(self, pool: Pool) -> Iterator[None]:
-        """Note what is done meanwhile as one task of the pool; within another task as a part of that."""
+        """Note what is done meanwhile as one task of the pool; within another task as a part of
+        that."""
         if self._task is not None:
             yield
             return
@@ -114,7 +116,8 @@ def _parts(step: tuple[float, float] | Pool) -> Iterator[tuple[float, float]]:
 
 
 class SimulatedThreads(Executor):
-    """Takes the place of `ThreadPoolExecutor`: runs each task when it is submitted, and notes it."""
+    """Takes the place of `ThreadPoolExecutor`: runs each task when it is submitted, and notes
+    it."""
 
     timeline = Timeline()
     """The timeline of the run that is measured."""

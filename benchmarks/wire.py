@@ -1,7 +1,8 @@
-"""The wire between real AWS clients and AWS, answered in this process: what a socket would bring, as bytes.
+"""The wire between real AWS clients and AWS, answered in this process: what a socket would bring,
+as bytes.
 
-Everything above the HTTP session of botocore is real: serializing, signing, retries, parsing. This module
-needs botocore alone, so that other programs than ours are measured before the same stub.
+Everything above the HTTP session of botocore is real: serializing, signing, retries, parsing. This
+module needs botocore alone, so that other programs than ours are measured before the same stub.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ LATENCY = 0.05
 
 @dataclass(frozen=True)
 class Asked:
-    """A request. `values` are the members of a JSON body, or the fields of a form, each with its last value.
-    `place` is the access key and the Region that it was signed for."""
+    """A request. `values` are the members of a JSON body, or the fields of a form, each with its
+    last value. `place` is the access key and the Region that it was signed for."""
 
     service: str
     operation: str
@@ -71,7 +72,9 @@ class Wire:
     def carrying(self) -> Iterator[Timeline]:
         """Answer every client of this process; the timeline of what it did is whole at the end."""
         timeline = SimulatedThreads.timeline = Timeline()
-        with patch("botocore.httpsession.URLLib3Session.send", lambda _, request: self._send(request)):
+        with patch(
+            "botocore.httpsession.URLLib3Session.send", lambda _, request: self._send(request)
+        ):
             yield timeline
         timeline.close()
 
@@ -109,9 +112,11 @@ def _header(request: Any, name: str) -> str:
 
 
 def megabytes() -> float:
-    """The most that this process has held at once. Not as `getrusage`: there a child begins with what its
-    parent held."""
-    [kilobytes] = re.findall(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii"))
+    """The most that this process has held at once. Not as `getrusage`: there a child begins with
+    what its parent held."""
+    [kilobytes] = re.findall(
+        r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text(encoding="ascii")
+    )
     return int(kilobytes) / 1e3
 
 
@@ -127,5 +132,7 @@ def failed(code: str, message: str = "") -> Answered:
 
 def as_xml(operation: str, inner: str) -> Answered:
     """An answer of a service that speaks the query protocol."""
-    body = f"<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"
+    body = (
+        f"<{operation}Response><{operation}Result>{inner}</{operation}Result></{operation}Response>"
+    )
     return Answered(body.encode())

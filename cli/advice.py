@@ -52,7 +52,8 @@ from simulation.wish import wish_of
 _DISMISSED = "ADVICE#dismissed"
 _ID = re.compile(r"[a-z-]{1,40}:.{1,300}")
 _NOTES = (
-    "Amounts are by the prices that the governor knows, without discounts, and advice about the same "
+    "Amounts are by the prices that the governor knows, without discounts, and advice "
+    "about the same "
     "instance does not add up. Whether a Region has a type is not checked."
 )
 
@@ -61,7 +62,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
     made = areas.add_parser("advice")
     made.add_argument("--file", help="a policy; else the one of the stack")
-    made.add_argument("--dismiss", metavar="ID", help="leave this advice out for advice.dismissed_for_days")
+    made.add_argument(
+        "--dismiss", metavar="ID", help="leave this advice out for advice.dismissed_for_days"
+    )
     made.add_argument("--all", action="store_true", help="print what was dismissed, too")
     made.add_argument(
         "--cache", type=Path, metavar="FILE", help="where readings are kept (default: in ~/.cache)"
@@ -76,7 +79,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made.add_argument(
         "--commitments",
         action="store_true",
-        help="in the payer's account: look for a Savings Plan; Cost Explorer charges 0.01 USD a page",
+        help="in the payer's account: look for a Savings Plan; Cost Explorer charges "
+        "0.01 USD a page",
     )
     made.add_argument("--yes", action="store_true", help="agree to whatever it may cost")
     made.set_defaults(run=run, regions=True)
@@ -89,7 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
         return _dismiss(arguments, at)
     clients, unread = Clients(), dict[str, None]()
     try:
-        with closing(SeriesStore(arguments.cache or default_cache(), partial(endpoint_of, clients))) as store:
+        with closing(
+            SeriesStore(arguments.cache or default_cache(), partial(endpoint_of, clients))
+        ) as store:
             look = _Look(clients, store, at, _Bill(arguments.limit_usd, arguments.yes), unread)
             found = over_the_fleet(arguments, look)
         if arguments.commitments:
@@ -123,7 +129,8 @@ class _Bill:
         most = self.metrics * USD_PER_METRIC
         if most > self.limit and not self.agreed:
             raise CommandError(
-                f"reading {self.metrics:,} metrics may cost {money(most, 4)} USD, and {self.limit} are "
+                f"reading {self.metrics:,} metrics may cost {money(most, 4)} USD, and "
+                f"{self.limit} are "
                 "allowed: agree with --yes, or name fewer Regions"
             )
 
@@ -178,13 +185,16 @@ class _Look:
 def _left_behind(
     arguments: argparse.Namespace, targets: Sequence[Target], unread: dict[str, None]
 ) -> list[Advice]:
-    """Remains of instances that the governor stopped or terminated; known in the hub alone, by its table."""
+    """Remains of instances that the governor stopped or terminated; known in the hub alone, by its
+    table."""
     session = aws.session(arguments.region or ())
     left = Leftovers(session, arguments.stack_name, [one.region for one in targets], "")
     try:
         return [advice for one in targets for advice in left_behind(one, left)]
     except (ClientError, BotoCoreError, GovernorError) as error:
-        unread[f"volumes and addresses of stopped and terminated instances: {aws.reason(error)}"] = None
+        unread[
+            f"volumes and addresses of stopped and terminated instances: {aws.reason(error)}"
+        ] = None
         return []
 
 
@@ -254,12 +264,18 @@ def _dismiss(arguments: argparse.Namespace, at: UtcDatetime) -> int:
             f"{arguments.dismiss!r} is no id of advice: copy one that `governor advice` prints"
         )
     session = aws.session(arguments.region or ())
-    days = parse_policy(deployed(arguments.stack_name, session)).base().policy.advice.dismissed_for_days
+    days = (
+        parse_policy(deployed(arguments.stack_name, session))
+        .base()
+        .policy.advice.dismissed_for_days
+    )
     until = at + timedelta(days=days)
     try:
         by = session.client("sts").get_caller_identity()["Arn"]
         document = {"by": f"aws:{by}", "at": at}
-        _table(arguments, session).write(put((_DISMISSED, arguments.dismiss), document, until=until))
+        _table(arguments, session).write(
+            put((_DISMISSED, arguments.dismiss), document, until=until)
+        )
     except (ClientError, BotoCoreError, GovernorError) as error:
         why = break_glass.reason(error, session, arguments.stack_name)
         raise CommandError(f"the advice could not be dismissed: {why}") from None

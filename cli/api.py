@@ -34,7 +34,9 @@ class Api:
         self._url = url.rstrip("/")
         self._session = session
 
-    def call(self, method: str, path: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    def call(
+        self, method: str, path: str, document: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """The answer's document.
 
         Raises:
@@ -47,14 +49,17 @@ class Api:
         credentials = self._session.get_credentials()
         if credentials is None:
             raise CommandError("there are no AWS credentials: sign in, or set AWS_PROFILE")
-        SigV4Auth(credentials.get_frozen_credentials(), "execute-api", self._session.region_name).add_auth(
-            signed
-        )
+        SigV4Auth(
+            credentials.get_frozen_credentials(), "execute-api", self._session.region_name
+        ).add_auth(signed)
         request = Request(
             str(signed.url), data=body or None, method=method, headers=dict(signed.headers.items())
         )
         try:
-            with Progress("waiting for the stack's API"), urlopen(request, timeout=_SECONDS) as answer:
+            with (
+                Progress("waiting for the stack's API"),
+                urlopen(request, timeout=_SECONDS) as answer,
+            ):
                 found: dict[str, Any] = json.loads(answer.read())
                 return found
         except HTTPError as error:
@@ -67,14 +72,23 @@ class Api:
         except TimeoutError:
             text, is_unsure = f"{self._url} gave no answer within {_SECONDS} s", True
         except (OSError, HTTPException) as error:
-            text, is_unsure = f"{self._url} broke off its answer: {error or type(error).__name__}", True
+            text, is_unsure = (
+                f"{self._url} broke off its answer: {error or type(error).__name__}",
+                True,
+            )
         except ValueError:
-            text, is_unsure = f"{self._url} did not answer in JSON (is it the ApiUrl of the stack?)", True
-        raise CommandError(f"{text}. {_UNSURE if method != 'GET' else 'Try again.'}" if is_unsure else text)
+            text, is_unsure = (
+                f"{self._url} did not answer in JSON (is it the ApiUrl of the stack?)",
+                True,
+            )
+        raise CommandError(
+            f"{text}. {_UNSURE if method != 'GET' else 'Try again.'}" if is_unsure else text
+        )
 
 
 def _refusal(error: HTTPError) -> str:
-    """Return what the API said; what only API Gateway or a proxy can have said is put into words."""
+    """Return what the API said; what only API Gateway or a proxy can have said is put into
+    words."""
     try:
         said = json.loads(error.read())
         text = said.get("error") or said.get("message")
@@ -85,7 +99,9 @@ def _refusal(error: HTTPError) -> str:
     if text and "security token" in str(text):
         return f"{printable(str(text)).rstrip('.')}: {aws.SIGN_IN}"
     if error.code in (401, 403):
-        return "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
+        return (
+            "AWS refused the call: your identity needs execute-api:Invoke on the API of the stack"
+        )
     if error.code == HTTPStatus.NOT_FOUND:
         old = "is its stack older than this command, or GOVERNOR_API_URL of a stack that is gone?"
         return f"the API at {printable(error.url or '')} knows no such call (404): {old}"
@@ -117,7 +133,9 @@ def find_api(stack: str, session: boto3.Session) -> str:
         return known
     outputs = described(stack, session)[0]
     if "ApiUrl" not in outputs:
-        raise CommandError(f"the stack {stack!r} has no output ApiUrl: is it a stack of GPU Governor?")
+        raise CommandError(
+            f"the stack {stack!r} has no output ApiUrl: is it a stack of GPU Governor?"
+        )
     return outputs["ApiUrl"]
 
 
@@ -135,14 +153,17 @@ def described(stack: str, session: boto3.Session) -> tuple[Mapping[str, str], Ma
         raise CommandError(f"the stack {stack!r} could not be read: {aws.reason(error)}") from None
     check_deployed(found)
     outputs = {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
-    return outputs, {one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())}
+    return outputs, {
+        one["ParameterKey"]: one["ParameterValue"] for one in found.get("Parameters", ())
+    }
 
 
 def check_deployed(found: Mapping[str, Any]) -> None:
     """Check a stack as CloudFormation describes it.
 
     Raises:
-        CommandError: it was never created whole, or it is no stack of GPU Governor; with what to do.
+        CommandError: it was never created whole, or it is no stack of GPU Governor; with what to
+            do.
     """
     if any(one["OutputKey"] in _OUTPUTS for one in found.get("Outputs", ())):
         return
@@ -151,8 +172,16 @@ def check_deployed(found: Mapping[str, Any]) -> None:
         why = f"is not deployed: nobody has accepted its change set: run make deploy STACK={stack}"
     elif status == "CREATE_IN_PROGRESS":
         why = "is being created: try again when it is there"
-    elif status in ("CREATE_FAILED", "ROLLBACK_IN_PROGRESS", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED"):
-        why = f"could not be created ({status}): its events say why; run make deploy STACK={stack} again"
+    elif status in (
+        "CREATE_FAILED",
+        "ROLLBACK_IN_PROGRESS",
+        "ROLLBACK_COMPLETE",
+        "ROLLBACK_FAILED",
+    ):
+        why = (
+            f"could not be created ({status}): its events say why; run make deploy "
+            f"STACK={stack} again"
+        )
     else:
         why = "is no stack of GPU Governor: pass --stack-name"
     raise CommandError(f"the stack {stack!r} {why}")
@@ -161,6 +190,8 @@ def check_deployed(found: Mapping[str, Any]) -> None:
 def missing(stack: str, session: boto3.Session) -> str:
     """Return what to set where a stack is not found."""
     return (
-        f"there is no stack {stack!r} in {session.region_name} with these credentials: pass --stack-name, "
-        "--region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it first (docs/deploy.md)"
+        f"there is no stack {stack!r} in {session.region_name} with these credentials: "
+        "pass --stack-name, "
+        "--region or --profile, or set AWS_REGION or AWS_PROFILE; or deploy it first "
+        "(docs/deploy.md)"
     )

@@ -1,7 +1,7 @@
 """`governor approvals list|show|approve|keep|exempt|hold|end-keep`: questions, and answers to them.
 
-They speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in IAM
-(`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
+They speak to the stack's API, signed with the caller's AWS credentials: who may call it is said in
+IAM (`execute-api:Invoke`), and the record names the ARN that AWS has authenticated.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command("show", _show, "one question, or its record")
     approve = command("approve", _approve, "carry out the plan")
     approve.add_argument("--instance-id", help="must name the instance when the plan terminates it")
-    approve.add_argument("--accept-losses", action="store_true", help="what is on local disks may be lost")
+    approve.add_argument(
+        "--accept-losses", action="store_true", help="what is on local disks may be lost"
+    )
     keep = command("keep", _keep, "ask again later")
     keep.add_argument(
         "--until",
@@ -55,7 +57,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     exempt = command("exempt", _exempt, "never ask about it again")
     exempt.add_argument("--reason", required=True, help="why; people read it")
     command(
-        "hold", _hold, "stop a plan that was approved, or that nobody is asked about, before EC2 is called"
+        "hold",
+        _hold,
+        "stop a plan that was approved, or that nobody is asked about, before EC2 is called",
     )
     command("end-keep", _end_keep, "end a keep before its date: your own, or as an approver any")
 
@@ -85,7 +89,9 @@ def _list(api: Api, arguments: argparse.Namespace) -> None:
     cells = [[clip(cell, _CELL_CHARACTERS) for cell in row] for row in rows]
     widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
     for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
 
 
 def _open_until(question: Mapping[str, Any]) -> str:
@@ -111,8 +117,8 @@ def _answer(api: Api, arguments: argparse.Namespace, document: dict[str, Any]) -
 
 
 def _who_was_first(api: Api, approval_id: str) -> str:
-    """Return who decided a question whose answer is refused, and when; nothing where it is open, or not
-    known."""
+    """Return who decided a question whose answer is refused, and when; nothing where it is open, or
+    not known."""
     try:
         found = api.call("GET", _path(approval_id))
     except CommandError:
@@ -128,11 +134,16 @@ def _next(found: Mapping[str, Any], answer: str) -> str:
         last, silence = until(found["expires_at"]), _silence(found)
         return f"a second person must approve, too; without that {silence}. It ends {last}"
     if not found.get("can_hold", True):
-        return f"EC2 was already asked to; see what came of it: governor approvals show {found['id']}"
-    steps = next((line for line in found["plan"] if line.startswith(_STEPS)), _STEPS).removeprefix(_STEPS)
+        return (
+            f"EC2 was already asked to; see what came of it: governor approvals show {found['id']}"
+        )
+    steps = next((line for line in found["plan"] if line.startswith(_STEPS)), _STEPS).removeprefix(
+        _STEPS
+    )
     return (
         "the instance is checked again, and nothing happens if its GPUs are at work. Else: "
-        f"{printable(steps)}\n  until EC2 is called, this holds it: governor approvals hold {found['id']}"
+        f"{printable(steps)}\n  until EC2 is called, this holds it: governor approvals "
+        f"hold {found['id']}"
     )
 
 
@@ -178,7 +189,10 @@ def _print_question(found: dict[str, Any], *, as_json: bool) -> None:
     if found["decision"]:
         print(f"  {_decided(found)}")
     elif found["first_yes_by"]:
-        print(f"  Approved by {printable(people(found['first_yes_by']))}; a second person must approve, too")
+        print(
+            f"  Approved by {printable(people(found['first_yes_by']))}; a second person "
+            "must approve, too"
+        )
     if found.get("held"):
         print(f"  {printable(found['held'])}; nothing more is done")
     if found["void_reason"]:
@@ -193,7 +207,9 @@ def _state_line(found: Mapping[str, Any]) -> str:
     if found.get("can_hold"):
         return f"  can be held, kept or exempted until EC2 is called; id {found['id']}"
     if found.get("can_hold_late"):
-        return f"  EC2 was asked; a hold counts if EC2 does not carry out that call; id {found['id']}"
+        return (
+            f"  EC2 was asked; a hold counts if EC2 does not carry out that call; id {found['id']}"
+        )
     if found["can_decide"]:
         silence = f"if nobody answers, {_silence(found)}"
         return f"  open: it ends {until(found['expires_at'])}; {silence}; id {found['id']}"
@@ -209,8 +225,8 @@ def _silence(found: Mapping[str, Any]) -> str:
 
 
 def _decided(found: Mapping[str, Any]) -> str:
-    """`Kept by alice@example.com (mail link), 2 h ago (...); the keep ends in 6 days (...)`. A stack of the
-    release before does not say when."""
+    """`Kept by alice@example.com (mail link), 2 h ago (...); the keep ends in 6 days (...)`. A
+    stack of the release before does not say when."""
     at = f", {since(found['decided_at'])}" if found.get("decided_at") else ""
     kept = f"; the keep ends {until(found['kept_until'])}" if found.get("kept_until") else ""
     return f"{_ANSWERED[found['decision']]} by {printable(people(found['decided_by']))}{at}{kept}"

@@ -23,7 +23,8 @@ _WORDS = {
 
 
 def session(regions: Sequence[str] = ()) -> boto3.Session:
-    """The session of the command line. `regions`: the first counts where nothing else names a Region.
+    """The session of the command line. `regions`: the first counts where nothing else names a
+    Region.
 
     Raises:
         CommandError: no such profile, no credentials or no Region; it says what to set.
@@ -44,7 +45,12 @@ def session(regions: Sequence[str] = ()) -> boto3.Session:
 
 def reason(error: Exception) -> str:
     """Why a call of AWS failed, with what to set where that mends it."""
-    code = error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+    code = (
+        error.response["Error"]["Code"] if isinstance(error, ClientError) else type(error).__name__
+    )
     if isinstance(error, EndpointConnectionError):
-        return f"{str(error).rstrip('.')}: no network, or no such Region: set AWS_REGION or pass --region"
+        return (
+            f"{str(error).rstrip('.')}: no network, or no such Region: set AWS_REGION "
+            "or pass --region"
+        )
     return _WORDS.get(code, str(error))

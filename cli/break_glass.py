@@ -1,6 +1,7 @@
 """Explain why a command may not write into the state table, and name the role that may.
 
-The table takes data from the stack's own roles, and from the one role that `BreakGlassRoleArn` names.
+The table takes data from the stack's own roles, and from the one role that `BreakGlassRoleArn`
+names.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _ONLY = "only roles of the stack may write into the state table"
 
 
 def reason(error: Exception, session: boto3.Session, stack: str) -> str:
-    """Return why a write into the state table failed, with what to do where the table's policy denied it."""
+    """Return why a write into the state table failed, with what to do where the table's policy
+    denied it."""
     if _BY_THE_TABLE not in str(error):
         return aws.reason(error)
     try:

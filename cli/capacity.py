@@ -1,5 +1,5 @@
-"""Facts that `governor advice` reads beside metrics, with the caller's credentials: Capacity Reservations,
-minimum sizes and Spot offers. What may not be read is said, and counts as unknown."""
+"""Facts that `governor advice` reads beside metrics, with the caller's credentials: Capacity
+Reservations, minimum sizes and Spot offers. What may not be read is said, and counts as unknown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from simulation.patterns import Advice, SpotOffer, asks_for_spot, ungoverned, vc
 _CREATORS = 20
 """CloudTrail answers two questions a second."""
 _LEAST_TYPES = 3
-"""With fewer, EC2's placement score is falsely low. Source: EC2 user guide, Spot placement score."""
+"""With fewer, EC2's placement score is falsely low. Source: EC2 user guide, Spot placement
+score."""
 
 
 class Capacity(Adapter):
@@ -36,7 +37,9 @@ class Capacity(Adapter):
     def minimum(self, target: Target, group: str) -> int | None:
         """`None`: there is no such group."""
         asked: Any = {"AutoScalingGroupNames": [group]}
-        found = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)["AutoScalingGroups"]
+        found = self._call("autoscaling:DescribeAutoScalingGroups", target, **asked)[
+            "AutoScalingGroups"
+        ]
         return int(found[0]["MinSize"]) if found else None
 
 
@@ -70,9 +73,14 @@ class Reader:
             for one in paid
         ]
         read = self.fetch.series(target, queries, hours)
-        return [self._used(one, hours, read[query], policy) for one, query in zip(paid, queries, strict=True)]
+        return [
+            self._used(one, hours, read[query], policy)
+            for one, query in zip(paid, queries, strict=True)
+        ]
 
-    def _used(self, one: Reservation, hours: Window, used: Sequence[float], policy: Policy) -> Reserved:
+    def _used(
+        self, one: Reservation, hours: Window, used: Sequence[float], policy: Policy
+    ) -> Reserved:
         measured = [hour for hour, count in enumerate(used) if count >= 0]
         since = max(0, (one.began_at - hours.start) // hours.period)
         return Reserved(
@@ -94,9 +102,9 @@ class Reader:
             creator = self._creator(target, one) if number < _CREATORS else None
             yield ungoverned(one, owner_of(one, policy.ownership), policy.selector, price, creator)
         if len(priced) >= MOST_UNGOVERNED:
-            self.unread[f"instances in {target} that are not governed: the first {MOST_UNGOVERNED} alone"] = (
-                None
-            )
+            self.unread[
+                f"instances in {target} that are not governed: the first {MOST_UNGOVERNED} alone"
+            ] = None
         if len(priced) > _CREATORS:
             self.unread[f"creators in {target}: of the {_CREATORS} most expensive alone"] = None
 
@@ -116,13 +124,17 @@ class Reader:
         for one in pasts:
             manager = managed_by(one.instance, one.policy.managed.tag_keys)
             if manager is not None:
-                found.setdefault((one.instance.target, home_of(one.instance, manager)), []).append(one)
+                found.setdefault((one.instance.target, home_of(one.instance, manager)), []).append(
+                    one
+                )
         for (target, home), members in found.items():
             if not home.name:
                 continue
             batch = self._batch(target, home) if home.kind is Kind.BATCH else None
             minimum = (
-                self._minimum(target, members[0].instance) if batch is None else _instances(batch, members)
+                self._minimum(target, members[0].instance)
+                if batch is None
+                else _instances(batch, members)
             )
             yield Group(home, tuple(members), minimum, batch)
 
@@ -170,7 +182,8 @@ def scores(
     types: Sequence[str],
     unread: dict[str, None],
 ) -> Mapping[str, int]:
-    """Placement scores by Region; none of fewer types than make sense, nor where they may not be read."""
+    """Placement scores by Region; none of fewer types than make sense, nor where they may not be
+    read."""
     if len(types) < _LEAST_TYPES:
         return {}
     try:

@@ -1,7 +1,7 @@
 """An empty account on this machine, in which docs/operate.md can be walked; goes on until Ctrl-C.
 
-Two instances without tags run in it, and publish idle GPUs. As soon as the reader has deployed the stack, it
-is swept every minute: the engine fires no schedules.
+Two instances without tags run in it, and publish idle GPUs. As soon as the reader has deployed the
+stack, it is swept every minute: the engine fires no schedules.
 """
 
 from __future__ import annotations
@@ -33,7 +33,17 @@ class Account:
         self.scene = Scene(cloud, {}, "", Receivers())
         why = "nobody has used it since it was launched"
         fleet = [
-            Member(name, "g5.xlarge", A10G, 1, idle, "idle", why, selected=False, instance_id=instance_id)
+            Member(
+                name,
+                "g5.xlarge",
+                A10G,
+                1,
+                idle,
+                "idle",
+                why,
+                selected=False,
+                instance_id=instance_id,
+            )
             for name, instance_id in INSTANCES.items()
         ]
         self.scene.launch(fleet, launched)
@@ -45,7 +55,8 @@ class Account:
         return self.scene.exports(self._key)
 
     def beat(self, at: datetime) -> bool:
-        """Publish what is due, and sweep a stack that is deployed; True when it was not there before."""
+        """Publish what is due, and sweep a stack that is deployed; True when it was not there
+        before."""
         before, self.scene.outputs = self.scene.outputs, self.deployed()
         if self.scene.outputs:
             self._pulse.beat(at)
@@ -57,13 +68,16 @@ class Account:
         """The outputs of the stack; none before it is created, and once it is being deleted."""
         for stack in self.scene.cloud.client("cloudformation").describe_stacks()["Stacks"]:
             status = stack["StackStatus"]
-            if stack["StackName"] == STACK and (status == "CREATE_COMPLETE" or status.startswith("UPDATE_")):
+            if stack["StackName"] == STACK and (
+                status == "CREATE_COMPLETE" or status.startswith("UPDATE_")
+            ):
                 return {one["OutputKey"]: one["OutputValue"] for one in stack["Outputs"]}
         return {}
 
 
 def go_on(account: Account, path: str) -> None:
-    """Beat for as long as anybody wants; the file at `path` gets the API's address once there is one."""
+    """Beat for as long as anybody wants; the file at `path` gets the API's address once there is
+    one."""
     while True:
         try:
             if account.beat(now()):
@@ -83,9 +97,13 @@ def main() -> int:
             account = Account(cloud, now())
             with environment_file(account.exports(), ENVIRONMENT) as path:
                 say(
-                    f"an empty account, with the instances {' and '.join(INSTANCES.values())}; Ctrl-C ends it"
+                    "an empty account, with the instances "
+                    f"{' and '.join(INSTANCES.values())}; Ctrl-C ends it"
                 )
-                print(f"  in another terminal in this folder: . {path}; then docs/operate.md", flush=True)
+                print(
+                    f"  in another terminal in this folder: . {path}; then docs/operate.md",
+                    flush=True,
+                )
                 go_on(account, path)
     except LocalCloudError as error:
         print(f"it failed: {error}", file=sys.stderr)

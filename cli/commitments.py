@@ -1,5 +1,6 @@
-"""Usage that a Savings Plan could take over: the payer's On-Demand spend that no commitment covers, day by
-day. Read with the caller's credentials; what may not be read is said, and counts as unknown."""
+"""Usage that a Savings Plan could take over: the payer's On-Demand spend that no commitment covers,
+day by day. Read with the caller's credentials; what may not be read is said, and counts as
+unknown."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ class Billing(Adapter):
         return str(found["Organization"]["MasterAccountId"])
 
     def uncovered(self, target: Target, hours: Window) -> list[Usd]:
-        """The On-Demand cost of each day that no Savings Plan covers, of accelerated families, in all
-        accounts that the payer pays for."""
+        """The On-Demand cost of each day that no Savings Plan covers, of accelerated families, in
+        all accounts that the payer pays for."""
         asked: Any = {
             "TimePeriod": {"Start": f"{hours.start:%Y-%m-%d}", "End": f"{hours.end:%Y-%m-%d}"},
             "Granularity": "DAILY",
@@ -49,14 +50,19 @@ class Billing(Adapter):
             "MaxResults": _PAGE,
         }
         pages = self._pages("ce:GetSavingsPlansCoverage", replace(target, region=_HOME), **asked)
-        days = (one["Coverage"]["OnDemandCost"] for page in pages for one in page["SavingsPlansCoverages"])
+        days = (
+            one["Coverage"]["OnDemandCost"]
+            for page in pages
+            for one in page["SavingsPlansCoverages"]
+        )
         try:
             return [Decimal(day) for day in days]
         except InvalidOperation as error:
             raise CloudError(f"Cost Explorer answered an amount that is none: {error}") from error
 
     def rate(self, target: Target, instance_type: str, platform: str) -> UsdPerHour | None:
-        """Return what an hour costs under a Compute Savings Plan of one year, with nothing paid upfront."""
+        """Return what an hour costs under a Compute Savings Plan of one year, with nothing paid
+        upfront."""
         only = {
             "region": target.region,
             "instanceType": instance_type,
@@ -70,7 +76,10 @@ class Billing(Adapter):
             "serviceCodes": ["AmazonEC2"],
             "filters": [{"name": name, "values": [value]} for name, value in only.items()],
         }
-        operation, home = "savingsplans:DescribeSavingsPlansOfferingRates", replace(target, region=_HOME)
+        operation, home = (
+            "savingsplans:DescribeSavingsPlansOfferingRates",
+            replace(target, region=_HOME),
+        )
         found = [
             Decimal(one["rate"])
             for page in self._pages(operation, home, following="nextToken", **asked)
@@ -95,18 +104,23 @@ def commitments(
     billing = Billing(clients)
     try:
         if (payer := billing.payer(target)) != target.account:
-            unread[f"Savings Plan: the floor is unknown, as {target.account} is not the payer {payer}"] = None
+            unread[
+                f"Savings Plan: the floor is unknown, as {target.account} is not the payer {payer}"
+            ] = None
             return []
         days = billing.uncovered(target, hours)
     except CloudError as error:
         unread[f"Savings Plan: the floor is unknown: {error}"] = None
         return []
-    found = savings_plan(target.account, days, hours, _discount(billing, pasts, unread), policy.advice)
+    found = savings_plan(
+        target.account, days, hours, _discount(billing, pasts, unread), policy.advice
+    )
     return [] if found is None else [found]
 
 
 def _discount(billing: Billing, pasts: Sequence[Past], unread: dict[str, None]) -> Decimal | None:
-    """The smallest discount over the types that run On-Demand now; `None` where a rate is not known."""
+    """The smallest discount over the types that run On-Demand now; `None` where a rate is not
+    known."""
     seen: dict[tuple[Target, str, str], UsdPerHour] = {
         (one.instance.target, one.instance.instance_type, one.instance.platform): price
         for one in pasts

@@ -1,6 +1,7 @@
 """The whole loop on this machine: a fleet, a sweep, the question, the answer, and what is saved.
 
-Every figure of the last line is read back from the cloud. This module must not know how anything is decided.
+Every figure of the last line is read back from the cloud. This module must not know how anything is
+decided.
 """
 
 from __future__ import annotations
@@ -26,7 +27,12 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.contracts.policy import parse_policy
 from governor.domain.approvals.approval import ApprovalStatus
-from governor.domain.episode.episode import Episode, InstanceRecord, Outcome, episode_from_execution_name
+from governor.domain.episode.episode import (
+    Episode,
+    InstanceRecord,
+    Outcome,
+    episode_from_execution_name,
+)
 from governor.domain.instance import Target
 from governor.domain.units import money, span
 from governor.stores import StateTable
@@ -80,7 +86,8 @@ class Demo:
         self._printed: dict[str, tuple[str, ...]] = {}
 
     def rows(self) -> list[Row]:
-        """Return what became of every launched instance, by what the sweep and the workflows have stored."""
+        """Return what became of every launched instance, by what the sweep and the workflows have
+        stored."""
         seen = self.state.observations(TARGET)
         self.verdicts = {instance_id: str(found.verdict) for instance_id, found in seen.items()}
         records = self.state.records(TARGET).values()
@@ -89,7 +96,8 @@ class Demo:
         return rows_of(list(self.scene.members), TARGET, policy, seen, episodes)
 
     def _wait_for(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
-        """Looks until there is something to see, as long as anything moves and no workflow has failed.
+        """Looks until there is something to see, as long as anything moves and no workflow has
+        failed.
 
         Raises:
             LocalCloudError: a workflow has failed, or nothing moves any more; with the cause.
@@ -136,8 +144,8 @@ class Demo:
         return self._wait_for(link, f"no mail about {instance_id}")
 
     def warn(self, name: str, taken_after: float | None = None) -> float:
-        """EC2 takes an instance back: the seconds until it was asked to save its work. Waits until whoever is
-        on call has been paged. EC2 does as it says after so many seconds, if any.
+        """EC2 takes an instance back: the seconds until it was asked to save its work. Waits until
+        whoever is on call has been paged. EC2 does as it says after so many seconds, if any.
         """
         (warned,) = [i for i, member in self.scene.members.items() if member.name == name]
         began = time.time()
@@ -145,14 +153,16 @@ class Demo:
 
         def hooked() -> float | None:
             hooks = [c for c in self.scene.simulation.commands() if warned in c["InstanceIds"]]
-            pages = [p for p in self.scene.receivers.received("pagerduty") if warned in str(p.payload)]
+            pages = [
+                p for p in self.scene.receivers.received("pagerduty") if warned in str(p.payload)
+            ]
             return float(hooks[0]["at"]) - began if hooks and pages else None
 
         return self._wait_for(hooked, f"{name} was not asked to save its work, or nobody was paged")
 
     def approve(self, question: dict[str, Any]) -> None:
-        """Presses the button as a browser would: reads the page, sends its form back. Two people do, where
-        the policy wants two."""
+        """Presses the button as a browser would: reads the page, sends its form back. Two people
+        do, where the policy wants two."""
         for person in (OWNER, SECOND)[: question["facts"]["people_needed"]]:
             url = self.await_mail(question["instance_id"], person)
             with urlopen(url, timeout=ANSWER_SECONDS) as page:
@@ -164,7 +174,8 @@ class Demo:
                 answer.read()
 
     def follow(self, *, patiently: bool) -> None:
-        """Print each step of each episode as it happens, until no workflow runs or the first has failed.
+        """Print each step of each episode as it happens, until no workflow runs or the first has
+        failed.
 
         Patiently means as long as people take to answer.
 
@@ -174,7 +185,9 @@ class Demo:
 
         def over() -> bool | None:
             # First whether they run, then what they did: what comes last is printed, too.
-            running = any(found["status"] == "RUNNING" for found in self.scene.executions().values())
+            running = any(
+                found["status"] == "RUNNING" for found in self.scene.executions().values()
+            )
             self.print_news()
             return None if running else True
 
@@ -210,7 +223,9 @@ class Demo:
     def summary(self) -> dict[str, Any]:
         """Return what the first sweep saw, and what has happened, read from EC2, Step Functions and
         DynamoDB."""
-        episodes = [e for r in self.state.records(TARGET).values() if (e := self._latest_episode(r))]
+        episodes = [
+            e for r in self.state.records(TARGET).values() if (e := self._latest_episode(r))
+        ]
         approved = [
             episode.ref.instance_id
             for episode in episodes
@@ -260,7 +275,8 @@ def closing(questions: int, summary: dict[str, Any]) -> str:
 
 
 def visitors_key(cloud: LocalCloud, visitor: str = VISITOR) -> dict[str, str]:
-    """An access key, as environment, of whoever sits at this machine; they may call the product's API."""
+    """An access key, as environment, of whoever sits at this machine; they may call the product's
+    API."""
     iam, name = cloud.client("iam"), visitor.rpartition("/")[2]
     with suppress(iam.exceptions.EntityAlreadyExistsException):
         iam.create_user(UserName=name)
@@ -268,7 +284,10 @@ def visitors_key(cloud: LocalCloud, visitor: str = VISITOR) -> dict[str, str]:
     document = json.dumps({"Version": "2012-10-17", "Statement": [right]})
     iam.put_user_policy(UserName=name, PolicyName="api", PolicyDocument=document)
     key = iam.create_access_key(UserName=name)["AccessKey"]
-    return {"AWS_ACCESS_KEY_ID": key["AccessKeyId"], "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"]}
+    return {
+        "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
+        "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
+    }
 
 
 @contextmanager
@@ -291,7 +310,11 @@ def _hidden_fields(page: str) -> dict[str, str]:
 
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             values = dict(attrs)
-            if tag == "input" and values.get("type") in ("hidden", "checkbox") and values.get("name"):
+            if (
+                tag == "input"
+                and values.get("type") in ("hidden", "checkbox")
+                and values.get("name")
+            ):
                 self.found.setdefault(str(values["name"]), values.get("value") or "")
 
     parser = Fields()
@@ -307,7 +330,10 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     scene = deploy_scene(cloud, receivers, mode="ask", policy=POLICY)
     demo = Demo(scene)
     fleet = demo_fleet()
-    say(f"launching {len(fleet)} instances, with their GPU metrics of the last {span(METRIC_LENGTH)}")
+    say(
+        f"launching {len(fleet)} instances, with their GPU metrics of the last "
+        f"{span(METRIC_LENGTH)}"
+    )
     scene.launch(fleet)
     say("one sweep; then a workflow for each idle instance, which decides whether to ask")
     scene.sweep()
@@ -317,7 +343,9 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
     say(f"{len(questions)} questions are in the mail to {OWNER}; each link opens its page")
     subjects = {question["instance_id"]: question["subject"] for question in questions}
     for instance_id in (row.instance_id for row in rows if row.instance_id in subjects):
-        print(f"  {subjects[instance_id]}\n    '{receivers.short_link(demo.await_mail(instance_id))}'")
+        print(
+            f"  {subjects[instance_id]}\n    '{receivers.short_link(demo.await_mail(instance_id))}'"
+        )
     say("EC2 warns that it takes train-a back in two minutes")
     print(f"  asked to save its work after {demo.warn('train-a'):.1f} s; the on-call is paged")
     say("what was sent")
@@ -327,7 +355,9 @@ def run(cloud: LocalCloud, receivers: Receivers, *, auto: bool) -> None:
         say("the same questions on the command line, in another terminal in this folder")
         print(f"  . {path}; bin/governor approvals list")
         if auto:
-            say(f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send")
+            say(
+                f"answering yes to all {len(questions)}, by the HTTP POST that a browser would send"
+            )
             for question in questions:
                 demo.approve(question)
         else:

@@ -47,7 +47,8 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z")
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One instance. `group` is a key of the headings; `usd` is `None` where the price is not known."""
+    """One instance. `group` is a key of the headings; `usd` is `None` where the price is not
+    known."""
 
     instance_id: str
     name: str
@@ -92,13 +93,17 @@ def _told(instance: Instance, seen: Observation | None, episode: Episode | None)
         )
     manager = managed_by(instance, ())
     if manager is not None:
-        return "managed", f"{manager.service} runs it ({instance.tags.get(manager.mark, manager.mark)})"
+        return (
+            "managed",
+            f"{manager.service} runs it ({instance.tags.get(manager.mark, manager.mark)})",
+        )
     kind = known_kind(seen.verdict)
     return "not judged" if kind is None else _OF_KIND.get(kind, "not judged"), short(seen.reason)
 
 
 def short(reason: str) -> str:
-    """A reason without what stands in brackets or follows from it, with times as people write them."""
+    """A reason without what stands in brackets or follows from it, with times as people write
+    them."""
     now = datetime.now(tz=UTC)
     text = _SUBJECT.sub("", _WHAT_FOLLOWS.sub("", _BRACKETS.sub("", reason)))
     text = _TIME.sub(lambda found: f"{day_and_time(parse_iso(found[0]), 'UTC', now)} UTC", text)
@@ -115,5 +120,9 @@ def table(rows: Sequence[Row]) -> str:
         if found:
             cost = money(sum((row.usd for row in found if row.usd is not None), UsdPerHour(0)))
             total = f"{plural(len(found), 'instance')}, ${cost} an hour"
-            lines += ["", f"  {_GROUPS[name]}{total:>{WIDTH - 2 - len(_GROUPS[name])}}", *map(str, found)]
+            lines += [
+                "",
+                f"  {_GROUPS[name]}{total:>{WIDTH - 2 - len(_GROUPS[name])}}",
+                *map(str, found),
+            ]
     return "\n".join(lines)

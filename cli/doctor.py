@@ -1,4 +1,5 @@
-"""`governor doctor`: whether the deploy worked; and of every GPU instance whether its telemetry is right."""
+"""`governor doctor`: whether the deploy worked; and of every GPU instance whether its telemetry is
+right."""
 
 from __future__ import annotations
 
@@ -57,8 +58,9 @@ HEAT_ALARM = HeatAlarm()
 class Examined:
     """One instance and what was found.
 
-    `faults_are_seen`: Xid, ECC and the like are published, too. `heat_alarm_sees`: the temperature of a GPU
-    is published as `HEAT_ALARM` reads it. `work`: the metric by which a job on it says that it works.
+    `faults_are_seen`: Xid, ECC and the like are published, too. `heat_alarm_sees`: the temperature
+    of a GPU is published as `HEAT_ALARM` reads it. `work`: the metric by which a job on it says
+    that it works.
     """
 
     instance: Instance
@@ -82,7 +84,9 @@ def examine(
     """
     base = book.base().policy
     listed = instances.list_selected(target, base.selector)
-    hardware = metrics.list_series(target, SeriesFilter(base.metrics.hardware_namespace, LOST_METRIC))
+    hardware = metrics.list_series(
+        target, SeriesFilter(base.metrics.hardware_namespace, LOST_METRIC)
+    )
     heat = metrics.list_series(target, SeriesFilter(HEAT_ALARM.namespace, HEAT_ALARM.metric))
     policies = {instance.instance_id: book.applied_to(instance).policy for instance in listed}
     requests = [
@@ -114,25 +118,32 @@ def examine(
         for instance in listed
     ]
     order = list(Health)
-    return sorted(examined, key=lambda one: (order.index(health_of(one.found)), one.instance.instance_id))
+    return sorted(
+        examined, key=lambda one: (order.index(health_of(one.found)), one.instance.instance_id)
+    )
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its option."""
     made = areas.add_parser("doctor")
-    made.add_argument("--file", help="a policy, of which the telemetry is judged; else the one of the stack")
+    made.add_argument(
+        "--file", help="a policy, of which the telemetry is judged; else the one of the stack"
+    )
     made.set_defaults(run=doctor, regions=True)
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Print what is found; 1 when an instance cannot be judged, or a line of the checklist needs a look.
+    """Print what is found; 1 when an instance cannot be judged, or a line of the checklist needs a
+    look.
 
     With `--json` the instances alone: `governor status --json` has the lines of the stack.
     """
     clients, now = Clients(), datetime.now(tz=UTC)
     wants_stack = not arguments.json and not arguments.file
     lines = (
-        status.read(status.Stack(arguments.stack_name, aws.session(arguments.region or ())), _OF_A_DEPLOY)
+        status.read(
+            status.Stack(arguments.stack_name, aws.session(arguments.region or ())), _OF_A_DEPLOY
+        )
         if wants_stack
         else {}
     )
@@ -170,7 +181,9 @@ def _telemetry(unjudged: int, instances: int, tags: str) -> Line:
     if not instances:
         said = f"no running instance here carries {tags}: tag those to be judged, or name --region"
         return Line(said, None, is_wrong=True)
-    return Line(f"{instances - unjudged} of {instances} can be judged", None, is_wrong=bool(unjudged))
+    return Line(
+        f"{instances - unjudged} of {instances} can be judged", None, is_wrong=bool(unjudged)
+    )
 
 
 def _print_checklist(lines: Mapping[str, Line]) -> None:
@@ -190,7 +203,9 @@ def _print(found: Sequence[Examined], *, as_json: bool, tags: str = "the selecto
         print(f"no running instance carries {tags}")
         return
     for cause in CAUSES:
-        _print_cause(cause, [(one, each) for one in found for each in one.found if each.cause == cause])
+        _print_cause(
+            cause, [(one, each) for one in found for each in one.found if each.cause == cause]
+        )
     right = [one for one in found if not one.found]
     if right:
         print(f"{Health.RIGHT.value:<7} {plural(len(right), 'instance')}")
@@ -221,19 +236,25 @@ def _print_cause(cause: str, group: Sequence[tuple[Examined, Finding]]) -> None:
 def _named(one: Examined) -> str:
     instance = one.instance
     return (
-        f"{instance.instance_id} {instance.instance_type} {instance.target.region} {printable(instance.name)}"
+        f"{instance.instance_id} {instance.instance_type} {instance.target.region} "
+        f"{printable(instance.name)}"
     ).rstrip()
 
 
 def _print_unseen_heat(found: Sequence[Examined]) -> None:
     """Name instances whose heat nobody sees, but for silent ones: those are named already."""
-    unseen = sum(not one.heat_alarm_sees and health_of(one.found) is not Health.SILENT for one in found)
+    unseen = sum(
+        not one.heat_alarm_sees and health_of(one.found) is not Health.SILENT for one in found
+    )
     if unseen:
         print(
-            f"HotGpuAlarm of stacks/telemetry.yaml does not see the heat of {unseen} of {len(found)}:\n"
+            f"HotGpuAlarm of stacks/telemetry.yaml does not see the heat of {unseen} of "
+            f"{len(found)}:\n"
             f"        -> it reads {HEAT_ALARM.metric} of GPUs with the dimensions "
-            f"{', '.join(sorted(HEAT_ALARM.dimensions))}: append InstanceId and InstanceType in the agent's "
-            "configuration; agent/ leaves the type out where it is started with --instance-id and --region"
+            f"{', '.join(sorted(HEAT_ALARM.dimensions))}: append InstanceId and "
+            "InstanceType in the agent's "
+            "configuration; agent/ leaves the type out where it is started with "
+            "--instance-id and --region"
         )
 
 

@@ -1,7 +1,8 @@
-"""`governor env-vars`: what `sam local invoke --env-vars` needs to run functions against a deployed stack.
+"""`governor env-vars`: what `sam local invoke --env-vars` needs to run functions against a deployed
+stack.
 
-SAM resolves no reference to a resource that is deployed: without this file a function would look for a table
-named StateTable. Reads the stack alone: `cloudformation:DescribeStacks`,
+SAM resolves no reference to a resource that is deployed: without this file a function would look
+for a table named StateTable. Reads the stack alone: `cloudformation:DescribeStacks`,
 `cloudformation:ListStackResources` and `lambda:GetFunctionConfiguration`.
 """
 
@@ -39,7 +40,9 @@ def env_vars(stack: str, session: boto3.Session) -> dict[str, Mapping[str, str]]
     functions = session.client("lambda")
     try:
         found: dict[str, Mapping[str, str]] = {
-            logical: functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]
+            logical: functions.get_function_configuration(FunctionName=name)["Environment"][
+                "Variables"
+            ]
             for logical, name in _functions(stack, session)
         }
     except (ClientError, BotoCoreError) as error:
@@ -50,7 +53,11 @@ def env_vars(stack: str, session: boto3.Session) -> dict[str, Mapping[str, str]]
 
 
 def _functions(stack: str, session: boto3.Session) -> Iterator[tuple[str, str]]:
-    pages = session.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack)
+    pages = (
+        session.client("cloudformation")
+        .get_paginator("list_stack_resources")
+        .paginate(StackName=stack)
+    )
     for page in pages:
         for one in page["StackResourceSummaries"]:
             if one["ResourceType"] == "AWS::Lambda::Function":

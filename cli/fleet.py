@@ -1,4 +1,5 @@
-"""Which policy and which Regions a command over the fleet is about. Reads with the caller's credentials."""
+"""Which policy and which Regions a command over the fleet is about. Reads with the caller's
+credentials."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ Found = TypeVar("Found")
 def over_the_fleet(
     arguments: argparse.Namespace, look: Callable[[Target, PolicyBook], Sequence[Found]]
 ) -> list[Found]:
-    """Return what `look` finds in the caller's account, in the Regions of the command line, else of the
-    policy.
+    """Return what `look` finds in the caller's account, in the Regions of the command line, else of
+    the policy.
 
     Raises:
         CommandError: no policy that can be used, no Region, or something could not be read.
@@ -32,10 +33,14 @@ def over_the_fleet(
     session = aws.session(arguments.region or ())
     try:
         book = parse_policy(
-            read(Path(arguments.file)) if arguments.file else deployed(arguments.stack_name, session)
+            read(Path(arguments.file))
+            if arguments.file
+            else deployed(arguments.stack_name, session)
         )
     except PolicyError as error:
-        raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
+        raise CommandError(
+            f"the policy cannot be used: {error}; run `governor policy check`"
+        ) from None
     regions = arguments.region or list(book.base().policy.targets.regions) or [session.region_name]
     try:
         account, found = session.client("sts").get_caller_identity()["Account"], list[Found]()
@@ -52,6 +57,8 @@ def print_unseen(unseen: int, instances: int) -> None:
     """Says of how many instances the hardware's faults are not published, if of any."""
     if unseen:
         print(
-            f"{unseen} of {instances} publish no Xid, ECC, throttling or lost GPUs, so `governor health` "
-            "does not have them:\n        -> only agent/ publishes those, the CloudWatch agent does not"
+            f"{unseen} of {instances} publish no Xid, ECC, throttling or lost GPUs, so "
+            "`governor health` "
+            "does not have them:\n        -> only agent/ publishes those, the CloudWatch "
+            "agent does not"
         )

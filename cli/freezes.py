@@ -37,4 +37,7 @@ def _freezes(api: Api, arguments: argparse.Namespace) -> None:
         print(f"  {what}: {one['used']} of {one['most']}")
     for one in found["waiting"]:
         place = f"{one['account']}/{one['region']}"
-        print(f"waits: {printable(one['instance_name'])} ({one['instance_id']}, {place}), id {one['id']}")
+        print(
+            f"waits: {printable(one['instance_name'])} ({one['instance_id']}, {place}), "
+            f"id {one['id']}"
+        )

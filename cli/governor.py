@@ -1,7 +1,8 @@
 """The command line: `governor COMMAND`. Each command is a module, imported only when it is called.
 
-`--profile`, `--region`, `--stack-name` and `--json` may stand anywhere on the line. A command finds them in
-its arguments; profile and Region are in the environment, too, while it runs: AWS clients look there.
+`--profile`, `--region`, `--stack-name` and `--json` may stand anywhere on the line. A command finds
+them in its arguments; profile and Region are in the environment, too, while it runs: AWS clients
+look there.
 """
 
 from __future__ import annotations
@@ -30,33 +31,42 @@ COMMANDS = {
     "sessions": ("cli.sessions", "who is signed in to the console"),
     "policy": ("cli.policy_commands", "the policy document"),
     "mode": ("cli.mode", "the mode in force; or change it to observe, ask or auto"),
-    "doctor": ("cli.doctor", "whether the deploy worked, and the telemetry of every instance is right"),
+    "doctor": (
+        "cli.doctor",
+        "whether the deploy worked, and the telemetry of every instance is right",
+    ),
     "health": ("cli.health", "what is wrong with GPUs, or could be better"),
     "advice": ("cli.advice", "what could cost less, by the last weeks; it never acts"),
     "spot": ("cli.spot", "what a type costs as Spot now, by Region, and how likely EC2 has it"),
     "preflight": ("cli.preflight", "whether AWS behaves here as the product needs it; reads only"),
     "env-vars": ("cli.env_vars", "the environment of the deployed functions, for sam local invoke"),
     "restore": ("cli.restore", "restore missing records from a backup"),
-    "uninstall": ("cli.uninstall", "what the stack leaves behind, with what it costs; or remove some of it"),
+    "uninstall": (
+        "cli.uninstall",
+        "what the stack leaves behind, with what it costs; or remove some of it",
+    ),
     "report": ("cli.report", "costs and savings of a month, as the mail and the console say them"),
     "reconcile": ("cli.reconcile", "what a bill (CUR 2.0 or FOCUS) says of the ledger"),
     "simulate": ("cli.simulate", "what policies would have done in the past days"),
 }
-"""The module of each command, whose `add(areas)` adds it, and its help. To add a command, add its line.
+"""The module of each command, whose `add(areas)` adds it, and its help. To add a command, add its
+line.
 
-`add` sets `run`, which takes the arguments and returns the exit status, or nothing for 0; and `regions=True`
-where `--region` may be given several times.
+`add` sets `run`, which takes the arguments and returns the exit status, or nothing for 0; and
+`regions=True` where `--region` may be given several times.
 """
 
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 class _Parser(argparse.ArgumentParser):
-    """Names what is nearest to a command or option that does not exist, and in the help what may stand
-    anywhere."""
+    """Names what is nearest to a command or option that does not exist, and in the help what may
+    stand anywhere."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        epilog = "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
+        epilog = (
+            "--profile, --region, --stack-name and --json may stand anywhere: see governor --help"
+        )
         super().__init__(*arguments, **{"epilog": epilog, **settings})
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -84,7 +94,8 @@ def parser(command: str | None = None) -> argparse.ArgumentParser:
         epilog=None,
         parents=[_everywhere()],
         conflict_handler="resolve",
-        allow_abbrev=False,  # the command is looked for before these are read: a short form would hide it
+        # the command is looked for before these are read: a short form would hide it
+        allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"gpu-governor {_version()}")
     areas = top.add_subparsers(dest="area", required=True, metavar="COMMAND", title="commands")
@@ -111,7 +122,8 @@ def _everywhere() -> argparse.ArgumentParser:
     group.add_argument(
         "--region",
         action="append",
-        help="else AWS_REGION, else the profile's. For advice, doctor, health, simulate and spot: of the "
+        help="else AWS_REGION, else the profile's. For advice, doctor, health, simulate "
+        "and spot: of the "
         "instances, may be given several times",
     )
     group.add_argument(
@@ -122,7 +134,8 @@ def _everywhere() -> argparse.ArgumentParser:
 
 
 def parsed(line: Sequence[str]) -> argparse.Namespace:
-    """Return what a line says. Ends the program, as argparse does, where it is wrong or asks for help."""
+    """Return what a line says. Ends the program, as argparse does, where it is wrong or asks for
+    help."""
     end = list(line).index("--") if "--" in line else len(line)
     common, rest = _everywhere().parse_known_args(line[:end])
     rest += line[end:]
@@ -132,7 +145,9 @@ def parsed(line: Sequence[str]) -> argparse.Namespace:
     for one in rest[: rest.index(command)] if command else ():
         if (option := one.partition("=")[0]) not in known:
             # Its value would be read as the command.
-            top.error(f"there is no option {option}{nearest(option, [*known]) or ' before the command'}")
+            top.error(
+                f"there is no option {option}{nearest(option, [*known]) or ' before the command'}"
+            )
     given = top.parse_args(rest, namespace=common)
     if not getattr(given, "regions", False) and len(given.region or ()) > 1:
         top.error(f"governor {given.area} is about one Region: give --region once")
@@ -143,8 +158,8 @@ def parsed(line: Sequence[str]) -> argparse.Namespace:
 def _environment(given: argparse.Namespace) -> Iterator[None]:
     """Set the profile and the Region where clients of AWS look for them.
 
-    As in the AWS CLI, a profile that is named wins over keys in the environment, and AWS_REGION, which boto3
-    does not read, over AWS_DEFAULT_REGION.
+    As in the AWS CLI, a profile that is named wins over keys in the environment, and AWS_REGION,
+    which boto3 does not read, over AWS_DEFAULT_REGION.
     """
     before = dict(os.environ)
     if given.profile:

@@ -1,4 +1,5 @@
-"""`governor health`: what is wrong with the GPUs of every instance, or could be better, as it is now."""
+"""`governor health`: what is wrong with the GPUs of every instance, or could be better, as it is
+now."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ _FAULTS = (Severity.CRITICAL, Severity.WARNING)
 
 
 def look(
-    target: Target, book: PolicyBook, instances: InstanceReader, metrics: MetricReader, now: datetime
+    target: Target,
+    book: PolicyBook,
+    instances: InstanceReader,
+    metrics: MetricReader,
+    now: datetime,
 ) -> list[HealthReading]:
     """Every selected instance that runs, the gravest first, advice included.
 
@@ -48,7 +53,9 @@ def health(arguments: argparse.Namespace) -> int:
     clients, now = Clients(), datetime.now(tz=UTC)
     found = over_the_fleet(
         arguments,
-        lambda target, book: look(target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now),
+        lambda target, book: look(
+            target, book, Ec2Instances(clients), CloudWatchMetrics(clients), now
+        ),
     )
     _print(found, as_json=arguments.json)
     return int(any(one.problem or _state(one) in (*_FAULTS, _UNKNOWN) for one in found))
@@ -83,7 +90,8 @@ _STATES = (*Severity, _UNKNOWN, "sound")
 
 
 def _state(one: HealthReading) -> str:
-    """The gravest finding's severity; `unknown` where its GPUs have no reading, or not all could be read."""
+    """The gravest finding's severity; `unknown` where its GPUs have no reading, or not all could be
+    read."""
     if one.findings:
         return one.findings[0].severity
     return _UNKNOWN if one.problem or not one.measured else "sound"

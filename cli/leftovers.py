@@ -1,7 +1,8 @@
 """Remains of a stack in an account: found by its own names and tags, with what keeping it costs.
 
-Prices are AWS's list prices in us-east-1 (pricing pages of EBS, VPC, DynamoDB, S3, CloudWatch and KMS, 2026).
-Those of EBS are the defaults of the policy, or what the question about the instance had for its Region.
+Prices are AWS's list prices in us-east-1 (pricing pages of EBS, VPC, DynamoDB, S3, CloudWatch and
+KMS, 2026). Those of EBS are the defaults of the policy, or what the question about the instance had
+for its Region.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from governor.adapters.clients import Clients
 from governor.adapters.table.dynamodb import DynamoTable
 from governor.domain.episode.episode import Episode, Outcome, Phase
 from governor.domain.episode.plan import ADDRESS_USD_PER_HOUR, StoragePrices
-from governor.domain.instance import DELETE_AFTER_TAG, INSTANCE_TAG, MARKS, SELECTOR_TAG, Target, Volume
+from governor.domain.instance import (
+    DELETE_AFTER_TAG,
+    INSTANCE_TAG,
+    MARKS,
+    SELECTOR_TAG,
+    Target,
+    Volume,
+)
 from governor.domain.money.ledger import LedgerEntry
 from governor.domain.policy.policy import Prices
 from governor.domain.units import HOURS_PER_MONTH, in_parts, parse_iso, plural, printable
@@ -29,7 +37,8 @@ from governor.stores import StateTable
 from simulation.patterns import Advice
 
 TABLE_USD, PITR_USD, S3_USD, LOGS_USD = map(Decimal, ("0.25", "0.20", "0.023", "0.03"))
-"""USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived logs."""
+"""USD per GB and month: DynamoDB storage, its point-in-time recovery, S3 Standard, archived
+logs."""
 KEY_USD, ALARM_USD = Decimal(1), Decimal("0.10")
 """USD per month. A rotation of the key adds one dollar, the first two times."""
 LEDGER_MONTHS = 36
@@ -47,7 +56,8 @@ _OF_KEY = "Encrypts the data of GPU Governor"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """All of one kind. `remove` says what it does, line by line; without it the kind is never removed."""
+    """All of one kind. `remove` says what it does, line by line; without it the kind is never
+    removed."""
 
     text: str
     names: Sequence[str]
@@ -56,7 +66,8 @@ class Leftover:
 
 
 class Leftovers:
-    """Remains of one stack: of EC2 in `regions` of this account, all else in the session's Region."""
+    """Remains of one stack: of EC2 in `regions` of this account, all else in the session's
+    Region."""
 
     def __init__(
         self,
@@ -90,23 +101,30 @@ class Leftovers:
                 for part in in_parts(ids, _AT_ONCE):
                     keys = [{"Key": key} for key in MARKS]
                     self._client("ec2", region).delete_tags(Resources=part, Tags=keys)
-                    yield f"removed {' and '.join(MARKS)} from {plural(len(part), 'instance')} in {region}"
+                    yield (
+                        f"removed {' and '.join(MARKS)} from "
+                        f"{plural(len(part), 'instance')} in {region}"
+                    )
 
-        return _some(f"on {plural(len(found), 'instance')}: {', '.join(MARKS)}", found, remove=remove)
+        return _some(
+            f"on {plural(len(found), 'instance')}: {', '.join(MARKS)}", found, remove=remove
+        )
 
     def instances(self) -> Leftover | None:
-        """Instances that the governor stopped, and that are stopped still. Only their volumes cost."""
+        """Instances that the governor stopped, and that are stopped still. Only their volumes
+        cost."""
         found = self._stopped
         size = sum(self._volumes_gib(region, ident) for region, ident in found)
         text = (
-            f"{plural(len(found), 'instance')} that it stopped ({_names(found)}), {size} GiB; never removed"
+            f"{plural(len(found), 'instance')} that it stopped ({_names(found)}), "
+            f"{size} GiB; never removed"
         )
         return _some(text, found, size * Prices().ebs_usd_per_gib_month)
 
     @cached_property
     def left_volumes(self) -> list[tuple[str, Volume, Decimal]]:
-        """Unattached volumes of instances that the governor terminated and EC2 was to keep: with Region and
-        USD a month."""
+        """Unattached volumes of instances that the governor terminated and EC2 was to keep: with
+        Region and USD a month."""
         prices = {
             (one.instance.target.region, volume.volume_id): one.price.storage or StoragePrices()
             for one in self._terminated
@@ -117,16 +135,24 @@ class Leftovers:
             (
                 region,
                 Volume(
-                    one["VolumeId"], "", False, *map(one.get, ("Size", "VolumeType", "Iops", "Throughput"))
+                    one["VolumeId"],
+                    "",
+                    False,
+                    *map(one.get, ("Size", "VolumeType", "Iops", "Throughput")),
                 ),
             )
             for region in self._regions
-            for part in in_parts([ident for where, ident in prices if where == region], _FILTER_VALUES)
+            for part in in_parts(
+                [ident for where, ident in prices if where == region], _FILTER_VALUES
+            )
             for page in self._pages(
                 "ec2",
                 "describe_volumes",
                 region,
-                Filters=[{"Name": "volume-id", "Values": part}, {"Name": "status", "Values": ["available"]}],
+                Filters=[
+                    {"Name": "volume-id", "Values": part},
+                    {"Name": "status", "Values": ["available"]},
+                ],
             )
             for one in page["Volumes"]
         ]
@@ -142,13 +168,16 @@ class Leftovers:
         found = self.left_volumes
         size = sum(one.size_gib or 0 for _, one, _ in found)
         named = [(region, one.volume_id) for region, one, _ in found]
-        text = f"{plural(len(found), 'volume')} of instances that it terminated ({_names(named)}), {size} GiB"
+        text = (
+            f"{plural(len(found), 'volume')} of instances that it terminated "
+            f"({_names(named)}), {size} GiB"
+        )
         return _some(f"{text}; never removed", named, sum((usd for *_, usd in found), Decimal()))
 
     @cached_property
     def left_addresses(self) -> list[tuple[str, Any]]:
-        """Elastic IPs of instances that it stopped, and unassociated ones of those it terminated, as EC2
-        describes them: with the Region of each."""
+        """Elastic IPs of instances that it stopped, and unassociated ones of those it terminated,
+        as EC2 describes them: with the Region of each."""
         left = {(one.instance.target.region, one.instance.public_ip) for one in self._terminated}
         return [
             (region, one)
@@ -162,29 +191,38 @@ class Leftovers:
         """As one kind."""
         found = [(region, str(one["PublicIp"])) for region, one in self.left_addresses]
         text = (
-            f"{plural(len(found), 'Elastic IP')} of instances that it stopped or terminated ({_names(found)})"
+            f"{plural(len(found), 'Elastic IP')} of instances that it stopped or "
+            f"terminated ({_names(found)})"
         )
-        return _some(f"{text}; never removed", found, len(found) * ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH)
+        return _some(
+            f"{text}; never removed", found, len(found) * ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH
+        )
 
     @cached_property
     def recorded(self) -> frozenset[str]:
-        """Ids of the snapshots that closed episodes have recorded, in every account: a tag proves nothing."""
+        """Ids of the snapshots that closed episodes have recorded, in every account: a tag proves
+        nothing."""
         known = (one.snapshots for one in self._booked(lambda _: True) if one.phase is Phase.CLOSED)
         return self._recorded_elsewhere.union(*known)
 
     def snapshots(self) -> Leftover | None:
-        """Snapshots of stopped and interrupted instances. Only changed blocks are billed: at most so much."""
+        """Snapshots of stopped and interrupted instances. Only changed blocks are billed: at most
+        so much."""
         of_ours = [{"Name": "tag-key", "Values": [INSTANCE_TAG]}]
         found = [
             (region, one)
             for region in self._regions
-            for page in self._pages("ec2", "describe_snapshots", region, OwnerIds=["self"], Filters=of_ours)
+            for page in self._pages(
+                "ec2", "describe_snapshots", region, OwnerIds=["self"], Filters=of_ours
+            )
             for one in page["Snapshots"]
         ]
         recorded = self.recorded
         whys = [(one["SnapshotId"], _kept(one, recorded)) for _, one in found]
         kept = {snapshot_id: why for snapshot_id, why in whys if why is not None}
-        dates = sorted(_tag(one, DELETE_AFTER_TAG)[:10] for _, one in found if one["SnapshotId"] not in kept)
+        dates = sorted(
+            _tag(one, DELETE_AFTER_TAG)[:10] for _, one in found if one["SnapshotId"] not in kept
+        )
         size = sum(int(one["VolumeSize"]) for _, one in found)
         until = f", of which the first may go on {printable(dates[0])}" if dates else ""
         never = f"; {len(kept)} of them never removed" if kept else ""
@@ -203,7 +241,10 @@ class Leftovers:
                     yield f"deleted snapshot {snapshot_id} in {region}"
 
         named = [(region, one["SnapshotId"]) for region, one in found]
-        text = f"{plural(len(found), 'snapshot')} of {size} GiB{until}{never}; only changed blocks are billed"
+        text = (
+            f"{plural(len(found), 'snapshot')} of {size} GiB{until}{never}; only "
+            "changed blocks are billed"
+        )
         return _some(text, named, size * Prices().snapshot_usd_per_gib_month, remove)
 
     def alarms(self) -> Leftover | None:
@@ -255,7 +296,10 @@ class Leftovers:
                 yield f"deleted the log group {name}"
 
         return _some(
-            f"{plural(len(found), 'log group')}, {_size(size)}", names, size / _GB * LOGS_USD, remove
+            f"{plural(len(found), 'log group')}, {_size(size)}",
+            names,
+            size / _GB * LOGS_USD,
+            remove,
         )
 
     def table(self) -> Leftover | None:
@@ -263,7 +307,8 @@ class Leftovers:
         return self._tables_left(self._tables, TABLE_USD + PITR_USD)
 
     def copies(self) -> Leftover | None:
-        """Tables that were restored from a state table, and others that the stack's key encrypts."""
+        """Tables that were restored from a state table, and others that the stack's key
+        encrypts."""
         return self._tables_left(self._copies, TABLE_USD)
 
     def policy(self) -> Leftover | None:
@@ -297,7 +342,9 @@ class Leftovers:
     def has_user_data(self) -> bool:
         """Return whether the audit holds user data, which only the key can read."""
         return any(
-            self._client("s3").list_objects_v2(Bucket=name, Prefix=_USER_DATA, MaxKeys=1).get("Contents")
+            self._client("s3")
+            .list_objects_v2(Bucket=name, Prefix=_USER_DATA, MaxKeys=1)
+            .get("Contents")
             for name in self._bucket_names("auditbucket")
         )
 
@@ -306,12 +353,18 @@ class Leftovers:
     def _client(self, service: str, region: str | None = None) -> Any:
         return self._session.client(service, region_name=region or self._session.region_name)  # type: ignore[call-overload]
 
-    def _pages(self, service: str, operation: str, region: str | None = None, **asked: Any) -> Iterator[Any]:
+    def _pages(
+        self, service: str, operation: str, region: str | None = None, **asked: Any
+    ) -> Iterator[Any]:
         yield from self._client(service, region).get_paginator(operation).paginate(**asked)
 
     def _is_named(self, name: str, logical_id: str) -> bool:
-        """Return whether CloudFormation made the name up for a resource of this stack, not of `STACK-two`."""
-        return re.fullmatch(rf"{re.escape(self._stack)}-{logical_id}-[A-Za-z0-9]{{8,14}}", name) is not None
+        """Return whether CloudFormation made the name up for a resource of this stack, not of
+        `STACK-two`."""
+        return (
+            re.fullmatch(rf"{re.escape(self._stack)}-{logical_id}-[A-Za-z0-9]{{8,14}}", name)
+            is not None
+        )
 
     def _instances(self, region: str, filters: Sequence[Any]) -> Iterator[Any]:
         for page in self._pages("ec2", "describe_instances", region, Filters=filters):
@@ -329,7 +382,9 @@ class Leftovers:
 
     @cached_property
     def _all_tables(self) -> list[str]:
-        return [one for page in self._pages("dynamodb", "list_tables") for one in page["TableNames"]]
+        return [
+            one for page in self._pages("dynamodb", "list_tables") for one in page["TableNames"]
+        ]
 
     @cached_property
     def _tables(self) -> list[str]:
@@ -337,7 +392,8 @@ class Leftovers:
 
     @cached_property
     def _copies(self) -> list[str]:
-        """A copy has a name that somebody chose: it is known by its source, or by the key it keeps."""
+        """A copy has a name that somebody chose: it is known by its source, or by the key it
+        keeps."""
 
         def is_copy(found: Any) -> bool:
             source = found.get("RestoreSummary", {}).get("SourceTableArn", "").rpartition("/")[2]
@@ -375,7 +431,9 @@ class Leftovers:
         return [
             (region, one["InstanceId"])
             for region, wanted in ids.items()
-            for one in self._instances(region, [{"Name": "instance-state-name", "Values": ["stopped"]}])
+            for one in self._instances(
+                region, [{"Name": "instance-state-name", "Values": ["stopped"]}]
+            )
             if one["InstanceId"] in wanted
         ]
 
@@ -384,7 +442,10 @@ class Leftovers:
         """Episodes in which the governor terminated an instance of this account."""
 
         def is_ours(entry: LedgerEntry) -> bool:
-            target, is_over = entry.episode.target, entry.acted and entry.outcome is Outcome.TERMINATED
+            target, is_over = (
+                entry.episode.target,
+                entry.acted and entry.outcome is Outcome.TERMINATED,
+            )
             return is_over and target.account == self._account and target.region in self._regions
 
         return list(self._booked(is_ours))
@@ -409,7 +470,9 @@ class Leftovers:
         """Ids of instances whose saving goes on: they have not been started since."""
         values = {":pk": {"S": f"TARGET#{self._account}#{region}"}, ":open": {"S": "OPENLEDGER#"}}
         asked = {"KeyConditionExpression": "pk = :pk AND begins_with(sk, :open)"}
-        pages = self._pages("dynamodb", "query", TableName=table, ExpressionAttributeValues=values, **asked)
+        pages = self._pages(
+            "dynamodb", "query", TableName=table, ExpressionAttributeValues=values, **asked
+        )
         for page in pages:
             for item in page["Items"]:
                 yield item["sk"]["S"].split("#")[1]
@@ -423,7 +486,9 @@ class Leftovers:
             name
             for name in named
             if ours.fullmatch(name)
-            and _OLD_LOCATIONS.get(at := s3.get_bucket_location(Bucket=name)["LocationConstraint"], at)
+            and _OLD_LOCATIONS.get(
+                at := s3.get_bucket_location(Bucket=name)["LocationConstraint"], at
+            )
             == here
         ]
 
@@ -439,7 +504,9 @@ class Leftovers:
             for name in names:
                 yield self._without_bucket(name)
 
-        text = f"{', '.join(names)}: {plural(len(sizes), 'version')} of objects, {_size(sum(sizes))}"
+        text = (
+            f"{', '.join(names)}: {plural(len(sizes), 'version')} of objects, {_size(sum(sizes))}"
+        )
         return _some(text, names, sum(sizes) / _GB * S3_USD, remove)
 
     def _without_bucket(self, name: str) -> str:
@@ -450,15 +517,19 @@ class Leftovers:
             locked += len(answer.get("Errors", ()))
         if locked:
             return (
-                f"kept the bucket {name}: {plural(locked, 'version')} in it may not be deleted (Object Lock?)"
+                f"kept the bucket {name}: {plural(locked, 'version')} in it may not be "
+                "deleted (Object Lock?)"
             )
         s3.delete_bucket(Bucket=name)
         return f"deleted the bucket {name} and all in it"
 
     @cached_property
     def _keys(self) -> dict[str, str]:
-        """The state of each key of the stack by its ARN; one that waits to be deleted can be had back."""
-        described = [self._client("kms").describe_key(KeyId=one)["KeyMetadata"] for one in self._key_ids()]
+        """The state of each key of the stack by its ARN; one that waits to be deleted can be had
+        back."""
+        described = [
+            self._client("kms").describe_key(KeyId=one)["KeyMetadata"] for one in self._key_ids()
+        ]
         ours = [one for one in described if one.get("Description", "").startswith(_OF_KEY)]
         return {str(one["Arn"]): str(one["KeyState"]) for one in ours}
 
@@ -468,7 +539,9 @@ class Leftovers:
             if key := self._table(name).get("SSEDescription", {}).get("KMSMasterKeyArn"):
                 yield key
         for name in self._bucket_names("policybucket"):
-            found = self._client("s3").get_bucket_encryption(Bucket=name)["ServerSideEncryptionConfiguration"]
+            found = self._client("s3").get_bucket_encryption(Bucket=name)[
+                "ServerSideEncryptionConfiguration"
+            ]
             rules = [rule["ApplyServerSideEncryptionByDefault"] for rule in found["Rules"]]
             yield from (one["KMSMasterKeyID"] for one in rules if "KMSMasterKeyID" in one)
         kms = self._client("kms")
@@ -483,7 +556,8 @@ class Leftovers:
         except ClientError:
             return None  # a key whose policy does not let this identity look is not the stack's
         return next(
-            (one["TagValue"] for one in tags if one["TagKey"] == "aws:cloudformation:stack-name"), None
+            (one["TagValue"] for one in tags if one["TagKey"] == "aws:cloudformation:stack-name"),
+            None,
         )
 
 
@@ -497,7 +571,8 @@ def left_behind(target: Target, left: Leftovers) -> Iterator[Advice]:
                 volume.volume_id,
                 volume.volume_type or "unknown",
                 monthly,
-                f"{volume.size_gib or 'unknown'} GiB of an instance that GPU Governor terminated; EC2 was to "
+                f"{volume.size_gib or 'unknown'} GiB of an instance that GPU Governor "
+                "terminated; EC2 was to "
                 "keep it, and nothing uses it. Its deletion cannot be undone.",
                 f"aws ec2 delete-volume --region {region} --volume-id {volume.volume_id}",
             )
@@ -510,12 +585,14 @@ def left_behind(target: Target, left: Leftovers) -> Iterator[Advice]:
                 one["PublicIp"],
                 "Elastic IP",
                 ADDRESS_USD_PER_HOUR * HOURS_PER_MONTH,
-                f"Of {holder}, which GPU Governor stopped: it keeps its address until this is released."
+                f"Of {holder}, which GPU Governor stopped: it keeps its address until "
+                "this is released."
                 if holder
                 else "Of an instance that GPU Governor terminated; nothing uses it.",
                 ""
                 if holder
-                else f"aws ec2 release-address --region {region} --allocation-id {one.get('AllocationId')}",
+                else f"aws ec2 release-address --region {region} --allocation-id "
+                f"{one.get('AllocationId')}",
             )
 
 
@@ -538,8 +615,8 @@ def _some(
 
 
 def _kept(snapshot: Any, recorded: Collection[str]) -> str | None:
-    """Return why a snapshot with our tags is not removed; `None`: a closed episode has recorded it, and it
-    has a date still."""
+    """Return why a snapshot with our tags is not removed; `None`: a closed episode has recorded it,
+    and it has a date still."""
     if snapshot["SnapshotId"] not in recorded:
         return "no state table has recorded it; delete it yourself if nobody needs it"
     try:

@@ -1,4 +1,5 @@
-"""`governor mode`: prints the mode of the policy in force, or stores the policy with another one."""
+"""`governor mode`: prints the mode of the policy in force, or stores the policy with another
+one."""
 
 from __future__ import annotations
 
@@ -20,19 +21,25 @@ from governor.domain.policy.policy import Mode
 from governor.domain.units import printable
 from governor.errors import PolicyError
 
-_BY_HAND = "change it in a file (`governor policy get > policy.yaml`), then `governor policy put policy.yaml`"
+_BY_HAND = (
+    "change it in a file (`governor policy get > policy.yaml`), then `governor "
+    "policy put policy.yaml`"
+)
 
 
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the command."""
     made = areas.add_parser("mode")
     made.add_argument("mode", nargs="?", choices=[one.value for one in Mode], help="the new mode")
-    made.add_argument("--dry-run", action="store_true", help="show the change and check it; store nothing")
+    made.add_argument(
+        "--dry-run", action="store_true", help="show the change and check it; store nothing"
+    )
     made.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Change the mode and nothing else: comments and all other text stay. 1 when the result is refused."""
+    """Change the mode and nothing else: comments and all other text stay. 1 when the result is
+    refused."""
     session = aws.session()
     text = deployed(arguments.stack_name, session)
     try:
@@ -45,7 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
     before = book.base().policy.mode.value if book else None
     with Output(arguments) as out:
         if arguments.mode in (None, before):
-            said = f"The mode is {before} already; nothing was stored." if arguments.mode else str(before)
+            said = (
+                f"The mode is {before} already; nothing was stored."
+                if arguments.mode
+                else str(before)
+            )
             out.say(said, mode=before)
             _say_overrides(book, before, out)
             return 0
@@ -111,11 +122,14 @@ def _say_overrides(book: PolicyBook | None, mode: str | None, out: Output) -> No
     for one in book.overrides if book else ():
         own = one.set.get("mode")
         if own is not None and own != mode:
-            said = f"override {printable(one.name)}: its instances are in mode {printable(str(own))}"
+            said = (
+                f"override {printable(one.name)}: its instances are in mode {printable(str(own))}"
+            )
             if needs_consent(one):
                 said += ", or in ask until everybody in approved_by has accepted it"
             out.list(said, "overrides", {"override": one.name, "mode": own})
     if book and book.base().policy.budget.act == "ask" and mode != Mode.OBSERVE:
         out.say(
-            "budget.act is ask: overrides with mode: observe do not keep a project over budget from questions"
+            "budget.act is ask: overrides with mode: observe do not keep a project over "
+            "budget from questions"
         )

@@ -17,7 +17,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _open(api: Api, arguments: argparse.Namespace) -> None:
-    """Open the console in a browser, or say where: a code in an address is good once, for a minute."""
+    """Open the console in a browser, or say where: a code in an address is good once, for a
+    minute."""
     url = api.call("POST", "/api/console", {})["url"]
     if arguments.json:
         print(json.dumps({"url": url}))

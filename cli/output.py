@@ -1,4 +1,5 @@
-"""The output of a command: lines for people as they come, or with `--json` one document at the end."""
+"""The output of a command: lines for people as they come, or with `--json` one document at the
+end."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The use and cost of GPU Governor itself in a month, by the metrics and the resources of its stack, times
-list prices in us-east-1, in Decimal USD. Reads only."""
+"""The use and cost of GPU Governor itself in a month, by the metrics and the resources of its
+stack, times list prices in us-east-1, in Decimal USD. Reads only."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ UNITS: Mapping[str, Unit] = {
     ),
     "gb_seconds": Unit("GB-seconds of Lambda", Decimal("0.0000133334"), 1, "Duration x memory"),
     "invocations": Unit("invocations of Lambda", Decimal("0.20"), 1_000_000, "Invocations"),
-    "writes": Unit("DynamoDB write units", Decimal("0.625"), 1_000_000, "ConsumedWriteCapacityUnits"),
+    "writes": Unit(
+        "DynamoDB write units", Decimal("0.625"), 1_000_000, "ConsumedWriteCapacityUnits"
+    ),
     "reads": Unit("DynamoDB read units", Decimal("0.125"), 1_000_000, "ConsumedReadCapacityUnits"),
     "keys": Unit("months of KMS keys", Decimal(1), 1, "resources of the stack"),
     "secrets": Unit("months of secrets", Decimal("0.40"), 1, "resources of the stack"),
@@ -150,17 +152,21 @@ def _table(stack: Stack, start: datetime, end: datetime) -> dict[str, Decimal | 
     }
     sums = _sums(stack, asked, start, end)
     return {
-        name: _total([usd for (one, _), usd in sums.items() if one == name]) for name in ("reads", "writes")
+        name: _total([usd for (one, _), usd in sums.items() if one == name])
+        for name in ("reads", "writes")
     }
 
 
 def _machines(stack: Stack, start: datetime, end: datetime) -> dict[str, Decimal | None]:
     asked = {
-        one: ("AWS/States", "ExecutionsStarted", (("StateMachineArn", one),)) for one in _ids(stack, _MACHINE)
+        one: ("AWS/States", "ExecutionsStarted", (("StateMachineArn", one),))
+        for one in _ids(stack, _MACHINE)
     }
     started = _sums(stack, asked, start, end)
     return {
-        "transitions": _total([number * _states(stack, arn) for arn, number in started.items() if number])
+        "transitions": _total(
+            [number * _states(stack, arn) for arn, number in started.items() if number]
+        )
     }
 
 
@@ -178,10 +184,20 @@ def _states(stack: Stack, machine: str) -> Decimal:
     return Decimal(entered) / max(1, len(last))
 
 
-def _own(stack: Stack, start: datetime, end: datetime, months: Decimal) -> dict[str, Decimal | None]:
-    pages = stack.session.client("cloudwatch").get_paginator("list_metrics").paginate(Namespace=stack.name)
+def _own(
+    stack: Stack, start: datetime, end: datetime, months: Decimal
+) -> dict[str, Decimal | None]:
+    pages = (
+        stack.session.client("cloudwatch")
+        .get_paginator("list_metrics")
+        .paginate(Namespace=stack.name)
+    )
     found: list[Metric] = [
-        (one["Namespace"], one["MetricName"], tuple((d["Name"], d["Value"]) for d in one["Dimensions"]))
+        (
+            one["Namespace"],
+            one["MetricName"],
+            tuple((d["Name"], d["Value"]) for d in one["Dimensions"]),
+        )
         for page in pages
         for one in page["Metrics"]
     ]
@@ -205,7 +221,9 @@ def _total(found: Sequence[Decimal], per: int = 1) -> Decimal | None:
     return sum(found, Decimal(0)) / per if found else None
 
 
-def _sums(stack: Stack, asked: Mapping[Key, Metric], start: datetime, end: datetime) -> dict[Key, Decimal]:
+def _sums(
+    stack: Stack, asked: Mapping[Key, Metric], start: datetime, end: datetime
+) -> dict[Key, Decimal]:
     """The sum of each metric in that time, of those that have any."""
     client = stack.session.client("cloudwatch")
     found: dict[Key, Decimal] = defaultdict(Decimal)
@@ -243,7 +261,8 @@ class Measured(NamedTuple):
         return [
             f"GPU Governor itself cost {least}${money(cost.usd)}{beside} (goal: under 0.1%).",
             *map(_text, cost.lines),
-            "Logs, traces, messages, storage and requests to KMS are in no figure. List prices in us-east-1.",
+            "Logs, traces, messages, storage and requests to KMS are in no figure. List "
+            "prices in us-east-1.",
             *(f"Not read: {printable(one)}" for one in self.problems),
         ]
 
@@ -257,7 +276,12 @@ class Measured(NamedTuple):
             "fleet_usd": self.fleet,
             "percent_of_fleet": self.cost.percent_of(self.fleet),
             "lines": [
-                {"name": names[one.unit], "quantity": one.quantity, "usd": one.usd, "source": one.unit.source}
+                {
+                    "name": names[one.unit],
+                    "quantity": one.quantity,
+                    "usd": one.usd,
+                    "source": one.unit.source,
+                }
                 for one in self.cost.lines
             ],
             "problems": list(self.problems),
@@ -268,4 +292,7 @@ def _text(line: Line) -> str:
     if line.quantity is None:
         return f"  not known  {line.unit.what}"
     quantity = money(line.quantity, 0 if line.quantity > 100 else 2)
-    return f"{'$' + money(line.usd or Decimal(0)):>11}  {quantity} {line.unit.what} ({line.unit.source})"
+    return (
+        f"{'$' + money(line.usd or Decimal(0)):>11}  {quantity} {line.unit.what} "
+        f"({line.unit.source})"
+    )

@@ -1,6 +1,8 @@
-"""`governor pause --all` and `governor resume --all`: hold back everything that destroys, and end that.
+"""`governor pause --all` and `governor resume --all`: hold back everything that destroys, and end
+that.
 
-One call pauses. To resume takes two: the first shows what goes on, and names the pause for the second.
+One call pauses. To resume takes two: the first shows what goes on, and names the pause for the
+second.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from governor.domain.units import in_utc, parse_iso, people, printable
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
     command = areas.add_parser("pause")
-    command.add_argument("--all", action="store_true", required=True, help="every account and Region")
+    command.add_argument(
+        "--all", action="store_true", required=True, help="every account and Region"
+    )
     command.add_argument("--reason", help="why, for the message and the audit")
     command.set_defaults(run=_pause)
 
@@ -27,7 +31,10 @@ def _pause(arguments: argparse.Namespace) -> None:
     pause = api_of(arguments).call("POST", "/api/pause", given)
     with Output(arguments) as out:
         out.say(f"Everything is paused. {_begun(pause)}.", pause=pause)
-        out.say("Nothing is stopped, terminated or deleted until an admin ends it: governor resume --all")
+        out.say(
+            "Nothing is stopped, terminated or deleted until an admin ends it: governor "
+            "resume --all"
+        )
 
 
 def resume(arguments: argparse.Namespace) -> None:
@@ -54,7 +61,9 @@ def _what_goes_on(pause: dict[str, Any], waiting: list[dict[str, Any]]) -> str:
     ]
     for one in waiting:
         place = f"{one['account']}/{one['region']}"
-        lines.append(f"  {printable(one['instance_name'])} ({one['instance_id']}, {place}): {one['action']}")
+        lines.append(
+            f"  {printable(one['instance_name'])} ({one['instance_id']}, {place}): {one['action']}"
+        )
     if not waiting:
         lines.append("  none is waiting")
     lines.append("Each step is checked again first. The next sweep asks people again.")

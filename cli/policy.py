@@ -1,4 +1,5 @@
-"""`governor policy check|explain|schema`: what a policy document says, before it decides anything."""
+"""`governor policy check|explain|schema`: what a policy document says, before it decides
+anything."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ from governor.errors import GovernorError, PolicyError, PolicyProblem
 
 
 def check(arguments: argparse.Namespace) -> int:
-    """Every mistake with its line and path, every dangerous combination; 1 when there is a mistake."""
+    """Every mistake with its line and path, every dangerous combination; 1 when there is a
+    mistake."""
     path = Path(arguments.file)
     with Output(arguments) as out:
         return int(not is_usable(path, read(path), out, production=arguments.production))
@@ -66,13 +68,17 @@ def _is_usable(path: Path, text: str, out: Output, *, production: bool) -> bool:
     for problem in book.retired:
         warn(problem.path, problem.reason, problem.line or 1)
     met = meetings(book)
-    alone = [((), book.base().policy), *(((name,), policy) for name, policy in policies_of(book)[1:])]
+    alone = [
+        ((), book.base().policy),
+        *(((name,), policy) for name, policy in policies_of(book)[1:]),
+    ]
     policies = [*alone, *met.policies]
     _warn_of_each(policies, warn)
     if not met.all_tried:
         warn(
             "overrides",
-            "so many can meet in one instance that not all were tried together; let their tags, families, "
+            "so many can meet in one instance that not all were tried together; let "
+            "their tags, families, "
             "accounts or Regions rule each other out",
         )
     refused = _refused(book, policies)
@@ -95,14 +101,18 @@ def _warn_of_each(policies: Sequence[tuple[tuple[str, ...], Policy]], warn: Warn
     """Warn about each policy; a warning about fewer of its overrides is not repeated."""
     given: dict[tuple[str, ...], frozenset[str]] = {}
     for names, policy in policies:
-        known = frozenset[str]().union(*(said for few, said in given.items() if set(few) <= set(names)))
+        known = frozenset[str]().union(
+            *(said for few, said in given.items() if set(few) <= set(names))
+        )
         given[names] = frozenset(warnings(policy))
         for warning in warnings(policy):
             if warning not in known:
                 warn(" + ".join(names) or "base", warning)
 
 
-def _refused(book: PolicyBook, policies: Sequence[tuple[tuple[str, ...], Policy]]) -> list[PolicyProblem]:
+def _refused(
+    book: PolicyBook, policies: Sequence[tuple[tuple[str, ...], Policy]]
+) -> list[PolicyProblem]:
     found = []
     for names, policy in policies:
         for setting, why in refusals(policy):
@@ -122,8 +132,15 @@ def _is_fit(
         for setting, why in of_policy if names else [*of_policy, *of_document]:
             if (setting, why) not in printed:
                 whose, severity = " + ".join(names) or "base", "not for production"
-                fact = {"severity": severity, "line": None, "path": setting, "reason": f"{whose}: {why}"}
-                out.list(f"{path}: {severity}: {printable(whose)}: {setting} {why}", "problems", fact)
+                fact = {
+                    "severity": severity,
+                    "line": None,
+                    "path": setting,
+                    "reason": f"{whose}: {why}",
+                }
+                out.list(
+                    f"{path}: {severity}: {printable(whose)}: {setting} {why}", "problems", fact
+                )
             printed.add((setting, why))
     for what in UNSEEN:
         out.list(f"{path}: not in the document, look yourself: {what}", "unseen", {"what": what})
@@ -134,12 +151,18 @@ def _say_errors(path: Path, problems: Sequence[PolicyProblem], out: Output) -> N
     for problem in problems:
         where, reason = problem.path or "(document)", printable(problem.reason)
         meant = _meant(problem.path) if problem.reason == "unknown setting" else ""
-        fact = {"severity": "error", "line": problem.line, "path": problem.path, "reason": reason + meant}
+        fact = {
+            "severity": "error",
+            "line": problem.line,
+            "path": problem.path,
+            "reason": reason + meant,
+        }
         out.list(f"{path}:{problem.line or 1}: error: {where}: {reason}{meant}", "problems", fact)
 
 
 def _meant(path: str) -> str:
-    """The question after a setting that does not exist: a near one there, or one of its name elsewhere."""
+    """The question after a setting that does not exist: a near one there, or one of its name
+    elsewhere."""
     *section, name = path.split(".")
     if found := nearest(name, settings_at(section)):
         return found
@@ -172,7 +195,10 @@ def explain(arguments: argparse.Namespace) -> int:
         out.say(f"{who} in {instance.target}", instance_id=instance.instance_id)
         overrides = ", ".join(printable(name) for name in applied.overrides)
         facts = {"version": applied.version, "overrides": list(applied.overrides)}
-        out.say(f"policy version {applied.version}; overrides that apply: {overrides or 'none'}", **facts)
+        out.say(
+            f"policy version {applied.version}; overrides that apply: {overrides or 'none'}",
+            **facts,
+        )
         for path, value in _flat(asdict(applied.policy)).items():
             if value != base.get(path):
                 source, other = "an override", f"the document says {_written(base.get(path))}"
@@ -180,8 +206,14 @@ def explain(arguments: argparse.Namespace) -> int:
                 source, other = "the document", f"the default is {_written(defaults.get(path))}"
             else:
                 continue
-            fact = {"path": path, "value": value, "set_by": source.removeprefix("an ").removeprefix("the ")}
-            out.list(f"  {printable(path)}: {_written(value)}   ({source}; {other})", "settings", fact)
+            fact = {
+                "path": path,
+                "value": value,
+                "set_by": source.removeprefix("an ").removeprefix("the "),
+            }
+            out.list(
+                f"  {printable(path)}: {_written(value)}   ({source}; {other})", "settings", fact
+            )
         for override in book.unaccepted():
             if override.name in applied.overrides:
                 out.say(f"  {printable(consent_line(override))}")
@@ -202,8 +234,8 @@ def deployed(stack: str, session: boto3.Session) -> str:
 
 
 def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
-    """Return the document that a stack uses now, and whose acceptances of it count: as its API says or, where
-    it has none in its bucket, the parameter.
+    """Return the document that a stack uses now, and whose acceptances of it count: as its API says
+    or, where it has none in its bucket, the parameter.
 
     Raises:
         CommandError: the stack, its API or its parameter cannot be read.
@@ -216,7 +248,8 @@ def deployed_answer(stack: str, session: boto3.Session) -> dict[str, Any]:
         found = session.client("ssm").get_parameter(Name=outputs["PolicyParameterName"])
     except (ClientError, BotoCoreError, KeyError) as error:
         raise CommandError(
-            f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): pass --stack-name, "
+            f"the policy of the stack {stack!r} could not be read ({aws.reason(error)}): "
+            "pass --stack-name, "
             "or --file where the command takes one"
         ) from None
     return {"document": found["Parameter"].get("Value", "")}
@@ -239,7 +272,9 @@ def _written(value: object) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_written(key)}: {_written(one)}" for key, one in value.items()) + "}"
+        return (
+            "{" + ", ".join(f"{_written(key)}: {_written(one)}" for key, one in value.items()) + "}"
+        )
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_written(one) for one in value) + "]"
     return printable(str(value))

@@ -1,4 +1,5 @@
-"""Settings of a policy that are allowed and dangerous: `policy check` names them, and refuses none."""
+"""Settings of a policy that are allowed and dangerous: `policy check` names them, and refuses
+none."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _NEARLY_ALL_PERCENT = 90
 
 
 def warnings(policy: Policy) -> tuple[str, ...]:
-    """One sentence for each combination that has burnt people, with the setting that would mend it."""
+    """One sentence for each combination that has burnt people, with the setting that would mend
+    it."""
     return (
         *_of_acting(policy),
         *_of_judging(policy),
@@ -29,7 +31,8 @@ def warnings(policy: Policy) -> tuple[str, ...]:
 def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
     """Return the settings with which a policy can never be carried out by people, each with why.
 
-    The sweep reads such a document all the same: its questions can be kept, and nothing else follows.
+    The sweep reads such a document all the same: its questions can be kept, and nothing else
+    follows.
     """
     approval, may_ask = policy.approval, policy.mode is not Mode.OBSERVE
     if not may_ask or policy.plan.action is Action.NOTIFY_ONLY:
@@ -49,7 +52,8 @@ def refusals(policy: Policy) -> tuple[tuple[str, str], ...]:
     return tuple(
         (
             setting,
-            f"{must} of those who are asked {count} {'is' if count == 1 else 'are'} known by address; add "
+            f"{must} of those who are asked {count} {'is' if count == 1 else 'are'} known "
+            "by address; add "
             "contacts with emails to ownership.default_contacts or escalation_contacts",
         )
         for setting, asked in _asked(policy.ownership)
@@ -80,18 +84,29 @@ def _of_acting(policy: Policy) -> Iterator[str]:
             "plan.local_disks_may_be_lost_unasked off"
         )
     if approval.on_expiry == "act" and approval.total.total_seconds() < _WORKING_DAY_SECONDS:
-        yield "approval.on_expiry: act leaves people less than 8 hours to answer; give them a working day"
-    if approval.on_expiry == "act" and policy.mode is Mode.ASK and not policy.metrics.publishers_are_trusted:
         yield (
-            "approval.on_expiry: act lets anybody who may publish metrics have instances stopped in silence; "
+            "approval.on_expiry: act leaves people less than 8 hours to answer; give "
+            "them a working day"
+        )
+    if (
+        approval.on_expiry == "act"
+        and policy.mode is Mode.ASK
+        and not policy.metrics.publishers_are_trusted
+    ):
+        yield (
+            "approval.on_expiry: act lets anybody who may publish metrics have instances "
+            "stopped in silence; "
             "bind publishers and set metrics.publishers_are_trusted, or leave it at no-action"
         )
     for name in ("broadcast_may", "tag_owner_may", "cli_may"):
         if "terminate" in getattr(approval, name):
-            yield f"terminate in approval.{name} has no effect: it takes people whom the policy knows"
+            yield (
+                f"terminate in approval.{name} has no effect: it takes people whom the policy knows"
+            )
     if approval.people_to_stop and {"stop"} & {*approval.broadcast_may, *approval.cli_may}:
         yield (
-            "stop in approval.broadcast_may or cli_may has no effect while approval.people_to_stop is not 0; "
+            "stop in approval.broadcast_may or cli_may has no effect while "
+            "approval.people_to_stop is not 0; "
             "an override for a tag may set that"
         )
     if terminates:
@@ -99,7 +114,8 @@ def _of_acting(policy: Policy) -> Iterator[str]:
 
 
 def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
-    """Known only where both stand for one identity; that two addresses are one human's is not to be seen."""
+    """Known only where both stand for one identity; that two addresses are one human's is not to be
+    seen."""
     found: dict[str, dict[str, None]] = {}
     for contact in policy.ownership.contacts.values():
         for identity, address in contact.identities.items():
@@ -107,7 +123,8 @@ def _of_one_with_two_addresses(policy: Policy) -> Iterator[str]:
     for identity, several in found.items():
         if len(several) > 1:
             yield (
-                f"{identity} has the addresses {' and '.join(several)}, and so counts as two people who "
+                f"{identity} has the addresses {' and '.join(several)}, and so counts as "
+                "two people who "
                 "approve; list one of them in ownership.contacts"
             )
 
@@ -116,20 +133,32 @@ def _of_judging(policy: Policy) -> Iterator[str]:
     vetoes, breaker = policy.vetoes, policy.breaker
     if policy.idle.window_minutes < _SHORT_WINDOW_MINUTES:
         yield (
-            f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break idle, and `no-data` "
+            f"idle.window_minutes under {_SHORT_WINDOW_MINUTES} calls a coffee break "
+            "idle, and `no-data` "
             "where one reading of CPU or network is late; use 60"
         )
     if policy.ask_window.total_seconds() < _SHORT_WINDOW_MINUTES * 60:
-        yield f"approval.ask_after_minutes under {_SHORT_WINDOW_MINUTES} asks during coffee breaks; use 180"
+        yield (
+            f"approval.ask_after_minutes under {_SHORT_WINDOW_MINUTES} asks during "
+            "coffee breaks; use 180"
+        )
     limits = (vetoes.memory_used_percent, vetoes.power_percent_of_limit, vetoes.cpu_percent)
     if all(limit is None for limit in (*limits, vetoes.network_bytes_per_second)):
-        yield "no veto is on: utilization alone makes an instance idle; switch on vetoes.cpu_percent at least"
+        yield (
+            "no veto is on: utilization alone makes an instance idle; switch on "
+            "vetoes.cpu_percent at least"
+        )
     if policy.mode is not Mode.OBSERVE and not vetoes.required:
-        yield "vetoes.required is empty: an instance whose CPU and network are not measured counts as quiet"
+        yield (
+            "vetoes.required is empty: an instance whose CPU and network are not "
+            "measured counts as quiet"
+        )
     if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _NEARLY_ALL_PERCENT:
         yield "the breaker hardly ever trips; a metrics outage would look like an idle fleet"
     if policy.ledger.false_stop_within_minutes == 0:
-        yield "ledger.false_stop_within_minutes: 0 counts no stop as false, whatever happens after it"
+        yield (
+            "ledger.false_stop_within_minutes: 0 counts no stop as false, whatever happens after it"
+        )
 
 
 def _of_measuring(policy: Policy) -> Iterator[str]:
@@ -137,20 +166,27 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
     metrics, approval = policy.metrics, policy.approval
     if policy.never_asks is not None:
         yield f"the last minutes cannot be shown, so nobody is ever asked: {policy.never_asks}"
-    elif policy.released_window > max(policy.window, timedelta(minutes=approval.ask_after_released_minutes)):
+    elif policy.released_window > max(
+        policy.window, timedelta(minutes=approval.ask_after_released_minutes)
+    ):
         yield (
             f"metrics.lag_seconds: {metrics.lag_seconds} hides the memory that is held now, so "
             "approval.ask_after_released_minutes is never used; set 120"
         )
     if metrics.period_seconds % metrics.collection_interval_seconds:
         yield (
-            f"metrics.collection_interval_seconds: {metrics.collection_interval_seconds} does not divide "
-            f"metrics.period_seconds ({metrics.period_seconds}), so GPUs in an aggregated metric may be "
+            f"metrics.collection_interval_seconds: {metrics.collection_interval_seconds} "
+            "does not divide "
+            f"metrics.period_seconds ({metrics.period_seconds}), so GPUs in an aggregated "
+            "metric may be "
             "miscounted, and their instances are no-data; set 60"
         )
     for figure in policy.vetoes.required:
         if limit_of(policy, figure) is None:
-            yield f"vetoes.required names {figure}, whose limit is null: it need not be measured; set a limit"
+            yield (
+                f"vetoes.required names {figure}, whose limit is null: it need not be "
+                "measured; set a limit"
+            )
 
 
 def _of_fresh_readings(policy: Policy) -> Iterator[str]:

@@ -14,8 +14,8 @@ from governor.domain.units import plural, printable
 
 
 def acceptances_of(answer: dict[str, object]) -> Acceptances:
-    """Return the acceptances that count, of the API's answer about the policy; none before a first version,
-    and from a stack of the release before."""
+    """Return the acceptances that count, of the API's answer about the policy; none before a first
+    version, and from a stack of the release before."""
     accepted = answer.get("accepted")
     if not isinstance(accepted, dict):
         return Acceptances()
@@ -32,12 +32,14 @@ def say_unaccepted(path: Path, book: PolicyBook, out: Output) -> None:
         for person in override.missing:
             if person not in able:
                 out.say(
-                    f"{path}: nobody can accept as {printable(person)}: map an aws: identity to that address "
+                    f"{path}: nobody can accept as {printable(person)}: map an aws: "
+                    "identity to that address "
                     "in ownership.contacts"
                 )
     if waiting:
         out.say(
-            f"{path}: people accept a stored version (`governor policy put`). Nobody can accept the "
+            f"{path}: people accept a stored version (`governor policy put`). Nobody can "
+            "accept the "
             "parameter PolicyYaml of the stack"
         )
 
@@ -57,21 +59,25 @@ def next_steps(waiting: tuple[Unaccepted, ...], version: str) -> str:
     if not people:
         return ""
     return (
-        f"Next, each of {', '.join(map(printable, people))} runs `governor policy accept {version}` "
-        "(a first version: once it is in force). A person who accepted the same terms before is counted "
+        f"Next, each of {', '.join(map(printable, people))} runs `governor policy accept "
+        f"{version}` "
+        "(a first version: once it is in force). A person who accepted the same terms "
+        "before is counted "
         "already."
     )
 
 
 def of_two_people(book: PolicyBook) -> Iterator[tuple[str, str]]:
-    """Yield why one writer could change a policy that terminates, by the setting, with what to do."""
+    """Yield why one writer could change a policy that terminates, by the setting, with what to
+    do."""
     policy = book.base().policy
     if not any(map(may_terminate, book.variants)):
         return
     if policy.two_people_for_policy is False:
         yield (
             "two_people_for_policy",
-            "is false, and the policy terminates: one writer alone can change who decides and what is "
+            "is false, and the policy terminates: one writer alone can change who "
+            "decides and what is "
             "terminated; remove the line",
         )
         return
@@ -79,6 +85,7 @@ def of_two_people(book: PolicyBook) -> Iterator[tuple[str, str]]:
     if able < PEOPLE_NEEDED and not book.says_two_people:
         yield (
             "ownership.contacts",
-            f"maps {plural(able, 'person', 'people')} to aws: identities, and the policy terminates: risky "
+            f"maps {plural(able, 'person', 'people')} to aws: identities, and the policy "
+            "terminates: risky "
             "changes wait for nobody until two people are mapped; map two people",
         )

@@ -23,8 +23,8 @@ MOST_COMPARISONS = 500_000
 class Meetings:
     """The policies where several overrides are for the same instance.
 
-    `policies` by the names of the overrides; `problems` where they contradict each other. `all_tried` is
-    false if the search ended before every combination was tried.
+    `policies` by the names of the overrides; `problems` where they contradict each other.
+    `all_tried` is false if the search ended before every combination was tried.
     """
 
     policies: tuple[tuple[tuple[str, ...], Policy], ...]
@@ -93,7 +93,9 @@ class _Search:
                         continue
                     # An override for everyone whom these are for is always with them.
                     self._left -= len(self._matches)
-                    together = tuple(i for i, one in enumerate(self._matches) if joined(both, one) == both)
+                    together = tuple(
+                        i for i, one in enumerate(self._matches) if joined(both, one) == both
+                    )
                     if together in seen:
                         continue
                     seen.add(together)

@@ -19,11 +19,14 @@ UNSEEN = (
     "sign-in: the stack's parameters OidcIssuer and OidcApproverGroup (docs/sign-in.md)",
     "delivery: a channel that the people who are asked read (docs/channels.md)",
     "metrics: who may publish into metrics.namespace, by IAM (docs/trust.md)",
-    "metrics: whether each GPU has a series of its own; mode auto and on_expiry: act wait where several "
+    "metrics: whether each GPU has a series of its own; mode auto and on_expiry: act "
+    "wait where several "
     "GPUs share one (docs/trust.md)",
-    "tags: who may change Purpose, Owner, the exemption tag and tags of overrides, by IAM or an SCP",
+    "tags: who may change Purpose, Owner, the exemption tag and tags of overrides, by "
+    "IAM or an SCP",
     "policy: who may change the policy of the stack, by IAM",
-    "policy: two_people_for_policy holds only from the first `bin/governor policy put` on; `policy history` "
+    "policy: two_people_for_policy holds only from the first `bin/governor policy put` "
+    "on; `policy history` "
     "says whether a version is in force. A change of the parameter PolicyYaml waits for nobody",
 )
 """Questions that no document answers; printed so that somebody looks."""
@@ -52,7 +55,8 @@ def _of_people(policy: Policy) -> Iterator[tuple[str, str]]:
     if ownership.email_domains and approval.tag_owner_may != ("keep",):
         yield (
             "approval.tag_owner_may",
-            "lets anybody who may tag an instance do more than keep it; set [keep], or let nobody else tag",
+            "lets anybody who may tag an instance do more than keep it; set [keep], or "
+            "let nobody else tag",
         )
 
 
@@ -62,13 +66,24 @@ def _of_acting(policy: Policy) -> Iterator[tuple[str, str]]:
     if policy.plan.local_disks_may_be_lost_unasked:
         yield "plan.local_disks_may_be_lost_unasked", "wipes data without a yes; set false"
     if policy.mode is Mode.AUTO and policy.approval.notice_minutes < _SHORTEST_NOTICE_MINUTES:
-        yield "approval.notice_minutes", f"is too short to hold it; set {_SHORTEST_NOTICE_MINUTES} or more"
+        yield (
+            "approval.notice_minutes",
+            f"is too short to hold it; set {_SHORTEST_NOTICE_MINUTES} or more",
+        )
     if policy.approval.on_expiry == "act":
         yield "approval.on_expiry", "takes silence for a yes; set no-action"
     if not policy.vetoes.required:
-        yield "vetoes.required", "is empty: what is not measured counts as quiet; set [cpu, network]"
+        yield (
+            "vetoes.required",
+            "is empty: what is not measured counts as quiet; set [cpu, network]",
+        )
     key = policy.exemption.tag_key.strip().casefold()
-    if key == policy.selector.tag_key.casefold() or key in ("name", "owner", "project", "environment"):
+    if key == policy.selector.tag_key.casefold() or key in (
+        "name",
+        "owner",
+        "project",
+        "environment",
+    ):
         yield (
             "exemption.tag_key",
             "is a key that has another meaning, and any value of it exempts; use one alone",
@@ -78,7 +93,10 @@ def _of_acting(policy: Policy) -> Iterator[tuple[str, str]]:
 def _of_brakes(policy: Policy) -> Iterator[tuple[str, str]]:
     breaker, caps = policy.breaker, policy.caps
     if max(breaker.turned_idle_percent, breaker.turned_silent_percent) > _LONGEST_FREEZE_SHARE:
-        yield "breaker", f"hardly ever trips; set its percentages to {_LONGEST_FREEZE_SHARE} or less"
+        yield (
+            "breaker",
+            f"hardly ever trips; set its percentages to {_LONGEST_FREEZE_SHARE} or less",
+        )
     for scope in ("organization", "account", "owner"):
         name = f"{scope}_actions_per_hour"
         number = getattr(caps, name)

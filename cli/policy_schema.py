@@ -45,7 +45,10 @@ def policy_schema() -> dict[str, Any]:
     definitions["OverrideSet"] = _partial_schema(schema)
     override["properties"]["name"]["pattern"] = r"^\S(.*\S)?$"
     override["properties"]["set"] = {"$ref": "#/$defs/OverrideSet"}
-    schema["properties"]["version"] = {"const": SCHEMA_VERSION, "description": "Version of this schema."}
+    schema["properties"]["version"] = {
+        "const": SCHEMA_VERSION,
+        "description": "Version of this schema.",
+    }
     schema["properties"]["overrides"] = {
         "type": "array",
         "description": "Settings for some instances; later ones win.",
@@ -57,12 +60,16 @@ def policy_schema() -> dict[str, Any]:
 
 
 def _partial_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema of what an override may set: any part of the document, except the sweep's own.
+    """Return the schema of what an override may set: any part of the document, except the sweep's
+    own.
 
-    Nothing is required and no default is given: what an override leaves out is as the document says.
+    Nothing is required and no default is given: what an override leaves out is as the document
+    says.
     """
     properties = {
-        name: deepcopy(setting) for name, setting in schema["properties"].items() if name not in ONLY_IN_BASE
+        name: deepcopy(setting)
+        for name, setting in schema["properties"].items()
+        if name not in ONLY_IN_BASE
     }
     for name, setting in properties.items():
         setting.pop("default", None)
@@ -87,7 +94,8 @@ def sections(kind: type) -> Iterator[type]:
 
 
 def meanings(kind: type) -> dict[str, str]:
-    """Return the docstring under each setting of a dataclass; a section without one says it itself."""
+    """Return the docstring under each setting of a dataclass; a section without one says it
+    itself."""
     found: dict[str, str] = {}
     (body,) = ast.parse(dedent(inspect.getsource(kind))).body
     assert isinstance(body, ast.ClassDef)
@@ -97,16 +105,24 @@ def meanings(kind: type) -> dict[str, str]:
             found[setting.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
     hints = get_type_hints(kind)
     about = {name: inspect.getdoc(hint) or "" for name, hint in hints.items() if is_dataclass(hint)}
-    return {one.name: found.get(one.name, about.get(one.name, "").split("\n\n")[0]) for one in fields(kind)}
+    return {
+        one.name: found.get(one.name, about.get(one.name, "").split("\n\n")[0])
+        for one in fields(kind)
+    }
 
 
 def settings_at(path: Sequence[str]) -> list[str]:
-    """Return the settings that may stand where this path leads, by the schema; none where nothing may."""
+    """Return the settings that may stand where this path leads, by the schema; none where nothing
+    may."""
     schema = policy_schema()
     node: Mapping[str, Any] = schema
     for part in path:
         node = _resolved(schema, node)
-        inner = node.get("properties", {}).get(part) or node.get("items") or node.get("additionalProperties")
+        inner = (
+            node.get("properties", {}).get(part)
+            or node.get("items")
+            or node.get("additionalProperties")
+        )
         if not isinstance(inner, Mapping):
             return []
         node = inner

@@ -46,13 +46,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     made.add_argument("file", help="a YAML file, or - for standard input")
     made.add_argument("--empty", action="store_true", help="store also a document without settings")
     made.set_defaults(run=put)
-    made = commands.add_parser("history", help="the newest versions, who stored them, and which is in force")
+    made = commands.add_parser(
+        "history", help="the newest versions, who stored them, and which is in force"
+    )
     made.set_defaults(run=history)
-    made = commands.add_parser("rollback", help="check an earlier version, and store it as the newest one")
+    made = commands.add_parser(
+        "rollback", help="check an earlier version, and store it as the newest one"
+    )
     made.add_argument("version", help="as history prints it")
     made.set_defaults(run=rollback)
     made = commands.add_parser(
-        "accept", help="accept a version that waits for a second person, or an override that names you"
+        "accept",
+        help="accept a version that waits for a second person, or an override that names you",
     )
     made.add_argument("version", help="as the message or history names it")
     made.set_defaults(run=accept)
@@ -72,14 +77,16 @@ def put(arguments: argparse.Namespace) -> int:
 
 
 def _check_removes_nothing(path: Path, now: str) -> None:
-    """Raises: CommandError with the settings in force, which a document without any would remove."""
+    """Raises: CommandError with the settings in force, which a document without any would
+    remove."""
     try:
         settings = list(parse_policy(now, accepted=True).document.settings)
     except PolicyError:
         settings = ["all of a document that is refused"]
     if settings:
         raise CommandError(
-            f"{path} has no settings. It would remove those in force: {printable(', '.join(settings))}. "
+            f"{path} has no settings. It would remove those in force: "
+            f"{printable(', '.join(settings))}. "
             "Nothing was stored: if that is what you want, pass --empty"
         )
 
@@ -108,8 +115,11 @@ def diff(arguments: argparse.Namespace) -> int:
 
 
 def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
-    """Say how a document differs from the one in force, what is wrong with it, and what is risky."""
-    lines = difflib.unified_diff(now.splitlines(), text.splitlines(), "in force", str(path), lineterm="")
+    """Say how a document differs from the one in force, what is wrong with it, and what is
+    risky."""
+    lines = difflib.unified_diff(
+        now.splitlines(), text.splitlines(), "in force", str(path), lineterm=""
+    )
     shown = ["".join(c if c.isprintable() else " " for c in line) for line in lines]
     out.say("\n".join(shown) or "no difference to the document in force", diff=shown)
     if not is_usable(path, text, out):
@@ -117,7 +127,9 @@ def is_usable_change(path: Path, now: str, text: str, out: Output) -> bool:
     try:
         before = parse_policy(now, accepted=True)
     except PolicyError as error:
-        out.say(f"all of it is risky: the document in force is refused ({error})", risky=["all of it"])
+        out.say(
+            f"all of it is risky: the document in force is refused ({error})", risky=["all of it"]
+        )
         return True
     found = risky(before, parse_policy(text))
     more = "; two people must stand behind it" if waits_for_two(before) else ""
@@ -137,7 +149,8 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
     stack = parameters.get("SelectorTagValue")
     if governed != stack:
         raise CommandError(
-            f"the selector is Purpose={governed}, and IAM limits the stack to Purpose={stack}: write "
+            f"the selector is Purpose={governed}, and IAM limits the stack to "
+            f"Purpose={stack}: write "
             f"selector: {{tag_key: Purpose, tag_value: {stack}}}"
         )
     try:
@@ -156,23 +169,33 @@ def store(text: str, arguments: argparse.Namespace, session: boto3.Session, out:
 
 
 def note_what_waits(arguments: argparse.Namespace, session: boto3.Session, out: Output) -> None:
-    """Say which newer version than the one in force the next one takes the place of: it never counts then."""
+    """Say which newer version than the one in force the next one takes the place of: it never
+    counts then."""
     outputs, _ = described(arguments.stack_name, session)
     in_force = _api(arguments, session).call("GET", "/api/policy")["in_force"]
     try:
-        newest = _versions(session.client("s3"), _bucket(outputs, arguments.stack_name), in_force, 1)
+        newest = _versions(
+            session.client("s3"), _bucket(outputs, arguments.stack_name), in_force, 1
+        )
     except (ClientError, BotoCoreError) as error:
         raise CommandError(f"the versions could not be listed: {aws.reason(error)}") from None
     for one in newest:
         if one["state"] != "in force":
-            text = f"version {one['version']} of {one['author']} is not in force, and this takes its place"
+            text = (
+                f"version {one['version']} of {one['author']} is not in force, and "
+                "this takes its place"
+            )
             out.list(text, "takes_the_place_of", one)
 
 
 def get(arguments: argparse.Namespace) -> int:
     """Print the document in force, or that of a version."""
     session = aws.session()
-    text = _version(arguments, session) if arguments.version else deployed(arguments.stack_name, session)
+    text = (
+        _version(arguments, session)
+        if arguments.version
+        else deployed(arguments.stack_name, session)
+    )
     with Output(arguments) as out:
         out.say(text.removesuffix("\n"), version=arguments.version, document=text)
     return 0
@@ -209,7 +232,9 @@ def history(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _versions(s3: Any, bucket: str, in_force: str | None, most: int = _SHOWN) -> list[dict[str, str]]:
+def _versions(
+    s3: Any, bucket: str, in_force: str | None, most: int = _SHOWN
+) -> list[dict[str, str]]:
     listed = s3.list_object_versions(Bucket=bucket, Prefix=KEY, MaxKeys=most).get("Versions", [])
     rows = []
     for one in listed:
@@ -227,8 +252,8 @@ def _versions(s3: Any, bucket: str, in_force: str | None, most: int = _SHOWN) ->
 
 
 def accept(arguments: argparse.Namespace) -> int:
-    """Accept a version that waits, or overrides that name you, as the person that the policy in force maps
-    the caller to."""
+    """Accept a version that waits, or overrides that name you, as the person that the policy in
+    force maps the caller to."""
     path = f"/api/policy/{quote(arguments.version, safe='')}"
     found = _api(arguments, aws.session()).call("POST", path, {})
     with Output(arguments) as out:

@@ -10,7 +10,8 @@ _AFTER_SECONDS = 2.0
 
 
 class Progress:
-    """One line on standard error while it is entered, and gone when it is left. Of two the outer one counts.
+    """One line on standard error while it is entered, and gone when it is left. Of two the outer
+    one counts.
 
     What prints while it is entered would stand in that line: print before or after.
     """

@@ -1,7 +1,9 @@
-"""`governor reconcile FILE`: what a bill (CUR 2.0, FOCUS) says of the ledger, amortized, never blended.
+"""`governor reconcile FILE`: what a bill (CUR 2.0, FOCUS) says of the ledger, amortized, never
+blended.
 
-Of each action it says what an hour of the instance really cost before it, how much of that a commitment paid,
-and whether the instance ran on while the ledger counts it as saved. Reads only; `--store` adds corrections.
+Of each action it says what an hour of the instance really cost before it, how much of that a
+commitment paid, and whether the instance ran on while the ledger counts it as saved. Reads only;
+`--store` adds corrections.
 """
 
 from __future__ import annotations
@@ -59,8 +61,8 @@ _EFFECTIVE = {
     "DiscountedUsage": "reservation_effective_cost",
     "Usage": "line_item_unblended_cost",
 }
-"""The column of a line's amortized cost, by its type. Source: AWS, CUR 2.0 table dictionary. All other types
-are fees, credits, taxes, or take off what one of these counts."""
+"""The column of a line's amortized cost, by its type. Source: AWS, CUR 2.0 table dictionary. All
+other types are fees, credits, taxes, or take off what one of these counts."""
 
 
 class Charge(NamedTuple):
@@ -84,8 +86,8 @@ class Bill:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The bill about one action. `cash`: an hour of it; `None` where it has no hour before it. `ran_on`:
-    hours that were billed while the ledger counts them as saved."""
+    """The bill about one action. `cash`: an hour of it; `None` where it has no hour before it.
+    `ran_on`: hours that were billed while the ledger counts them as saved."""
 
     entry: LedgerEntry
     cash: Cash | None
@@ -126,7 +128,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _compared(state: StateTable, bill: Bill) -> Iterator[Found]:
-    """The actions of the bill's months, and those of the month before that it charges while they save."""
+    """The actions of the bill's months, and those of the month before that it charges while they
+    save."""
     months = {month_of(one.start) for charges in bill.charges.values() for one in charges}
     before = {month_of(parse_month(one) - DAY) for one in months}
     for month in sorted(months | before):
@@ -136,7 +139,9 @@ def _compared(state: StateTable, bill: Bill) -> Iterator[Found]:
 
 def _say(out: Output, found: Sequence[Found], bill: Bill, corrected: int) -> None:
     known = [one for one in found if one.cash is not None]
-    text = f"The bill has {len(known)} of {plural(len(found), 'action')} of its months in the ledger."
+    text = (
+        f"The bill has {len(known)} of {plural(len(found), 'action')} of its months in the ledger."
+    )
     out.say(
         text,
         actions=len(found),
@@ -150,7 +155,9 @@ def _say(out: Output, found: Sequence[Found], bill: Bill, corrected: int) -> Non
     if bill.left_out:
         out.say(f"{plural(bill.left_out, 'line')} in other currencies than USD left out.")
     if corrected:
-        out.say(f"{plural(corrected, 'correction')} added to the ledger; nothing in it was changed.")
+        out.say(
+            f"{plural(corrected, 'correction')} added to the ledger; nothing in it was changed."
+        )
 
 
 def _say_one(out: Output, one: Found) -> None:
@@ -191,7 +198,11 @@ def compared(entry: LedgerEntry, bill: Bill) -> Found:
     hours = sum((one.hours for one in before), Decimal(0))
     ended = entry.ended_at or datetime.max.replace(tzinfo=UTC)
     ran_on = sum(
-        (one.hours for one in charges if one.start >= entry.booked_at + _LATEST and one.end <= ended),
+        (
+            one.hours
+            for one in charges
+            if one.start >= entry.booked_at + _LATEST and one.end <= ended
+        ),
         Decimal(0),
     )
     if not hours:
@@ -236,7 +247,10 @@ def _charges(
                 raise ValueError("it is cut short")
             yield charge(row)
         except KeyError as error:
-            why = f"the export lacks the column {error.args[0]}, which lines of this type need: add it"
+            why = (
+                f"the export lacks the column {error.args[0]}, which lines of this type "
+                "need: add it"
+            )
             raise CommandError(f"{path}, line {rows.line_num}: {why}") from None
         except ValueError as error:
             raise CommandError(f"{path}, line {rows.line_num}: {error}") from None

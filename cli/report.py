@@ -1,4 +1,5 @@
-"""`governor report`: costs and savings of a month, as the mail and the console say them. Reads only."""
+"""`governor report`: costs and savings of a month, as the mail and the console say them. Reads
+only."""
 
 from __future__ import annotations
 
@@ -41,10 +42,14 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command."""
     command = areas.add_parser("report")
     command.add_argument("--month", help="as 2026-11 (default: this one, UTC)")
-    command.add_argument("--format", choices=_FORMATS, default="table", help="(default: %(default)s)")
+    command.add_argument(
+        "--format", choices=_FORMATS, default="table", help="(default: %(default)s)"
+    )
     for name in ("owner", "project", "account"):
         command.add_argument(f"--{name}", default="", help=f"of this {name} alone")
-    command.add_argument("--own-cost", action="store_true", help="and of GPU Governor itself, as measured")
+    command.add_argument(
+        "--own-cost", action="store_true", help="and of GPU Governor itself, as measured"
+    )
     command.set_defaults(run=_run)
 
 
@@ -85,7 +90,9 @@ def _policy(name: str, stack: Stack) -> Any:
     try:
         return parse_policy(deployed(name, stack.session)).base().policy
     except PolicyError as error:
-        raise CommandError(f"the policy cannot be used: {error}; run `governor policy check`") from None
+        raise CommandError(
+            f"the policy cannot be used: {error}; run `governor policy check`"
+        ) from None
 
 
 def alert_of(found: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Alert:
@@ -97,7 +104,8 @@ def alert_of(found: Report, hub: Target, reader: Reader, now: UtcDatetime) -> Al
 
 
 def shown(found: Report, chosen: str, alert: Alert, own: own_cost.Measured | None = None) -> str:
-    """The report in a format: `table`, `html`, `csv` or `json`; the first and the last with the own cost."""
+    """The report in a format: `table`, `html`, `csv` or `json`; the first and the last with the own
+    cost."""
     match chosen:
         case "csv":
             return csv_text(COLUMNS, found.rows)
@@ -112,20 +120,27 @@ def shown(found: Report, chosen: str, alert: Alert, own: own_cost.Measured | Non
             _, page = fitting(message_of(alert, None, link=None, picture_png=png))
             return page.replace(f"cid:{CID}", picture)
         case _:
-            return _table(found, alert) + "".join(f"{line}\n" for line in (["", *own.lines] if own else ()))
+            return _table(found, alert) + "".join(
+                f"{line}\n" for line in (["", *own.lines] if own else ())
+            )
 
 
 def _table(found: Report, alert: Alert) -> str:
     lines = [*map(printable, (alert.subject, *alert.lines))]
     if found.lines:
-        lines += ["", _row("instance", "how it ended", "owner", "project", "when (UTC)", "saved, USD")]
+        lines += [
+            "",
+            _row("instance", "how it ended", "owner", "project", "when (UTC)", "saved, USD"),
+        ]
     for line in found.lines:
         entry, net = line.entry, line.net_usd
         what = f"{line.what}, undone" if entry.false_stop else line.what
         name = entry.resource_name or entry.episode.instance_id
         amount = "unknown" if net is None else money(net)
         lines.append(
-            _row(name, what, entry.owner, entry.project, f"{entry.booked_at:%Y-%m-%d %H:%M}", amount)
+            _row(
+                name, what, entry.owner, entry.project, f"{entry.booked_at:%Y-%m-%d %H:%M}", amount
+            )
         )
     return "\n".join([*lines, ""])
 

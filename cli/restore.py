@@ -1,7 +1,7 @@
 """`governor restore`: puts back into the state table what a copy of it holds and the table lacks.
 
-An old state must do no harm: everything is frozen before the first item is put back, nothing that is there is
-overwritten, and what would act, or let somebody in, by itself is left out.
+An old state must do no harm: everything is frozen before the first item is put back, nothing that
+is there is overwritten, and what would act, or let somebody in, by itself is left out.
 """
 
 from __future__ import annotations
@@ -47,10 +47,18 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command."""
     made = areas.add_parser("restore")
     made.add_argument(
-        "--from", dest="source", required=True, metavar="TABLE", help="a table that was restored to a time"
+        "--from",
+        dest="source",
+        required=True,
+        metavar="TABLE",
+        help="a table that was restored to a time",
     )
-    made.add_argument("--dry-run", action="store_true", help="show what would be put back; write nothing")
-    made.add_argument("--confirm", metavar="STACK", help="the stack's name; else you are asked to type it")
+    made.add_argument(
+        "--dry-run", action="store_true", help="show what would be put back; write nothing"
+    )
+    made.add_argument(
+        "--confirm", metavar="STACK", help="the stack's name; else you are asked to type it"
+    )
     made.set_defaults(run=run)
 
 
@@ -99,9 +107,11 @@ def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
             progress.show(f"putting items back: {written} of {len(lacking)}")
             written += _put(dynamodb, table, item)
     out.say(
-        f"Put {plural(written, 'item')} back. Everything is frozen: nothing is asked, stopped or terminated "
+        f"Put {plural(written, 'item')} back. Everything is frozen: nothing is asked, "
+        "stopped or terminated "
         "for two days, or until an admin ends the freeze in the console.\n"
-        f"The copy lacks what people answered after {at or 'its time'}. Before you end the freeze, look in "
+        f"The copy lacks what people answered after {at or 'its time'}. Before you end "
+        "the freeze, look in "
         "the audit for keeps and exemptions (docs/lifecycle.md)",
         written=written,
         frozen=True,
@@ -111,21 +121,30 @@ def _restore(stack: Stack, arguments: argparse.Namespace, out: Output) -> None:
 def _check(dynamodb: Any, source: str, table: str) -> str | None:
     """Return the time that the copy shows, where DynamoDB says so. Raises: CommandError."""
     if source == table:
-        raise CommandError(f"{table} is the state table itself: restore it to a table of another name first")
+        raise CommandError(
+            f"{table} is the state table itself: restore it to a table of another name first"
+        )
     try:
         found = dynamodb.describe_table(TableName=source)["Table"]
     except dynamodb.exceptions.ResourceNotFoundException:
-        raise CommandError(f"there is no table {printable(source)} in this account and Region") from None
+        raise CommandError(
+            f"there is no table {printable(source)} in this account and Region"
+        ) from None
     keys = [(one["AttributeName"], one["KeyType"]) for one in found["KeySchema"]]
     if keys != [("pk", "HASH"), ("sk", "RANGE")]:
         raise CommandError(f"{printable(source)} is no state table: its keys are not pk and sk")
     if found["TableStatus"] != "ACTIVE":
-        raise CommandError(f"{printable(source)} is {found['TableStatus']}: wait until it is ACTIVE")
+        raise CommandError(
+            f"{printable(source)} is {found['TableStatus']}: wait until it is ACTIVE"
+        )
     key = dict(zip(("pk", "sk"), ({"S": part} for part in SCHEMA_KEY), strict=True))
-    schema = dynamodb.get_item(TableName=source, Key=key).get("Item", {}).get("number", {"N": "1"})["N"]
+    schema = (
+        dynamodb.get_item(TableName=source, Key=key).get("Item", {}).get("number", {"N": "1"})["N"]
+    )
     if int(schema) > SCHEMA:
         raise CommandError(
-            f"{printable(source)} has items of schema {schema}, and this release reads up to {SCHEMA}: "
+            f"{printable(source)} has items of schema {schema}, and this release reads up "
+            f"to {SCHEMA}: "
             "restore it with the release that wrote it"
         )
     at = found.get("RestoreSummary", {}).get("RestoreDateTime")
@@ -134,7 +153,9 @@ def _check(dynamodb: Any, source: str, table: str) -> str | None:
 
 def _items(dynamodb: Any, table: str, *, keys_only: bool = False) -> Iterator[Item]:
     asked = {"ProjectionExpression": "pk, sk"} if keys_only else {}
-    for page in dynamodb.get_paginator("scan").paginate(TableName=table, ConsistentRead=True, **asked):
+    for page in dynamodb.get_paginator("scan").paginate(
+        TableName=table, ConsistentRead=True, **asked
+    ):
         yield from page["Items"]
 
 
@@ -149,7 +170,8 @@ def _is_expired(item: Item, stack: Stack) -> bool:
 
 def _why_left_out(pk: str, sk: str) -> str | None:
     return next(
-        (why for begin, why in _LEFT_OUT.items() if pk.startswith(begin) or sk.startswith(begin)), None
+        (why for begin, why in _LEFT_OUT.items() if pk.startswith(begin) or sk.startswith(begin)),
+        None,
     )
 
 
@@ -163,20 +185,24 @@ def _confirm(name: str, given: str | None) -> None:
 def _freeze(stack: Stack, source: str) -> None:
     """Freeze everything, as the breaker over all targets does.
 
-    `first`, the hour of its first count, becomes now: so the freeze ends by itself after two days at the
-    earliest, and not with the next sweep.
+    `first`, the hour of its first count, becomes now: so the freeze ends by itself after two days
+    at the earliest, and not with the next sweep.
     """
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
     before = StateTable(table).hub().freeze
     why = f"the state table was restored from {source}"
     why += f"; before that: {before.why}" if before else ""
-    table.write(update(_HUB, {"freeze": BreakerState(stack.now, why), "first": f"{stack.now:%Y%m%d%H}"}))
+    table.write(
+        update(_HUB, {"freeze": BreakerState(stack.now, why), "first": f"{stack.now:%Y%m%d%H}"})
+    )
 
 
 def _put(dynamodb: Any, table: str, item: Item) -> bool:
     """True where it was lacking still."""
     try:
-        dynamodb.put_item(TableName=table, Item=item, ConditionExpression="attribute_not_exists(pk)")
+        dynamodb.put_item(
+            TableName=table, Item=item, ConditionExpression="attribute_not_exists(pk)"
+        )
     except dynamodb.exceptions.ConditionalCheckFailedException:
         return False
     return True

@@ -10,6 +10,10 @@ from cli.pause import resume
 def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
     command = areas.add_parser("resume")
-    command.add_argument("--all", action="store_true", required=True, help="every account and Region")
-    command.add_argument("--since", help="the pause to end, as this command prints it without the option")
+    command.add_argument(
+        "--all", action="store_true", required=True, help="every account and Region"
+    )
+    command.add_argument(
+        "--since", help="the pause to end, as this command prints it without the option"
+    )
     command.set_defaults(run=resume)

@@ -1,7 +1,8 @@
 """`governor sessions list|end`: who is signed in to the console, and the end of a session.
 
-Works on the state table itself, so what somebody may do is said in IAM: `dynamodb:Scan` to list, and
-`dynamodb:UpdateItem` to end. Every page reads the session at each request, so an end counts at once.
+Works on the state table itself, so what somebody may do is said in IAM: `dynamodb:Scan` to list,
+and `dynamodb:UpdateItem` to end. Every page reads the session at each request, so an end counts at
+once.
 """
 
 from __future__ import annotations
@@ -45,14 +46,17 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     listed = commands.add_parser("list", help="the sessions that hold")
     end = commands.add_parser("end", help="end the sessions of one person, or all")
     which = end.add_mutually_exclusive_group(required=True)
-    which.add_argument("who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it")
+    which.add_argument(
+        "who", nargs="?", help="an address, oidc:<subject> or aws:<ARN>, as list prints it"
+    )
     which.add_argument("--all", action="store_true")
     for one in (listed, end):
         one.set_defaults(run=run)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the sessions that hold, or end those of one person, or all; 1 when there was none to end."""
+    """Print the sessions that hold, or end those of one person, or all; 1 when there was none to
+    end."""
     session, now = aws.session(), datetime.now(tz=UTC)
     name = described(arguments.stack_name, session)[0].get("StateTableName", "")
     if not name:
@@ -75,9 +79,15 @@ def run(arguments: argparse.Namespace) -> int:
         out.say("", ended=[])
         for one in ended:
             fact = {"who": one.who.by, "since": iso(one.who.at)}
-            out.list(f"ended: {printable(one.who.by)}, signed in at {iso(one.who.at)}", "ended", fact)
+            out.list(
+                f"ended: {printable(one.who.by)}, signed in at {iso(one.who.at)}", "ended", fact
+            )
         if not ended:
-            out.say("nobody is signed in" if arguments.all else f"{arguments.who} has no session: see list")
+            out.say(
+                "nobody is signed in"
+                if arguments.all
+                else f"{arguments.who} has no session: see list"
+            )
     return int(not ended)
 
 
@@ -109,7 +119,10 @@ def _end(table: Table, one: _Found, by: str, now: UtcDatetime) -> None:
 
 
 def _print(found: list[_Found], *, as_json: bool) -> None:
-    rows = [{"who": one.who.by, "since": iso(one.who.at), "until": iso(one.who.ends_at)} for one in found]
+    rows = [
+        {"who": one.who.by, "since": iso(one.who.at), "until": iso(one.who.ends_at)}
+        for one in found
+    ]
     if as_json:
         print(json.dumps(rows, indent=2))
         return

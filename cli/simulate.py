@@ -1,4 +1,5 @@
-"""`governor simulate`: what policies would have done in the past days, before one of them goes live."""
+"""`governor simulate`: what policies would have done in the past days, before one of them goes
+live."""
 
 from __future__ import annotations
 
@@ -48,10 +49,12 @@ _WRONG_AT_MOST = 0.05
 _INTERRUPTED = 130
 """As shells say it: 128 and the signal's number."""
 _ACCOUNT_NOTE = (
-    "Instances that run now, as EC2 describes them now; what was terminated or is stopped today is not in it."
+    "Instances that run now, as EC2 describes them now; what was terminated "
+    "or is stopped today is not in it."
 )
 _TRACE_NOTES = (
-    "Traces hold GPU utilization, and some GPU memory. Required CPU and network readings are waived, and "
+    "Traces hold GPU utilization, and some GPU memory. Required CPU and network readings "
+    "are waived, and "
     "USD are unknown unless prices.usd_per_hour names the type (trace-8-gpu for 8 GPUs).",
 )
 
@@ -60,9 +63,15 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command and its options."""
     made = areas.add_parser("simulate")
     made.add_argument(
-        "--policy", action="append", type=Path, metavar="FILE", help="a YAML file; repeat to compare"
+        "--policy",
+        action="append",
+        type=Path,
+        metavar="FILE",
+        help="a YAML file; repeat to compare",
     )
-    made.add_argument("--traces", type=Path, metavar="PATH", help="trace files instead of an account")
+    made.add_argument(
+        "--traces", type=Path, metavar="PATH", help="trace files instead of an account"
+    )
     made.add_argument(
         "--days", type=_days, metavar="N", help="whole UTC days (default: 14; 56 with --recommend)"
     )
@@ -85,13 +94,16 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="from a question to the yes that is assumed (default: 30)",
     )
     made.add_argument(
-        "--recommend", action="store_true", help="choose how long to wait before asking, from your own weeks"
+        "--recommend",
+        action="store_true",
+        help="choose how long to wait before asking, from your own weeks",
     )
     made.add_argument(
         "--wrong-at-most",
         type=_percent,
         metavar="PERCENT",
-        help="with --recommend: share of questions after which work is back within an hour (default: 5)",
+        help="with --recommend: share of questions after which work is back within an "
+        "hour (default: 5)",
     )
     made.add_argument(
         "--by",
@@ -99,7 +111,9 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
         help="with --recommend: choose for each group, too (default: project)",
     )
     made.add_argument("--format", choices=["table", "json", "html"], default="table")
-    made.add_argument("--out", type=Path, metavar="FILE", help="write there instead of standard output")
+    made.add_argument(
+        "--out", type=Path, metavar="FILE", help="write there instead of standard output"
+    )
     made.set_defaults(run=run, regions=True)
 
 
@@ -126,7 +140,9 @@ def run(arguments: argparse.Namespace) -> int:
             replays, delay = list[Replay](), arguments.approval_delay_minutes
             with Progress("replaying") as progress:
                 for (name, _), one in zip(books, policies, strict=True):
-                    progress.show(f"replaying {printable(name)} ({len(replays) + 1} of {len(books)})")
+                    progress.show(
+                        f"replaying {printable(name)} ({len(replays) + 1} of {len(books)})"
+                    )
                     replays.append(replay(name, one, recordings, approval_delay=delay))
             text = _shown(arguments, policies, recordings, replays, notes)
     except (ReplayError, TraceError, FetchError, StoreError, GovernorError, OSError) as error:
@@ -194,7 +210,8 @@ def _shown(
 
 
 def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:
-    """The policies by name. None given: the stack's; with traces, which need no stack, the defaults."""
+    """The policies by name. None given: the stack's; with traces, which need no stack, the
+    defaults."""
     if not arguments.policy:
         if arguments.traces:
             return [("defaults", parse_policy(""))]
@@ -203,7 +220,9 @@ def _books(arguments: argparse.Namespace) -> list[tuple[str, PolicyBook]]:
                 "deployed",
                 _parsed(
                     "deployed",
-                    policy_commands.deployed(arguments.stack_name, aws.session(arguments.region or ())),
+                    policy_commands.deployed(
+                        arguments.stack_name, aws.session(arguments.region or ())
+                    ),
                 ),
             )
         ]
@@ -272,7 +291,8 @@ def _from_account(
     count = sum(len(survey.subjects) for survey in surveys)
     if not count:
         raise CommandError(
-            f"no running instance carries the tag {fetch.wish.selector}: give --region, or sign in elsewhere"
+            f"no running instance carries the tag {fetch.wish.selector}: give --region, "
+            "or sign in elsewhere"
         )
     most = sum((survey.most_usd for survey in surveys), Decimal(0))
     metrics = sum(survey.most_metrics for survey in surveys)
@@ -283,7 +303,8 @@ def _from_account(
     )
     if most > arguments.limit_usd and not arguments.yes:
         raise CommandError(
-            f"that may cost more than {arguments.limit_usd} USD: agree with --yes, or give fewer --days"
+            f"that may cost more than {arguments.limit_usd} USD: agree with --yes, or "
+            "give fewer --days"
         )
     recordings = [recording for survey in surveys for recording in fetch.fetch(survey)]
     period = f"{hours.start:%Y-%m-%d} to {hours.end:%Y-%m-%d} (UTC, the last day excluded)"
@@ -291,8 +312,10 @@ def _from_account(
     silent = sum(recording.is_silent for recording in recordings)
     if silent:
         notes.append(
-            f"No readings of GPUs for {silent} of {count} instances in this period: nothing is known of "
-            "them, and nothing would have been asked. `governor doctor` says whether agents publish now."
+            f"No readings of GPUs for {silent} of {count} instances in this period: "
+            "nothing is known of "
+            "them, and nothing would have been asked. `governor doctor` says whether "
+            "agents publish now."
         )
     return recordings, notes
 
@@ -307,7 +330,9 @@ def _targets(regions: Sequence[str] | None) -> list[Target]:
     try:
         account = session.client("sts", region_name=chosen[0]).get_caller_identity()["Account"]
     except (ClientError, BotoCoreError) as error:
-        raise CommandError(f"AWS did not say whose credentials these are: {aws.reason(error)}") from None
+        raise CommandError(
+            f"AWS did not say whose credentials these are: {aws.reason(error)}"
+        ) from None
     return [Target(account, region) for region in dict.fromkeys(chosen)]
 
 

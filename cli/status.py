@@ -1,7 +1,7 @@
 """`governor status`: on one screen whether the stack works, and what it waits for. Reads only.
 
-Each line is read by itself, with the caller's credentials. A line that cannot be read says which action of
-IAM it needs; nothing is guessed from the others.
+Each line is read by itself, with the caller's credentials. A line that cannot be read says which
+action of IAM it needs; nothing is guessed from the others.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ _REACH = "set EmailSender or Slack, or let ALERT_EMAIL be an address of theirs: 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the screen. `document` is the same for machines; `is_wrong`: somebody should look."""
+    """One line of the screen. `document` is the same for machines; `is_wrong`: somebody should
+    look."""
 
     text: str
     document: Any
@@ -120,7 +121,8 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the screen; 1 when somebody should look at something, or not all could be read, 0 otherwise."""
+    """Print the screen; 1 when somebody should look at something, or not all could be read, 0
+    otherwise."""
     found = read(Stack(arguments.stack_name, aws.session()))
     if arguments.json:
         print(json.dumps({name: line.document for name, line in found.items()}, indent=2))
@@ -146,7 +148,8 @@ def read(stack: Stack, names: Sequence[str] = ()) -> dict[str, Line]:
 
 
 def check(stack: Stack) -> None:
-    """Raises: CommandError where no line could be read: no such stack, not ours, expired credentials."""
+    """Raises: CommandError where no line could be read: no such stack, not ours, expired
+    credentials."""
     try:
         check_deployed(stack.described)
     except ClientError as error:
@@ -195,7 +198,9 @@ def _stack(stack: Stack) -> Line:
     which = f"version {version[1]}" if version else "unknown version"
     text = f"{which} in {stack.hub}, {found['StackStatus']} {ago(at, stack.now)}"
     return Line(
-        text, document, is_wrong="FAILED" in found["StackStatus"] or "ROLLBACK" in found["StackStatus"]
+        text,
+        document,
+        is_wrong="FAILED" in found["StackStatus"] or "ROLLBACK" in found["StackStatus"],
     )
 
 
@@ -207,7 +212,9 @@ def _mode(stack: Stack) -> Line:
 def _policy(stack: Stack) -> Line:
     book, in_force = stack.policy
     version = book.base().version
-    source = f"stored as {in_force}" if in_force else "the parameters Mode and PolicyYaml of the stack"
+    source = (
+        f"stored as {in_force}" if in_force else "the parameters Mode and PolicyYaml of the stack"
+    )
     waiting = book.unaccepted()
     said = [f"version {version}, {source}", *(printable(consent_line(one)) for one in waiting)]
     if waiting and not in_force:
@@ -226,7 +233,11 @@ def _schedule(stack: Stack) -> Line:
     found = client.get_schedule(Name=name)
     is_on, rate = found["State"] == "ENABLED", found["ScheduleExpression"]
     document = {"state": found["State"], "expression": rate}
-    text = f"{rate}, enabled" if is_on else f"{rate}, disabled: nothing is swept until somebody enables it"
+    text = (
+        f"{rate}, enabled"
+        if is_on
+        else f"{rate}, disabled: nothing is swept until somebody enables it"
+    )
     return Line(text, document, is_wrong=not is_on)
 
 
@@ -239,17 +250,24 @@ def _last_sweep(stack: Stack) -> Line:
     sweeps = (one for one in known if json.loads(one["input"]).get("check", "sweep") == "sweep")
     ended = next((one for one in sweeps if one["status"] != "RUNNING"), None)
     if ended is None:
-        said = "none has ended yet: wait for the schedule's next one, and look again ten minutes later"
+        said = (
+            "none has ended yet: wait for the schedule's next one, and look again ten minutes later"
+        )
         return Line(said, None, is_wrong=True)
     succeeded = ended["status"] == "SUCCEEDED"
     why = ended.get("cause") or "its execution history says why"
     said = "succeeded" if succeeded else f"{ended['status'].lower()}; {printable(_message(why))}"
-    document = {"status": ended["status"], "ended_at": iso(ended["stopDate"]), "arn": ended["executionArn"]}
+    document = {
+        "status": ended["status"],
+        "ended_at": iso(ended["stopDate"]),
+        "arn": ended["executionArn"],
+    }
     return Line(f"{ago(ended['stopDate'], stack.now)}: {said}", document, is_wrong=not succeeded)
 
 
 def _message(cause: str) -> str:
-    """Return the message of a function's error, as Step Functions writes it; else the cause as it is."""
+    """Return the message of a function's error, as Step Functions writes it; else the cause as it
+    is."""
     try:
         return str(json.loads(cause)["errorMessage"])
     except (ValueError, KeyError, TypeError):
@@ -271,7 +289,10 @@ def _targets(stack: Stack) -> Line:
     unread = {name: text for name, text in why.items() if text}
     said = "; ".join(f"{name}: {printable(text)}" for name, text in list(unread.items())[:_SHOWN])
     more = f"; and {len(unread) - _SHOWN} more" if len(unread) > _SHOWN else ""
-    text = f"{len(targets) - len(unread)} of {len(targets)} read{f'; unread: {said}{more}' if unread else ''}"
+    text = (
+        f"{len(targets) - len(unread)} of {len(targets)} "
+        f"read{f'; unread: {said}{more}' if unread else ''}"
+    )
     return Line(text, {"targets": len(targets), "unread": unread}, is_wrong=bool(unread))
 
 
@@ -303,22 +324,37 @@ def _questions(stack: Stack) -> Line:
 
 
 def _subscribers(stack: Stack) -> Line:
-    """Return who would get an alert; the channels of the policy's contacts count where they have been filled
-    in."""
+    """Return who would get an alert; the channels of the policy's contacts count where they have
+    been filled in."""
     pages = stack.session.client("sns").get_paginator("list_subscriptions_by_topic")
     topic = stack.outputs["AlertTopicArn"]
     found = [one for page in pages.paginate(TopicArn=topic) for one in page["Subscriptions"]]
-    people = [one["SubscriptionArn"].startswith("arn:") for one in found if one["Protocol"] != "sqs"]
+    people = [
+        one["SubscriptionArn"].startswith("arn:") for one in found if one["Protocol"] != "sqs"
+    ]
     confirmed, waiting = people.count(True), people.count(False)
     document: dict[str, Any] = {"confirmed": confirmed, "waiting": waiting}
     waits = f"{waiting} wait to be confirmed" if waiting else ""
-    has_mail, has_channels = bool(parameters_of(stack.described).get("EmailSender")), _has_channels(stack)
+    has_mail, has_channels = (
+        bool(parameters_of(stack.described).get("EmailSender")),
+        _has_channels(stack),
+    )
     if not confirmed and not has_mail and not has_channels:
         nobody = "no subscription of the alert topic is confirmed"
-        advice = "confirm the mail of AWS Notifications" if waiting else "run `make deploy ALERT_EMAIL=...`"
+        advice = (
+            "confirm the mail of AWS Notifications"
+            if waiting
+            else "run `make deploy ALERT_EMAIL=...`"
+        )
         return Line("; ".join(filter(None, [nobody, waits, advice])), document, is_wrong=True)
-    mails = [one for one in found if one["Protocol"] in MAIL and one["SubscriptionArn"].startswith("arn:")]
-    mailed = {one["Endpoint"].lower() for one in mails if _gets_questions(stack, one["SubscriptionArn"])}
+    mails = [
+        one
+        for one in found
+        if one["Protocol"] in MAIL and one["SubscriptionArn"].startswith("arn:")
+    ]
+    mailed = {
+        one["Endpoint"].lower() for one in mails if _gets_questions(stack, one["SubscriptionArn"])
+    }
     contacts = stack.policy[0].base().policy.ownership.contacts
     unreached = document["unreached"] = [
         name for name, one in contacts.items() if not _reached(one, mailed, has_mail, has_channels)
@@ -334,35 +370,41 @@ def _subscribers(stack: Stack) -> Line:
 
 def _gets_questions(stack: Stack, arn: str) -> bool:
     """Return whether its filter policy, if it has one, lets every question through."""
-    found = stack.session.client("sns").get_subscription_attributes(SubscriptionArn=arn)["Attributes"]
+    found = stack.session.client("sns").get_subscription_attributes(SubscriptionArn=arn)[
+        "Attributes"
+    ]
     return lets_questions_through(found.get("FilterPolicy"))
 
 
 def _reached(contact: Contact, mailed: Set[str], has_mail: bool, has_channels: bool) -> bool:
-    """Return whether questions about their instances reach them: a channel of everybody counts only for
-    contacts for whom the policy names no way of their own (docs/channels.md)."""
+    """Return whether questions about their instances reach them: a channel of everybody counts only
+    for contacts for whom the policy names no way of their own (docs/channels.md)."""
     known = {*addresses([contact]), *list_addresses([contact])}
     own = contact.slack_channel or not contact.has_own_channel
-    return bool((has_mail and known) or (has_channels and own) or {one.lower() for one in known} & mailed)
+    return bool(
+        (has_mail and known) or (has_channels and own) or {one.lower() for one in known} & mailed
+    )
 
 
 def _has_channels(stack: Stack) -> bool:
-    """Return whether somebody has filled the secret of channels in: then it has two versions. Reads no
-    value."""
+    """Return whether somebody has filled the secret of channels in: then it has two versions. Reads
+    no value."""
     secret = next(ident for _, name, ident in stack.resources if name == "ChannelSecret")
     found = stack.session.client("secretsmanager").describe_secret(SecretId=secret)
     return len(found.get("VersionIdsToStages", {})) > 1
 
 
 def _failing(stack: Stack) -> Line:
-    """Instances whose last workflow failed, as the console's Overview has them: one text for each cause."""
+    """Instances whose last workflow failed, as the console's Overview has them: one text for each
+    cause."""
     table = DynamoTable(Clients(), stack.outputs["StateTableName"])
     causes: dict[str, list[Failing]] = {}
     for one in sorted(StateTable(table).failing(), key=lambda one: one.at, reverse=True):
         if one.over_at is None:
             causes.setdefault(one.cause, []).append(one)
     said = [
-        f"could not {step_text(found[0].step)} {listed([one.name or one.instance_id for one in found], 3)}: "
+        f"could not {step_text(found[0].step)} "
+        f"{listed([one.name or one.instance_id for one in found], 3)}: "
         f"{readable(found[0].reason)}"
         for found in causes.values()
     ]
@@ -372,12 +414,16 @@ def _failing(stack: Stack) -> Line:
         for found in causes.values()
         for one in found
     ]
-    return Line(printable("; ".join([*said[:_SHOWN], *more])) or "none", document, is_wrong=bool(said))
+    return Line(
+        printable("; ".join([*said[:_SHOWN], *more])) or "none", document, is_wrong=bool(said)
+    )
 
 
 def _freezes(stack: Stack) -> Line:
     found = stack.api.call("GET", "/api/freezes")
-    said = [f"{one['what']}{_since(one['since'])}: {printable(one['why'])}" for one in found["freezes"]]
+    said = [
+        f"{one['what']}{_since(one['since'])}: {printable(one['why'])}" for one in found["freezes"]
+    ]
     waiting = len(found["waiting"])
     steps = f"{plural(waiting, 'step')} waiting (`governor freezes`)" if waiting else ""
     text = "; ".join(filter(None, [*said, steps]))
@@ -419,16 +465,23 @@ def _safeguards(stack: Stack) -> Line:
     selector = parameters.get("SelectorTagValue", "")
     pages = stack.session.client("cloudformation").get_paginator("describe_stacks").paginate()
     others = twins((one for page in pages for one in page["Stacks"]), stack.name, selector)
-    said = [f"the stack {name} governs Purpose={printable(selector)}, too: remove one" for name in others]
+    said = [
+        f"the stack {name} governs Purpose={printable(selector)}, too: remove one"
+        for name in others
+    ]
     if not is_protected:
         said.append("the state table is not protected against deletion: run `make deploy`")
     document = {"state_table_protected": is_protected, "stacks_over_the_same_instances": others}
-    text = "; ".join(said) or "the state table is protected; no other stack governs the same instances here"
+    text = (
+        "; ".join(said)
+        or "the state table is protected; no other stack governs the same instances here"
+    )
     return Line(text, document, is_wrong=bool(said))
 
 
 def _exemption(stack: Stack) -> Line:
-    """Compare the key by which IAM denies with those of the policy: IAM takes one exact key, the stack's."""
+    """Compare the key by which IAM denies with those of the policy: IAM takes one exact key, the
+    stack's."""
     denied = parameters_of(stack.described).get("ExemptionTagKey")
     book = stack.policy[0]
     key = book.base().policy.exemption.tag_key
@@ -449,12 +502,14 @@ def _exemption(stack: Stack) -> Line:
         return Line(printable(text), document, is_wrong=True)
     if of_overrides:
         text = (
-            f"overrides exempt by the key {', '.join(of_overrides)}, which IAM does not see: it denies by "
+            f"overrides exempt by the key {', '.join(of_overrides)}, which IAM does not "
+            "see: it denies by "
             f"{denied} alone. Use one key in the whole policy"
         )
         return Line(printable(text), document, is_wrong=True)
     return Line(
-        printable(f"IAM denies stops and terminations of instances with the tag key {denied}"), document
+        printable(f"IAM denies stops and terminations of instances with the tag key {denied}"),
+        document,
     )
 
 
@@ -484,10 +539,14 @@ _NEEDS: Mapping[str, str] = {
     "stack": "cloudformation:DescribeStacks",
     "mode": _API,
     "policy": _API,
-    "schedule": "cloudformation:ListStackResources, and scheduler:GetSchedule on the sweep's schedule",
-    "last_sweep": "states:ListExecutions, states:DescribeExecution and cloudformation:DescribeStacks",
-    "targets": "dynamodb:Query, dynamodb:GetItem, kms:Decrypt with the table's key, and what policy needs",
-    "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, sns:GetSubscriptionAttributes, "
+    "schedule": "cloudformation:ListStackResources, and scheduler:GetSchedule on the "
+    "sweep's schedule",
+    "last_sweep": "states:ListExecutions, states:DescribeExecution and "
+    "cloudformation:DescribeStacks",
+    "targets": "dynamodb:Query, dynamodb:GetItem, kms:Decrypt with the table's key, and "
+    "what policy needs",
+    "subscribers": "sns:ListSubscriptionsByTopic on the alert topic, "
+    "sns:GetSubscriptionAttributes, "
     "secretsmanager:DescribeSecret on ChannelSecret, and what policy needs",
     "questions": _API,
     "failing": "dynamodb:Query on the state table, and kms:Decrypt with its key",

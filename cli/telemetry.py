@@ -53,7 +53,8 @@ class Finding:
 def findings(
     instance: Instance, evidence: Evidence, dimensions: Sequence[object] | None, policy: Policy
 ) -> tuple[Finding, ...]:
-    """All findings, the worst first. `dimensions` are per-GPU sets, `None` when they were not looked for."""
+    """All findings, the worst first. `dimensions` are per-GPU sets, `None` when they were not
+    looked for."""
     found = _findings(instance, evidence, dimensions, policy)
     return tuple(sorted(found, key=lambda finding: list(Health).index(finding.health)))
 
@@ -65,7 +66,11 @@ def health_of(found: Sequence[Finding]) -> Health:
 def _findings(
     instance: Instance, evidence: Evidence, dimensions: Sequence[object] | None, policy: Policy
 ) -> Iterator[Finding]:
-    names, window, needed = policy.metrics, policy.idle.window_minutes, policy.idle.minimum_coverage_percent
+    names, window, needed = (
+        policy.metrics,
+        policy.idle.window_minutes,
+        policy.idle.minimum_coverage_percent,
+    )
     per_gpu, expected = evidence.source is MetricSource.PER_GPU, evidence.gpus_expected
     if evidence.read_problem is not None:
         yield _found(Health.WRONG, "unread", why=evidence.read_problem)
@@ -78,7 +83,9 @@ def _findings(
         for gpu in evidence.gpus
     ]
     if thin := [f"{who} {seen:.0f}%" for who, seen in measured if seen < needed]:
-        yield _found(Health.WRONG, "thin", thin=", ".join(thin), needed=f"{needed:g}", window=window)
+        yield _found(
+            Health.WRONG, "thin", thin=", ".join(thin), needed=f"{needed:g}", window=window
+        )
     reporting = len(evidence.gpus) if per_gpu else evidence.gpus_reporting
     if expected is None:
         yield _found(Health.WRONG, "unknown type", instance=instance)

@@ -24,7 +24,11 @@ def ago(moment: datetime, at: datetime) -> str:
 def until(text: str) -> str:
     """`in 23 h (Tue 09:00 CET)`, of a time of the API; `ago` where it is over."""
     moment, at = parse_iso(text), now()
-    return f"in {left(moment - at + _JUST_SET)} ({_clock(moment, at)})" if moment > at else ago(moment, at)
+    return (
+        f"in {left(moment - at + _JUST_SET)} ({_clock(moment, at)})"
+        if moment > at
+        else ago(moment, at)
+    )
 
 
 def since(text: str) -> str:

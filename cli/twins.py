@@ -1,4 +1,5 @@
-"""Stacks over the same instances: in one account and Region, for the same value of the tag `Purpose`."""
+"""Stacks over the same instances: in one account and Region, for the same value of the tag
+`Purpose`."""
 
 from __future__ import annotations
 

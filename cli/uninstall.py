@@ -1,6 +1,7 @@
 """`governor uninstall`: what a stack leaves behind, what keeping it costs, and its removal.
 
-Reads only, unless asked. It deletes no stack: CloudFormation does. Of an instance it removes its marks alone.
+Reads only, unless asked. It deletes no stack: CloudFormation does. Of an instance it removes its
+marks alone.
 """
 
 from __future__ import annotations
@@ -67,19 +68,26 @@ def add(areas: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """The command."""
     made = areas.add_parser("uninstall")
     made.add_argument("--remove", metavar="KINDS", help=f"some of: {','.join(_BY_NAME)}")
-    made.add_argument("--remove-snapshots", action="store_true", help="delete recorded snapshots, for good")
+    made.add_argument(
+        "--remove-snapshots", action="store_true", help="delete recorded snapshots, for good"
+    )
     made.add_argument(
         "--recorded",
         type=Path,
         metavar="FILE",
-        help="in another account: what `governor uninstall --json` said in the hub's, whose table knows them",
+        help="in another account: what `governor uninstall --json` said in the hub's, "
+        "whose table knows them",
     )
     made.add_argument(
         "--remove-audit", action="store_true", help="delete the audit and kept user data, for good"
     )
-    made.add_argument("--confirm", metavar="STACK", help="the stack's name; else you are asked to type it")
     made.add_argument(
-        "--selector", metavar="VALUE", help="of the tag Purpose; needed where it was not the default"
+        "--confirm", metavar="STACK", help="the stack's name; else you are asked to type it"
+    )
+    made.add_argument(
+        "--selector",
+        metavar="VALUE",
+        help="of the tag Purpose; needed where it was not the default",
     )
     made.set_defaults(run=run, regions=True)
 
@@ -132,12 +140,16 @@ def _is_there(stack: Stack) -> bool:
     if found["StackStatus"] in EMPTY:
         return False
     if not is_ours(found):
-        raise CommandError(f"the stack {stack.name!r} is no stack of GPU Governor: pass --stack-name")
+        raise CommandError(
+            f"the stack {stack.name!r} is no stack of GPU Governor: pass --stack-name"
+        )
     return True
 
 
 def _selector(stack: Stack, *, is_there: bool) -> str:
-    return parameters_of(stack.described).get("SelectorTagValue", "") if is_there else "GPU-Workload"
+    return (
+        parameters_of(stack.described).get("SelectorTagValue", "") if is_there else "GPU-Workload"
+    )
 
 
 def _wanted(arguments: argparse.Namespace) -> list[str]:
@@ -152,12 +164,16 @@ def _wanted(arguments: argparse.Namespace) -> list[str]:
     return [one for one in ("workflows", *_KINDS) if one in named]
 
 
-def _found(stack: Stack, left: Leftovers, *, is_there: bool) -> tuple[dict[str, Leftover], dict[str, str]]:
+def _found(
+    stack: Stack, left: Leftovers, *, is_there: bool
+) -> tuple[dict[str, Leftover], dict[str, str]]:
     """By kind: what is there, and why some could not be read."""
     found: dict[str, Leftover] = {}
     unread: dict[str, str] = {}
     kinds: dict[str, Callable[[], Leftover | None]] = {
-        name: partial(read, left) for name, read in _KINDS.items() if not (is_there and name in _WITH_STACK)
+        name: partial(read, left)
+        for name, read in _KINDS.items()
+        if not (is_there and name in _WITH_STACK)
     }
     if is_there:
         kinds = {"workflows": partial(_workflows, stack), **kinds}
@@ -180,7 +196,9 @@ def _workflows(stack: Stack) -> Leftover | None:
     machine = stack.outputs.get("RemediationStateMachineArn")
     if machine is None:
         return None  # a stack that was never created whole has started none
-    pages = states.get_paginator("list_executions").paginate(stateMachineArn=machine, statusFilter="RUNNING")
+    pages = states.get_paginator("list_executions").paginate(
+        stateMachineArn=machine, statusFilter="RUNNING"
+    )
     arns = [one["executionArn"] for page in pages for one in page["executions"]]
 
     def remove() -> Iterator[str]:
@@ -188,7 +206,10 @@ def _workflows(stack: Stack) -> Leftover | None:
             states.stop_execution(executionArn=arn, error="Uninstall", cause="governor uninstall")
             yield f"ended the workflow {arn.rpartition(':')[2]}"
 
-    text = f"{plural(len(arns), 'workflow')} waiting for an answer or a step (`governor approvals list`)"
+    text = (
+        f"{plural(len(arns), 'workflow')} waiting for an answer or a step (`governor "
+        "approvals list`)"
+    )
     return Leftover(text, arns, remove=remove) if arns else None
 
 
@@ -196,22 +217,34 @@ def _workflows(stack: Stack) -> Leftover | None:
 
 
 def _show(
-    stack: Stack, found: Mapping[str, Leftover], unread: Mapping[str, str], out: Output, *, is_there: bool
+    stack: Stack,
+    found: Mapping[str, Leftover],
+    unread: Mapping[str, str],
+    out: Output,
+    *,
+    is_there: bool,
 ) -> None:
     if is_there:
         out.say(
-            f"The stack {stack.name} is in {stack.hub}: {stack.described['StackStatus']}.", stack=stack.name
+            f"The stack {stack.name} is in {stack.hub}: {stack.described['StackStatus']}.",
+            stack=stack.name,
         )
         if not _line(out, "workflows", found, unread):
             out.say("  no workflow runs")
         out.say(f"  {_elsewhere(stack)}")
-        out.say(f"Deleting it removes {_counted([kind for kind, _, _ in stack.resources])}, and leaves:")
+        out.say(
+            f"Deleting it removes {_counted([kind for kind, _, _ in stack.resources])}, and leaves:"
+        )
     else:
-        out.say(f"There is no stack {stack.name} in {stack.session.region_name}. Left of it:", stack=None)
+        out.say(
+            f"There is no stack {stack.name} in {stack.session.region_name}. Left of it:",
+            stack=None,
+        )
     shown = [_line(out, name, found, unread) for name in _KINDS]
     if not any(shown):
         out.say(
-            "  nothing. If you expected some: --stack-name, --region and --profile say where it was",
+            "  nothing. If you expected some: --stack-name, --region and --profile say "
+            "where it was",
             usd_a_month="0",
         )
         return
@@ -232,12 +265,18 @@ def _counted(kinds: list[str]) -> str:
 def _line(out: Output, name: str, found: Mapping[str, Leftover], unread: Mapping[str, str]) -> bool:
     if name in unread:
         out.list(
-            f"  {name:<{_WIDTH}}  not readable: {unread[name]}", "unread", {"kind": name, "why": unread[name]}
+            f"  {name:<{_WIDTH}}  not readable: {unread[name]}",
+            "unread",
+            {"kind": name, "why": unread[name]},
         )
     elif name in found:
         one = found[name]
         cost = f": {_cost(one.usd_a_month)} a month" if one.usd_a_month else ""
-        fact = {"kind": name, "names": list(one.names), "usd_a_month": str(round(one.usd_a_month, 4))}
+        fact = {
+            "kind": name,
+            "names": list(one.names),
+            "usd_a_month": str(round(one.usd_a_month, 4)),
+        }
         out.list(f"  {name:<{_WIDTH}}  {one.text}{cost}", "left", fact)
     return name in unread or name in found
 
@@ -251,7 +290,10 @@ def _elsewhere(stack: Stack) -> str:
     try:
         targets = [str(one) for one in swept(stack.policy[0].base().policy, stack.hub)]
     except (CommandError, GovernorError, BotoCoreError, ClientError) as error:
-        return f"its policy could not be read, so note its targets yourself: {printable(aws.reason(error))}"
+        return (
+            "its policy could not be read, so note its targets yourself: "
+            f"{printable(aws.reason(error))}"
+        )
     where = ", ".join(targets)
     return f"its policy targets {where}: give each Region as --region, each account by --profile"
 
@@ -296,7 +338,8 @@ def _check_key(
         needing.append("audit")
     if needing:
         raise CommandError(
-            f"without the key nobody can read {', '.join(needing)}: remove that, too, or keep the key"
+            f"without the key nobody can read {', '.join(needing)}: remove that, too, or "
+            "keep the key"
         )
 
 

@@ -20,14 +20,17 @@ class Unswept:
 
 
 def unswept(table: Table) -> dict[Target, Unswept]:
-    """Return the last failure of each target that ever was not swept, also where it was swept since."""
+    """Return the last failure of each target that ever was not swept, also where it was swept
+    since."""
     found = {}
     for item in table.query("UNSWEPT"):
         try:
             account, region = item["sk"].split("#")
             why = json.loads(item["why"])
             at = parse_iso(item["failed_at"])
-            found[Target(account, region)] = Unswept(at, str(why["Error"]), str(why.get("Cause", "")))
+            found[Target(account, region)] = Unswept(
+                at, str(why["Error"]), str(why.get("Cause", ""))
+            )
         except DAMAGED:
             table.leave_out(f"UNSWEPT / {item['sk']}")
     return found

@@ -1,4 +1,5 @@
-"""One URL: the console over a simulated fleet with six weeks of history, which goes on until Ctrl-C.
+"""One URL: the console over a simulated fleet with six weeks of history, which goes on until
+Ctrl-C.
 
 Ends with everything it started. This module must not know how anything is decided.
 """
@@ -54,13 +55,18 @@ def begin(cloud: LocalCloud, receivers: Receivers, front: Front) -> tuple[Demo, 
     ids = scene.launch(fleet, launched)
     stops = write_past(demo.table, TARGET, {ids[one.name]: one for one in fleet}, launched, OWNER)
     scene.simulation.put_metrics(past_metrics({ids[one.name]: one for one in fleet}, launched))
-    say(f"launched {len(fleet)} instances with six weeks of history: what they cost, and {stops} stops")
+    say(
+        f"launched {len(fleet)} instances with six weeks of history: what they cost, and "
+        f"{stops} stops"
+    )
     demo.warn("train-a", _NOTICE_SECONDS)
     scene.sweep()
     questions = demo.await_questions()
     say(f"{len(questions)} questions are in mail and Slack; somebody is paged about train-a")
     pulse = Pulse(scene, launched)
-    pulse.beat(now())  # The console shows what a sweep has seen: the questions of one are in the next.
+    pulse.beat(
+        now()
+    )  # The console shows what a sweep has seen: the questions of one are in the next.
     return demo, pulse, show(scene, demo.state, front)
 
 
@@ -76,7 +82,9 @@ def show(scene: Scene, state: StateTable, front: Front) -> Story:
 def _codes(scene: Scene, api: str) -> Callable[[], str]:
     """Return what gives codes as `governor open` does, to the person at this machine."""
     key = visitors_key(scene.cloud)
-    session = boto3.Session(key["AWS_ACCESS_KEY_ID"], key["AWS_SECRET_ACCESS_KEY"], region_name=REGION)
+    session = boto3.Session(
+        key["AWS_ACCESS_KEY_ID"], key["AWS_SECRET_ACCESS_KEY"], region_name=REGION
+    )
     person = Api(api, session)
 
     def code() -> str:
@@ -89,7 +97,8 @@ def _codes(scene: Scene, api: str) -> Callable[[], str]:
 
 
 def go_on(demo: Demo, pulse: Pulse) -> Iterator[None]:
-    """The fleet goes on, and what becomes of it is printed; as long as anybody wants to see more."""
+    """The fleet goes on, and what becomes of it is printed; as long as anybody wants to see
+    more."""
     while True:
         try:
             pulse.beat(now())
@@ -101,7 +110,8 @@ def go_on(demo: Demo, pulse: Pulse) -> Iterator[None]:
 
 
 def copy(demo: Demo, pulse: Pulse, story: Story, front: Front, folder: Path) -> None:
-    """Answer the most expensive question with yes, as its mail asks, and copy the site when that is done."""
+    """Answer the most expensive question with yes, as its mail asks, and copy the site when that is
+    done."""
     questions = demo.await_questions()
     demo.approve(max(questions, key=lambda one: Decimal(one["facts"]["usd_per_hour"])))
     for _ in go_on(demo, pulse):
@@ -116,12 +126,18 @@ def copy(demo: Demo, pulse: Pulse, story: Story, front: Front, folder: Path) -> 
 def main() -> int:
     """Exit status 0 when it was ended by Ctrl-C, or the copy is made."""
     parser = argparse.ArgumentParser(prog="make up", description=__doc__)
-    parser.add_argument("--copy", type=Path, metavar="FOLDER", help="copy the site to files, and end")
+    parser.add_argument(
+        "--copy", type=Path, metavar="FOLDER", help="copy the site to files, and end"
+    )
     folder = parser.parse_args().copy
     # A terminated one must clean up as an interrupted one does.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
-        with Receivers() as receivers, LocalCloud(trust=receivers.certificate) as cloud, Front() as front:
+        with (
+            Receivers() as receivers,
+            LocalCloud(trust=receivers.certificate) as cloud,
+            Front() as front,
+        ):
             os.environ.update(cloud.environment())
             try:
                 demo, pulse, story = begin(cloud, receivers, front)
@@ -131,7 +147,8 @@ def main() -> int:
                 with environment_file(demo.scene.exports(visitors_key(cloud)), ENVIRONMENT) as path:
                     say(f"open {front.url}/ in a browser; Ctrl-C ends it")
                     print(
-                        f"  on the command line, in another terminal: . {path}; bin/governor approvals list"
+                        f"  on the command line, in another terminal: . {path}; "
+                        "bin/governor approvals list"
                     )
                     for _ in go_on(demo, pulse):
                         pass

@@ -1,1 +1,2 @@
-"""Replays real utilization traces against detectors and scores their answers. Never part of the product."""
+"""Replays real utilization traces against detectors and scores their answers. Never part of the
+product."""

@@ -1,4 +1,5 @@
-"""`make evaluate [TRACES=dir]`: scores the rule for idle on traces; the last line is one JSON object."""
+"""`make evaluate [TRACES=dir]`: scores the rule for idle on traces; the last line is one JSON
+object."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ RELEASED = tuple(Rule(minutes, _SOONER) for minutes in WINDOWS if minutes > _SOO
 def main() -> int:
     """Score and print. The exit status is 2 when the traces cannot be read."""
     parser = argparse.ArgumentParser(prog="evaluate", description=__doc__)
-    parser.add_argument("traces", type=Path, help="a trace file, or a directory of them (*.csv, *.csv.gz)")
+    parser.add_argument(
+        "traces", type=Path, help="a trace file, or a directory of them (*.csv, *.csv.gz)"
+    )
     arguments = parser.parse_args()
     try:
         traces = read_directory(arguments.traces)
@@ -34,7 +37,8 @@ def main() -> int:
         return 2
     if not traces:
         print(
-            f"warning: no rows with a measurement in {arguments.traces}: nothing is scored", file=sys.stderr
+            f"warning: no rows with a measurement in {arguments.traces}: nothing is scored",
+            file=sys.stderr,
         )
     families: dict[str, list[Trace]] = {}
     for trace in sorted(traces, key=lambda one: one.family):
@@ -53,7 +57,9 @@ def _print_family(family: str, members: Sequence[Trace]) -> Score:
         scores[rule] = total(replay(trace, rule) for trace in members)
         print(report.row(rule.name, scores[rule], is_default=rule == DEFAULT), flush=True)
     if not has_memory:
-        print("GPU memory is not measured here, so it counts as held: the shorter wait never applies.")
+        print(
+            "GPU memory is not measured here, so it counts as held: the shorter wait never applies."
+        )
         return scores[Rule(DEFAULT.window_minutes)]
     return scores[DEFAULT]
 

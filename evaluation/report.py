@@ -13,10 +13,14 @@ HEADER = (
     f"{'precision':<16} {'wrong rate':<16} {'recall':<16} stopped wrongly"
 )
 UNITS = (
-    "right: nothing ran for 4 hours after the question; wrong: work was back within 1 hour; betw.: between\n"
-    "the two; cens.: nobody saw how it went on. precision, wrong rate: shares of the questions, with exact\n"
-    "95 % intervals; recall: share of the idle hours between a question and the next work, with its 95 %\n"
-    "interval over idle stretches. stopped wrongly: approved after 30 min, and work was back within 1 hour.\n"
+    "right: nothing ran for 4 hours after the question; wrong: work was back within 1 "
+    "hour; betw.: between\n"
+    "the two; cens.: nobody saw how it went on. precision, wrong rate: shares of the "
+    "questions, with exact\n"
+    "95 % intervals; recall: share of the idle hours between a question and the next "
+    "work, with its 95 %\n"
+    "interval over idle stretches. stopped wrongly: approved after 30 min, and work was "
+    "back within 1 hour.\n"
     "*: the default."
 )
 

@@ -1,6 +1,7 @@
 """The product's rule for a question, made fast for months of bins.
 
-The same rule as the sweep's: `tests/unit/evaluation/test_rule.py` holds the two together on random series.
+The same rule as the sweep's: `tests/unit/evaluation/test_rule.py` holds the two together on random
+series.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ MEMORY_BINS = 15 * 60 // BIN_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Ask after so many idle minutes; sooner once every GPU has released its memory, where that is set."""
+    """Ask after so many idle minutes; sooner once every GPU has released its memory, where that is
+    set."""
 
     window_minutes: int
     released_minutes: int | None = None

@@ -1,9 +1,10 @@
 """Replays one trace under the product's rule and counts what its questions were worth.
 
-Scored as the data's README says, with one difference: a bin is the highest of its readings, as the product
-reads it, for the rule and for the work that follows. The rule is asked at each bin's end. Its yes stops the
-instance until the first bin that is not idle, and the stop leaves a hole in what the rule sees later. What
-the end of an observation cuts off less than 4 hours after the question is censored.
+Scored as the data's README says, with one difference: a bin is the highest of its readings, as the
+product reads it, for the rule and for the work that follows. The rule is asked at each bin's end.
+Its yes stops the instance until the first bin that is not idle, and the stop leaves a hole in what
+the rule sees later. What the end of an observation cuts off less than 4 hours after the question is
+censored.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A stretch without long holes: bins `[start, end)` and their states, short holes carried over."""
+    """A stretch without long holes: bins `[start, end)` and their states, short holes carried
+    over."""
 
     start: int
     states: bytes
@@ -91,7 +93,8 @@ class Observation:
 
 
 def observations(states: Sequence[int]) -> list[Observation]:
-    """Return the stretches between holes of more than 10 minutes. Holes at either end belong to none."""
+    """Return the stretches between holes of more than 10 minutes. Holes at either end belong to
+    none."""
     found: list[Observation] = []
     current = bytearray()
     hole = 0
@@ -126,7 +129,9 @@ def _replay_observation(one: Observation, rule: Rule, seen: Seen, score: Score) 
         end = one.states.find(BUSY, at)
         has_resumed = end >= 0
         end = end if has_resumed else len(one.states)
-        asked = next((index for index in range(at, end) if seen.asks(rule, one.start + index)), None)
+        asked = next(
+            (index for index in range(at, end) if seen.asks(rule, one.start + index)), None
+        )
         caught = 0 if asked is None else end - asked - 1
         _count_stretch(score, end - at, caught)
         if asked is not None:
@@ -144,7 +149,8 @@ def _count_stretch(score: Score, idle: int, caught: int) -> None:
 
 
 def _count_question(score: Score, bins: int, *, has_resumed: bool) -> None:
-    """Count one question after which the instance stayed idle for so many bins, as far as anybody saw."""
+    """Count one question after which the instance stayed idle for so many bins, as far as anybody
+    saw."""
     hours = bins / BINS_PER_HOUR
     if hours >= RIGHT_FROM_HOURS:
         score.right += 1

@@ -1,9 +1,10 @@
-"""Reads trace files: rows of samples or of execution intervals, one row at a time, into bins of 5 minutes.
+"""Reads trace files: rows of samples or of execution intervals, one row at a time, into bins of 5
+minutes.
 
-A bin holds the highest of its readings, which is what the product reads. A file's family follows from its
-columns, so any file of the same columns can be scored. Rows of one instance belong together whatever files
-they lie in (a file a day, a file a GPU). Rows are never kept: an instance is a few arrays, one figure a bin
-of the days on which it was measured.
+A bin holds the highest of its readings, which is what the product reads. A file's family follows
+from its columns, so any file of the same columns can be scored. Rows of one instance belong
+together whatever files they lie in (a file a day, a file a GPU). Rows are never kept: an instance
+is a few arrays, one figure a bin of the days on which it was measured.
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ NOTEBOOKS = "notebooks"
 """The family of intervals; others are of samples."""
 
 LONGEST_HOLE_DAYS = 63
-"""A longer hole is shortened by whole weeks. It ends an observation either way, the hours of the day and the
-days of the week stay what they were, and no policy looks further back."""
+"""A longer hole is shortened by whole weeks. It ends an observation either way, the hours of the
+day and the days of the week stay what they were, and no policy looks further back."""
 LONGEST_SESSION_DAYS = 366
-"""A session counts as observed between its intervals, so a time that is wrong by years would be idleness."""
+"""A session counts as observed between its intervals, so a time that is wrong by years would be
+idleness."""
 LAST_SECOND = 10**11
 """Beyond it (the year 5138) a time is not in seconds."""
 FINER_UNITS = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
@@ -78,7 +80,8 @@ class NotATraceError(TraceError):
 
 
 class BadRowError(TraceError):
-    """A row of a trace of this family holds what cannot be; the message names file, line and column."""
+    """A row of a trace of this family holds what cannot be; the message names file, line and
+    column."""
 
     def __init__(self, message: str, family: str) -> None:
         super().__init__(message)
@@ -87,7 +90,8 @@ class BadRowError(TraceError):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One instance as it was measured: consecutive bins from number `first_bin` on, holes kept as holes."""
+    """One instance as it was measured: consecutive bins from number `first_bin` on, holes kept as
+    holes."""
 
     family: str
     instance: str
@@ -95,7 +99,8 @@ class Trace:
     gpus: tuple[array[float], ...]
     """Highest utilization in percent of each GPU, a figure a bin."""
     memory: tuple[array[float], ...] = ()
-    """Highest share in percent of each GPU's memory that was held; NaN where it was not measured."""
+    """Highest share in percent of each GPU's memory that was held; NaN where it was not
+    measured."""
 
     @property
     def length(self) -> int:
@@ -103,11 +108,15 @@ class Trace:
         return len(self.gpus[0]) if self.gpus else 0
 
     def states(self) -> bytes:
-        """Return busy where any GPU works, idle where every GPU is measured and does not, else unknown."""
+        """Return busy where any GPU works, idle where every GPU is measured and does not, else
+        unknown."""
         busy = any_of([reaching(one, IDLE_BELOW_PERCENT) for one in self.gpus], self.length)
         seen = all_of([measured(one) for one in self.gpus], self.length)
         return bytes(
-            [BUSY if works else IDLE if known else UNKNOWN for works, known in zip(busy, seen, strict=True)]
+            [
+                BUSY if works else IDLE if known else UNKNOWN
+                for works, known in zip(busy, seen, strict=True)
+            ]
         )
 
 
@@ -116,19 +125,20 @@ def _say(text: str) -> None:
 
 
 def read_directory(directory: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
-    """All instances of all trace files of a directory, in the order of families and names; or of one file.
+    """All instances of all trace files of a directory, in the order of families and names; or of
+    one file.
 
-    An instance that occurs in a file with a bad row is left out, its rows of other files too: without one of
-    its GPUs, or without some of its work, it would look idle.
+    An instance that occurs in a file with a bad row is left out, its rows of other files too:
+    without one of its GPUs, or without some of its work, it would look idle.
 
     Args:
         directory: subdirectories are not looked into.
-        warn: is told of files that are no traces, of bad rows and what is left out for them, and of holes
-            that were shortened.
+        warn: is told of files that are no traces, of bad rows and what is left out for them, and of
+            holes that were shortened.
 
     Raises:
-        TraceError: there is no such directory, no trace file in it, nothing is left that can be used, or a
-            compressed file is damaged: nobody knows which instances its rest held.
+        TraceError: there is no such directory, no trace file in it, nothing is left that can be
+            used, or a compressed file is damaged: nobody knows which instances its rest held.
     """
     if directory.is_file():
         return read_file(directory, warn)
@@ -139,8 +149,8 @@ def read_file(path: Path, warn: Callable[[str], None] = _say) -> list[Trace]:
     """All instances of one file, in the order of names.
 
     Raises:
-        TraceError: the columns are of no known family, a row is cut short or holds no number where one
-            belongs, or the compressed file is damaged.
+        TraceError: the columns are of no known family, a row is cut short or holds no number where
+            one belongs, or the compressed file is damaged.
     """
     return _read([path], warn)
 
@@ -199,11 +209,13 @@ def _add_file(path: Path, read: _Read) -> None:
 def _opened(path: Path) -> Iterator[TextIO]:
     opener = gzip.open if path.name.lower().endswith(".gz") else Path.open
     try:
-        # Spreadsheets put a byte order mark before the first column's name; names may be in any encoding.
+        # Spreadsheets put a byte order mark before the first column's name; names may be in any
+        # encoding.
         with opener(path, "rt", newline="", encoding="utf-8-sig", errors="replace") as file:
             yield file
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        # What does not even begin as a compressed file is none. Of any other, rows may have been read.
+        # What does not even begin as a compressed file is none. Of any other, rows may have been
+        # read.
         with path.open("rb") as raw:
             kind = TraceError if raw.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC else NotATraceError
         raise kind(f"{path.name} is damaged: {error}") from error
@@ -219,7 +231,8 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
     if family is None:
         raise NotATraceError(
             f"{name}: columns {_listed(columns)} are neither samples "
-            f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals ({', '.join(sorted(EVENT_COLUMNS))})"
+            f"({', '.join(sorted(SAMPLE_COLUMNS))}) nor intervals "
+            f"({', '.join(sorted(EVENT_COLUMNS))})"
         )
     try:
         if family == NOTEBOOKS:
@@ -228,7 +241,9 @@ def _add_rows(name: str, file: TextIO, read: _Read) -> None:
         else:
             read.add_samples(family, columns, _whole(rows, len(columns)))
     except (ValueError, csv.Error) as error:
-        raise BadRowError(f"{name}, line {rows.line_num}: {printable(str(error))}", family) from error
+        raise BadRowError(
+            f"{name}, line {rows.line_num}: {printable(str(error))}", family
+        ) from error
 
 
 def _family(columns: Sequence[str]) -> str | None:
@@ -241,7 +256,8 @@ def _family(columns: Sequence[str]) -> str | None:
 
 
 def _instances(path: Path) -> set[str]:
-    """Whom a trace file names: line by line, for a quote that nobody closed must not hide the rest."""
+    """Whom a trace file names: line by line, for a quote that nobody closed must not hide the
+    rest."""
     with _opened(path) as file:
         at = next(csv.reader(file)).index("instance_id")
         names = set()
@@ -256,14 +272,16 @@ def _instances(path: Path) -> set[str]:
 
 
 def _listed(columns: Iterable[str]) -> str:
-    """Some of them. What stands in a file that is something else a terminal must not read as commands."""
+    """Some of them. What stands in a file that is something else a terminal must not read as
+    commands."""
     text = ", ".join(sorted(columns)) or "none"
     plain = "".join(one if one.isprintable() else "?" for one in text)
     return plain if len(plain) <= _LONGEST_LIST else f"{plain[:_LONGEST_LIST]}..."
 
 
 def _whole(rows: Iterable[Sequence[str]], columns: int) -> Iterator[Sequence[str]]:
-    """Yield rows with a value a column: a row that was cut short must not pass for a missing measurement."""
+    """Yield rows with a value a column: a row that was cut short must not pass for a missing
+    measurement."""
     for row in rows:
         if len(row) == columns:
             yield row
@@ -286,9 +304,12 @@ def _second(column: str, text: str) -> int:
         value = _number(column, text)
         second = int(value) if isfinite(value) else -1
     if not 0 <= second < LAST_SECOND:
-        finer = next((unit for unit, factor in FINER_UNITS.items() if 0 < second < LAST_SECOND * factor), "")
+        finer = next(
+            (unit for unit, factor in FINER_UNITS.items() if 0 < second < LAST_SECOND * factor), ""
+        )
         raise ValueError(
-            f"{column}: {text} is no time in seconds since the trace's start or 1970{finer and f'; {finer}?'}"
+            f"{column}: {text} is no time in seconds since the trace's start or "
+            f"1970{finer and f'; {finer}?'}"
         )
     return second
 
@@ -340,7 +361,9 @@ class _Read:
     left_out: set[tuple[str, str]] = field(default_factory=set)
     """Family and instance of whom something cannot be read."""
 
-    def add_samples(self, family: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    def add_samples(
+        self, family: str, columns: Sequence[str], rows: Iterable[Sequence[str]]
+    ) -> None:
         """Take rows of a file with these columns."""
         name_at, gpu_at, time_at, mean_at = (columns.index(one) for one in _SAMPLE_CELLS)
         highest_at = columns.index(_MAXIMUM) if _MAXIMUM in columns else mean_at
@@ -352,7 +375,8 @@ class _Read:
                 one = self.samples[family, name] = _Samples()
             second = _second("timestamp_s", row[time_at])
             number = second // BIN_SECONDS
-            # Polled, and nothing measured: a GPU that never is exists all the same, nobody saw it idle.
+            # Polled, and nothing measured: a GPU that never is exists all the same, nobody saw it
+            # idle.
             readings = one.gpus.get(gpu)
             if readings is None:
                 readings = one.gpus[gpu] = _Highest()
@@ -382,18 +406,24 @@ class _Read:
                 # Taken for anything else, unknown work would pass for idleness.
                 raise ValueError(f"kind: {kind!r} must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
             one = self.sessions.setdefault(name, _Session(start, end))
-            one.first_second, one.last_second = min(one.first_second, start), max(one.last_second, end)
+            one.first_second, one.last_second = (
+                min(one.first_second, start),
+                max(one.last_second, end),
+            )
             if one.last_second - one.first_second > LONGEST_SESSION_DAYS * 86_400:
                 raise ValueError(
-                    f"start_s, end_s: {name} would last from {one.first_second} to {one.last_second}, more "
-                    f"than {LONGEST_SESSION_DAYS} days: mend the time that is wrong, or give its parts other "
+                    f"start_s, end_s: {name} would last from {one.first_second} to "
+                    f"{one.last_second}, more "
+                    f"than {LONGEST_SESSION_DAYS} days: mend the time that is wrong, or "
+                    "give its parts other "
                     "names"
                 )
             if kind in GPU_KINDS:
                 one.work.append((start, end))
 
     def traces(self, warn: Callable[[str], None]) -> list[Trace]:
-        """All instances with a measurement that are not left out, in the order of families and names."""
+        """All instances with a measurement that are not left out, in the order of families and
+        names."""
         found = [
             _trace_of_session(name, one)
             for name, one in self.sessions.items()
@@ -411,7 +441,8 @@ def _trace_of_samples(
     family: str, name: str, samples: _Samples, first_second: int, warn: Callable[[str], None]
 ) -> Trace:
     first = first_second // BIN_SECONDS
-    # A sample stands for the minute that it begins; a bin that was cut short by the end says too little.
+    # A sample stands for the minute that it begins; a bin that was cut short by the end says too
+    # little.
     end = (samples.last_second + _MINUTE) // BIN_SECONDS
     order = sorted(samples.gpus)
     series = [samples.gpus[gpu] for gpu in order]
@@ -427,7 +458,8 @@ def _trace_of_samples(
         left_out = _weeks_left_out(empty)
         if left_out:
             warn(
-                f"{family} {name}: nothing measured from {_date(before + 1)} to {_date(day)}, of which "
+                f"{family} {name}: nothing measured from {_date(before + 1)} to "
+                f"{_date(day)}, of which "
                 f"{left_out} days are left out; do the timestamps hold what they should?"
             )
             pieces.append([])
@@ -460,9 +492,11 @@ def _date(day: int) -> str:
 
 
 def _trace_of_session(name: str, session: _Session) -> Trace:
-    """Occupancy in percent as the utilization of the one GPU that stands for all: a bin's busiest minute.
+    """Occupancy in percent as the utilization of the one GPU that stands for all: a bin's busiest
+    minute.
 
-    The session is observed from its first interval's start to its last one's end, whatever their kind.
+    The session is observed from its first interval's start to its last one's end, whatever their
+    kind.
     """
     first, end = session.first_second // BIN_SECONDS, session.last_second // BIN_SECONDS
     occupied: dict[int, int] = {}

@@ -1,1 +1,2 @@
-"""The local cloud: the real template, handlers and state machines on one machine, with no account."""
+"""The local cloud: the real template, handlers and state machines on one machine, with no
+account."""

@@ -1,4 +1,5 @@
-"""A certificate for 127.0.0.1 that is its own authority, for a week and for whoever is told to trust it."""
+"""A certificate for 127.0.0.1 that is its own authority, for a week and for whoever is told to
+trust it."""
 
 from __future__ import annotations
 
@@ -16,8 +17,11 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     """PEM files in the folder: the certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     serial = x509.random_serial_number()
-    # A name of its own: OpenSSL looks for the authority by name, and who trusts two must find the right one.
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"GPU Governor's receivers {serial:x}"[:64])])
+    # A name of its own: OpenSSL looks for the authority by name, and who trusts two must find the
+    # right one.
+    name = x509.Name(
+        [x509.NameAttribute(NameOID.COMMON_NAME, f"GPU Governor's receivers {serial:x}"[:64])]
+    )
     now = datetime.now(UTC)
     certificate = (
         x509.CertificateBuilder()
@@ -40,7 +44,9 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
     key_file.touch(mode=0o600)
     key_file.write_bytes(
         key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
         )
     )
     return certificate_file, key_file

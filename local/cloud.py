@@ -1,7 +1,7 @@
 """Starts the local cloud and deploys the real template into it, with boto3 alone.
 
-Runs in the project's environment; the engine runs in its own (`.tools/cloud`), because it pins another boto3.
-It must not know what the stack is for.
+Runs in the project's environment; the engine runs in its own (`.tools/cloud`), because it pins
+another boto3. It must not know what the stack is for.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ class LocalCloudError(Exception):
 class LocalCloud:
     """One engine process on a free loopback port. Use as a context manager: nothing is left behind.
 
-    `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as fast).
-    `trust` is a certificate that functions trust beyond the public authorities, of a receiver on loopback.
-    Whatever waits for this cloud gives up after `quiet_rounds` of `local.patience`.
-    With `weather` the calls of functions can be struck by faults (`Simulation.set_weather`).
+    `wait_scale` scales waits, retry pauses and task time-outs of state machines (0.1: ten times as
+    fast). `trust` is a certificate that functions trust beyond the public authorities, of a
+    receiver on loopback. Whatever waits for this cloud gives up after `quiet_rounds` of
+    `local.patience`. With `weather` the calls of functions can be struck by faults
+    (`Simulation.set_weather`).
     """
 
     def __init__(
@@ -85,7 +86,9 @@ class LocalCloud:
             LocalCloudError: its environment is missing, or it did not answer in time; with its log.
         """
         if not ENGINE_PYTHON.exists():
-            raise LocalCloudError("the local cloud is not installed: run `make demo` or `make test` once")
+            raise LocalCloudError(
+                "the local cloud is not installed: run `make demo` or `make test` once"
+            )
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self._port = _free_port()
         log = (self.run_dir / "engine.log").open("wb")
@@ -157,7 +160,9 @@ class LocalCloud:
                 endpoint_url=self.endpoint_url,
                 aws_access_key_id=account,
                 aws_secret_access_key="local",  # noqa: S106 - the engine checks no secret
-                config=Config(retries={"mode": "standard", "max_attempts": 2}, read_timeout=ANSWER_SECONDS),
+                config=Config(
+                    retries={"mode": "standard", "max_attempts": 2}, read_timeout=ANSWER_SECONDS
+                ),
             )
         return self._clients[key]
 
@@ -181,7 +186,13 @@ class LocalCloud:
     # deployment
 
     def deploy_plain(
-        self, template: Path, stack_name: str, parameters: Mapping[str, str], *, region: str, account: str
+        self,
+        template: Path,
+        stack_name: str,
+        parameters: Mapping[str, str],
+        *,
+        region: str,
+        account: str,
     ) -> dict[str, str]:
         """Creates a stack without functions in any account and Region, and returns its outputs.
 
@@ -197,7 +208,9 @@ class LocalCloud:
         )
         return self._await_stack(cloudformation, stack_name)
 
-    def deploy(self, template: Path, stack_name: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    def deploy(
+        self, template: Path, stack_name: str, parameters: Mapping[str, str]
+    ) -> dict[str, str]:
         """Creates the stack and returns its outputs.
 
         Raises:
@@ -213,7 +226,8 @@ class LocalCloud:
         return self._await_stack(cloudformation, stack_name)
 
     def update(self, template: Path, stack_name: str) -> dict[str, str]:
-        """Update the stack to another template, with the values its parameters have; return its outputs.
+        """Update the stack to another template, with the values its parameters have; return its
+        outputs.
 
         Raises:
             LocalCloudError: the update failed; with the reasons of its events.
@@ -236,7 +250,9 @@ class LocalCloud:
     def _upload_template(self, template: Path, stack_name: str) -> str:
         document = load_template(template)
         s3 = self.client("s3")
-        with contextlib.suppress(s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists):
+        with contextlib.suppress(
+            s3.exceptions.BucketAlreadyOwnedByYou, s3.exceptions.BucketAlreadyExists
+        ):
             s3.create_bucket(Bucket=_BUCKET)
         self._upload_parts(document, template.parent)
         s3.put_object(Bucket=_BUCKET, Key=f"{stack_name}.json", Body=json.dumps(document).encode())
@@ -249,7 +265,9 @@ class LocalCloud:
             properties = resource.get("Properties", {})
             match resource["Type"]:
                 case "AWS::Serverless::Function":
-                    properties["CodeUri"] = self._upload(_zip_function(base / properties["CodeUri"]), "zip")
+                    properties["CodeUri"] = self._upload(
+                        _zip_function(base / properties["CodeUri"]), "zip"
+                    )
                 case "AWS::Serverless::LayerVersion":
                     properties["ContentUri"] = self._upload(
                         _zip_layer(base / properties["ContentUri"]), "zip"
@@ -266,11 +284,15 @@ class LocalCloud:
 
     def _await_stack(self, cloudformation: Any, stack_name: str) -> dict[str, str]:
         def ended() -> dict[str, Any] | None:
-            stack: dict[str, Any] = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][0]
+            stack: dict[str, Any] = cloudformation.describe_stacks(StackName=stack_name)["Stacks"][
+                0
+            ]
             return None if stack["StackStatus"].endswith("_IN_PROGRESS") else stack
 
         def events() -> list[dict[str, Any]]:
-            pages = cloudformation.get_paginator("describe_stack_events").paginate(StackName=stack_name)
+            pages = cloudformation.get_paginator("describe_stack_events").paginate(
+                StackName=stack_name
+            )
             return [event for page in pages for event in page["StackEvents"]]
 
         def newest() -> str:
@@ -281,18 +303,23 @@ class LocalCloud:
         if stack["StackStatus"] in ("CREATE_COMPLETE", "UPDATE_COMPLETE"):
             return {o["OutputKey"]: o["OutputValue"] for o in stack.get("Outputs", ())}
         reasons = [
-            f"{event['LogicalResourceId']}: {event.get('ResourceStatusReason', event['ResourceStatus'])}"
+            f"{event['LogicalResourceId']}: "
+            f"{event.get('ResourceStatusReason', event['ResourceStatus'])}"
             for event in events()
             if "FAILED" in event["ResourceStatus"]
         ]
-        raise LocalCloudError(f"the stack {stack_name} failed: {'; '.join(reasons) or 'no reason given'}")
+        raise LocalCloudError(
+            f"the stack {stack_name} failed: {'; '.join(reasons) or 'no reason given'}"
+        )
 
     # state machines
 
     def run(self, machine_arn: str, payload: Mapping[str, Any]) -> dict[str, Any]:
         """Runs an execution to its end; returns its description."""
         states = self.client("stepfunctions")
-        execution = states.start_execution(stateMachineArn=machine_arn, input=json.dumps(dict(payload)))
+        execution = states.start_execution(
+            stateMachineArn=machine_arn, input=json.dumps(dict(payload))
+        )
         return self.await_execution(execution["executionArn"])
 
     def await_execution(self, execution_arn: str) -> dict[str, Any]:
@@ -318,7 +345,8 @@ class LocalCloud:
         *,
         moved: Callable[[], object] = lambda: None,
     ) -> Seen:
-        """Looks until there is something to see, as long as any function works or what `moved` says changes.
+        """Looks until there is something to see, as long as any function works or what `moved` says
+        changes.
 
         Raises:
             LocalCloudError: nothing moves any more; with what `otherwise` says.
@@ -346,7 +374,8 @@ class LocalCloud:
             **inherited,
             **({"SSL_CERT_FILE": str(self._trust)} if self._trust else {}),
             "PYTHONPATH": str(ROOT),
-            # Beside the sources nothing is written; here what has been compiled once is found again.
+            # Beside the sources nothing is written; here what has been compiled once is found
+            # again.
             "PYTHONPYCACHEPREFIX": str(ROOT / ".tools" / "bytecode"),
             "BIND_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(self._port),
@@ -402,9 +431,11 @@ def _zip_function(folder: Path) -> bytes:
 
 
 def _zip_layer(folder: Path) -> bytes:
-    """The layer's own package; its libraries come from the engine's environment, with the same pins."""
+    """The layer's own package; its libraries come from the engine's environment, with the same
+    pins."""
     return _zip(
-        (f"python/{path.relative_to(folder).as_posix()}", path) for path in _sources(folder / "governor")
+        (f"python/{path.relative_to(folder).as_posix()}", path)
+        for path in _sources(folder / "governor")
     )
 
 

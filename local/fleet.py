@@ -1,7 +1,8 @@
-"""The simulated fleet of the demo and of the integration tests, with three and a half hours of GPU metrics.
+"""The simulated fleet of the demo and of the integration tests, with three and a half hours of GPU
+metrics.
 
-Plain data about instances and what their agents publish; how either gets into the local cloud is the
-simulator's affair. Each member is there for one behaviour of the governor, named in `why`.
+Plain data about instances and what their agents publish; how either gets into the local cloud is
+the simulator's affair. Each member is there for one behaviour of the governor, named in `why`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ def noise(*parts: object) -> float:
 
 def busy(index: int, minute: int) -> float:
     """A training job: high, with a dip while it writes checkpoints."""
-    return 20.0 + 10 * noise("dip", minute) if minute % 15 == 0 else 82.0 + 15 * noise(index, minute)
+    return (
+        20.0 + 10 * noise("dip", minute) if minute % 15 == 0 else 82.0 + 15 * noise(index, minute)
+    )
 
 
 def idle(index: int, minute: int) -> float:
@@ -63,8 +66,8 @@ H100 = Gpu("NVIDIA H100 80GB HBM3", 81920, 70, 700)
 class Member:
     """One instance of the fleet.
 
-    `agent` says how its agent publishes: the `InstanceId` aggregate next to the GPUs, the GPUs alone, or
-    silence since 40 minutes.
+    `agent` says how its agent publishes: the `InstanceId` aggregate next to the GPUs, the GPUs
+    alone, or silence since 40 minutes.
     """
 
     name: str
@@ -114,7 +117,15 @@ def demo_fleet() -> tuple[Member, ...]:
             tags=owner,
         ),
         Member(
-            "notebook-1", "g5.xlarge", A10G, 1, idle, "idle", "a forgotten notebook", data_gib=200, tags=owner
+            "notebook-1",
+            "g5.xlarge",
+            A10G,
+            1,
+            idle,
+            "idle",
+            "a forgotten notebook",
+            data_gib=200,
+            tags=owner,
         ),
         Member(
             "finetune-b",
@@ -173,7 +184,14 @@ def demo_fleet() -> tuple[Member, ...]:
             tags={"karpenter.sh/nodepool": "gpu", "eks:eks-cluster-name": "prod"},
         ),
         Member(
-            "silent", "g5.4xlarge", A10G, 1, idle, "no-data", "its agent went silent", agent="fell-silent"
+            "silent",
+            "g5.4xlarge",
+            A10G,
+            1,
+            idle,
+            "no-data",
+            "its agent went silent",
+            agent="fell-silent",
         ),
         Member(
             "fresh",
@@ -195,7 +213,9 @@ def demo_fleet() -> tuple[Member, ...]:
             "exempted by tag",
             tags={"GpuGovernor": "exempt"},
         ),
-        Member("snoozed", "g6.4xlarge", L4, 1, idle, "snoozed", "somebody said: keep it", snoozed=True),
+        Member(
+            "snoozed", "g6.4xlarge", L4, 1, idle, "snoozed", "somebody said: keep it", snoozed=True
+        ),
         Member(
             "stop-protected",
             "g6.8xlarge",
@@ -254,7 +274,8 @@ def demo_fleet() -> tuple[Member, ...]:
 
 @dataclass(frozen=True)
 class Points:
-    """Values of one series, oldest first, at the given times. `past` is what the simulator calls a `Past`."""
+    """Values of one series, oldest first, at the given times. `past` is what the simulator calls a
+    `Past`."""
 
     namespace: str
     metric: str
@@ -272,8 +293,8 @@ def series_of(
 ) -> Iterator[Points]:
     """Everything the agent of a member, and EC2 itself, publish from `since` to before `until`.
 
-    Both are whole minutes; without them the `METRIC_MINUTES` before `launched`, when the scene was set. After
-    that the same load goes on: the idle stay idle, and the busy stay busy.
+    Both are whole minutes; without them the `METRIC_MINUTES` before `launched`, when the scene was
+    set. After that the same load goes on: the idle stay idle, and the busy stay busy.
     """
     start = launched.replace(second=0, microsecond=0)
     until = until or start
@@ -285,7 +306,8 @@ def series_of(
         whole: list[tuple[datetime, float]] = []
         for index in range(member.gpus):
             points = tuple(
-                (at, value(member, member.load(index, (start - at) // timedelta(minutes=1)))) for at in times
+                (at, value(member, member.load(index, (start - at) // timedelta(minutes=1))))
+                for at in times
             )
             dimensions = {
                 "InstanceId": instance_id,
@@ -308,7 +330,9 @@ def _times(since: datetime, until: datetime, every: timedelta) -> Iterator[datet
         since += every
 
 
-def _ec2_series(member: Member, instance_id: str, since: datetime, until: datetime) -> Iterator[Points]:
+def _ec2_series(
+    member: Member, instance_id: str, since: datetime, until: datetime
+) -> Iterator[Points]:
     """Basic monitoring: a value in five minutes, from EC2 itself and so also of silent hosts."""
     every = timedelta(minutes=5)
     first = datetime.fromtimestamp(int(since.timestamp()) // 300 * 300, tz=since.tzinfo)
@@ -320,23 +344,36 @@ def _ec2_series(member: Member, instance_id: str, since: datetime, until: dateti
         yield Points("AWS/EC2", metric, {"InstanceId": instance_id}, points)
 
 
-_EC2_METRICS = {"CPUUtilization": (1.2, 45.0), "NetworkIn": (2.1e6, 9e9), "NetworkOut": (1.4e6, 6e9)}
+_EC2_METRICS = {
+    "CPUUtilization": (1.2, 45.0),
+    "NetworkIn": (2.1e6, 9e9),
+    "NetworkOut": (1.4e6, 6e9),
+}
 """Without work, and with it."""
 
 
 def past_of(
-    member: Member, instance_id: str, launched: datetime, loads: Sequence[float | None], first: datetime
+    member: Member,
+    instance_id: str,
+    launched: datetime,
+    loads: Sequence[float | None],
+    first: datetime,
 ) -> Iterator[Points]:
-    """The same series before the launch, from the load of each hour since `first`; `None`: it was stopped."""
+    """The same series before the launch, from the load of each hour since `first`; `None`: it was
+    stopped."""
     span = {"start": first.timestamp(), "end": (launched - METRIC_LENGTH).timestamp()}
     for one in series_of(member, instance_id, launched, launched - timedelta(minutes=10), launched):
         if not one.points:
             continue
         index = one.dimensions.get("index")
-        rests = index is not None and member.load(int(index), 1) <= 10 and member.load is one_of_eight
+        rests = (
+            index is not None and member.load(int(index), 1) <= 10 and member.load is one_of_eight
+        )
         if one.namespace == NAMESPACE:
             made, gpus = _GPU_METRICS[one.metric], member.gpus if index is None else 1
-            hours = [None if load is None else made(member, 1.0 if rests else load) for load in loads]
+            hours = [
+                None if load is None else made(member, 1.0 if rests else load) for load in loads
+            ]
             past = {**span, "hours": hours, "per_minute": float(gpus)}
         else:
             quiet, works = _EC2_METRICS[one.metric]
@@ -347,7 +384,9 @@ def past_of(
 
 _GPU_METRICS: dict[str, Callable[[Member, float], float]] = {
     "nvidia_smi_utilization_gpu": lambda member, load: round(load, 1),
-    "nvidia_smi_memory_used": lambda member, load: member.gpu.memory_mib * (0.8 if load > 10 else 0.02),
+    "nvidia_smi_memory_used": lambda member, load: (
+        member.gpu.memory_mib * (0.8 if load > 10 else 0.02)
+    ),
     "nvidia_smi_memory_total": lambda member, load: float(member.gpu.memory_mib),
     "nvidia_smi_power_draw": lambda member, load: (
         member.gpu.idle_watts + (member.gpu.limit_watts - member.gpu.idle_watts) * load / 100

@@ -1,7 +1,8 @@
 """A small OpenID Connect provider: as strict as a real one, with people of a test's choice.
 
-`Issuer` answers requests by itself; `OidcServer` puts it on loopback over HTTPS. Codes are good once and for
-a minute, PKCE is required, redirect URIs are compared letter by letter. It must not know the product.
+`Issuer` answers requests by itself; `OidcServer` puts it on loopback over HTTPS. Codes are good
+once and for a minute, PKCE is required, redirect URIs are compared letter by letter. It must not
+know the product.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who has an account; `claims` go into the ID token beside those that every token has."""
+    """Somebody who has an account; `claims` go into the ID token beside those that every token
+    has."""
 
     subject: str
     claims: Mapping[str, object] = field(default_factory=dict)
@@ -69,9 +71,9 @@ class _Grant:
 class Issuer:
     """The provider's answers. Safe to use from threads.
 
-    `client_secret` empty: a public client. `person` is who signs in next; `None`: somebody who says no.
-    `meddle` are claims (`None` removes one) that the next tokens hold whatever is right; `algorithm` signs
-    them; `key` is replaced by `rotate`.
+    `client_secret` empty: a public client. `person` is who signs in next; `None`: somebody who says
+    no. `meddle` are claims (`None` removes one) that the next tokens hold whatever is right;
+    `algorithm` signs them; `key` is replaced by `rotate`.
     """
 
     def __init__(self, url: str, redirect_uri: str, *, client_secret: str = "") -> None:
@@ -117,7 +119,9 @@ class Issuer:
             ("RS256", RSAAlgorithm.to_jwk(self._rsa.public_key(), as_dict=True)),
             ("ES256", ECAlgorithm.to_jwk(self._ec.public_key(), as_dict=True)),
         ):
-            found.append({**jwk, "kid": f"{algorithm}-{self._key_id}", "alg": algorithm, "use": "sig"})
+            found.append(
+                {**jwk, "kid": f"{algorithm}-{self._key_id}", "alg": algorithm, "use": "sig"}
+            )
         return {"keys": found}
 
     def get(self, path: str, query: Mapping[str, str]) -> Reply:
@@ -131,7 +135,10 @@ class Issuer:
         return Reply(404)
 
     def _authorize(self, query: Mapping[str, str]) -> Reply:
-        if query.get("client_id") != self.client_id or query.get("redirect_uri") != self.redirect_uri:
+        if (
+            query.get("client_id") != self.client_id
+            or query.get("redirect_uri") != self.redirect_uri
+        ):
             # Never redirected to an address that is not registered.
             return self._no("unknown client or redirect_uri")
         wrong = [
@@ -189,7 +196,11 @@ class Issuer:
             or _challenge(verifier) != grant.challenge
         ):
             return self._error("invalid_grant")
-        token = {"access_token": secrets.token_hex(16), "token_type": "Bearer", "expires_in": _TOKEN_SECONDS}
+        token = {
+            "access_token": secrets.token_hex(16),
+            "token_type": "Bearer",
+            "expires_in": _TOKEN_SECONDS,
+        }
         return _json(200, {**token, "id_token": self.token(grant.person, grant.nonce)})
 
     def token(self, person: Person, nonce: str) -> str:
@@ -205,12 +216,17 @@ class Issuer:
             "auth_time": now,
             **person.claims,
         }
-        claims = {name: value for name, value in {**right, **self.meddle}.items() if value is not None}
+        claims = {
+            name: value for name, value in {**right, **self.meddle}.items() if value is not None
+        }
         key: Any = {"RS256": self._rsa, "ES256": self._ec}.get(self.algorithm)
         if self.algorithm == "HS256":
             key = "s" * 64
         return jwt.encode(
-            claims, key, algorithm=self.algorithm, headers={"kid": f"{self.algorithm}-{self._key_id}"}
+            claims,
+            key,
+            algorithm=self.algorithm,
+            headers={"kid": f"{self.algorithm}-{self._key_id}"},
         )
 
     def _is_client(self, headers: Mapping[str, str], form: Mapping[str, str]) -> bool:
@@ -248,9 +264,13 @@ class OidcServer:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.certificate, key)
         server = self._server = _Server(self.issuer)
-        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
         self.issuer.url = f"https://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        threading.Thread(
+            target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+        ).start()
         return self
 
     def __exit__(
@@ -307,7 +327,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _challenge(verifier: str) -> str:
     """RFC 7636, 4.2."""
-    return base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    return (
+        base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
+    )
 
 
 def _json(status: int, document: object) -> Reply:

@@ -1,7 +1,7 @@
 """Six weeks before the demo: what its fleet cost, which nights it was stopped, and by whose answer.
 
-Written through the product's own stores, as its functions would have left it. Everything follows from the
-names and the dates, so that the same day shows the same past.
+Written through the product's own stores, as its functions would have left it. Everything follows
+from the names and the dates, so that the same day shows the same past.
 """
 
 from __future__ import annotations
@@ -19,7 +19,15 @@ from governor.domain.catalogue import list_price
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Plan, Price, Saving, Step
 from governor.domain.evidence import Evidence, GpuReadings, MetricSource, Window, evidence_hash
-from governor.domain.fleet.rows import HOURS, NOT_MEASURED, UNGOVERNED, DayCosts, FleetPage, FleetRow, Share
+from governor.domain.fleet.rows import (
+    HOURS,
+    NOT_MEASURED,
+    UNGOVERNED,
+    DayCosts,
+    FleetPage,
+    FleetRow,
+    Share,
+)
 from governor.domain.history import History
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import UNTAGGED, Meter, cost_between, month_end, month_of
@@ -55,7 +63,8 @@ class Night:
 def write_past(
     table: Table, target: Target, members: Mapping[str, Member], now: datetime, person: str
 ) -> int:
-    """Write it, for members by their ids; `person` gave the answers. Return how many stops are booked."""
+    """Write it, for members by their ids; `person` gave the answers. Return how many stops are
+    booked."""
     state, first = StateTable(table), _hour(now - WEEKS)
     spent: dict[date, dict[tuple[str, str], Share]] = defaultdict(dict)
     stops = 0
@@ -73,7 +82,9 @@ def write_past(
         stops += len(nights)
     _count(state, target, spent, now)
     rows = (_row(target, i, one, now) for i, one in members.items())
-    state.keep_page(FleetPage(target.account, target.region, now, Mode.ASK.value, None, tuple(rows)))
+    state.keep_page(
+        FleetPage(target.account, target.region, now, Mode.ASK.value, None, tuple(rows))
+    )
     return stops
 
 
@@ -91,7 +102,8 @@ def past_metrics(members: Mapping[str, Member], now: datetime) -> Iterator[Point
 
 
 def part_of(member: Member, at: datetime, now: datetime) -> str | None:
-    """The part of a day's costs that this hour belongs to; `stopped`, or `None` where it did not run yet."""
+    """The part of a day's costs that this hour belongs to; `stopped`, or `None` where it did not
+    run yet."""
     launched = now - timedelta(minutes=member.launched_minutes_ago)
     evening = _evening(at)
     asleep = at.weekday() > 4 or not 8 <= at.hour < 18
@@ -136,7 +148,8 @@ def _hours(first: datetime, now: datetime) -> Iterator[datetime]:
 
 
 def _price(member: Member) -> Decimal:
-    """Return what an hour adds to the bill: a Capacity Block is paid in advance, Spot costs a third."""
+    """Return what an hour adds to the bill: a Capacity Block is paid in advance, Spot costs a
+    third."""
     price = list_price(member.instance_type) or Decimal(0)
     return {"capacity-block": Decimal(0), "spot": price / 3}.get(member.lifecycle, price)
 
@@ -146,8 +159,11 @@ def _whose(member: Member) -> tuple[str, str]:
 
 
 def _nights(lived: list[tuple[datetime, str | None]], launched: datetime) -> Iterator[Night]:
-    """The stops, each answered some minutes after its hour began. Every ninth was a mistake, soon undone."""
-    runs = (([at for at, _ in hours], part) for part, hours in groupby(lived, key=lambda one: one[1]))
+    """The stops, each answered some minutes after its hour began. Every ninth was a mistake, soon
+    undone."""
+    runs = (
+        ([at for at, _ in hours], part) for part, hours in groupby(lived, key=lambda one: one[1])
+    )
     stopped = [times for times, part in runs if part == _STOPPED]
     for number, times in enumerate(stopped):
         start = times[0] + timedelta(minutes=5 + round(40 * noise("answered", times[0])))
@@ -170,7 +186,9 @@ def _book(
     starts = [night.end for night in nights]
     for number, night in enumerate(nights, 1):
         started = starts[number - 2] if number > 1 else night.start - timedelta(days=9)
-        ref = EpisodeRef(target.account, target.region, instance_id, started.replace(microsecond=0), number)
+        ref = EpisodeRef(
+            target.account, target.region, instance_id, started.replace(microsecond=0), number
+        )
         entry = LedgerEntry(
             episode=ref,
             outcome=Outcome.STOPPED,
@@ -199,12 +217,19 @@ def _book(
 
 
 def _decide(
-    state: StateTable, ref: EpisodeRef, member: Member, entry: LedgerEntry, person: str, now: datetime
+    state: StateTable,
+    ref: EpisodeRef,
+    member: Member,
+    entry: LedgerEntry,
+    person: str,
+    now: datetime,
 ) -> None:
     """The episode of a stop, from its lock to its end."""
     asked_at, stopped_at = _hour(entry.booked_at), entry.booked_at
     window = Window(asked_at - 3 * HOUR, asked_at, timedelta(minutes=5))
-    series = tuple(round(2 * noise(ref.instance_id, asked_at, number), 1) for number in range(window.bins))
+    series = tuple(
+        round(2 * noise(ref.instance_id, asked_at, number), 1) for number in range(window.bins)
+    )
     evidence = Evidence(window, MetricSource.AGGREGATE, (GpuReadings("all", series),))
     approval_id = f"past-{ref.instance_id[2:]}-{ref.number}"
     saving = Saving(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour)
@@ -250,13 +275,17 @@ def _day_before(member: Member, asked_at: datetime, now: datetime) -> History:
     day = Window(asked_at - 24 * HOUR, asked_at, HOUR)
     parts = ((at, part_of(member, at, now)) for at in _hours(day.start, day.end))
     load = tuple(
-        None if part in (None, _STOPPED) else round(_load(member, at, part), 1) for at, part in parts
+        None if part in (None, _STOPPED) else round(_load(member, at, part), 1)
+        for at, part in parts
     )
     return History(day, (GpuReadings("all", load),))
 
 
 def _count(
-    state: StateTable, target: Target, spent: Mapping[date, Mapping[tuple[str, str], Share]], now: datetime
+    state: StateTable,
+    target: Target,
+    spent: Mapping[date, Mapping[tuple[str, str], Share]],
+    now: datetime,
 ) -> None:
     """The meter of each month beside its days, counted up to now."""
     for month, days in groupby(sorted(spent), key=lambda day: f"{day:%Y-%m}"):
@@ -265,7 +294,11 @@ def _count(
         for cost in costs:
             for (_, project), share in cost.shares.items():
                 usd[UNTAGGED if project == UNASSIGNED else project] += share.total
-        last = now if month == month_of(now) else month_end(datetime.combine(costs[-1].day, now.timetz()))
+        last = (
+            now
+            if month == month_of(now)
+            else month_end(datetime.combine(costs[-1].day, now.timetz()))
+        )
         state.bring_forward(Meter(target, month, last, dict(usd)), None, costs)
 
 

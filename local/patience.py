@@ -1,7 +1,7 @@
 """Waiting without a clock: as long as anything moves, what is awaited may still come.
 
-A busy machine makes everything slow, and nothing wrong. So a wait is given up only when, look after look,
-neither what is looked at nor the processors' work on it has moved.
+A busy machine makes everything slow, and nothing wrong. So a wait is given up only when, look after
+look, neither what is looked at nor the processors' work on it has moved.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import TypeVar
 Seen = TypeVar("Seen")
 LOOKS_PER_ROUND = 10
 QUIET_ROUNDS = 60
-"""Rounds in a row in which nothing has moved: longer than any pause of a workflow in a scaled cloud."""
+"""Rounds in a row in which nothing has moved: longer than any pause of a workflow in a scaled
+cloud."""
 PAUSE_SECONDS = 0.05
-"""Before the second look. Each pause is longer than the one before, as every look is work for the engine."""
+"""Before the second look. Each pause is longer than the one before, as every look is work for the
+engine."""
 LONGER = 1.15
 LONGEST_PAUSE_SECONDS = 0.3
 PROC = Path("/proc")
@@ -45,7 +47,9 @@ def wait_for(
         now = moved()
         quiet = quiet + 1 if now == before else 0
         before = now
-    raise TimeoutError(f"{otherwise()} (nothing has moved for {quiet_rounds * LOOKS_PER_ROUND} looks)")
+    raise TimeoutError(
+        f"{otherwise()} (nothing has moved for {quiet_rounds * LOOKS_PER_ROUND} looks)"
+    )
 
 
 def work_in_group(group: int, *, leader: bool = False) -> frozenset[tuple[int, str]]:
@@ -58,7 +62,8 @@ def work_in_group(group: int, *, leader: bool = False) -> frozenset[tuple[int, s
     found = set()
     for path in PROC.glob("[0-9]*/stat"):
         try:
-            # The name, in brackets, may hold anything; after it come state, parent, group, ..., times.
+            # The name, in brackets, may hold anything; after it come state, parent, group, ...,
+            # times.
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
@@ -74,5 +79,7 @@ def _work_by_ps(group: int, *, leader: bool) -> frozenset[tuple[int, str]]:
     )
     rows = (line.split(None, 2) for line in listed.stdout.splitlines())
     return frozenset(
-        (int(pid), spent) for of, pid, spent in rows if int(of) == group and (leader or int(pid) != group)
+        (int(pid), spent)
+        for of, pid, spent in rows
+        if int(of) == group and (leader or int(pid) != group)
     )

@@ -1,8 +1,10 @@
-"""Payloads that Slack, Teams and PagerDuty accept, as JSON Schemas of the parts that the product uses.
+"""Payloads that Slack, Teams and PagerDuty accept, as JSON Schemas of the parts that the product
+uses.
 
-Written from their documentation, not from the product's renderers, and closed: a field or an element that is
-not listed here is refused. Sources: docs.slack.dev "Blocks"; adaptivecards.io, schema 1.4;
-learn.microsoft.com "Create incoming webhooks"; developer.pagerduty.com "Send an alert event".
+Written from their documentation, not from the product's renderers, and closed: a field or an
+element that is not listed here is refused. Sources: docs.slack.dev "Blocks"; adaptivecards.io,
+schema 1.4; learn.microsoft.com "Create incoming webhooks"; developer.pagerduty.com "Send an alert
+event".
 """
 
 from __future__ import annotations
@@ -38,11 +40,15 @@ def _list(items: Schema, least: int, most: int) -> Schema:
 
 
 def _plain(limit: int) -> Schema:
-    return _object({"type": {"const": "plain_text"}, "text": _text(limit)}, {"emoji": {"type": "boolean"}})
+    return _object(
+        {"type": {"const": "plain_text"}, "text": _text(limit)}, {"emoji": {"type": "boolean"}}
+    )
 
 
 def _mrkdwn(limit: int) -> Schema:
-    return _object({"type": {"const": "mrkdwn"}, "text": _text(limit)}, {"verbatim": {"type": "boolean"}})
+    return _object(
+        {"type": {"const": "mrkdwn"}, "text": _text(limit)}, {"verbatim": {"type": "boolean"}}
+    )
 
 
 def _either(limit: int) -> Schema:
@@ -53,7 +59,8 @@ _WEB = {"type": "string", "pattern": r"^https?://[^\s]+$", "maxLength": 3000}
 _STYLE = {"enum": ["primary", "danger"]}
 _BLOCK_ID = {"block_id": _text(255)}
 _CONFIRM = _object(
-    {"title": _plain(100), "text": _plain(300), "confirm": _plain(30), "deny": _plain(30)}, {"style": _STYLE}
+    {"title": _plain(100), "text": _plain(300), "confirm": _plain(30), "deny": _plain(30)},
+    {"style": _STYLE},
 )
 _BUTTON = _object(
     {"type": {"const": "button"}, "text": _plain(75), "action_id": _text(255)},
@@ -76,7 +83,10 @@ _RICH_PART = _object(
 _BLOCKS: Schema = {
     "header": _object({"type": {}, "text": _plain(150)}, _BLOCK_ID),
     "section": {
-        **_object({"type": {}}, {"text": _either(3000), "fields": _list(_either(2000), 1, 10), **_BLOCK_ID}),
+        **_object(
+            {"type": {}},
+            {"text": _either(3000), "fields": _list(_either(2000), 1, 10), **_BLOCK_ID},
+        ),
         "anyOf": [{"required": ["text"]}, {"required": ["fields"]}],
     },
     "actions": _object({"type": {}, "elements": _list(_BUTTON, 1, 25)}, _BLOCK_ID),
@@ -154,7 +164,10 @@ _TRIGGER = _object(
                 "severity": {"enum": ["critical", "error", "warning", "info"]},
             },
             {
-                "timestamp": {"type": "string", "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$"},
+                "timestamp": {
+                    "type": "string",
+                    "pattern": r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$",
+                },
                 "component": _text(1024),
                 "group": _text(1024),
                 "class": _text(1024),
@@ -179,7 +192,9 @@ _TABLE = _object(
         "rows": {"type": "array", "items": _list({"type": "string"}, 1, 50)},
     }
 )
-_SECTION = _object({"heading": {"type": "string"}, "lines": {"type": "array", "items": {"type": "string"}}})
+_SECTION = _object(
+    {"heading": {"type": "string"}, "lines": {"type": "array", "items": {"type": "string"}}}
+)
 _WEBHOOK = _object(
     {
         "version": {"const": 1},

@@ -1,8 +1,8 @@
 """One server on loopback in place of Slack, Teams, PagerDuty and a receiver of signed webhooks.
 
-Channels speak HTTPS to it and must trust `certificate` (`SSL_CERT_FILE`); tokens, signatures and documents
-are checked as strictly as the real services do. What came in can be looked at over plain HTTP at `inbox_url`
-(a page, and `inbox.json`). It must not know how the product renders.
+Channels speak HTTPS to it and must trust `certificate` (`SSL_CERT_FILE`); tokens, signatures and
+documents are checked as strictly as the real services do. What came in can be looked at over plain
+HTTP at `inbox_url` (a page, and `inbox.json`). It must not know how the product renders.
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ def _json(status: int, document: object, problem: str = "") -> _Reply:
 
 
 class Receivers:
-    """Use as a context manager. Tokens and secrets are made anew each time. Safe to use from threads."""
+    """Use as a context manager. Tokens and secrets are made anew each time. Safe to use from
+    threads."""
 
     def __init__(self) -> None:
         self.slack_token = f"xoxb-{secrets.token_hex(12)}"
@@ -91,7 +92,9 @@ class Receivers:
         self.webhook_secret = secrets.token_hex(32)
         self.certificate = Path()
         self._slack_path = f"/services/T0LOCAL/B0LOCAL/{secrets.token_hex(12)}"
-        self._teams_path = f"/workflows/{secrets.token_hex(16)}/invoke?sig={secrets.token_urlsafe(24)}"
+        self._teams_path = (
+            f"/workflows/{secrets.token_hex(16)}/invoke?sig={secrets.token_urlsafe(24)}"
+        )
         self._lock = threading.RLock()
         self._received: list[Received] = []
         self._planned: dict[str, list[tuple[int, str | None, str]]] = {}
@@ -113,7 +116,9 @@ class Receivers:
         for tls in (context, None):
             self._servers.append(_Server(self, tls))
         for server in self._servers:
-            threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+            threading.Thread(
+                target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+            ).start()
         return self
 
     def stop(self) -> None:
@@ -150,7 +155,8 @@ class Receivers:
         return f"http://127.0.0.1:{self._servers[1].server_port}/"
 
     def short_link(self, url: str) -> str:
-        """An address that fits a line and leads to this one; for terminals, whose lines are short."""
+        """An address that fits a line and leads to this one; for terminals, whose lines are
+        short."""
         with self._lock:
             self._links.append(url)
             return f"{self.inbox_url}{len(self._links)}"
@@ -206,7 +212,9 @@ class Receivers:
             ValueError: there is no such channel.
         """
         if channel not in CHANNELS:
-            raise ValueError(f"the receivers have no channel {channel}: name one of {', '.join(CHANNELS)}")
+            raise ValueError(
+                f"the receivers have no channel {channel}: name one of {', '.join(CHANNELS)}"
+            )
         with self._lock:
             self._planned.setdefault(channel, []).extend([(status, retry_after, about)] * times)
 
@@ -239,7 +247,9 @@ class Receivers:
                 "pagerduty_incidents": dict(self._incidents),
             }
 
-    def press(self, thread: str, action_id: str, *, user: str = "U0LOCAL", reason: str = "") -> Pressed:
+    def press(
+        self, thread: str, action_id: str, *, user: str = "U0LOCAL", reason: str = ""
+    ) -> Pressed:
         """Presses a button of a message as it looks now.
 
         Raises:
@@ -249,14 +259,20 @@ class Receivers:
             blocks = self._messages[thread]["blocks"]
         found = nodes(blocks)
         button = next(
-            (node for node in found if node.get("action_id") == action_id and node["type"] == "button"), None
+            (
+                node
+                for node in found
+                if node.get("action_id") == action_id and node["type"] == "button"
+            ),
+            None,
         )
         if button is None:
             raise LookupError(f"the message has no button {action_id}")
         channel, stamp = thread.split(":")
         inputs = [block for block in blocks if block["type"] == "input"]
         values = {
-            block["block_id"]: {block["element"]["action_id"]: {"value": reason or None}} for block in inputs
+            block["block_id"]: {block["element"]["action_id"]: {"value": reason or None}}
+            for block in inputs
         }
         payload = {
             "type": "block_actions",
@@ -264,7 +280,9 @@ class Receivers:
             "team": {"id": "T0LOCAL", "domain": "local"},
             "container": {"type": "message", "message_ts": stamp, "channel_id": channel},
             "state": {"values": values},
-            "actions": [{key: button[key] for key in ("action_id", "type", "value") if key in button}],
+            "actions": [
+                {key: button[key] for key in ("action_id", "type", "value") if key in button}
+            ],
         }
         body = urlencode({"payload": json.dumps(payload)}).encode()
         now = str(int(datetime.now(UTC).timestamp()))
@@ -289,10 +307,14 @@ class Receivers:
             payload = _payload(body)
             if isinstance(payload, dict):
                 payload.pop("routing_key", None)
-            self._received.append(Received(channel, operation, at, reply.status, reply.problem, payload))
+            self._received.append(
+                Received(channel, operation, at, reply.status, reply.problem, payload)
+            )
         return reply
 
-    def _reply(self, channel: str, operation: str, headers: Mapping[str, str], body: bytes) -> _Reply:
+    def _reply(
+        self, channel: str, operation: str, headers: Mapping[str, str], body: bytes
+    ) -> _Reply:
         match channel:
             case "slack":
                 return self._slack(operation, headers, body)
@@ -325,7 +347,12 @@ class Receivers:
             headers["Location"] = self.inbox_url
         body = b""
         if channel == "slack" and status >= 400:
-            known = {401: "invalid_auth", 403: "invalid_auth", 429: "ratelimited", 503: "service_unavailable"}
+            known = {
+                401: "invalid_auth",
+                403: "invalid_auth",
+                429: "ratelimited",
+                503: "service_unavailable",
+            }
             code = known.get(status, "internal_error")
             body = json.dumps({"ok": False, "error": code}).encode()
         return _Reply(status, body, headers, "planned")
@@ -347,11 +374,17 @@ class Receivers:
         if operation == "chat.postEphemeral":
             if not payload.get("text") or not str(payload.get("user", "")).startswith("U"):
                 return _slack_no("user_not_in_channel")
-            return _json(200, {"ok": True, "message_ts": f"{int(datetime.now(UTC).timestamp())}.000001"})
+            return _json(
+                200, {"ok": True, "message_ts": f"{int(datetime.now(UTC).timestamp())}.000001"}
+            )
         problem = _content_problem(payload)
         if problem:
             return _slack_no(*problem)
-        return self._slack_post(payload) if operation == "chat.postMessage" else self._slack_update(payload)
+        return (
+            self._slack_post(payload)
+            if operation == "chat.postMessage"
+            else self._slack_update(payload)
+        )
 
     def _slack_post(self, payload: dict[str, Any]) -> _Reply:
         parent = payload.get("thread_ts")
@@ -359,7 +392,9 @@ class Receivers:
             return _slack_no("thread_not_found")
         stamp = f"{int(datetime.now(UTC).timestamp())}.{len(self._received):06d}"
         self._messages[f"{self.slack_channel}:{stamp}"] = payload
-        return _json(200, {"ok": True, "channel": self.slack_channel, "ts": stamp, "message": payload})
+        return _json(
+            200, {"ok": True, "channel": self.slack_channel, "ts": stamp, "message": payload}
+        )
 
     def _slack_update(self, payload: dict[str, Any]) -> _Reply:
         thread = f"{self.slack_channel}:{payload.get('ts')}"
@@ -367,7 +402,9 @@ class Receivers:
             return _slack_no("message_not_found")
         self._messages[thread] = payload
         stamp = payload["ts"]
-        return _json(200, {"ok": True, "channel": self.slack_channel, "ts": stamp, "text": payload["text"]})
+        return _json(
+            200, {"ok": True, "channel": self.slack_channel, "ts": stamp, "text": payload["text"]}
+        )
 
     def _pagerduty(self, body: bytes) -> _Reply:
         if len(body) > PAGERDUTY_BYTES:
@@ -377,7 +414,11 @@ class Receivers:
         if not problems and not hmac.compare_digest(event["routing_key"], self.pagerduty_key):
             problems = ["'routing_key' belongs to no integration"]
         if problems:
-            invalid = {"status": "invalid event", "message": "Event object is invalid", "errors": problems}
+            invalid = {
+                "status": "invalid event",
+                "message": "Event object is invalid",
+                "errors": problems,
+            }
             return _json(400, invalid, "; ".join(problems))
         key = event.get("dedup_key") or secrets.token_hex(16)
         if event["event_action"] == "trigger":
@@ -419,7 +460,9 @@ def _teams(headers: Mapping[str, str], body: bytes) -> _Reply:
     if not headers.get("content-type", "").startswith("application/json"):
         problems.append("content type: application/json is expected")
     if problems:
-        return _json(400, {"error": {"code": "InvalidRequest", "details": problems}}, "; ".join(problems))
+        return _json(
+            400, {"error": {"code": "InvalidRequest", "details": problems}}, "; ".join(problems)
+        )
     return _Reply(202)
 
 
@@ -452,7 +495,11 @@ def _content_problem(payload: Mapping[str, Any]) -> tuple[str, ...] | None:
 
 def _slack_no(code: str, details: str = "") -> _Reply:
     """Slack says no with status 200."""
-    document = {"ok": False, "error": code, "response_metadata": {"messages": [details] if details else []}}
+    document = {
+        "ok": False,
+        "error": code,
+        "response_metadata": {"messages": [details] if details else []},
+    }
     return _json(200, document, f"{code}: {details}" if details else code)
 
 
@@ -465,8 +512,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Deliveries if tls else _Inbox)
         self.receivers = receivers
         if tls is not None:
-            # The handshake is the handler's, in its thread: a client that stalls keeps nobody else waiting.
-            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+            # The handshake is the handler's, in its thread: a client that stalls keeps nobody else
+            # waiting.
+            self.socket = tls.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that does not trust the certificate, or went away, is no news."""

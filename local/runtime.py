@@ -1,4 +1,5 @@
-"""Runs one handler in AWS's own runtime interface emulator, as Lambda does, without a container engine.
+"""Runs one handler in AWS's own runtime interface emulator, as Lambda does, without a container
+engine.
 
 The emulator ships inside aws-sam-cli; the handler runs in the project's environment.
 """
@@ -27,22 +28,29 @@ _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "ar
 
 
 class RuntimeUnavailableError(Exception):
-    """The emulator is not installed or does not run on this machine; the message says what to do."""
+    """The emulator is not installed or does not run on this machine; the message says what to
+    do."""
 
 
 def emulator() -> Path:
     """The emulator of this machine's architecture. Raises: RuntimeUnavailableError."""
     kind = _ARCHITECTURES.get(platform.machine().lower())
-    found = sorted((ROOT / ".tools" / "sam").glob(f"lib/python*/site-packages/samcli/local/rapid/*-{kind}"))
+    found = sorted(
+        (ROOT / ".tools" / "sam").glob(f"lib/python*/site-packages/samcli/local/rapid/*-{kind}")
+    )
     if not found:
-        raise RuntimeUnavailableError("the Lambda emulator is missing: `python3 scripts/environment.py sam`")
+        raise RuntimeUnavailableError(
+            "the Lambda emulator is missing: `python3 scripts/environment.py sam`"
+        )
     return found[0]
 
 
 class LambdaRuntime:
     """One function in the emulator. Use as a context manager; it ends with it."""
 
-    def __init__(self, code: Path, environment: Mapping[str, str], path: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self, code: Path, environment: Mapping[str, str], path: tuple[Path, ...] = ()
+    ) -> None:
         self._code = code
         self._environment = environment
         self._path = path or (ROOT / "layers" / "shared",)
@@ -113,12 +121,17 @@ class LambdaRuntime:
         def up() -> bool | None:
             if process is None or process.poll() is not None:
                 return False
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self._port), timeout=1):
+            with (
+                contextlib.suppress(OSError),
+                socket.create_connection(("127.0.0.1", self._port), timeout=1),
+            ):
                 return True
             return None
 
         with contextlib.suppress(TimeoutError):
-            if process and wait_for(up, lambda: work_in_group(process.pid, leader=True), lambda: ""):
+            if process and wait_for(
+                up, lambda: work_in_group(process.pid, leader=True), lambda: ""
+            ):
                 return
         raise RuntimeUnavailableError(f"the Lambda emulator did not start: {self.log()[-2000:]}")
 

@@ -1,8 +1,9 @@
 """Makes a sample of `events/` happen now, on a stack in the local cloud: docs/samples.md.
 
-The files name a fixed day, an instance and a queue that do not exist, and signatures that are wrong. Here
-the instance is launched, of the kind that such an event is about, all times of the event move by the same
-span, so that it has just been sent, and `local.seeds` makes what else the sample needs.
+The files name a fixed day, an instance and a queue that do not exist, and signatures that are
+wrong. Here the instance is launched, of the kind that such an event is about, all times of the
+event move by the same span, so that it has just been sent, and `local.seeds` makes what else the
+sample needs.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from local.scene import Scene
 from local.seeds import prepared
 
 NO_ACCOUNT = "000000000000"
-"""The account of all samples, which AWS gives to nobody: functions refuse it, so they are safe to try."""
+"""The account of all samples, which AWS gives to nobody: functions refuse it, so they are safe to
+try."""
 _ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
 _MAIL_DATE = r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT"
 _SENT = re.compile(rf'\\?"time\\?": ?\\?"({_ISO})')
@@ -41,8 +43,8 @@ _KINDS: Mapping[str, Mapping[str, Any]] = {
 def happening(scene: Scene, function: str, sample: object, now: datetime) -> tuple[Any, list[str]]:
     """The sample of a function as if it had been sent now, and what was made for it, in words.
 
-    Puts into the scene the instances that it names and, where it is about one, the group's lifecycle hook;
-    the episode or question that comes before it; and signs what must be signed.
+    Puts into the scene the instances that it names and, where it is about one, the group's
+    lifecycle hook; the episode or question that comes before it; and signs what must be signed.
     """
     event, moved_by = moved_to(of_this_account(sample), now)
     notes = []
@@ -60,7 +62,8 @@ def of_this_account(sample: object) -> Any:
 
 
 def moved_to(sample: object, now: datetime) -> tuple[Any, timedelta | None]:
-    """The sample with all its times moved, and how far; `None` where it was not sent at any time."""
+    """The sample with all its times moved, and how far; `None` where it was not sent at any
+    time."""
     text = json.dumps(sample)
     if (sent := _SENT.search(text)) is None:
         return sample, None

@@ -1,4 +1,5 @@
-"""Sets the scene of demo and integration tests: a deployed stack, the fleet in it, and a readable mailbox."""
+"""Sets the scene of demo and integration tests: a deployed stack, the fleet in it, and a readable
+mailbox."""
 
 from __future__ import annotations
 
@@ -46,7 +47,10 @@ class Scene:
         return self.cloud.simulation()
 
     def launch(
-        self, members: Iterable[Member], now: datetime | None = None, where: Simulation | None = None
+        self,
+        members: Iterable[Member],
+        now: datetime | None = None,
+        where: Simulation | None = None,
     ) -> dict[str, str]:
         """Launches members with their metrics; returns their ids by name."""
         now, there = now or datetime.now(tz=UTC), where or self.simulation
@@ -81,7 +85,8 @@ class Scene:
         return output
 
     def _scheduled(self, check: str) -> Any:
-        """Return what the schedule hands to the state machine: its input, or AWS's own notification."""
+        """Return what the schedule hands to the state machine: its input, or AWS's own
+        notification."""
         name = self.outputs["ScheduleName"].removesuffix("sweep") + check
         found = self.cloud.client("scheduler").get_schedule(Name=name)
         if (stated := found["Target"].get("Input")) is not None:
@@ -96,9 +101,12 @@ class Scene:
         return {**about, **where, "time": f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"}
 
     def subscribe_a_person(self) -> None:
-        """Somebody reads the topic by plain mail: the time of a question runs from the moment it is asked."""
+        """Somebody reads the topic by plain mail: the time of a question runs from the moment it is
+        asked."""
         topic = self.outputs["AlertTopicArn"]
-        self.cloud.client("sns").subscribe(TopicArn=topic, Protocol="email", Endpoint="reader@example.com")
+        self.cloud.client("sns").subscribe(
+            TopicArn=topic, Protocol="email", Endpoint="reader@example.com"
+        )
 
     @contextmanager
     def nobody_subscribed(self) -> Iterator[None]:
@@ -116,13 +124,17 @@ class Scene:
         """All alerts that have arrived so far, as the machines' JSON documents, oldest first."""
         sqs = self.cloud.client("sqs")
         while True:
-            found = sqs.receive_message(QueueUrl=self.mailbox_url, MaxNumberOfMessages=10).get("Messages", [])
+            found = sqs.receive_message(QueueUrl=self.mailbox_url, MaxNumberOfMessages=10).get(
+                "Messages", []
+            )
             if not found:
                 return self.mail
             for message in found:
                 envelope = json.loads(message["Body"])
                 self.mail.append({**json.loads(envelope["Message"]), "_envelope": envelope})
-                sqs.delete_message(QueueUrl=self.mailbox_url, ReceiptHandle=message["ReceiptHandle"])
+                sqs.delete_message(
+                    QueueUrl=self.mailbox_url, ReceiptHandle=message["ReceiptHandle"]
+                )
 
     def await_mail(self, kind: str, count: int = 1) -> list[dict[str, Any]]:
         """Waits until that many alerts of a kind have arrived.
@@ -141,7 +153,8 @@ class Scene:
         """Looks until there is something to see.
 
         Raises:
-            LocalCloudError: nothing moves any more; with what has arrived and what the functions have logged.
+            LocalCloudError: nothing moves any more; with what has arrived and what the functions
+                have logged.
         """
 
         def said() -> str:
@@ -152,26 +165,41 @@ class Scene:
                 for one in self.receivers.received(channel)
                 if one.status >= 300
             ]
-            return f"{otherwise}; mail so far: {kinds}; refused: {refused[-5:]}; errors: {self.errors()}"
+            return (
+                f"{otherwise}; mail so far: {kinds}; refused: {refused[-5:]}; errors: "
+                f"{self.errors()}"
+            )
 
         return self.cloud.wait_for(look, said, moved=self._progress)
 
     def _progress(self) -> object:
         """Another value whenever mail has arrived or a workflow has entered a state."""
         states = self.cloud.client("stepfunctions")
-        running = [one["executionArn"] for one in self.executions().values() if one["status"] == "RUNNING"]
+        running = [
+            one["executionArn"] for one in self.executions().values() if one["status"] == "RUNNING"
+        ]
         newest = [
-            states.get_execution_history(executionArn=arn, reverseOrder=True, maxResults=1)["events"][:1]
+            states.get_execution_history(executionArn=arn, reverseOrder=True, maxResults=1)[
+                "events"
+            ][:1]
             for arn in running
         ]
-        return len(self.mail), [(event["id"], event["type"]) for events in newest for event in events]
+        return len(self.mail), [
+            (event["id"], event["type"]) for events in newest for event in events
+        ]
 
     def failure(self, but: Collection[str] = ()) -> str | None:
-        """The first workflow that has failed, with its cause; those of the executions `but` aside."""
+        """The first workflow that has failed, with its cause; those of the executions `but`
+        aside."""
         for instance_id, found in self.executions().items():
             if found["status"] in _FAILED and found["executionArn"] not in but:
-                name = self.members[instance_id].name if instance_id in self.members else instance_id
-                cause = f"{found.get('error', '')} {found.get('cause', '')}".strip() or "no cause is given"
+                name = (
+                    self.members[instance_id].name if instance_id in self.members else instance_id
+                )
+                cause = (
+                    f"{found.get('error', '')} {found.get('cause', '')}".strip()
+                    or "no cause is given"
+                )
                 return f"the workflow of {name} ended {found['status']}: {cause}"
         return None
 
@@ -182,12 +210,14 @@ class Scene:
         for group in logs.describe_log_groups()["logGroups"]:
             name = group["logGroupName"]
             events = logs.filter_log_events(logGroupName=name)["events"]
-            found += [(one["timestamp"], line) for one in events if (line := _error(name, one["message"]))]
+            found += [
+                (one["timestamp"], line) for one in events if (line := _error(name, one["message"]))
+            ]
         return [line for _, line in sorted(found)[-most:]]
 
     def exports(self, key: Mapping[str, str]) -> str:
-        """The shell commands after which `bin/governor` reaches this cloud with a key, in any other terminal,
-        whatever that has set for a real account.
+        """The shell commands after which `bin/governor` reaches this cloud with a key, in any other
+        terminal, whatever that has set for a real account.
 
         Its API's own address ends in `.localhost`, which browsers resolve and Python does not.
         """
@@ -199,12 +229,15 @@ class Scene:
 
     def sent_mail(self) -> list[dict[str, Any]]:
         """All mail that SES has taken so far: `To`, `Subject`, `BodyText`, `BodyHtml`."""
-        with urlopen(f"{self.cloud.endpoint_url}/_ministack/ses/messages", timeout=ANSWER_SECONDS) as answer:
+        with urlopen(
+            f"{self.cloud.endpoint_url}/_ministack/ses/messages", timeout=ANSWER_SECONDS
+        ) as answer:
             boxes = json.loads(answer.read())["messages"]
         return [mail for box in boxes.values() for mail in box]
 
     def executions(self) -> dict[str, dict[str, Any]]:
-        """The remediation executions by instance id, as Step Functions describes them; the latest of each."""
+        """The remediation executions by instance id, as Step Functions describes them; the latest
+        of each."""
         states = self.cloud.client("stepfunctions")
         machine = self.outputs["RemediationStateMachineArn"]
         found: dict[str, dict[str, Any]] = {}
@@ -259,7 +292,9 @@ def deploy_scene(
     )
     sqs = cloud.client("sqs")
     url = sqs.create_queue(QueueName="mailbox")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     allowed = {
         "Effect": "Allow",
         "Principal": {"Service": "sns.amazonaws.com"},
@@ -285,7 +320,9 @@ def deploy_scene(
     )
     cloud.simulation().set_spot_prices(SPOT_PRICES)
     listed = {name: list_price(name) for name in accelerated_types()}
-    cloud.simulation().set_list_prices({name: str(usd) for name, usd in listed.items() if usd is not None})
+    cloud.simulation().set_list_prices(
+        {name: str(usd) for name, usd in listed.items() if usd is not None}
+    )
     return Scene(cloud, outputs, url, receivers)
 
 

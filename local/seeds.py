@@ -1,5 +1,5 @@
-"""Makes what a sample of `events/` needs to reach the happy path of its function: an episode at the step
-before it, an open question, a caller, a code, a signature.
+"""Makes what a sample of `events/` needs to reach the happy path of its function: an episode at the
+step before it, an open question, a caller, a code, a signature.
 
 Episodes get there by the deployed functions themselves, in the order of the state machine.
 """
@@ -47,7 +47,8 @@ overrides:
     match: {{tags: {{Name: sample}}}}
     set: {{approval: {{people_to_terminate: 1}}}}
 """
-"""Policy of the stack that samples are tried on: messages leave at once, and Alice may do everything."""
+"""Policy of the stack that samples are tried on: messages leave at once, and Alice may do
+everything."""
 IDLE_SINCE = timedelta(hours=26)
 _INSTANCE = re.compile(r"i-[0-9a-f]{17}")
 _INPUT = re.compile(r'<input [^>]*?type="(?:hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
@@ -87,7 +88,8 @@ ANSWERS: tuple[tuple[_Step, ...], ...] = (
 _SPOT = {"lifecycle": "spot", "spot_request_type": "one-time"}
 """It cannot be stopped, so the plan is to terminate it."""
 _COMES_AFTER = {"open_episode": 0, "handle_execution_end": 1, "undo_episode": len(STOP)}
-"""How many steps come before a function that no step of a plan names; of others the question is open."""
+"""How many steps come before a function that no step of a plan names; of others the question is
+open."""
 _QUESTION = 2
 
 
@@ -124,7 +126,9 @@ def physical_name(cloud: LocalCloud, function: str) -> str:
 def functions_of(cloud: LocalCloud) -> dict[str, str]:
     """All that are deployed, by their folders."""
     deployed, folders = _resources(cloud), sorted((ROOT / "functions").glob("[a-z]*"))
-    return {one.name: deployed[_logical(one.name)] for one in folders if _logical(one.name) in deployed}
+    return {
+        one.name: deployed[_logical(one.name)] for one in folders if _logical(one.name) in deployed
+    }
 
 
 def _logical(function: str) -> str:
@@ -139,7 +143,11 @@ def _resource(cloud: LocalCloud, logical: str) -> str:
 
 
 def _resources(cloud: LocalCloud) -> dict[str, str]:
-    pages = cloud.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=STACK)
+    pages = (
+        cloud.client("cloudformation")
+        .get_paginator("list_stack_resources")
+        .paginate(StackName=STACK)
+    )
     return {
         one["LogicalResourceId"]: one["PhysicalResourceId"]
         for page in pages
@@ -162,7 +170,9 @@ class Seeds:
         )
         found = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
-            raise LocalCloudError(f"{function}, which comes before the sample, was refused: {found}")
+            raise LocalCloudError(
+                f"{function}, which comes before the sample, was refused: {found}"
+            )
         return found
 
     def idle(self, instance_id: str | None = None, **kind: Any) -> dict[str, Any]:
@@ -192,7 +202,9 @@ class Seeds:
             "number": 1,
         }
 
-    def episode(self, instance_id: str | None, steps: Sequence[_Step], **kind: Any) -> dict[str, Any]:
+    def episode(
+        self, instance_id: str | None, steps: Sequence[_Step], **kind: Any
+    ) -> dict[str, Any]:
         """The payload of an episode that has done these steps."""
         episode = self.idle(instance_id, **kind)
         self.scene.simulation.set_delays(state_change=0, snapshot=0)
@@ -215,7 +227,9 @@ class Seeds:
                 raise LocalCloudError(f"the question was not answered: {answered['body']}")
         elif function == "check_progress":
             event = {"episode": episode, **fields}
-            self.scene.wait_for(lambda: self.call(function, event)["done"] or None, f"{fields} does not end")
+            self.scene.wait_for(
+                lambda: self.call(function, event)["done"] or None, f"{fields} does not end"
+            )
         else:
             self.call(function, {"episode": episode, **fields})
 
@@ -256,8 +270,12 @@ class Seeds:
 
     def entering(self, event: dict[str, Any]) -> dict[str, Any]:
         """The press of `Open the console`, with a code that is good once and for a minute."""
-        code = str(json.loads(self.api("POST /api/console", document={})["body"])["url"]).partition("#")[2]
-        shown = self.call("serve_console", {**event, "body": urlencode({"code": code, "answer": "show"})})
+        code = str(json.loads(self.api("POST /api/console", document={})["body"])["url"]).partition(
+            "#"
+        )[2]
+        shown = self.call(
+            "serve_console", {**event, "body": urlencode({"code": code, "answer": "show"})}
+        )
         filled = urlencode({**_fields(shown["body"]), "answer": "open"})
         self.notes.append("a code was made for Alice, as `governor open` does")
         return {**event, "body": filled, "cookies": _cookies(shown)}
@@ -312,7 +330,11 @@ def _payload(function: str) -> Callable[[Seeds, dict[str, Any]], dict[str, Any]]
             return event
         kind = _SPOT if path is TERMINATE else {}
         made = seeds.episode(known["instance_id"], path[:before], **kind)
-        return {**event, **made} if function == "open_episode" else {**event, "episode": {**given, **made}}
+        return (
+            {**event, **made}
+            if function == "open_episode"
+            else {**event, "episode": {**given, **made}}
+        )
 
     return make
 
@@ -356,7 +378,8 @@ def _deliver(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
     seeds.notes.append(f"its queue is {queue}, and its alerts bear the seal of the stack")
     return {
         "Records": [
-            {**one, "eventSourceARN": queue, "body": _sealed(seeds, one["body"])} for one in event["Records"]
+            {**one, "eventSourceARN": queue, "body": _sealed(seeds, one["body"])}
+            for one in event["Records"]
         ]
     }
 
@@ -369,14 +392,20 @@ def _sealed(seeds: Seeds, body: str) -> str:
     parsed = parse_queued(json.dumps(inner))
     if not isinstance(parsed, Alert):
         return body
-    alert = replace(parsed, at=seeds.now.replace(microsecond=0), dedup_id=f"sample-{seeds.now:%H%M%S%f}")
+    alert = replace(
+        parsed, at=seeds.now.replace(microsecond=0), dedup_id=f"sample-{seeds.now:%H%M%S%f}"
+    )
     functions = seeds.scene.cloud.client("lambda")
     name = physical_name(seeds.scene.cloud, "deliver_alert")
-    key = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"]["ALERT_KEY_ARN"]
+    key = functions.get_function_configuration(FunctionName=name)["Environment"]["Variables"][
+        "ALERT_KEY_ARN"
+    ]
     mac = seeds.scene.cloud.client("kms").generate_mac(
         KeyId=key, MacAlgorithm="HMAC_SHA_256", Message=hashlib.sha256(sealed_text(alert)).digest()
     )["Mac"]
-    sealed = alert_document(replace(alert, facts={**alert.facts, SEAL: base64.b64encode(mac).decode()}))
+    sealed = alert_document(
+        replace(alert, facts={**alert.facts, SEAL: base64.b64encode(mac).decode()})
+    )
     return json.dumps({"again": sealed} if "again" in document else sealed)
 
 
@@ -388,7 +417,9 @@ def _slack(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
     payload["actions"][0]["value"] = seeds.question()
     payload["container"]["channel_id"] = receivers.slack_channel
     body, stamp = urlencode({"payload": json.dumps(payload)}), str(int(seeds.now.timestamp()))
-    mac = hmac.new(receivers.slack_signing_secret.encode(), f"v0:{stamp}:{body}".encode(), hashlib.sha256)
+    mac = hmac.new(
+        receivers.slack_signing_secret.encode(), f"v0:{stamp}:{body}".encode(), hashlib.sha256
+    )
     signed = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mac.hexdigest()}"}
     seeds.notes.append("it is signed with the stack's slack_signing_secret")
     return {**event, "body": body, "headers": {**event["headers"], **signed}}
@@ -431,7 +462,9 @@ def _serve_approval(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
     if "keep_until" in pressed:
         pressed["keep_until"] = _later(seeds)
     filled = urlencode({**fields, **pressed})
-    made["body"] = base64.b64encode(filled.encode()).decode() if event["isBase64Encoded"] else filled
+    made["body"] = (
+        base64.b64encode(filled.encode()).decode() if event["isBase64Encoded"] else filled
+    )
     return made
 
 
@@ -454,14 +487,21 @@ def _sign_in(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rotate(seeds: Seeds, event: dict[str, Any]) -> dict[str, Any]:
-    """As Secrets Manager begins a rotation: an empty version waits. Nobody goes on with it: no function has
-    that name."""
-    manager, secret = seeds.scene.cloud.client("secretsmanager"), seeds.scene.outputs["LinkKeySecretArn"]
+    """As Secrets Manager begins a rotation: an empty version waits. Nobody goes on with it: no
+    function has that name."""
+    manager, secret = (
+        seeds.scene.cloud.client("secretsmanager"),
+        seeds.scene.outputs["LinkKeySecretArn"],
+    )
     place = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function"
     version = str(uuid4())
-    manager.rotate_secret(SecretId=secret, ClientRequestToken=version, RotationLambdaARN=f"{place}:nobody")
+    manager.rotate_secret(
+        SecretId=secret, ClientRequestToken=version, RotationLambdaARN=f"{place}:nobody"
+    )
     own = physical_name(seeds.scene.cloud, "rotate_link_keys")
-    manager.rotate_secret(SecretId=secret, RotationLambdaARN=f"{place}:{own}", RotateImmediately=False)
+    manager.rotate_secret(
+        SecretId=secret, RotationLambdaARN=f"{place}:{own}", RotateImmediately=False
+    )
     seeds.notes.append("Secrets Manager has begun a rotation")
     return {**event, "SecretId": secret, "ClientRequestToken": version}
 
@@ -496,4 +536,5 @@ _MAKERS: Mapping[str, tuple[str, Callable[[Seeds, dict[str, Any]], dict[str, Any
     "sign_in": (_METHOD, _sign_in),
     "rotate_link_keys": ("ClientRequestToken", _rotate),
 }
-"""By function: the field without which a sample is malformed, and stays so; and what makes it ready."""
+"""By function: the field without which a sample is malformed, and stays so; and what makes it
+ready."""

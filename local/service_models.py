@@ -1,4 +1,5 @@
-"""botocore's descriptions of services, read once a process: else every session lists and parses them anew."""
+"""botocore's descriptions of services, read once a process: else every session lists and parses
+them anew."""
 
 from __future__ import annotations
 
@@ -6,7 +7,8 @@ from typing import Any
 
 
 def remember_service_models() -> None:
-    """Keeps what has been found and parsed for all sessions to come. Nothing changes what is kept."""
+    """Keeps what has been found and parsed for all sessions to come. Nothing changes what is
+    kept."""
     from botocore import loaders
 
     known: dict[str, Any] = {}

@@ -1,4 +1,5 @@
-"""The control of the simulators: launches instances, publishes metrics, plans faults. For demo and tests.
+"""The control of the simulators: launches instances, publishes metrics, plans faults. For demo and
+tests.
 
 Speaks to the engine over HTTP. It must not know the governor.
 """
@@ -99,11 +100,17 @@ class Simulation:
     ) -> None:
         """The next `times` calls of `service:Operation` are answered with this error.
 
-        With `match` only calls whose parameters of these names are, or hold, these values. The service is
-        `ec2`, `cloudwatch`, or one before which the engine has a gate (`sns`, `states`, `dynamodb`, ...).
+        With `match` only calls whose parameters of these names are, or hold, these values. The
+        service is `ec2`, `cloudwatch`, or one before which the engine has a gate (`sns`, `states`,
+        `dynamodb`, ...).
         """
         self._do(
-            "set_fault", operation=operation, code=code, message=message, times=times, match=dict(match or {})
+            "set_fault",
+            operation=operation,
+            code=code,
+            message=message,
+            times=times,
+            match=dict(match or {}),
         )
 
     def set_weather(self, seed: int, share: float) -> None:
@@ -154,15 +161,25 @@ class Simulation:
     def spot_warning(
         self, *instance_ids: str, action: str = "terminate", interrupt_after: float | None = None
     ) -> None:
-        """EC2 warns that it takes instances back; and after these seconds (AWS: 120) does so, if given."""
-        self._do("spot_warning", instance_ids=instance_ids, action=action, interrupt_after=interrupt_after)
+        """EC2 warns that it takes instances back; and after these seconds (AWS: 120) does so, if
+        given."""
+        self._do(
+            "spot_warning",
+            instance_ids=instance_ids,
+            action=action,
+            interrupt_after=interrupt_after,
+        )
 
     def rebalance_recommendation(self, instance_id: str) -> None:
         """EC2 says that an interruption has become more likely."""
         self._do("rebalance_recommendation", instance_id=instance_id)
 
     def put_event(
-        self, source: str, detail_type: str, detail: Mapping[str, Any], resources: Sequence[str] = ()
+        self,
+        source: str,
+        detail_type: str,
+        detail: Mapping[str, Any],
+        resources: Sequence[str] = (),
     ) -> None:
         """An event of a service that is not simulated, as the service would send it."""
         self._do(
@@ -183,14 +200,15 @@ class Simulation:
         self._do("start_session", session=session)
 
     def commands(self) -> list[dict[str, Any]]:
-        """Commands that Systems Manager has taken, oldest first; `at` is their time, epoch seconds."""
+        """Commands that Systems Manager has taken, oldest first; `at` is their time, epoch
+        seconds."""
         return list(self._do("commands"))
 
     def deeds(self) -> list[dict[str, Any]]:
         """Every stop, termination and start that a call to EC2 has begun, oldest first.
 
-        `final` is the state it leads to, `at` epoch seconds, `completed` the completed snapshots of its
-        volumes at that moment.
+        `final` is the state it leads to, `at` epoch seconds, `completed` the completed snapshots of
+        its volumes at that moment.
         """
         return list(self._do("deeds"))
 

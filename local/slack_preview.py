@@ -1,7 +1,8 @@
-"""How a message of Block Kit looks, near enough for a picture of it. It must not know what it is about.
+"""How a message of Block Kit looks, near enough for a picture of it. It must not know what it is
+about.
 
-Knows the blocks and the few marks of text that the receivers' checks let through; what it does not know, it
-refuses, so that no picture leaves anything out.
+Knows the blocks and the few marks of text that the receivers' checks let through; what it does not
+know, it refuses, so that no picture leaves anything out.
 """
 
 from __future__ import annotations
@@ -20,13 +21,17 @@ _PAGE = """<!doctype html>
 <meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>A message in Slack</title>
 <style>
-body { margin: 0; background: #fff; color: #1d1c1d; font: 15px/1.47 "Liberation Sans", Arial, sans-serif; }
+body { margin: 0; background: #fff; color: #1d1c1d;
+       font: 15px/1.47 "Liberation Sans", Arial, sans-serif; }
 article { display: flex; gap: .6rem; padding: 1rem; max-width: 44rem; }
 .face { flex: none; width: 36px; height: 36px; border-radius: 6px; background: #0a58ca; }
-.who { font-weight: 700; } .app { background: #eee; color: #616061; font-size: 10px; padding: 1px 4px; }
+.who { font-weight: 700; }
+.app { background: #eee; color: #616061; font-size: 10px; padding: 1px 4px; }
 h1 { font-size: 18px; margin: .4rem 0; } p { margin: .4rem 0; white-space: pre-line; }
-.fields { display: grid; grid-template-columns: 1fr 1fr; gap: .2rem 1rem; } .fields p { margin: .2rem 0; }
-pre { border: 1px solid #ddd; background: #f8f8f8; border-radius: 4px; padding: 8px; font-size: 12px; }
+.fields { display: grid; grid-template-columns: 1fr 1fr; gap: .2rem 1rem; }
+.fields p { margin: .2rem 0; }
+pre { border: 1px solid #ddd; background: #f8f8f8; border-radius: 4px; padding: 8px;
+      font-size: 12px; }
 pre { margin: .3rem 0; }
 label { display: block; font-weight: 700; margin-top: .6rem; } .soft { color: #616061; }
 .input { border: 1px solid #868686; border-radius: 4px; padding: 8px 12px; color: #616061; }
@@ -64,7 +69,9 @@ def slack_page(blocks: Sequence[Mapping[str, Any]]) -> str:
 def _shown(known: Mapping[str, Callable[[Any], Markup]], node: Mapping[str, Any]) -> Markup:
     show = known.get(node["type"])
     if show is None:
-        raise UnknownBlockError(f"the preview knows no {node['type']}: teach it in local/slack_preview.py")
+        raise UnknownBlockError(
+            f"the preview knows no {node['type']}: teach it in local/slack_preview.py"
+        )
     return show(node)
 
 
@@ -78,7 +85,9 @@ def _text(node: Mapping[str, Any]) -> Markup:
 
 def _section(block: Mapping[str, Any]) -> Markup:
     text = Markup("<p>{}</p>").format(_text(block["text"])) if "text" in block else Markup()
-    fields = Markup().join(Markup("<p>{}</p>").format(_text(field)) for field in block.get("fields", ()))
+    fields = Markup().join(
+        Markup("<p>{}</p>").format(_text(field)) for field in block.get("fields", ())
+    )
     return text + (Markup('<div class="fields">{}</div>').format(fields) if fields else Markup())
 
 
@@ -95,7 +104,9 @@ def _runs(part: Mapping[str, Any]) -> Markup:
 
 
 def _input(block: Mapping[str, Any]) -> Markup:
-    optional = Markup(' <span class="soft">(optional)</span>') if block.get("optional") else Markup()
+    optional = (
+        Markup(' <span class="soft">(optional)</span>') if block.get("optional") else Markup()
+    )
     hint = _text(block["element"]["placeholder"])
     return Markup('<label>{}{}</label><div class="input">{}</div>').format(
         _text(block["label"]), optional, hint

@@ -18,13 +18,16 @@ _PAGE = """<!doctype html>
 <title>A card in Teams</title>
 <style>
 :root { color-scheme: light dark; }
-body { margin: 0; padding: 1rem; background: #f5f5f5; color: #242424; font: 14px/1.4 "Segoe UI", sans-serif; }
+body { margin: 0; padding: 1rem; background: #f5f5f5; color: #242424;
+       font: 14px/1.4 "Segoe UI", sans-serif; }
 article { background: #fff; border: 1px solid #ddd; border-radius: 4px; padding: 12px 16px; }
-p { margin: 8px 0 0; overflow-wrap: anywhere; } .small { font-size: 12px; } .large { font-size: 20px; }
+p { margin: 8px 0 0; overflow-wrap: anywhere; }
+.small { font-size: 12px; } .large { font-size: 20px; }
 .near { margin-top: 2px; } .line { border-top: 1px solid #ddd; padding-top: 8px; }
 .columns { display: grid; grid-auto-flow: column; grid-auto-columns: 1fr; gap: 8px; }
 .warning { color: #8a5a00; } .attention { color: #c4314b; }
-.button, summary { display: inline-block; border: 1px solid #ccc; border-radius: 4px; padding: 5px 12px; }
+.button, summary { display: inline-block; border: 1px solid #ccc; border-radius: 4px;
+                   padding: 5px 12px; }
 .button, summary { margin: 12px 4px 0 0; font-weight: 600; }
 a.button { color: inherit; text-decoration: none; }
 @media (prefers-color-scheme: dark) {
@@ -56,14 +59,18 @@ def _element(one: Mapping[str, Any]) -> Markup:
         case "RichTextBlock":
             near = one.get("spacing") in ("Small", "None")
             kind = f"{'near' if near else ''} {'line' if one.get('separator') else ''}"
-            return Markup('<p class="{}">{}</p>').format(kind, Markup().join(map(_run, one["inlines"])))
+            return Markup('<p class="{}">{}</p>').format(
+                kind, Markup().join(map(_run, one["inlines"]))
+            )
         case "ColumnSet":
             cells = (_element(item) for column in one["columns"] for item in column["items"])
             return Markup('<div class="columns">{}</div>').format(Markup().join(cells))
         case "Container":
             inside = Markup().join(map(_element, one["items"]))
             return inside if one.get("isVisible", True) else Markup("<!-- folded -->")
-    raise UnknownElementError(f"the preview knows no {one['type']}: teach it in local/teams_preview.py")
+    raise UnknownElementError(
+        f"the preview knows no {one['type']}: teach it in local/teams_preview.py"
+    )
 
 
 def _run(one: Mapping[str, Any]) -> Markup:
@@ -74,7 +81,9 @@ def _run(one: Mapping[str, Any]) -> Markup:
 
 def _action(one: Mapping[str, Any]) -> Markup:
     if one["type"] not in ("Action.OpenUrl", "Action.ToggleVisibility"):
-        raise UnknownElementError(f"the preview knows no {one['type']}: teach it in local/teams_preview.py")
+        raise UnknownElementError(
+            f"the preview knows no {one['type']}: teach it in local/teams_preview.py"
+        )
     if "url" in one:
         return Markup('<a class="button" href="{}">{}</a>').format(one["url"], one["title"])
     return Markup('<span class="button">{}</span>').format(one["title"])

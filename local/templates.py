@@ -49,8 +49,8 @@ def load_template(path: Path) -> dict[str, Any]:
 def expand_template(path: Path) -> dict[str, Any]:
     """Return the template with the loops of its resources written out.
 
-    cfn-lint's own `AWS::LanguageExtensions` does it. A look-up inside a loop by the value of a parameter
-    comes back as the value for one of those that are allowed.
+    cfn-lint's own `AWS::LanguageExtensions` does it. A look-up inside a loop by the value of a
+    parameter comes back as the value for one of those that are allowed.
     """
     return deepcopy(_expanded(path))
 
@@ -67,7 +67,9 @@ def _expanded(path: Path) -> dict[str, Any]:
     if problems:
         raise ValueError(f"{path.name} cannot be expanded: {problems[0].message}")
     written = {
-        name: one for name, one in document["Resources"].items() if not name.startswith("Fn::ForEach::")
+        name: one
+        for name, one in document["Resources"].items()
+        if not name.startswith("Fn::ForEach::")
     }
     return {**document, "Resources": {**expanded["Resources"], **written}}
 

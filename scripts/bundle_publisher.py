@@ -1,8 +1,8 @@
 """Packs gpu-metrics-publisher for hosts that ask no index: `bundle_publisher.py FOLDER`.
 
-The bundle holds the wheel of `agent/`, the wheels that `requirements/publisher.txt` pins, for every Python
-that hosts may have, and the systemd unit. Prints its path and its checksum, which is all that a host has to
-trust. The same sources give the same bytes.
+The bundle holds the wheel of `agent/`, the wheels that `requirements/publisher.txt` pins, for every
+Python that hosts may have, and the systemd unit. Prints its path and its checksum, which is all
+that a host has to trust. The same sources give the same bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 AGENT = ROOT / "agent"
 PINS = ROOT / "requirements" / "publisher.txt"
 _PIN = re.compile(
-    r"^(?P<pin>[\w.-]+==[\w.]+)(?: ; (?P<marker>[^\\]+?))? \\\n(?P<hashes>(?:    .*\n)+)", re.MULTILINE
+    r"^(?P<pin>[\w.-]+==[\w.]+)(?: ; (?P<marker>[^\\]+?))? \\\n(?P<hashes>(?:    .*\n)+)",
+    re.MULTILINE,
 )
 _OLD, _NEW = "3.9", "3.13"
 _EPOCH = 315_532_800
@@ -32,7 +33,8 @@ _EPOCH = 315_532_800
 
 
 def pins(text: str) -> list[tuple[str, str]]:
-    """Each pin of a requirements file as pip takes it, without its marker, and the Python to fetch it for.
+    """Each pin of a requirements file as pip takes it, without its marker, and the Python to fetch
+    it for.
 
     Raises:
         ValueError: a marker that is not about Python 3.10, below which the pins differ.
@@ -64,13 +66,28 @@ def wheels(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as copy:
         # Of a copy, since setuptools leaves its workings beside the sources.
         sources = shutil.copytree(AGENT, Path(copy) / "agent")
-        own = [*pip, "wheel", "--no-deps", "--no-cache-dir", "--wheel-dir", str(folder), str(sources)]
+        own = [
+            *pip,
+            "wheel",
+            "--no-deps",
+            "--no-cache-dir",
+            "--wheel-dir",
+            str(folder),
+            str(sources),
+        ]
         subprocess.run(own, check=True, env=environment)
     for pin, python in pins(PINS.read_text(encoding="utf-8")):
         with tempfile.NamedTemporaryFile("w", suffix=".txt", encoding="utf-8") as requirement:
             requirement.write(pin)
             requirement.flush()
-            only = ["--no-deps", "--require-hashes", "--only-binary", ":all:", "--python-version", python]
+            only = [
+                "--no-deps",
+                "--require-hashes",
+                "--only-binary",
+                ":all:",
+                "--python-version",
+                python,
+            ]
             fetch = [*pip, "download", *only, "--dest", str(folder), "-r", requirement.name]
             subprocess.run(fetch, check=True)
 
@@ -89,7 +106,9 @@ def main(arguments: list[str]) -> int:
         files = {f"wheels/{path.name}": path.read_bytes() for path in Path(folder).glob("*.whl")}
     for path in (AGENT / "systemd" / "gpu-metrics-publisher.service", AGENT / "README.md"):
         files[path.name] = path.read_bytes()
-    (version,) = (name.split("-")[1] for name in files if name.startswith("wheels/gpu_metrics_publisher-"))
+    (version,) = (
+        name.split("-")[1] for name in files if name.startswith("wheels/gpu_metrics_publisher-")
+    )
     content = packed(files)
     target = Path(arguments[0]) / f"gpu-metrics-publisher-{version}.tar.gz"
     target.parent.mkdir(parents=True, exist_ok=True)

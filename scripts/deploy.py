@@ -1,7 +1,8 @@
-"""`make deploy`: takes or asks what a stack needs, shows the change set, and carries it out with SAM CLI.
+"""`make deploy`: takes or asks what a stack needs, shows the change set, and carries it out with
+SAM CLI.
 
-Settings come as variables of make (`NAMES`). Runs in SAM's environment. Whatever can be refused is refused
-before anything is built or created. Writes no file that git tracks.
+Settings come as variables of make (`NAMES`). Runs in SAM's environment. Whatever can be refused is
+refused before anything is built or created. Writes no file that git tracks.
 """
 
 from __future__ import annotations
@@ -27,7 +28,17 @@ from scripts.deploy_parameters import DeployError, Parameters, for_sam
 
 ROOT = Path(__file__).resolve().parent.parent
 SAM = ROOT / ".tools" / "sam" / "bin" / "sam"
-NAMES = ("REGION", "PROFILE", "STACK", "MODE", "SELECTOR", "ALERT_EMAIL", "POLICY", "PARAMETERS", "YES")
+NAMES = (
+    "REGION",
+    "PROFILE",
+    "STACK",
+    "MODE",
+    "SELECTOR",
+    "ALERT_EMAIL",
+    "POLICY",
+    "PARAMETERS",
+    "YES",
+)
 _TAKEN = (*NAMES, "PYTHON")
 SEEDS = ("Mode", "PolicyYaml")
 """Parameters that are the policy until a version of it is stored."""
@@ -41,7 +52,8 @@ def ask(question: str, default: str) -> str:
 
 
 def _run(command: list[str]) -> int:
-    # What is compiled belongs beside its sources: it is deployed. SAM's other libraries are SAM's own.
+    # What is compiled belongs beside its sources: it is deployed. SAM's other libraries are SAM's
+    # own.
     kept = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONPYCACHEPREFIX")}
     try:
         return subprocess.run(command, env=kept, cwd=ROOT, check=False).returncode
@@ -78,7 +90,8 @@ class Deployment:
         # Names of roles contain it, and members check the same (stacks/member.yaml).
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{0,31}", stack):
             raise DeployError(
-                f"{stack!r} cannot be the stack's name: letters, digits and hyphens, at most 32; set STACK="
+                f"{stack!r} cannot be the stack's name: letters, digits and hyphens, at "
+                "most 32; set STACK="
             )
         parameters = self._values.all(guided=is_first)
         if not is_first and found is not None:
@@ -88,7 +101,8 @@ class Deployment:
             self._check_names(stack)
         protect = parameters.get("DeletionProtection")
         if protect is None:
-            # With it a create that fails could not be undone: the table would stay in the way of the next.
+            # With it a create that fails could not be undone: the table would stay in the way of
+            # the next.
             parameters["DeletionProtection"] = "false" if is_first else "true"
         self._sum_up(stack, parameters, is_first=is_first, protect=protect)
         self._build()
@@ -116,17 +130,21 @@ class Deployment:
 
     def _check_confirmation(self) -> None:
         if self.given.get("YES") not in (None, "1"):
-            raise DeployError("YES takes 1: make deploy YES=1 carries the change set out without asking")
+            raise DeployError(
+                "YES takes 1: make deploy YES=1 carries the change set out without asking"
+            )
         if self.ask is None and "YES" not in self.given:
             raise DeployError(
-                "there is no terminal to confirm the change set at: set YES=1 to carry it out without asking"
+                "there is no terminal to confirm the change set at: set YES=1 to carry "
+                "it out without asking"
             )
 
     def _check_runtime(self) -> None:
         # With pip, which fetches its libraries. A version manager's shim may stand for nothing.
         if self.run(["python3.13", "-c", "import pip"]) != 0:
             raise DeployError(
-                "python3.13 with pip is missing: the layer is compiled for that Lambda runtime. Install it "
+                "python3.13 with pip is missing: the layer is compiled for that Lambda "
+                "runtime. Install it "
                 "(Debian 13: sudo apt-get install python3.13 python3-pip; elsewhere: "
                 ".tools/uv/bin/uv python install 3.13) and put it on PATH"
             )
@@ -153,7 +171,8 @@ class Deployment:
             self.account = self._client("sts").get_caller_identity()["Account"]
         except NoCredentialsError:
             raise DeployError(
-                "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, aws configure)"
+                "there are no AWS credentials: set PROFILE=, or sign in (aws sso login, "
+                "aws configure)"
             ) from None
         except (ClientError, BotoCoreError) as error:
             raise DeployError(
@@ -172,7 +191,8 @@ class Deployment:
             return {one["StackName"]: one for page in pages for one in page["Stacks"]}
         except (ClientError, BotoCoreError) as error:
             raise DeployError(
-                f"the stacks of {self.account}/{self.region} could not be read ({error}): your identity "
+                f"the stacks of {self.account}/{self.region} could not be read ({error}): "
+                "your identity "
                 "needs cloudformation:DescribeStacks"
             ) from None
 
@@ -180,12 +200,15 @@ class Deployment:
         self.__dict__.pop("_stacks", None)
         return self._stacks.get(stack)
 
-    def _check_existing(self, stack: str, found: Mapping[str, Any], parameters: Mapping[str, str]) -> None:
+    def _check_existing(
+        self, stack: str, found: Mapping[str, Any], parameters: Mapping[str, str]
+    ) -> None:
         """Refuse what an update cannot do."""
         status, where = found["StackStatus"], f"--stack-name {stack} --region {self.region}"
         if status in ("ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED", "DELETE_FAILED"):
             raise DeployError(
-                f"the stack {stack} is what a create or a delete that failed has left ({status}): see why "
+                f"the stack {stack} is what a create or a delete that failed has left "
+                f"({status}): see why "
                 f"with aws cloudformation describe-stack-events {where}, remove it with "
                 f"aws cloudformation delete-stack {where}, then run make deploy again"
             )
@@ -195,19 +218,26 @@ class Deployment:
                 f"aws cloudformation continue-update-rollback {where}, then make deploy again"
             )
         if status.endswith("_IN_PROGRESS"):
-            raise DeployError(f"the stack {stack} is being changed ({status}): wait until that has ended")
+            raise DeployError(
+                f"the stack {stack} is being changed ({status}): wait until that has ended"
+            )
         if not is_ours(found):
-            raise DeployError(f"the stack {stack} is not one of GPU Governor: set STACK= to another name")
+            raise DeployError(
+                f"the stack {stack} is not one of GPU Governor: set STACK= to another name"
+            )
         selector = parameters.get("SelectorTagValue", parameters_of(found)["SelectorTagValue"])
         if selector != parameters_of(found)["SelectorTagValue"] and self._has_stored_policy(found):
             print(
                 "Warning: the stored policy names the selector, too. After the deploy, write\n"
-                f"selector: {{tag_key: Purpose, tag_value: {selector}}} into it (bin/governor policy put)."
+                f"selector: {{tag_key: Purpose, tag_value: {selector}}} into it "
+                "(bin/governor policy put)."
             )
         seeds = [name for name in SEEDS if name in parameters]
         if seeds and self._has_stored_policy(found):
             mode, more = parameters.get("Mode"), self._options(stack)
-            how = f"bin/governor mode {mode}{more}" if mode else f"bin/governor policy put FILE{more}"
+            how = (
+                f"bin/governor mode {mode}{more}" if mode else f"bin/governor policy put FILE{more}"
+            )
             raise DeployError(
                 f"the policy of {stack} is stored as versions, and {' and '.join(seeds)} no longer "
                 f"{'counts' if len(seeds) == 1 else 'count'}: use {how}, without a deploy"
@@ -231,12 +261,17 @@ class Deployment:
         except yaml.YAMLError:
             return  # the sweep refuses it, and says so
         expected = {"mode": seeds["Mode"], **seeded}
-        if not isinstance(now, dict) or {k: v for k, v in now.items() if k != "selector"} == expected:
+        if (
+            not isinstance(now, dict)
+            or {k: v for k, v in now.items() if k != "selector"} == expected
+        ):
             return
         more = self._options(stack)
         raise DeployError(
-            f"somebody has edited the SSM parameter {name}, and this deploy would undo that. Store what "
-            f"it says: bin/governor policy get{more} > policy.yaml, bin/governor policy put policy.yaml{more}"
+            f"somebody has edited the SSM parameter {name}, and this deploy would undo "
+            "that. Store what "
+            f"it says: bin/governor policy get{more} > policy.yaml, bin/governor policy "
+            f"put policy.yaml{more}"
         )
 
     def _has_stored_policy(self, found: Mapping[str, Any]) -> bool:
@@ -244,7 +279,9 @@ class Deployment:
         if bucket is None:
             return False  # a release before versions
         try:
-            listed = self._client("s3").list_object_versions(Bucket=bucket, Prefix="policy.yaml", MaxKeys=1)
+            listed = self._client("s3").list_object_versions(
+                Bucket=bucket, Prefix="policy.yaml", MaxKeys=1
+            )
         except (ClientError, BotoCoreError) as error:
             raise DeployError(
                 f"the stored policy could not be looked for ({error}): your identity needs "
@@ -257,7 +294,9 @@ class Deployment:
     ) -> None:
         """Refuse a second stack over the same instances, in this account and Region."""
         before = parameters_of(found).get("SelectorTagValue") if found else None
-        selector = parameters.get("SelectorTagValue", before) or self._values.default("SelectorTagValue")
+        selector = parameters.get("SelectorTagValue", before) or self._values.default(
+            "SelectorTagValue"
+        )
         others = twins(self._stacks.values(), stack, selector)
         if not others:
             return
@@ -269,7 +308,8 @@ class Deployment:
             print(f"Warning: {said}. Remove one of them.")
             return
         raise DeployError(
-            f"{said}: set STACK={others[0]} and deploy that one, or set SELECTOR= to another value of the tag"
+            f"{said}: set STACK={others[0]} and deploy that one, or set SELECTOR= to "
+            "another value of the tag"
         )
 
     def _check_names(self, stack: str) -> None:
@@ -296,7 +336,8 @@ class Deployment:
             return
         if found:
             raise DeployError(
-                f"an earlier stack {stack} has left {', '.join(found)}, and a create would fail there: "
+                f"an earlier stack {stack} has left {', '.join(found)}, and a create "
+                "would fail there: "
                 "delete them (aws logs delete-log-group --log-group-name NAME), or set STACK="
             )
 
@@ -305,7 +346,10 @@ class Deployment:
     def _sum_up(
         self, stack: str, parameters: Mapping[str, str], *, is_first: bool, protect: str | None
     ) -> None:
-        print(f"\n{'Creates' if is_first else 'Updates'} the stack {stack} in {self.account}/{self.region}")
+        print(
+            f"\n{'Creates' if is_first else 'Updates'} the stack {stack} in "
+            f"{self.account}/{self.region}"
+        )
         for name, value in parameters.items():
             if name == "DeletionProtection" and protect is None:
                 continue
@@ -333,12 +377,16 @@ class Deployment:
             command += ["--profile", self.given["PROFILE"]] if "PROFILE" in self.given else []
             if self.run(command) != 0:
                 raise DeployError(
-                    "sam deploy failed; the events above say why. Run make deploy again: it says what is left"
+                    "sam deploy failed; the events above say why. Run make deploy again: "
+                    "it says what is left"
                 )
 
     def _options(self, stack: str) -> str:
         """Return what the command line needs to find the stack."""
-        named = {"--stack-name": stack if stack != STACK else None, "--profile": self.given.get("PROFILE")}
+        named = {
+            "--stack-name": stack if stack != STACK else None,
+            "--profile": self.given.get("PROFILE"),
+        }
         if self.region != self.session.region_name or "REGION" in self.given:
             named["--region"] = self.region
         return "".join(f" {name} {value}" for name, value in named.items() if value)

@@ -1,4 +1,5 @@
-"""Parameters of the template as `make deploy` takes them: given or asked, checked, given to SAM CLI."""
+"""Parameters of the template as `make deploy` takes them: given or asked, checked, given to SAM
+CLI."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ from governor.contracts.policy import parse_policy
 from governor.errors import PolicyError
 from local.templates import load_template
 
-SHORT = {"MODE": "Mode", "SELECTOR": "SelectorTagValue", "ALERT_EMAIL": "AlertEmail", "POLICY": "PolicyYaml"}
+SHORT = {
+    "MODE": "Mode",
+    "SELECTOR": "SelectorTagValue",
+    "ALERT_EMAIL": "AlertEmail",
+    "POLICY": "PolicyYaml",
+}
 """Variables of make that set one parameter each; `PARAMETERS` sets any."""
 LONGEST = 4096
 """Bytes of a parameter's value in CloudFormation."""
@@ -60,7 +66,8 @@ class Parameters:
                 found[name] = _read(self.given[variable])
         if guided and self.ask:
             questions = {
-                "Mode": "Mode: observe changes nothing, ask acts after approvals, auto acts on its own",
+                "Mode": "Mode: observe changes nothing, ask acts after approvals, auto "
+                "acts on its own",
                 "SelectorTagValue": "Governed are instances with the tag Purpose=",
                 "AlertEmail": "Address for alerts",
             }
@@ -77,18 +84,23 @@ class Parameters:
         try:
             pairs = shlex.split(self.given.get("PARAMETERS", ""))
         except ValueError as error:
-            raise DeployError(f"PARAMETERS cannot be read ({error}): quote values with spaces") from None
+            raise DeployError(
+                f"PARAMETERS cannot be read ({error}): quote values with spaces"
+            ) from None
         found: dict[str, str] = {}
         for pair in pairs:
             name, is_pair, value = pair.partition("=")
             if not is_pair:
                 raise DeployError(
                     f"{pair!r} in PARAMETERS is not Name=Value: quote values with spaces, as in "
-                    "PARAMETERS=\"OidcIssuer=https://id.example.com OidcApproverGroup='gpu admins'\""
+                    'PARAMETERS="OidcIssuer=https://id.example.com '
+                    "OidcApproverGroup='gpu admins'\""
                 )
             if name not in self._defaults:
                 near = difflib.get_close_matches(name, self._defaults, n=1)
-                hint = f": did you mean {near[0]}?" if near else "; they are listed in template.yaml"
+                hint = (
+                    f": did you mean {near[0]}?" if near else "; they are listed in template.yaml"
+                )
                 raise DeployError(f"the template has no parameter {name!r}{hint}")
             if name in found:
                 raise DeployError(f"{name} is set twice in PARAMETERS")
@@ -111,7 +123,10 @@ class Parameters:
         set_by = next((variable for variable, one in SHORT.items() if one == name), name)
         length = len(value.encode())
         if length > LONGEST:
-            how = ": deploy without it, then store it with bin/governor policy put FILE, which takes 65,536"
+            how = (
+                ": deploy without it, then store it with bin/governor policy put FILE, "
+                "which takes 65,536"
+            )
             raise DeployError(
                 f"{set_by} has {length:,} bytes, and CloudFormation takes {LONGEST:,} at most"
                 f"{how if name == 'PolicyYaml' else ''}"
@@ -122,10 +137,13 @@ class Parameters:
             raise DeployError(f"{set_by}={value} is no address")
 
     def _check_policy(self, parameters: Mapping[str, str], *, is_first: bool) -> None:
-        """Refuse a first policy that the functions would refuse, or whose exemptions IAM would not see."""
+        """Refuse a first policy that the functions would refuse, or whose exemptions IAM would not
+        see."""
         text = parameters["PolicyYaml"]
         if re.search(r"^(mode|selector)\s*:", text, re.MULTILINE):
-            raise DeployError("the first policy has no mode and no selector: set MODE= and SELECTOR= instead")
+            raise DeployError(
+                "the first policy has no mode and no selector: set MODE= and SELECTOR= instead"
+            )
         mode = parameters.get("Mode") or self.default("Mode")
         selector = parameters.get("SelectorTagValue") or self.default("SelectorTagValue")
         head = f'mode: {mode}\nselector: {{tag_key: Purpose, tag_value: "{selector}"}}\n'
@@ -133,7 +151,9 @@ class Parameters:
             exemption = parse_policy(head + text).base().policy.exemption
         except PolicyError as error:
             above = head.count("\n")  # lines that the file does not have
-            own = [one._replace(line=one.line and max(one.line - above, 1)) for one in error.problems]
+            own = [
+                one._replace(line=one.line and max(one.line - above, 1)) for one in error.problems
+            ]
             raise DeployError(str(PolicyError(own))) from None
         denied = parameters.get("ExemptionTagKey")
         if denied is None and not is_first:
@@ -141,7 +161,8 @@ class Parameters:
         denied = denied or self.default("ExemptionTagKey")
         if exemption.tag_key != denied:
             raise DeployError(
-                f"the first policy exempts by the key {exemption.tag_key}, and IAM would deny by {denied}: "
+                f"the first policy exempts by the key {exemption.tag_key}, and IAM would "
+                f"deny by {denied}: "
                 f"add ExemptionTagKey={exemption.tag_key} to PARAMETERS"
             )
 
@@ -165,12 +186,15 @@ def _broken_rule(rules: Mapping[str, Any], value: str) -> str | None:
 
 
 def for_sam(parameters: Mapping[str, str]) -> str:
-    """Return parameters as a file for `sam deploy --parameter-overrides file://`, each value to arrive whole.
+    """Return parameters as a file for `sam deploy --parameter-overrides file://`, each value to
+    arrive whole.
 
-    SAM CLI strips quotes around a value, and backslashes before quotes and spaces, once for the file and once
-    for the option that names it: both are put there for it, twice.
+    SAM CLI strips quotes around a value, and backslashes before quotes and spaces, once for the
+    file and once for the option that names it: both are put there for it, twice.
     """
-    return json.dumps({name: _quoted(_quoted(one)) for name, one in parameters.items()}, ensure_ascii=False)
+    return json.dumps(
+        {name: _quoted(_quoted(one)) for name, one in parameters.items()}, ensure_ascii=False
+    )
 
 
 def _quoted(value: str) -> str:

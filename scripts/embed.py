@@ -1,8 +1,9 @@
-"""Writes generated text into its places: `embed.py` writes, `embed.py --check` only says what is stale.
+"""Writes generated text into its places: `embed.py` writes, `embed.py --check` only says what is
+stale.
 
-Two kinds. The table of instance types in `stacks/scripts/verify_node.sh` comes from the shipped catalogue and
-from `node_features.csv`. The scripts in `stacks/*.yaml` come from `stacks/scripts/`, because a stack that can
-be deployed alone must carry them. Edit the sources, never the copies.
+Two kinds. The table of instance types in `stacks/scripts/verify_node.sh` comes from the shipped
+catalogue and from `node_features.csv`. The scripts in `stacks/*.yaml` come from `stacks/scripts/`,
+because a stack that can be deployed alone must carry them. Edit the sources, never the copies.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ def node_shapes() -> dict[str, tuple[int, str, str]]:
             if row["accelerator"].startswith("NVIDIA ")
         }
     with (SCRIPTS / "node_features.csv").open(encoding="utf-8") as file:
-        features = {row["instance_type"]: (row["efa"], row["nvlink"]) for row in csv.DictReader(file)}
+        features = {
+            row["instance_type"]: (row["efa"], row["nvlink"]) for row in csv.DictReader(file)
+        }
     if unknown := features.keys() - gpus.keys():
         raise ValueError(
             f"node_features.csv names types that the catalogue lacks: {', '.join(sorted(unknown))}"
@@ -60,11 +63,13 @@ def with_table(script: str) -> str:
 
 
 def with_scripts(stack: str, read: Callable[[str], str]) -> str:
-    """The template with every block between `# BEGIN name` and `# END name` replaced by that script."""
+    """The template with every block between `# BEGIN name` and `# END name` replaced by that
+    script."""
 
     def fill(match: re.Match[str]) -> str:
         indent, name = match["indent"], match["name"]
-        # Without comments, which the source keeps: without a bucket a template may have 51,200 bytes.
+        # Without comments, which the source keeps: without a bucket a template may have 51,200
+        # bytes.
         code = [line for line in read(name).splitlines() if not _COMMENT.match(line)]
         body = [f"# BEGIN {name}", *code, f"# END {name}"]
         return "".join(f"{indent}{line}".rstrip() + "\n" for line in body)
@@ -87,7 +92,9 @@ def wanted() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Writes what is stale, or with `--check` names it. Returns the exit status."""
-    stale = {path: text for path, text in wanted().items() if path.read_text(encoding="utf-8") != text}
+    stale = {
+        path: text for path, text in wanted().items() if path.read_text(encoding="utf-8") != text
+    }
     for path, text in stale.items():
         if arguments != ["--check"]:
             path.write_text(text, encoding="utf-8")

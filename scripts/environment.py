@@ -1,8 +1,9 @@
 """Creates or refreshes one of the project's virtual environments: `environment.py NAME`.
 
-Standard library only, because it runs before anything is installed. An environment is rebuilt when its pins,
-the interpreter or its place change, and left alone otherwise. uv installs where it can, because it takes
-seconds; plain pip does where uv cannot (a machine whose pip knows a mirror that uv does not).
+Standard library only, because it runs before anything is installed. An environment is rebuilt when
+its pins, the interpreter or its place change, and left alone otherwise. uv installs where it can,
+because it takes seconds; plain pip does where uv cannot (a machine whose pip knows a mirror that uv
+does not).
 """
 
 from __future__ import annotations
@@ -54,7 +55,9 @@ def main(names: list[str]) -> int:
     """Makes each named environment ready; returns the exit status."""
     for name in names:
         if name not in ENVIRONMENTS:
-            print(f"unknown environment {name!r}; one of {', '.join(ENVIRONMENTS)}", file=sys.stderr)
+            print(
+                f"unknown environment {name!r}; one of {', '.join(ENVIRONMENTS)}", file=sys.stderr
+            )
             return 2
         try:
             check_machine()
@@ -86,7 +89,8 @@ def ensure(name: str) -> None:
     for place in (TOOLS, folder):
         if place.is_symlink():
             raise LinkedFolder(
-                f"{place} is a link to {place.readlink()}, and would be emptied there; remove the link "
+                f"{place} is a link to {place.readlink()}, and would be emptied there; "
+                "remove the link "
                 "and run this again, or use what it points to without make"
             )
     check_python()
@@ -102,12 +106,14 @@ def ensure(name: str) -> None:
 
 
 def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
-    """Raises: Missing, when this Python is too old or there is no git, with what else is missing then."""
+    """Raises: Missing, when this Python is too old or there is no git, with what else is missing
+    then."""
     if version < LOWEST:
         have = f"{Path(sys.executable).name} is {'.'.join(map(str, version))}"
         raise Missing(
             f"Python 3.11 or newer is missing ({have}): "
-            f"run `{_install_command('python3.11', 'python3.11-venv')}`, then make with PYTHON=python3.11"
+            f"run `{_install_command('python3.11', 'python3.11-venv')}`, then make with "
+            "PYTHON=python3.11"
         )
     if shutil.which("git") is None:
         # Whoever installs one package hears of the other now, not at the next call.
@@ -117,11 +123,13 @@ def check_machine(version: tuple[int, ...] = sys.version_info[:2]) -> None:
 
 
 def check_python() -> None:
-    """Raises: Missing, when this Python came without what makes environments, as on Debian and Ubuntu."""
+    """Raises: Missing, when this Python came without what makes environments, as on Debian and
+    Ubuntu."""
     if not _makes_environments():
         package = _venv_package()
         raise Missing(
-            f"{package} is missing: this Python can make no environment. Run `{_install_command(package)}`"
+            f"{package} is missing: this Python can make no environment. Run "
+            f"`{_install_command(package)}`"
         )
 
 
@@ -148,16 +156,17 @@ def _install_command(*packages: str) -> str:
 
 
 def fingerprint(pins: bytes, folder: Path) -> str:
-    """Return what an environment was made of. Its place counts: the scripts in it name their interpreter's
-    path."""
+    """Return what an environment was made of. Its place counts: the scripts in it name their
+    interpreter's path."""
     return f"{hashlib.sha256(pins).hexdigest()} {sys.version} {sys.executable} {folder}"
 
 
 def uv_settings(pip_config: str, given: Mapping[str, str]) -> dict[str, str]:
-    """uv's environment variables for what `pip config list` says, beside those that are given already.
+    """uv's environment variables for what `pip config list` says, beside those that are given
+    already.
 
-    A variable that somebody has set for uv is left alone. Of pip's sections the later wins, as for pip:
-    global, install, then its own environment variables.
+    A variable that somebody has set for uv is left alone. Of pip's sections the later wins, as for
+    pip: global, install, then its own environment variables.
     """
     found: dict[str, str] = {}
     for section in ("global", "install", ":env:"):
@@ -181,20 +190,33 @@ def _install(name: str, folder: Path, pins: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     if name != "uv" and _install_with_uv(folder, pins):
         return
-    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--require-hashes"]
+    command = [
+        str(folder / "bin" / "python"),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--require-hashes",
+    ]
     subprocess.run(
-        [*command, "--disable-pip-version-check", "--no-input", "-r", str(pins)], check=True, cwd=ROOT
+        [*command, "--disable-pip-version-check", "--no-input", "-r", str(pins)],
+        check=True,
+        cwd=ROOT,
     )
 
 
 def _install_with_uv(folder: Path, pins: Path) -> bool:
-    """Return whether uv has installed the pins. What it left undone is pip's to do, so its failure is only
-    told."""
+    """Return whether uv has installed the pins. What it left undone is pip's to do, so its failure
+    is only told."""
     uv_folder, _ = ENVIRONMENTS["uv"]
     try:
         ensure("uv")
     except (subprocess.CalledProcessError, LinkedFolder):
-        print("uv cannot be installed here; pip does it, which takes longer", file=sys.stderr, flush=True)
+        print(
+            "uv cannot be installed here; pip does it, which takes longer",
+            file=sys.stderr,
+            flush=True,
+        )
         return False
     python = folder / "bin" / "python"
     config = subprocess.run(
@@ -212,7 +234,9 @@ def _install_with_uv(folder: Path, pins: Path) -> bool:
     if done.returncode != 0:
         reason = (done.stderr.strip().splitlines() or ["it gave no reason"])[0]
         print(
-            f"uv could not install ({reason}); pip does it, which takes longer", file=sys.stderr, flush=True
+            f"uv could not install ({reason}); pip does it, which takes longer",
+            file=sys.stderr,
+            flush=True,
         )
     return done.returncode == 0
 

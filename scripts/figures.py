@@ -1,8 +1,8 @@
 """`make figures`: how large, how slow and how wordy the project is.
 
-Lines and words only inform: nobody is asked to keep under a number of them. Seconds have targets; they are
-those that `make demo APPROVE=auto`, `test`, `evaluate` and `bench` have left in `build/`. Runs that have not
-happened yet happen now, unless `--recorded` says not to.
+Lines and words only inform: nobody is asked to keep under a number of them. Seconds have targets;
+they are those that `make demo APPROVE=auto`, `test`, `evaluate` and `bench` have left in `build/`.
+Runs that have not happened yet happen now, unless `--recorded` says not to.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ PAGES = ("README.md", "docs/**/*.md", "agent/README.md", "local/README.md")
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure beside its target; without a target it only informs, without a value it is not known."""
+    """One figure beside its target; without a target it only informs, without a value it is not
+    known."""
 
     name: str
     value: float | None
@@ -90,12 +91,15 @@ class Figure:
     def __str__(self) -> str:
         value = "not run" if self.value is None else f"{self.value:,.10g}"
         target = "" if self.target is None else f"{self.target:,.10g}"
-        verdict = "over" if self.is_over else "" if self.target is None or self.value is None else "ok"
+        verdict = (
+            "over" if self.is_over else "" if self.target is None or self.value is None else "ok"
+        )
         return f"  {self.name:<34} {value:>9} {target:>9} {self.unit:<8} {verdict}".rstrip()
 
 
 def lines(root: Path, room: Room) -> int:
-    """Lines of a room's files; no file is counted twice, and folders that are not there have none."""
+    """Lines of a room's files; no file is counted twice, and folders that are not there have
+    none."""
     found = {path for pattern in room.patterns for path in root.glob(pattern) if path.is_file()}
     return sum(path.read_text(encoding="utf-8").count("\n") for path in found)
 
@@ -110,7 +114,8 @@ def pages(root: Path) -> dict[str, int]:
     """Words by page."""
     found = {path for pattern in PAGES for path in root.glob(pattern)}
     return {
-        path.relative_to(root).as_posix(): words(path.read_text(encoding="utf-8")) for path in sorted(found)
+        path.relative_to(root).as_posix(): words(path.read_text(encoding="utf-8"))
+        for path in sorted(found)
     }
 
 
@@ -150,7 +155,9 @@ def counted(root: Path) -> Iterator[tuple[str, list[Figure]]]:
 
 def run_what_is_missing(build: Path) -> None:
     """Runs what has left no figure yet; what it prints goes to `build/`."""
-    commands = {name: arguments for name, (arguments, _) in RUNS.items() if seconds(build, name) is None}
+    commands = {
+        name: arguments for name, (arguments, _) in RUNS.items() if seconds(build, name) is None
+    }
     if cold_start(build) is None:
         commands["bench"] = ("bench",)
     build.mkdir(exist_ok=True)

@@ -1,7 +1,7 @@
 """Takes pictures of messages and pages in every mode, in light and dark, at a desk and on a phone.
 
-`make screenshots` runs it after those of the docs: into build/gallery, to look at after words or styles have
-changed. No cloud: it shows the episodes that the tests are made of.
+`make screenshots` runs it after those of the docs: into build/gallery, to look at after words or
+styles have changed. No cloud: it shows the episodes that the tests are made of.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def main() -> int:
         for name, html in (*messages(), *pages()):
             for size, width in SIZES.items():
                 for scheme in ("light", "dark"):
-                    shown = browser.new_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+                    shown = browser.new_page(
+                        viewport={"width": width, "height": 844}, color_scheme=scheme
+                    )
                     shown.set_content(html)
                     shown.screenshot(path=FOLDER / f"{name}-{size}-{scheme}.png", full_page=True)
                     shown.close()
@@ -115,7 +117,9 @@ def rendered() -> Iterator[tuple[str, Message]]:
     several = [asked, acting, lost, *[asked] * 9]
     alerts = [queued(stage_alert(one, Stage.ASK, NOW, LINK, DEADLINE)) for one in several]
     yield "several", digest_of(alerts, several, link=LINK, digest_id="digest-1", now=NOW)
-    approved = Approval("a-1", asked.ref, "hash", ApprovalStatus.APPROVED, NOW, DEADLINE, timedelta(days=30))
+    approved = Approval(
+        "a-1", asked.ref, "hash", ApprovalStatus.APPROVED, NOW, DEADLINE, timedelta(days=30)
+    )
     why = "the cap of 5 actions an hour in account 123456789012 is reached"
     freeze = BreakerState(NOW, "40 of 60 working instances turned idle within 12 h", turned=40)
     failing = replace(lost, phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
@@ -134,7 +138,8 @@ def rendered() -> Iterator[tuple[str, Message]]:
     for end, (reason, *_) in ENDS.items():
         others[f"end-{end.value}"] = _end(lost if end is Outcome.TERMINATED else asked, end, reason)
     others |= {
-        f"event-{name}": (_priced(alert), None) for name, (alert, _) in {**EVENTS, **SUMMARIES}.items()
+        f"event-{name}": (_priced(alert), None)
+        for name, (alert, _) in {**EVENTS, **SUMMARIES}.items()
     }
     for name, (alert, about) in others.items():
         yield name, message_of(queued(alert), about, link=LINK if about else None, now=NOW)
@@ -146,11 +151,16 @@ def _end(episode: Episode, outcome: Outcome, reason: str) -> tuple[Alert, Episod
 
 
 def _priced(alert: Alert) -> Alert:
-    return replace(alert, facts={**alert.facts, "usd_per_hour": "5.672"}) if alert.instance_id else alert
+    return (
+        replace(alert, facts={**alert.facts, "usd_per_hour": "5.672"})
+        if alert.instance_id
+        else alert
+    )
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """A notice of mode auto and a termination, before and after a hold; several questions after a yes."""
+    """A notice of mode auto and a termination, before and after a hold; several questions after a
+    yes."""
     for mode in (Mode.OBSERVE, Mode.AUTO):
         world = _world(mode=mode)
         world.state.put(first_approval(world.episode))
@@ -160,11 +170,15 @@ def pages() -> Iterator[tuple[str, str]]:
     stopped, told = _world(Action.TERMINATE), asked_about_stopped()
     ref = replace(stopped.ref, number=0)
     kept = {
-        name: getattr(told, name) for name in ("steps_done", "price", "plan", "reason", "history", "evidence")
+        name: getattr(told, name)
+        for name in ("steps_done", "price", "plan", "reason", "history", "evidence")
     }
     instance = replace(told.instance, instance_id=ref.instance_id)
     stopped.change(
-        **kept, stopped_in=ref, instance=instance, terms=replace(stopped.episode.terms, people_needed=2)
+        **kept,
+        stopped_in=ref,
+        instance=instance,
+        terms=replace(stopped.episode.terms, people_needed=2),
     )
     yield "page-ask-stopped", stopped.get().body
     world.post("approve", typed_instance_id=world.ref.instance_id)
@@ -180,7 +194,9 @@ def _world(action: Action = Action.STOP, mode: Mode = Mode.ASK) -> World:
     world = World(action, zone="Europe/Berlin")
     named = replace(world.episode.instance, tags={"Name": "notebook-7"})
     history = episode_of(mode).history
-    world.change(mode=mode, instance=named, owner="ml-team", reason="Idle for 3 h.", history=history)
+    world.change(
+        mode=mode, instance=named, owner="ml-team", reason="Idle for 3 h.", history=history
+    )
     return world
 
 

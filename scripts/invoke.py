@@ -1,8 +1,10 @@
-"""Runs a function on a sample event in AWS's Lambda emulator: `invoke.py FUNCTION events/FUNCTION/case.json`.
+"""Runs a function on a sample event in AWS's Lambda emulator: `invoke.py FUNCTION
+events/FUNCTION/case.json`.
 
-The function finds a freshly deployed stack in the local cloud behind it, and in it what the sample needs
-(docs/samples.md); the sample's times are moved to now. Prints its answer, and beside it what was made for
-the sample, whom it notified of what, and which commands it sent to instances. Exit status 1 when it raised.
+The function finds a freshly deployed stack in the local cloud behind it, and in it what the sample
+needs (docs/samples.md); the sample's times are moved to now. Prints its answer, and beside it what
+was made for the sample, whom it notified of what, and which commands it sent to instances. Exit
+status 1 when it raised.
 """
 
 from __future__ import annotations
@@ -54,13 +56,19 @@ def given(name: str = "", path: str = "", *more: str) -> tuple[str, Any]:
     known = sorted(folder.name for folder in (ROOT / "functions").iterdir() if folder.is_dir())
     functions = f"The functions are {', '.join(known)}."
     if more:
-        raise WrongArgumentError(f"two arguments, FUNCTION and EVENT, and no {more[0]!r}: {EXAMPLE}")
+        raise WrongArgumentError(
+            f"two arguments, FUNCTION and EVENT, and no {more[0]!r}: {EXAMPLE}"
+        )
     if not name:
         raise WrongArgumentError(f"FUNCTION is missing: {EXAMPLE}. {functions}")
     if name not in known:
-        of_template = {"".join(map(str.capitalize, one.split("_"))) + "Function": one for one in known}
+        of_template = {
+            "".join(map(str.capitalize, one.split("_"))) + "Function": one for one in known
+        }
         near = of_template.get(name) or _nearest(name, known)
-        raise WrongArgumentError(f"FUNCTION={name}: there is no such function{_question(near)} {functions}")
+        raise WrongArgumentError(
+            f"FUNCTION={name}: there is no such function{_question(near)} {functions}"
+        )
     samples = sorted(f"events/{name}/{one.name}" for one in (ROOT / "events" / name).glob("*.json"))
     could_be = f"Samples of {name}: {', '.join(samples)}."
     if not path:
@@ -68,7 +76,9 @@ def given(name: str = "", path: str = "", *more: str) -> tuple[str, Any]:
     file = ROOT / path
     if not file.is_file():
         what = "is a folder" if file.is_dir() else "there is no such file"
-        raise WrongArgumentError(f"EVENT={path}: {what}{_question(_nearest(path, samples))} {could_be}")
+        raise WrongArgumentError(
+            f"EVENT={path}: {what}{_question(_nearest(path, samples))} {could_be}"
+        )
     owner = file.resolve().parent
     if owner.parent == ROOT / "events" and owner.name != name:
         raise WrongArgumentError(
@@ -94,8 +104,8 @@ def _question(near: str) -> str:
 
 @contextmanager
 def _stack(name: str) -> Iterator[tuple[Scene, Path]]:
-    """A deployed stack with the demo's fleet, and what a function must trust beyond the public authorities;
-    with an issuer for the function that is deployed only with one."""
+    """A deployed stack with the demo's fleet, and what a function must trust beyond the public
+    authorities; with an issuer for the function that is deployed only with one."""
     with ExitStack() as opened:
         receivers = opened.enter_context(Receivers())
         trust, more = receivers.certificate, {}

@@ -1,13 +1,15 @@
-"""`make mutants`: changes the code in front of an EC2 call in small ways, one at a time; a test must fail.
+"""`make mutants`: changes the code in front of an EC2 call in small ways, one at a time; a test
+must fail.
 
     python -m scripts.mutants [part of a file's path ...] [--tests PATH ...]
 
-One run of the tests tells which test reaches which line. Then each mutant gets a process of its own, forked
-from the one that has collected the tests: it exchanges the code of one function, and runs the tests that
-reach it until one fails. A process that ends no test in 30 seconds of computing, or in 15 minutes, hangs:
-that is noticed, too. `scripts/equivalent_mutants.txt` lists mutants that change nothing, with their reasons;
-one that a test notices does not belong there. The last line is JSON; the exit status is 1 where one survives.
-A mutant takes 0.2 s of computing. None are made of what a log says, nor of what another one says as well.
+One run of the tests tells which test reaches which line. Then each mutant gets a process of its
+own, forked from the one that has collected the tests: it exchanges the code of one function, and
+runs the tests that reach it until one fails. A process that ends no test in 30 seconds of
+computing, or in 15 minutes, hangs: that is noticed, too. `scripts/equivalent_mutants.txt` lists
+mutants that change nothing, with their reasons; one that a test notices does not belong there. The
+last line is JSON; the exit status is 1 where one survives. A mutant takes 0.2 s of computing. None
+are made of what a log says, nor of what another one says as well.
 """
 
 from __future__ import annotations
@@ -42,7 +44,10 @@ ROOT = Path(__file__).resolve().parent.parent
 LAYER = ROOT / "layers" / "shared" / "governor"
 LISTED = ROOT / "scripts" / "equivalent_mutants.txt"
 FILES = (
-    *(f"usecases/episode/{name}.py" for name in ("guards", "put_away", "take_snapshot", "recheck_episode")),
+    *(
+        f"usecases/episode/{name}.py"
+        for name in ("guards", "put_away", "take_snapshot", "recheck_episode")
+    ),
     *(f"domain/episode/{name}.py" for name in ("plan", "episode")),
     *("usecases/approvals/decide.py", "domain/approvals/approval.py", "domain/approvals/terms.py"),
     *("domain/sweep/verdict.py", "domain/sweep/judging.py", "channels/vouch.py"),
@@ -65,7 +70,8 @@ TESTS = (
 )
 """Tests of the rooms that these files are in, and of their purposes: others notice nothing."""
 LOST = {"_losses": "losses", "_stays": "stays"}
-"""Functions whose texts count, too, and their templates: what the page says is lost, and what stays."""
+"""Functions whose texts count, too, and their templates: what the page says is lost, and what
+stays."""
 SURVIVED, NOTICED, BROKEN = 0, 1, 3
 _PAIRS: list[tuple[type, type]] = [(ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq)]
 _PAIRS += [
@@ -82,7 +88,8 @@ _OTHER_NAME = {"min": "max", "max": "min", "any": "all", "all": "any"}
 
 
 class Mutant(NamedTuple):
-    """The change with that number in a file, its line and that of its statement, and its name in the list."""
+    """The change with that number in a file, its line and that of its statement, and its name in
+    the list."""
 
     file: str
     number: int
@@ -93,7 +100,8 @@ class Mutant(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A node, the function and the line of the statement it is in, and how to put another one there."""
+    """A node, the function and the line of the statement it is in, and how to put another one
+    there."""
 
     scope: str
     statement: int
@@ -101,27 +109,35 @@ class Place(NamedTuple):
     put: Callable[[ast.AST], object]
 
 
-def places(node: ast.AST, scope: str = "", line: int = 0, *, inside: bool = False) -> Iterator[Place]:
+def places(
+    node: ast.AST, scope: str = "", line: int = 0, *, inside: bool = False
+) -> Iterator[Place]:
     """Every node of a function that may be changed, but for what an error or a log says."""
     line = node.lineno if isinstance(node, ast.stmt) else line
     if isinstance(node, ast.FunctionDef | ast.ClassDef) and not inside:
         scope, inside = f"{scope}.{node.name}".strip("."), isinstance(node, ast.FunctionDef)
     for name, value in ast.iter_fields(node):
         for index, child in enumerate(value if isinstance(value, list) else [value]):
-            if name in _NOT_RUN or isinstance(child, ast.arguments) or not isinstance(child, ast.AST):
+            if (
+                name in _NOT_RUN
+                or isinstance(child, ast.arguments)
+                or not isinstance(child, ast.AST)
+            ):
                 continue
             if inside and not _says_no_more(node, name, child):
                 is_list = isinstance(value, list)
                 put = partial(value.__setitem__, index) if is_list else partial(setattr, node, name)
-                yield Place(scope, child.lineno if isinstance(child, ast.stmt) else line, child, put)
+                yield Place(
+                    scope, child.lineno if isinstance(child, ast.stmt) else line, child, put
+                )
             if not isinstance(child, ast.Raise):
                 yield from places(child, scope, line, inside=inside)
 
 
 def _says_no_more(node: ast.AST, name: str, child: ast.AST) -> bool:
-    """Return whether another change is noticed by the same tests: a condition that is always true or false
-    says more than one turned round, and as much as its only statement left out. What is unpacked cannot be
-    shorter.
+    """Return whether another change is noticed by the same tests: a condition that is always true
+    or false says more than one turned round, and as much as its only statement left out. What is
+    unpacked cannot be shorter.
     """
     match node, name, child:
         case ((ast.If() | ast.IfExp() | ast.While()), "test", ast.UnaryOp(op=ast.Not())):
@@ -166,12 +182,19 @@ def variants(node: ast.AST, scope: str) -> Iterator[ast.AST]:
                     yield _with(node, keywords=[*keywords[:place], *keywords[place + 1 :]])
         case ast.Name(id=name, ctx=ast.Load()) if name in _OTHER_NAME:
             yield _with(node, id=_OTHER_NAME[name])
-        case ast.Tuple(ctx=ast.Load(), elts=elts) | ast.List(ctx=ast.Load(), elts=elts) | ast.Set(elts=elts):
-            yield from (_with(node, elts=[*elts[:place], *elts[place + 1 :]]) for place in range(len(elts)))
+        case (
+            ast.Tuple(ctx=ast.Load(), elts=elts)
+            | ast.List(ctx=ast.Load(), elts=elts)
+            | ast.Set(elts=elts)
+        ):
+            yield from (
+                _with(node, elts=[*elts[:place], *elts[place + 1 :]]) for place in range(len(elts))
+            )
 
 
 def changed_templates(name: str) -> dict[str, list[str]]:
-    """The template without one of its lines, or without one of their conditions, each by its name."""
+    """The template without one of its lines, or without one of their conditions, each by its
+    name."""
     lines, found = templates._templates()[name], {}
     for place, line in enumerate(lines[1:], 1):
         found[f"without {line}"] = [*lines[:place], *lines[place + 1 :]]
@@ -209,7 +232,9 @@ def mutants_of(file: str) -> Iterator[Mutant]:
 
 def _in_words(node: ast.AST) -> str:
     """A line of source; of an `if` its condition."""
-    line = " ".join(ast.unparse(node.test if isinstance(node, ast.If | ast.While) else node).split())
+    line = " ".join(
+        ast.unparse(node.test if isinstance(node, ast.If | ast.While) else node).split()
+    )
     return line if len(line) <= 90 else f"{line[:87]}..."
 
 
@@ -227,7 +252,9 @@ def watch(file: str, note: Callable[[int], None]) -> None:
     tree = ast.parse((LAYER / file).read_text())
     for node in ast.walk(tree):
         for name in ("body", "orelse", "finalbody"):
-            if isinstance(node, ast.Module | ast.ClassDef) or not isinstance(getattr(node, name, None), list):
+            if isinstance(node, ast.Module | ast.ClassDef) or not isinstance(
+                getattr(node, name, None), list
+            ):
                 continue
             block: list[ast.stmt] = getattr(node, name)
             noted = [ast.parse(f"_note({one.lineno})").body[0] for one in block]
@@ -275,12 +302,16 @@ class Run:
         """The same examples for every mutant."""
         from hypothesis import settings  # pytest wants to be the first that imports it
 
-        settings.register_profile("mutants", deadline=None, derandomize=True, database=None, max_examples=20)
+        settings.register_profile(
+            "mutants", deadline=None, derandomize=True, database=None, max_examples=20
+        )
         settings.load_profile("mutants")
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests once as they are, and then those that reach each mutant."""
-        from tests.iam import own_statements  # read once: it takes longer than the tests of most mutants
+        from tests.iam import (
+            own_statements,
+        )  # read once: it takes longer than the tests of most mutants
 
         own_statements()
         session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
@@ -302,7 +333,8 @@ class Run:
         return True
 
     def _tests(self, mutant: Mutant, items: Sequence[pytest.Item]) -> list[int]:
-        """Those that reach its statement: those that noticed most like it, its own, the quickest."""
+        """Those that reach its statement: those that noticed most like it, its own, the
+        quickest."""
         found = self.reached.get((mutant.file, mutant.statement), set())
         own = Path(mutant.file).stem.partition("_")[0]
 
@@ -356,7 +388,9 @@ def _one_by_one(items: Sequence[pytest.Item], tell: int | None = None) -> Iterat
     if items:
         items[0].config.pluginmanager.register(Watch())
     for index, item in enumerate(items):
-        resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time()) + 30, resource.RLIM_INFINITY))
+        resource.setrlimit(
+            resource.RLIMIT_CPU, (int(time.process_time()) + 30, resource.RLIM_INFINITY)
+        )
         signal.alarm(900)
         yield index
         following = items[index + 1] if index + 1 < len(items) else None
@@ -379,13 +413,19 @@ def _forked(body: Callable[[], None]) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Return the exit status: 1 where a mutant survives, or is listed as equivalent and is not."""
     parser = argparse.ArgumentParser(description="Run mutants.")
-    parser.add_argument("parts", nargs="*", help="parts of paths, or of a mutant's name; none means all")
+    parser.add_argument(
+        "parts", nargs="*", help="parts of paths, or of a mutant's name; none means all"
+    )
     parser.add_argument("--tests", nargs="+", default=TESTS, help="by default all that matter")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="so many side by side")
     given = parser.parse_args(arguments)
     began, made = time.monotonic(), [one for file in FILES for one in mutants_of(file)]
-    run = Run([one for one in made if any(part in one.name for part in given.parts or [""])], given.jobs)
-    status = pytest.main(["-p", "no:cacheprovider", "-qs", "-o", "timeout=0", *given.tests], plugins=[run])
+    run = Run(
+        [one for one in made if any(part in one.name for part in given.parts or [""])], given.jobs
+    )
+    status = pytest.main(
+        ["-p", "no:cacheprovider", "-qs", "-o", "timeout=0", *given.tests], plugins=[run]
+    )
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not run.results:
         return 2
     lines = [line.partition("  # ") for line in LISTED.read_text().splitlines()]
@@ -395,8 +435,16 @@ def main(arguments: Sequence[str]) -> int:
     broken = {mutant.name for mutant, code in run.results if code == BROKEN}
     for name in sorted(listed - survived):
         print(f"listed as equivalent, but noticed by a test, or gone: {name}")
-    kept = {"equivalent": len(survived & listed), "survived": len(survived - listed), "broken": len(broken)}
-    figures = {"mutants": len(run.results), "killed": len(run.results) - len(survived) - len(broken), **kept}
+    kept = {
+        "equivalent": len(survived & listed),
+        "survived": len(survived - listed),
+        "broken": len(broken),
+    }
+    figures = {
+        "mutants": len(run.results),
+        "killed": len(run.results) - len(survived) - len(broken),
+        **kept,
+    }
     minutes = round((time.monotonic() - began) / 60, 1)
     print(json.dumps({**figures, "stale": len(listed - survived), "minutes": minutes}))
     return int(bool(survived - listed or listed - survived or broken))

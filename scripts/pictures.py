@@ -1,7 +1,8 @@
 """The pictures of docs/images: pages, mail and Slack message about one made-up question.
 
-`make screenshots` takes them, and keeps the text of each beside it; tests/unit/test_pictures.py compares that
-with what the same pages say now. Times and ids are fixed, so only a change of the product changes them.
+`make screenshots` takes them, and keeps the text of each beside it; tests/unit/test_pictures.py
+compares that with what the same pages say now. Times and ids are fixed, so only a change of the
+product changes them.
 """
 
 from __future__ import annotations
@@ -157,7 +158,12 @@ def _episode(plain: Episode) -> Episode:
     """A notebook of a team in Berlin, with four A10G and two volumes, at 5.67 USD an hour."""
     instance = make_instance(
         instance_type="g5.12xlarge",
-        tags={"Purpose": "GPU-Workload", "Name": "notebook-7", "Owner": "ml-team", "Project": "vision"},
+        tags={
+            "Purpose": "GPU-Workload",
+            "Name": "notebook-7",
+            "Owner": "ml-team",
+            "Project": "vision",
+        },
         volumes=(
             Volume("vol-0123456789abcdef0", "/dev/xvda", True, 100, "gp3"),
             Volume("vol-0fedcba9876543210", "/dev/sdb", False, 500, "gp3"),
@@ -184,5 +190,8 @@ def _episode(plain: Episode) -> Episode:
 def _day(gpu: int) -> tuple[float | None, ...]:
     """At work with ups and downs, then idle."""
     chance = random.Random(gpu)  # noqa: S311 - a made-up load, not a secret
-    worked = [None if number in _SILENT else chance.uniform(40, 97) for number in range(_BINS - _IDLE_BINS)]
+    worked = [
+        None if number in _SILENT else chance.uniform(40, 97)
+        for number in range(_BINS - _IDLE_BINS)
+    ]
     return *worked, *(1.0,) * _IDLE_BINS

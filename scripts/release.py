@@ -1,6 +1,7 @@
 """`make release`: packs what a release consists of, into build/release/.
 
-- `gpu-governor-VERSION-sam.zip`: what `sam build` has made, for `sam deploy` alone, and the other stacks;
+- `gpu-governor-VERSION-sam.zip`: what `sam build` has made, for `sam deploy` alone, and the other
+  stacks;
 - `gpu_governor-VERSION-py3-none-any.whl`: the operator's command line;
 - `gpu-metrics-publisher-VERSION.tar.gz`: the publisher for hosts that ask no index;
 - `*.cdx.json`: what the layer and the publisher are made of (CycloneDX);
@@ -27,7 +28,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / ".tools" / "release" / "bin"
 BUILT = ROOT / ".aws-sam" / "build"
 BESIDE = ("samconfig.toml", "LICENSE", "CHANGELOG.md", "stacks/*.yaml", "statemachines/*.json")
-"""Files of the package that `sam build` does not make. It is laid out as a clone: its template says so."""
+"""Files of the package that `sam build` does not make. It is laid out as a clone: its template says
+so."""
 PINS = {"layer": "layers/shared/requirements.txt", "publisher": "requirements/publisher.txt"}
 SUMS = "SHA256SUMS"
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)
@@ -45,28 +47,35 @@ def version() -> str:
 
 
 def news(changelog: str, wanted: str, *, tagged: bool = False) -> str:
-    """Return what the changelog says of a version. Raises: NotReadyError, for one without a date, too, if
-    it is `tagged`."""
+    """Return what the changelog says of a version. Raises: NotReadyError, for one without a date,
+    too, if it is `tagged`."""
     heading = rf"^## {re.escape(wanted)}(?: \((.*)\))?\n"
     found = re.search(rf"{heading}((?:(?!## ).*\n?)*)", changelog, re.MULTILINE)
     if found is None or not found[2].strip():
         raise NotReadyError(f"CHANGELOG.md has no section {wanted}: say there what is new")
     if tagged and not re.fullmatch(r"\d{4}-\d\d-\d\d", found[1] or ""):
-        raise NotReadyError(f"CHANGELOG.md has no date for {wanted}: write `## {wanted} (2026-12-01)`")
+        raise NotReadyError(
+            f"CHANGELOG.md has no date for {wanted}: write `## {wanted} (2026-12-01)`"
+        )
     return f"{found[2].strip()}\n"
 
 
 def check(tag: str, wanted: str, changes: str) -> None:
-    """Raises: NotReadyError, for another tag than the version's, or files that are not committed."""
+    """Raises: NotReadyError, for another tag than the version's, or files that are not
+    committed."""
     if tag and tag != f"v{wanted}":
-        raise NotReadyError(f"the tag is {tag}, and pyproject.toml says {wanted}: the tag must be v{wanted}")
+        raise NotReadyError(
+            f"the tag is {tag}, and pyproject.toml says {wanted}: the tag must be v{wanted}"
+        )
     if changes:
         raise NotReadyError(f"commit or remove these first:\n{changes}")
 
 
 def check_whole(names: Mapping[str, Path], template: str) -> None:
     """Raises: NotReadyError, where what the template names is not in the package."""
-    for path in re.findall(r"^ +(?:CodeUri|ContentUri|DefinitionUri): (\S+)$", template, re.MULTILINE):
+    for path in re.findall(
+        r"^ +(?:CodeUri|ContentUri|DefinitionUri): (\S+)$", template, re.MULTILINE
+    ):
         place = os.path.normpath(f".aws-sam/build/{path}")
         if not any(name == place or name.startswith(f"{place}/") for name in names):
             raise NotReadyError(
@@ -88,7 +97,9 @@ def zipped(files: Mapping[str, Path]) -> dict[zipfile.ZipInfo, bytes]:
 def sums(folder: Path) -> str:
     """Return the checksums of a folder's files, as `sha256sum --check` reads them."""
     files = sorted(path for path in folder.iterdir() if path.name != SUMS)
-    return "".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files)
+    return "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files
+    )
 
 
 def pack(folder: Path, number: str) -> None:
@@ -105,7 +116,10 @@ def pack(folder: Path, number: str) -> None:
     for name, pins in PINS.items():
         made = ["--output-reproducible", "--of", "JSON", "--sv", "1.6", "--mc-type", "application"]
         target = folder / f"gpu-governor-{number}-{name}.cdx.json"
-        _run([TOOLS / "cyclonedx-py", "requirements", *made, "--output-file", target, pins], environment)
+        _run(
+            [TOOLS / "cyclonedx-py", "requirements", *made, "--output-file", target, pins],
+            environment,
+        )
 
 
 def _run(command: list[object], environment: Mapping[str, str]) -> None:
@@ -115,7 +129,9 @@ def _run(command: list[object], environment: Mapping[str, str]) -> None:
 def main(arguments: list[str]) -> int:
     """Exit status: 0 packed, 1 a part could not be made, 2 this commit is not ready."""
     parser = argparse.ArgumentParser(prog="release.py")
-    parser.add_argument("--tag", default="", help="the tag to publish; it must be that of the version")
+    parser.add_argument(
+        "--tag", default="", help="the tag to publish; it must be that of the version"
+    )
     tag, number = parser.parse_args(arguments).tag, version()
     git = ["git", "status", "--porcelain", "--untracked-files=normal"]
     try:

@@ -1,11 +1,12 @@
-"""`make test` and `make check`: the suite, its parts side by side, since the local cloud mostly waits.
+"""`make test` and `make check`: the suite, its parts side by side, since the local cloud mostly
+waits.
 
-Integration tests that share a deployed stack are two parts of about the same length, each with a stack of its
-own; those on engines of their own are two others. What needs no cloud are three, so that two cores have work
-to the end. What the first says is seen at once, what the others say after it. The last line sums all up.
-`--checks` runs the checks that are no tests, too, after the second, and what needs a browser beside them all
-where Chromium is installed. `--in-a-browser` runs that alone, two parts again, each with a stack of its own.
-All other arguments go to every part.
+Integration tests that share a deployed stack are two parts of about the same length, each with a
+stack of its own; those on engines of their own are two others. What needs no cloud are three, so
+that two cores have work to the end. What the first says is seen at once, what the others say after
+it. The last line sums all up. `--checks` runs the checks that are no tests, too, after the second,
+and what needs a browser beside them all where Chromium is installed. `--in-a-browser` runs that
+alone, two parts again, each with a stack of its own. All other arguments go to every part.
 """
 
 from __future__ import annotations
@@ -30,9 +31,14 @@ USE_CASES = (
     "tests/unit/template/test_rights.py",
     "tests/soak",
 )
-"""Tests that use the table as roles of functions may, the one that every right is used, and whole loops."""
-PURE = tuple(f"tests/unit/{name}" for name in ("adapters", "domain", "evaluation", "simulation", "stacks"))
-ENGINES = tuple(f"tests/integration/test_{name}.py" for name in ("demo", "samples_are_safe", "update", "up"))
+"""Tests that use the table as roles of functions may, the one that every right is used, and whole
+loops."""
+PURE = tuple(
+    f"tests/unit/{name}" for name in ("adapters", "domain", "evaluation", "simulation", "stacks")
+)
+ENGINES = tuple(
+    f"tests/integration/test_{name}.py" for name in ("demo", "samples_are_safe", "update", "up")
+)
 """The longest of those with engines of their own, which mostly wait."""
 PARTS = (
     (f"not apart and not remediation and {WHOLE}", *CLOUD),
@@ -43,7 +49,8 @@ PARTS = (
     (WHOLE, *PURE),
     (WHOLE, *(f"--ignore={path}" for path in (*CLOUD, *USE_CASES, *PURE))),
 )
-"""The marks of each, and where its tests are: a process that read them all would take ten seconds longer."""
+"""The marks of each, and where its tests are: a process that read them all would take ten seconds
+longer."""
 DEPLOYS = ("deploys", "tests/integration")
 """Tests that SAM CLI deploys for: with the checks, which need it, too."""
 QUESTIONS = tuple(f"tests/browser/test_{name}.py" for name in ("question", "record", "refusals"))
@@ -51,7 +58,16 @@ PARTS_IN_A_BROWSER = (
     ("browser or fuzz", "tests/browser", *(f"--ignore={path}" for path in QUESTIONS)),
     ("browser or fuzz", *QUESTIONS),
 )
-CHECKS = ("make", "--no-print-directory", "--keep-going", "lint", "types", "imports", "template", "workflows")
+CHECKS = (
+    "make",
+    "--no-print-directory",
+    "--keep-going",
+    "lint",
+    "types",
+    "imports",
+    "template",
+    "workflows",
+)
 IN_A_BROWSER = ("make", "--no-print-directory", "test-browser")
 _ONE_AFTER_ANOTHER = """
 import json, subprocess, sys
@@ -83,7 +99,10 @@ def side_by_side(shown: Command, *beside: Sequence[Command]) -> int:
     counts = closing_counts(said.decode(errors="replace"))
     bad = counts["failed"] + counts["error"] + counts["errors"]
     # A command that has failed without counting a test is a failure all the same.
-    print(f"{counts['passed']} passed, {max(bad, failed)} failed, {counts['skipped']} skipped", flush=True)
+    print(
+        f"{counts['passed']} passed, {max(bad, failed)} failed, {counts['skipped']} skipped",
+        flush=True,
+    )
     return int(failed > 0)
 
 
@@ -94,12 +113,14 @@ def _row(commands: Sequence[Command], output: IO[bytes]) -> subprocess.Popen[byt
 
 
 def _before(part: Command) -> Command:
-    """Return what needs no cloud works while the local cloud waits, which is what the suite is as long as."""
+    """Return what needs no cloud works while the local cloud waits, which is what the suite is as
+    long as."""
     return ("nice",) if part[0] == WHOLE else ()
 
 
 def closing_counts(said: str) -> Counter[str]:
-    """Return what the closing lines of pytest count, over all of them: "3 failed, 20 passed in 1.2s"."""
+    """Return what the closing lines of pytest count, over all of them: "3 failed, 20 passed in
+    1.2s"."""
     counts: Counter[str] = Counter()
     for line in _CLOSING.findall(said):
         for number, what in re.findall(r"(\d+) ([a-z]+)", line):
@@ -123,7 +144,9 @@ def main(arguments: Sequence[str]) -> int:
     flags = {"--checks", "--in-a-browser"}.intersection(arguments)
     rest = [one for one in arguments if one not in flags]
     parts = PARTS_IN_A_BROWSER if "--in-a-browser" in flags else PARTS
-    first, *others = ([*_before(part), sys.executable, "-m", "pytest", "-m", *part, *rest] for part in parts)
+    first, *others = (
+        [*_before(part), sys.executable, "-m", "pytest", "-m", *part, *rest] for part in parts
+    )
     rows: list[list[Command]] = [[part] for part in others]
     if "--in-a-browser" in flags:
         return side_by_side(first, *rows)

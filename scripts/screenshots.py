@@ -1,6 +1,8 @@
-"""Takes the pictures of docs/images with an installed Chromium, and writes the text of each page beside them.
+"""Takes the pictures of docs/images with an installed Chromium, and writes the text of each page
+beside them.
 
-Run by `make screenshots`. Each picture names the text it was taken of, so that a test finds one that is old.
+Run by `make screenshots`. Each picture names the text it was taken of, so that a test finds one
+that is old.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from playwright.sync_api import Browser, sync_playwright
 from scripts.pictures import FOLDER, TEXT_KEY, Picture, pictures
 
 _COLOURS = 192
-"""Colors of a picture: text and flat surfaces need no more, and a file is half of what it would be."""
+"""Colors of a picture: text and flat surfaces need no more, and a file is half of what it would
+be."""
 
 
 def main() -> int:

@@ -1,4 +1,5 @@
-"""Writes the example of docs/simulate.md anew, from a made-up fleet: three kinds of work over two weeks.
+"""Writes the example of docs/simulate.md anew, from a made-up fleet: three kinds of work over two
+weeks.
 
 Its report is written to build/simulate.html, to look at.
 """
@@ -36,7 +37,8 @@ _SHAPE = replace(SHAPE, instance_type="p3.2xlarge", local_nvme="")
 
 
 def fleet() -> list[Recording]:
-    """Jobs with pauses; notebooks on workdays, some forgotten over night; runs a few times a week."""
+    """Jobs with pauses; notebooks on workdays, some forgotten over night; runs a few times a
+    week."""
     chance = random.Random(_SEED)  # noqa: S311 - made-up work, not a secret
     return [_recording(number, chance) for number in range(24)]
 
@@ -47,7 +49,11 @@ def _recording(number: int, chance: random.Random) -> Recording:
         instance_id=f"i-{number:017x}",
         instance_type=_SHAPE.instance_type,
         launch_time=START - timedelta(days=30),
-        tags={"Purpose": "GPU-Workload", "Name": f"{team}-{number // len(_TEAMS) + 1}", "Owner": team},
+        tags={
+            "Purpose": "GPU-Workload",
+            "Name": f"{team}-{number // len(_TEAMS) + 1}",
+            "Owner": team,
+        },
         volumes=(Volume(f"vol-{number:017x}", "/dev/xvda", True, 200),),
     )
     work = (_jobs, _workdays, _runs)[number % len(_TEAMS)]
@@ -103,7 +109,9 @@ def html() -> str:
     """The report of one policy, with other waits."""
     recordings, name = fleet(), "notebooks"
     (one,) = replays(recordings, [name])
-    waits = other_waits(_policy(name), recordings, approval_delay=DELAY, progress=lambda _, __, ___: None)
+    waits = other_waits(
+        _policy(name), recordings, approval_delay=DELAY, progress=lambda _, __, ___: None
+    )
     return page([one], NOTES, MADE_AT, waits)
 
 
@@ -111,7 +119,10 @@ def page_with(shown: str) -> str:
     """The page of the docs with this table under its heading."""
     text = PAGE.read_text(encoding="utf-8")
     return re.sub(
-        r"(## Compare policies\n.*?```\n).*?(?=```)", lambda m: f"{m[1]}{shown}\n", text, flags=re.DOTALL
+        r"(## Compare policies\n.*?```\n).*?(?=```)",
+        lambda m: f"{m[1]}{shown}\n",
+        text,
+        flags=re.DOTALL,
     )
 
 

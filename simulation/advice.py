@@ -17,7 +17,8 @@ from simulation.recommend import Advice, Figures, Grouping, Recommendation, Tria
 
 
 def text(one: Recommendation, by: Grouping) -> str:
-    """Return the table of candidates, the choice and its check, each group, and the policy to paste."""
+    """Return the table of candidates, the choice and its check, each group, and the policy to
+    paste."""
     everyone = one.everyone
     delay = one.approval_delay // timedelta(minutes=1)
     lines = [
@@ -31,7 +32,8 @@ def text(one: Recommendation, by: Grouping) -> str:
         lines.append("Released memory brings nothing forward.")
     elif any(trial.wait.released_minutes < trial.wait.minutes for trial in everyone.trials):
         lines.append(
-            f"Once every GPU has released its memory, {one.present.released_minutes} min are enough for a "
+            f"Once every GPU has released its memory, {one.present.released_minutes} min "
+            "are enough for a "
             "question."
         )
     lines += ["", *_table(everyone), "", *_choice(one)]
@@ -40,18 +42,28 @@ def text(one: Recommendation, by: Grouping) -> str:
         lines += [f"  {group.name}: {_line(one, group)}" for group in one.groups]
     else:
         tags = " or ".join(by.keys)
-        lines += ["", f"No groups: no instance has a tag {tags}. Name another tag with --by tag:KEY."]
+        lines += [
+            "",
+            f"No groups: no instance has a tag {tags}. Name another tag with --by tag:KEY.",
+        ]
     if one.freezes:
         times = _count(one.freezes, "time")
         lines += ["", f"The breaker froze all plans up to {times}; questions came later then."]
     if one.left_out:
-        lines += ["", f"Left out: {_count(one.left_out, 'instance')} whose override sets its own wait."]
+        lines += [
+            "",
+            f"Left out: {_count(one.left_out, 'instance')} whose override sets its own wait.",
+        ]
     return "\n".join([*lines, *_to_paste(one)])
 
 
 def pasted(document: Mapping[str, object]) -> str:
     """Return the settings as YAML."""
-    return str(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, default_flow_style=False))
+    return str(
+        yaml.safe_dump(
+            dict(document), sort_keys=False, allow_unicode=True, default_flow_style=False
+        )
+    )
 
 
 def as_json(one: Recommendation, by: Grouping, notes: Sequence[str]) -> str:
@@ -81,9 +93,13 @@ def _to_paste(one: Recommendation) -> list[str]:
     if "overrides" in document:
         if any(group.choice is None and one.wait_of(group) != one.base for group in one.groups):
             lines.append("Groups for which no wait qualifies are not asked sooner than now.")
-        lines.append("Put these overrides above those you have: where two set the same, the later one wins.")
+        lines.append(
+            "Put these overrides above those you have: where two set the same, the later one wins."
+        )
     if one.everyone.choice and one.base != one.everyone.choice.wait:
-        lines.append("Without a group, instances are not asked sooner than now: no wait qualifies for them.")
+        lines.append(
+            "Without a group, instances are not asked sooner than now: no wait qualifies for them."
+        )
     used = [(one.everyone, one.base), *((group, one.wait_of(group)) for group in one.groups)]
     failed = [
         part.name
@@ -117,12 +133,16 @@ def _table(everyone: Advice) -> list[str]:
         for trial in everyone.trials
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    found = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    found = [
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     unknown = max(trial.whole.unknown for trial in everyone.trials)
     found.append("Ranges in brackets are 95% confidence intervals.")
     if unknown:
         found.append(
-            f"Up to {_count(unknown, 'question')} more per row can't be judged: the instance stopped, or its "
+            f"Up to {_count(unknown, 'question')} more per row can't be judged: the "
+            "instance stopped, or its "
             "record ended, within the hour."
         )
     return found
@@ -140,7 +160,8 @@ def _choice(one: Recommendation) -> list[str]:
     return [
         f"Recommended: ask after {_wait(one, choice.wait)}. It is the shortest wait that keeps "
         f"wrong questions under {limit}.{now}",
-        f"  Chosen on the first half of each record: {_wrong(first)}. With 90% confidence the share is under "
+        f"  Chosen on the first half of each record: {_wrong(first)}. With 90% confidence "
+        "the share is under "
         f"{_percent(first.bound)}.",
         f"  Checked on the second half: {_checked(choice, one)}",
     ]
@@ -160,8 +181,10 @@ def _checked(choice: Trial, one: Recommendation) -> str:
         return "no questions, so nothing confirms this choice."
     low, high = second.share_interval
     return (
-        f"{_wrong(second)} ({_percent(second.share)}, 95% interval {_percent(low)} to {_percent(high)})"
-        f"{_failed(choice, one) or '.'} Stops saved {money(second.hours, 0)} hours and {_usd_only(second)}."
+        f"{_wrong(second)} ({_percent(second.share)}, 95% interval {_percent(low)} to "
+        f"{_percent(high)})"
+        f"{_failed(choice, one) or '.'} Stops saved {money(second.hours, 0)} hours and "
+        f"{_usd_only(second)}."
     )
 
 
@@ -185,8 +208,10 @@ def _why_not(one: Recommendation, advice: Advice) -> str:
     best = advice.best
     if best is not None:
         return (
-            f"The closest, {best.wait.minutes} min, had {_wrong(best.first)} in the first half of each "
-            f"record: the share can be as high as {_percent(best.first.bound)} (90% confidence), and must "
+            f"The closest, {best.wait.minutes} min, had {_wrong(best.first)} in the first "
+            "half of each "
+            f"record: the share can be as high as {_percent(best.first.bound)} (90% "
+            "confidence), and must "
             f"be under {_limit(one)}."
         )
     most = advice.most.first.questions
@@ -195,7 +220,8 @@ def _why_not(one: Recommendation, advice: Advice) -> str:
     days = ceil(advice.days * advice.needed / most)
     kept = f", and CloudWatch keeps {LONGEST_DAYS}" if days > LONGEST_DAYS else ""
     return (
-        f"Too few questions: {most} in the first half, {advice.needed} needed. At this rate that takes "
+        f"Too few questions: {most} in the first half, {advice.needed} needed. At this "
+        "rate that takes "
         f"{days} days of readings{kept}."
     )
 
@@ -223,7 +249,11 @@ def _usd(figures: Figures) -> str:
 
 
 def _usd_only(figures: Figures) -> str:
-    return "an unknown amount" if figures.unpriced and not figures.usd else f"{money(figures.usd, 0)} USD"
+    return (
+        "an unknown amount"
+        if figures.unpriced and not figures.usd
+        else f"{money(figures.usd, 0)} USD"
+    )
 
 
 def _amount(total: Decimal, bounds: tuple[float, float] | None) -> str:
@@ -277,7 +307,8 @@ def _figures(one: Figures) -> dict[str, Any]:
         "wrong_share_interval": [round(bound, 4) for bound in one.share_interval],
         "wrong_share_bound": round(one.bound, 4),
         "hours_saved": str(round(one.hours, 2)),
-        "hours_saved_interval": one.hours_interval and [round(bound, 2) for bound in one.hours_interval],
+        "hours_saved_interval": one.hours_interval
+        and [round(bound, 2) for bound in one.hours_interval],
         "usd_saved": str(round(one.usd, 2)),
         "usd_saved_interval": one.usd_interval and [round(bound, 2) for bound in one.usd_interval],
         "unpriced": one.unpriced,

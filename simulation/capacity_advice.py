@@ -1,5 +1,5 @@
-"""Advice about capacity that is held whether it works or not: groups of other services with a minimum size,
-and reservations. Pure, as `simulation.patterns`."""
+"""Advice about capacity that is held whether it works or not: groups of other services with a
+minimum size, and reservations. Pure, as `simulation.patterns`."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from simulation.patterns import Advice, advice_of, is_known, worthwhile
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """An environment that another service runs, with its members that run now. `minimum` is the size that it
-    keeps whether it is used or not, in instances; `None` where it was not read."""
+    """An environment that another service runs, with its members that run now. `minimum` is the
+    size that it keeps whether it is used or not, in instances; `None` where it was not read."""
 
     home: Home
     members: tuple[Past, ...]
@@ -33,15 +33,16 @@ class Group:
 
 
 def of_group(group: Group) -> list[Advice]:
-    """Return what a group could do without. Only where all its members were measured for long enough."""
+    """Return what a group could do without. Only where all its members were measured for long
+    enough."""
     if not all(map(is_known, group.members)):
         return []
     return worthwhile(group.members[0].policy.advice, (scale_in(group), minimum_size(group)))
 
 
 def scale_in(group: Group) -> Advice | None:
-    """Fewer instances whenever the mean of all GPUs was low for ten minutes. At most that is spare: starting
-    one again takes some of them."""
+    """Fewer instances whenever the mean of all GPUs was low for ten minutes. At most that is spare:
+    starting one again takes some of them."""
     rule, size = group.members[0].policy.advice, len(group.members)
     together = sorted(set.intersection(*(one.measured_tens for one in group.members)))
     means = [fmean(one.mean_at(ten) for one in group.members) for ten in together]
@@ -51,8 +52,10 @@ def scale_in(group: Group) -> Advice | None:
         return None
     minimum = "unknown" if group.minimum is None else str(group.minimum)
     text = (
-        f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on average, for 10 "
-        f"minutes or longer, in {100 * len(quiet) // len(together)}% of the time: scale in then, for at most "
+        f"The GPUs of {group.home.title} are under {rule.scale_in_below_percent:g}% on "
+        "average, for 10 "
+        f"minutes or longer, in {100 * len(quiet) // len(together)}% of the time: scale "
+        "in then, for at most "
         f"this saving. Its minimum size is {minimum}; now it has {plural(size, 'instance')}"
     )
     hours = Decimal(spare) * (TEN_MINUTES // timedelta(minutes=1)) / 60
@@ -64,7 +67,9 @@ def minimum_size(group: Group) -> Advice | None:
     minimum, worked = group.minimum, [set(one.worked) for one in group.members]
     if not minimum:
         return None
-    held = sum(min(minimum, sum(hour not in hours for hours in worked)) for hour in _together(group))
+    held = sum(
+        min(minimum, sum(hour not in hours for hours in worked)) for hour in _together(group)
+    )
     if not held:
         return None
     advised = " ".join(advice_for(group.home, group.batch))
@@ -73,7 +78,8 @@ def minimum_size(group: Group) -> Advice | None:
 
 
 def _command(group: Group) -> str:
-    """The command that lowers the minimum to 0; names come from tags, which anybody may have written."""
+    """The command that lowers the minimum to 0; names come from tags, which anybody may have
+    written."""
     first, home = group.members[0].instance, group.home
     named = ("--region", first.target.region)
     if home.kind is Kind.BATCH:
@@ -81,7 +87,17 @@ def _command(group: Group) -> str:
         return join(("aws", "batch", "update-compute-environment", *named, *changed))
     if home.kind is Kind.NODE_GROUP:
         pool = ("--cluster-name", home.cluster, "--nodegroup-name", home.name)
-        return join(("aws", "eks", "update-nodegroup-config", *named, *pool, "--scaling-config", "minSize=0"))
+        return join(
+            (
+                "aws",
+                "eks",
+                "update-nodegroup-config",
+                *named,
+                *pool,
+                "--scaling-config",
+                "minSize=0",
+            )
+        )
     if (of_group := first.tags.get(AUTO_SCALING_TAG)) is None:
         return ""
     changed = ("--auto-scaling-group-name", of_group, "--min-size", "0")
@@ -90,8 +106,8 @@ def _command(group: Group) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """A reservation with its past. `used_at_most`: the most instances that ran in it in `weeks` of measured
-    hours; `None` where CloudWatch has no readings of it."""
+    """A reservation with its past. `used_at_most`: the most instances that ran in it in `weeks` of
+    measured hours; `None` where CloudWatch has no readings of it."""
 
     now: Reservation
     usd_per_hour: UsdPerHour | None
@@ -101,8 +117,8 @@ class Reserved:
 
 
 def reservation(reserved: Reserved) -> Advice | None:
-    """Capacity that is paid for and stands empty, now and as long as was measured. The governor never
-    cancels it: EC2 may not have it again."""
+    """Capacity that is paid for and stands empty, now and as long as was measured. The governor
+    never cancels it: EC2 may not have it again."""
     one, most = reserved.now, reserved.used_at_most
     unused = one.available if most is None else min(one.available, one.total - most)
     if unused <= 0:
@@ -113,7 +129,9 @@ def reservation(reserved: Reserved) -> Advice | None:
         if most is None
         else f"at most {most} were used in {plural(reserved.weeks, 'week')}"
     )
-    cost = "its price is not known" if hourly is None else f"{money(hourly)} USD an hour at list price"
+    cost = (
+        "its price is not known" if hourly is None else f"{money(hourly)} USD an hour at list price"
+    )
     advised = (
         "it is paid in advance and cannot be canceled: use it, or share it, before it ends"
         if one.is_block
@@ -122,7 +140,13 @@ def reservation(reserved: Reserved) -> Advice | None:
     empty = f"{unused} of {one.total} stand empty, {measured}: {cost}"
     left = one.total - unused
     verb = "modify" if left else "cancel"
-    command: tuple[str, ...] = ("aws", "ec2", f"{verb}-capacity-reservation", "--region", one.target.region)
+    command: tuple[str, ...] = (
+        "aws",
+        "ec2",
+        f"{verb}-capacity-reservation",
+        "--region",
+        one.target.region,
+    )
     command = (*command, "--capacity-reservation-id", one.reservation_id)
     command = (*command, "--instance-count", str(left)) if left else command
     return Advice(
@@ -140,7 +164,9 @@ def reservation(reserved: Reserved) -> Advice | None:
     )
 
 
-def _of_group(group: Group, kind: str, spare: Decimal | int, text: str, command: str = "") -> Advice:
+def _of_group(
+    group: Group, kind: str, spare: Decimal | int, text: str, command: str = ""
+) -> Advice:
     """`spare`: hours of instances in the hours that were measured together."""
     home, together = group.home, _together(group)
     prices = [one.price.usd_per_hour for one in group.members]
@@ -164,8 +190,8 @@ def _together(group: Group) -> list[int]:
 def savings_plan(
     account: str, days: Sequence[Usd], hours: Window, discount: Decimal | None, rule: Rule
 ) -> Advice | None:
-    """A commitment of what even the quiet days spend On-Demand, after the commitments that there are. By the
-    day: the floor of an hour may be lower. `discount`: 0 to 1; `None`: not known."""
+    """A commitment of what even the quiet days spend On-Demand, after the commitments that there
+    are. By the day: the floor of an hour may be lower. `discount`: 0 to 1; `None`: not known."""
     wanted = (hours.end - hours.start) // DAY
     weeks = len(days) // 7
     if weeks < rule.minimum_weeks or 100 * len(days) < rule.minimum_measured_percent * wanted:
@@ -175,7 +201,8 @@ def savings_plan(
     if floor <= 0:
         return None
     spent = (
-        f"On all but 5% of days, GPUs cost at least {money(floor)} USD an hour On-Demand, after commitments"
+        f"On all but 5% of days, GPUs cost at least {money(floor)} USD an hour "
+        "On-Demand, after commitments"
     )
     if discount is None:
         advised = "what a Savings Plan of one year would save is not known"
@@ -183,7 +210,8 @@ def savings_plan(
         advised = (
             f"a Compute Savings Plan of one year, nothing upfront, commits at most "
             f"{money(floor * (1 - discount))} USD an hour. It pays while at least "
-            f"{money(100 * (1 - discount), 0)}% of that floor goes on being used; it cannot be ended early"
+            f"{money(100 * (1 - discount), 0)}% of that floor goes on being used; it "
+            "cannot be ended early"
         )
     found = Advice(
         kind="savings-plan",

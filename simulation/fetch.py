@@ -1,10 +1,10 @@
 """Fetches the past of a target's instances in as few reads as a back-test can do with.
 
-Hourly maxima and minima of utilization come first. An hour in which a GPU worked in every minute cannot hold
-idleness, and one in which it worked now and then can only hold the edge of it; 5-minute data are read for the
-days in which some hour could be part of an idle stretch that a policy asks about. CloudWatch charges by
-metric requested, not by reading, so a day is the smallest part that is asked for. This module must not know
-how policies judge, only what they look at.
+Hourly maxima and minima of utilization come first. An hour in which a GPU worked in every minute
+cannot hold idleness, and one in which it worked now and then can only hold the edge of it; 5-minute
+data are read for the days in which some hour could be part of an idle stretch that a policy asks
+about. CloudWatch charges by metric requested, not by reading, so a day is the smallest part that is
+asked for. This module must not know how policies judge, only what they look at.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ from simulation.store import SeriesStore
 from simulation.wish import Wish
 
 USD_PER_METRIC: Usd = Decimal("0.00001")
-"""GetMetricData, 0.01 USD per 1,000 metrics requested: AWS list price in us-east-1, no free tier."""
+"""GetMetricData, 0.01 USD per 1,000 metrics requested: AWS list price in us-east-1, no free
+tier."""
 LONGEST_DAYS = 63
 """CloudWatch keeps 5-minute data so long."""
 _HOUR = timedelta(hours=1)
@@ -48,8 +49,8 @@ _HOURS_A_DAY = 24
 _SETTLED = timedelta(hours=1)
 """Readings older than this do not change any more."""
 _FINAL = timedelta(days=16)
-"""Silence of this age is believed: CloudWatch takes readings of the last two weeks, and shows old ones about
-two days later (API reference of PutMetricData)."""
+"""Silence of this age is believed: CloudWatch takes readings of the last two weeks, and shows old
+ones about two days later (API reference of PutMetricData)."""
 _QUERIES_PER_CALL = 500
 _READINGS_PER_PAGE = 100_800
 """A call whose answer fits into one page is one request, whatever pages are charged."""
@@ -97,7 +98,8 @@ class Survey:
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """Reads through the product's own ports. `progress` is told how many calls of how many are done."""
+    """Reads through the product's own ports. `progress` is told how many calls of how many are
+    done."""
 
     metrics: MetricReader
     instances: InstanceReader
@@ -107,8 +109,8 @@ class Fetch:
     progress: Callable[[str, int, int], None]
 
     def survey(self, target: Target, hours: Window) -> Survey:
-        """Lists the instances and their series, which costs next to nothing, and counts what reading them
-        takes.
+        """Lists the instances and their series, which costs next to nothing, and counts what
+        reading them takes.
 
         Raises:
             CloudError: EC2 or CloudWatch refused.
@@ -139,9 +141,14 @@ class Fetch:
             FetchError: a part of the readings could not be had. What could is kept.
         """
         target, hours = survey.target, survey.hours
-        self._read(f"{target}: hours", target, [(self._missing_hours(target, survey.subjects, hours), hours)])
+        self._read(
+            f"{target}: hours",
+            target,
+            [(self._missing_hours(target, survey.subjects, hours), hours)],
+        )
         wanted = {
-            one.instance.instance_id: self._days_that_matter(target, hours, one) for one in survey.subjects
+            one.instance.instance_id: self._days_that_matter(target, hours, one)
+            for one in survey.subjects
         }
         parts = self._parts(survey.subjects, wanted, _days(hours))
         self._read(
@@ -149,7 +156,10 @@ class Fetch:
             target,
             [(self._missing_fine(target, queries, day, hours), day) for queries, day in parts],
         )
-        return [self._recording(survey, one, wanted[one.instance.instance_id]) for one in survey.subjects]
+        return [
+            self._recording(survey, one, wanted[one.instance.instance_id])
+            for one in survey.subjects
+        ]
 
     def series(
         self, target: Target, queries: Sequence[MetricQuery], window: Window
@@ -170,7 +180,8 @@ class Fetch:
     # what to ask for
 
     def _subject(self, instance: Instance, listed: Sequence[Listed]) -> Subject:
-        """The aggregate where there is one, as the sweep reads it; else GPU by GPU, else what there is."""
+        """The aggregate where there is one, as the sweep reads it; else GPU by GPU, else what there
+        is."""
         found = [one.dimensions for one in listed]
         shape = shape_of(instance.instance_type)
         aggregate: Dimensions = (("InstanceId", instance.instance_id),)
@@ -189,7 +200,8 @@ class Fetch:
         return [*queries, _ec2_query("CPUUtilization", one, "Maximum")]
 
     def _fine_queries(self, one: Subject) -> list[MetricQuery]:
-        """Return what the sweep reads of a candidate. CPU in any case: it shows when the instance ran."""
+        """Return what the sweep reads of a candidate. CPU in any case: it shows when the instance
+        ran."""
         names, shape = self.wish.metrics, one.shape
         metrics = [names.utilization]
         if "power" in self.wish.figures and shape and shape.board_power_watts:
@@ -197,7 +209,9 @@ class Fetch:
         if "memory" in self.wish.figures and shape and shape.memory_mib_each:
             metrics.append(names.memory_used)
         queries = [
-            self._gpu_query(metric, dimensions, "Maximum") for metric in metrics for dimensions in one.sets
+            self._gpu_query(metric, dimensions, "Maximum")
+            for metric in metrics
+            for dimensions in one.sets
         ]
         if one.source is MetricSource.AGGREGATE and (shape is None or shape.accelerator_count != 1):
             queries.append(self._gpu_query(names.utilization, one.sets[0], "SampleCount"))
@@ -210,7 +224,10 @@ class Fetch:
         return query_of(self.wish.metrics.namespace, metric, dimensions, statistic)
 
     def _parts(
-        self, subjects: Sequence[Subject], wanted: Mapping[str, frozenset[int]], days: Sequence[Window]
+        self,
+        subjects: Sequence[Subject],
+        wanted: Mapping[str, frozenset[int]],
+        days: Sequence[Window],
     ) -> list[tuple[list[MetricQuery], Window]]:
         """Return what is read finer, day by day. `wanted` holds numbers of days by instance."""
         parts: list[tuple[list[MetricQuery], Window]] = [([], day) for day in days]
@@ -220,22 +237,31 @@ class Fetch:
                 parts[number][0].extend(queries)
         return parts
 
-    def _missing_hours(self, target: Target, subjects: Sequence[Subject], hours: Window) -> list[MetricQuery]:
-        return self.unread(target, [query for one in subjects for query in self._hourly_queries(one)], hours)
+    def _missing_hours(
+        self, target: Target, subjects: Sequence[Subject], hours: Window
+    ) -> list[MetricQuery]:
+        return self.unread(
+            target, [query for one in subjects for query in self._hourly_queries(one)], hours
+        )
 
-    def unread(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> list[MetricQuery]:
+    def unread(
+        self, target: Target, queries: Sequence[MetricQuery], window: Window
+    ) -> list[MetricQuery]:
         """Those not on disk yet; also what was silent: its readings may have come late."""
         return self.store.missing(target, queries, window, believes_silence=lambda _: False)
 
     def _missing_fine(
         self, target: Target, queries: Sequence[MetricQuery], day: Window, hours: Window
     ) -> list[MetricQuery]:
-        """These are of days of which there is utilization by the hour. What was silent beside it is not
-        published at all; utilization itself may have come late."""
+        """These are of days of which there is utilization by the hour. What was silent beside it is
+        not published at all; utilization itself may have come late."""
         is_final = hours.end - day.end >= _FINAL
         utilization = self.wish.metrics.utilization
         return self.store.missing(
-            target, queries, day, believes_silence=lambda query: is_final or query.metric != utilization
+            target,
+            queries,
+            day,
+            believes_silence=lambda query: is_final or query.metric != utilization,
         )
 
     def _days_that_matter(self, target: Target, hours: Window, one: Subject) -> frozenset[int]:
@@ -259,7 +285,9 @@ class Fetch:
     def _read(
         self, label: str, target: Target, parts: Iterable[tuple[Sequence[MetricQuery], Window]]
     ) -> None:
-        calls = [(batch, window) for queries, window in parts for batch in _batches(queries, window)]
+        calls = [
+            (batch, window) for queries, window in parts for batch in _batches(queries, window)
+        ]
         problems: list[str] = []
         self.progress(label, 0, len(calls))
         with ThreadPoolExecutor(max_workers=_CALLS_AT_A_TIME) as pool:
@@ -274,7 +302,8 @@ class Fetch:
                 raise
         if problems:
             raise FetchError(
-                f"{len(problems)} series of {target} could not be read ({problems[0]}): run it again, "
+                f"{len(problems)} series of {target} could not be read ({problems[0]}): "
+                "run it again, "
                 "what was read is kept"
             )
 
@@ -314,7 +343,9 @@ class Fetch:
         shape = one.shape
         instance, protection, spot_request = (
             # A few free calls for each that may have been idle; as it is today.
-            read_facts(self.instances, one.instance) if wanted else (one.instance, Protection(), None)
+            read_facts(self.instances, one.instance)
+            if wanted
+            else (one.instance, Protection(), None)
         )
         return Recording(
             instance=instance,
@@ -325,8 +356,12 @@ class Fetch:
             series=series,
             figures=Figures(
                 utilization=gathered(names.utilization, 1.0),
-                power=gathered(names.power_draw, 100.0 / (shape.board_power_watts or nan) if shape else nan),
-                memory=gathered(names.memory_used, 100.0 / (shape.memory_mib_each or nan) if shape else nan),
+                power=gathered(
+                    names.power_draw, 100.0 / (shape.board_power_watts or nan) if shape else nan
+                ),
+                memory=gathered(
+                    names.memory_used, 100.0 / (shape.memory_mib_each or nan) if shape else nan
+                ),
                 cpu=series["CPUUtilization", ec2, "Average"],
                 network=_network(series, ec2, span.bins),
             ),
@@ -342,7 +377,11 @@ class Fetch:
         series = {_key(query): array("d") for query in queries}
         for number, day in enumerate(_days(survey.hours)):
             read = number in wanted
-            found = self.store.get(survey.target, queries, day) if read else [holes(day.bins)] * len(queries)
+            found = (
+                self.store.get(survey.target, queries, day)
+                if read
+                else [holes(day.bins)] * len(queries)
+            )
             for values, more in zip(series.values(), found, strict=True):
                 values.extend(more)
         return series
@@ -350,7 +389,10 @@ class Fetch:
 
 def _days(hours: Window) -> list[Window]:
     count = (hours.end - hours.start) // _DAY
-    return [Window(hours.start + day * _DAY, hours.start + (day + 1) * _DAY, PERIOD) for day in range(count)]
+    return [
+        Window(hours.start + day * _DAY, hours.start + (day + 1) * _DAY, PERIOD)
+        for day in range(count)
+    ]
 
 
 def _batches(queries: Sequence[MetricQuery], window: Window) -> list[Sequence[MetricQuery]]:
@@ -381,7 +423,9 @@ def _fill(values: array[float], by_hour: Sequence[float], wanted: frozenset[int]
 
 def _network(series: Mapping[SeriesKey, array[float]], ec2: Dimensions, bins: int) -> array[float]:
     """Bytes a second, both ways; where one way was not published, the other."""
-    into, out = (series.get((metric, ec2, "Sum"), holes(bins)) for metric in ("NetworkIn", "NetworkOut"))
+    into, out = (
+        series.get((metric, ec2, "Sum"), holes(bins)) for metric in ("NetworkIn", "NetworkOut")
+    )
     seconds = PERIOD.total_seconds()
     return array(
         "d",

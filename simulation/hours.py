@@ -15,12 +15,13 @@ def hours_that_matter(
 ) -> set[int]:
     """Hours with a reading that an idle stretch of at least `shortest` could hold.
 
-    An hour without any work is one. An hour with some can only be the beginning or the end of a stretch that
-    goes on in the hour beside it, unless that much fits between two jobs. In an hour all of whose readings
-    show work, what was not measured counts as work, too.
+    An hour without any work is one. An hour with some can only be the beginning or the end of a
+    stretch that goes on in the hour beside it, unless that much fits between two jobs. In an hour
+    all of whose readings show work, what was not measured counts as work, too.
 
     Args:
-        high: the hour's highest utilization of the busiest GPU, in percent; NaN where nothing was published.
+        high: the hour's highest utilization of the busiest GPU, in percent; NaN where nothing was
+            published.
         low: the highest of the GPUs' lowest; at or above `busy_from`, one GPU worked all the time.
         busy_from: utilization in percent from which on a GPU works.
         shortest: of the stretches looked for, an hour at the most.

@@ -11,7 +11,8 @@ from governor.domain.units import Usd, UtcDatetime
 from simulation.recording import Recording
 
 HIT_SOON = timedelta(hours=1)
-"""Work that resumes within this time makes a stop a false one: the default of the policy's ledger, too."""
+"""Work that resumes within this time makes a stop a false one: the default of the policy's ledger,
+too."""
 
 
 class Ending(StrEnum):
@@ -33,7 +34,8 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """The effect of one stop. `until` is when work resumed, others put it away, or the record ends."""
+    """The effect of one stop. `until` is when work resumed, others put it away, or the record
+    ends."""
 
     at: UtcDatetime
     until: UtcDatetime
@@ -70,19 +72,22 @@ class Event:
 
     @property
     def asked_at(self) -> UtcDatetime | None:
-        """Return when people were asked, or when it was stopped without asking; `None` where neither
-        happened."""
+        """Return when people were asked, or when it was stopped without asking; `None` where
+        neither happened."""
         return self.sent_at or (None if self.stop is None else self.stop.at)
 
     @property
     def is_wrong(self) -> bool | None:
-        """Return whether work was back within an hour of the question; `None` where nobody can know."""
+        """Return whether work was back within an hour of the question; `None` where nobody can
+        know."""
         asked = self.asked_at
         if asked is None:
             return None
         if self.worked_at is not None:
             return self.worked_at - asked < HIT_SOON
-        return False if self.seen_until is not None and self.seen_until - asked >= HIT_SOON else None
+        return (
+            False if self.seen_until is not None and self.seen_until - asked >= HIT_SOON else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

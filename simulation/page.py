@@ -1,4 +1,5 @@
-"""The report as one HTML file that needs nothing else: no script, no font, no picture from elsewhere."""
+"""The report as one HTML file that needs nothing else: no script, no font, no picture from
+elsewhere."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class _Card:
     saved: timedelta
     owner: str
     kinds: frozenset[str]
-    """Kinds that the filters go by: `stopped`, `soon` (a stop that hit work within an hour), `later`."""
+    """Kinds that the filters go by: `stopped`, `soon` (a stop that hit work within an hour),
+    `later`."""
 
 
 _SHOWN = {
@@ -64,13 +66,15 @@ def page(
     made_at: datetime,
     other_waits: Sequence[Replay] = (),
 ) -> str:
-    """The page: the outcome as a sentence, figures, the trade-off, then a timeline for every instance.
+    """The page: the outcome as a sentence, figures, the trade-off, then a timeline for every
+    instance.
 
     Args:
         replays: of different policies over the same recordings.
         notes: what a reader must know of where the readings are from.
         made_at: when, in UTC.
-        other_waits: the same policy with other waits before a question, for the picture of the trade-off.
+        other_waits: the same policy with other waits before a question, for the picture of the
+            trade-off.
     """
     summaries = [report.summarise(one) for one in replays]
     first, *others = [report.sentence(one) for one in report.by_saving(summaries)]
@@ -123,7 +127,8 @@ def _is_shown(card: _Card, kind: str) -> bool:
 
 
 def _filters(owners: int) -> str:
-    """Style rules that hide what was not chosen, so that no script is needed. Owners go by number."""
+    """Style rules that hide what was not chosen, so that no script is needed. Owners go by
+    number."""
     return "".join(
         f"main:has(#owner [value='{n}']:checked) section:not(.owner{n}){{display:none}}\n"
         for n in range(owners)

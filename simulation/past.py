@@ -31,9 +31,9 @@ HOURS_A_WEEK = 168
 
 @dataclass(frozen=True)
 class Past:
-    """One instance hour by hour; NaN where nothing was published. By GPU: the index, or `all` for an
-    aggregate of several, which shows the busiest alone. `policy` is the instance's own; `price` is what an
-    hour adds to the bill."""
+    """One instance hour by hour; NaN where nothing was published. By GPU: the index, or `all` for
+    an aggregate of several, which shows the busiest alone. `policy` is the instance's own; `price`
+    is what an hour adds to the bill."""
 
     instance: Instance
     shape: Shape | None
@@ -41,7 +41,8 @@ class Past:
     policy: Policy
     price: Price
     price_of: Callable[[str], UsdPerHour | None]
-    """The price of an instance of another type, obtained the same way; `None` where it is not known."""
+    """The price of an instance of another type, obtained the same way; `None` where it is not
+    known."""
     hours: Window
     high: Mapping[str, Sequence[float]]
     """Highest utilization, in percent."""
@@ -54,7 +55,8 @@ class Past:
     cpu: Sequence[float]
     """Highest CPU utilization, in percent; EC2 publishes it whenever the instance runs."""
     tens: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Mean utilization in each ten minutes, in percent; empty unless another service runs the instance."""
+    """Mean utilization in each ten minutes, in percent; empty unless another service runs the
+    instance."""
 
     @cached_property
     def ran(self) -> list[int]:
@@ -66,9 +68,13 @@ class Past:
     def measured(self) -> list[int]:
         """The hours in which every GPU was. An aggregate counts as all of them."""
         expected = self.shape.accelerator_count if self.shape else None
-        hidden = not self.high or (self.is_by_gpu and expected is not None and len(self.high) < expected)
+        hidden = not self.high or (
+            self.is_by_gpu and expected is not None and len(self.high) < expected
+        )
         return (
-            [] if hidden else [hour for hour in self.ran if all(one[hour] >= 0 for one in self.high.values())]
+            []
+            if hidden
+            else [hour for hour in self.ran if all(one[hour] >= 0 for one in self.high.values())]
         )
 
     @cached_property
@@ -99,14 +105,18 @@ class Past:
     def worked(self) -> list[int]:
         """The measured hours in which a GPU reached the policy's limit."""
         limit = self.policy.advice.unused_below_percent
-        return [hour for hour in self.measured if any(one[hour] >= limit for one in self.high.values())]
+        return [
+            hour for hour in self.measured if any(one[hour] >= limit for one in self.high.values())
+        ]
 
     @cached_property
     def measured_tens(self) -> set[int]:
         """Those of ten minutes of the measured hours in which every GPU was."""
         per_hour = self.hours.period // TEN_MINUTES
         tens = (hour * per_hour + ten for hour in self.measured for ten in range(per_hour))
-        return {ten for ten in tens if self.tens and all(one[ten] >= 0 for one in self.tens.values())}
+        return {
+            ten for ten in tens if self.tens and all(one[ten] >= 0 for one in self.tens.values())
+        }
 
     def mean_at(self, ten: int) -> float:
         """The mean of all GPUs in ten minutes in which they were measured."""
@@ -114,7 +124,10 @@ class Past:
 
     def peaks(self, series: Mapping[str, Sequence[float]]) -> dict[str, float]:
         """The highest reading of each GPU that has one."""
-        found = {gpu: max((one for one in values if one >= 0), default=nan) for gpu, values in series.items()}
+        found = {
+            gpu: max((one for one in values if one >= 0), default=nan)
+            for gpu, values in series.items()
+        }
         return {gpu: one for gpu, one in found.items() if one >= 0}
 
 
@@ -125,7 +138,8 @@ def pasts(
     policy_of: Callable[[Instance], Policy],
     agree: Callable[[int], None],
 ) -> list[Past]:
-    """Read what is selected in one target. `agree` gets the number of metrics that are requested, before.
+    """Read what is selected in one target. `agree` gets the number of metrics that are requested,
+    before.
 
     Raises:
         CloudError: EC2 or CloudWatch refused.
@@ -144,7 +158,9 @@ def pasts(
     queries = [query for one in wanted.values() for query in one]
     policies = {one.instance_id: policy_of(one) for one in found}
     members = [
-        one.instance_id for one in found if managed_by(one, policies[one.instance_id].managed.tag_keys)
+        one.instance_id
+        for one in found
+        if managed_by(one, policies[one.instance_id].managed.tag_keys)
     ]
     means = [query for one in members for query in wanted[one] if query.statistic == "Average"]
     means = [query for query in means if query.metric == names.utilization]
@@ -152,7 +168,9 @@ def pasts(
     agree(len(fetch.unread(target, queries, hours)) + len(fetch.unread(target, means, tens)))
     read, read_tens = fetch.series(target, queries, hours), fetch.series(target, means, tens)
     return [
-        _past(fetch, one, hours, policies[one.instance_id], wanted[one.instance_id], read, read_tens)
+        _past(
+            fetch, one, hours, policies[one.instance_id], wanted[one.instance_id], read, read_tens
+        )
         for one in found
     ]
 
@@ -205,7 +223,9 @@ def _past(
         owner=owner_of(instance, policy.ownership),
         policy=policy,
         price=marginal(instance, fetch.prices.price(instance, policy)),
-        price_of=lambda name: fetch.prices.price(replace(instance, instance_type=name), policy).usd_per_hour,
+        price_of=lambda name: (
+            fetch.prices.price(replace(instance, instance_type=name), policy).usd_per_hour
+        ),
         hours=hours,
         high=by_gpu(names.utilization, "Maximum"),
         mean=by_gpu(names.utilization, "Average"),

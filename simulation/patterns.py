@@ -15,7 +15,14 @@ from governor.domain.alerts.templates import said
 from governor.domain.catalogue import accelerated_types, shape_of
 from governor.domain.episode.plan import Price
 from governor.domain.health.health import Bottleneck, classify_bottleneck
-from governor.domain.instance import CHECKPOINT_TAG, Instance, Lifecycle, Shape, managed_by, tag_command
+from governor.domain.instance import (
+    CHECKPOINT_TAG,
+    Instance,
+    Lifecycle,
+    Shape,
+    managed_by,
+    tag_command,
+)
 from governor.domain.policy.policy import Advice as Rule
 from governor.domain.policy.policy import TagMatch
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, listed, money, plural, usd
@@ -34,9 +41,9 @@ _WEEKDAYS = 5
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One proposal. `subject` is an instance, a group or a reservation. `usd_per_month`: `None` where it is
-    not known. `weeks` and `percent_measured` say what it rests on: how many weeks were read, and the share of
-    the hours in which every GPU was measured."""
+    """One proposal. `subject` is an instance, a group or a reservation. `usd_per_month`: `None`
+    where it is not known. `weeks` and `percent_measured` say what it rests on: how many weeks were
+    read, and the share of the hours in which every GPU was measured."""
 
     kind: str
     subject: str
@@ -64,8 +71,8 @@ class Advice:
 
 
 def of_instance(past: Past) -> list[Advice]:
-    """Everything that the rules say of one instance. Only what was measured for long enough is looked at, and
-    nobody is advised about a saving known to be too small."""
+    """Everything that the rules say of one instance. Only what was measured for long enough is
+    looked at, and nobody is advised about a saving known to be too small."""
     if not is_known(past):
         return []
     return worthwhile(past.policy.advice, [look(past) for look in _OF_INSTANCES])
@@ -73,13 +80,17 @@ def of_instance(past: Past) -> list[Advice]:
 
 def is_known(past: Past) -> bool:
     rule = past.policy.advice
-    return past.weeks >= rule.minimum_weeks and past.measured_percent >= rule.minimum_measured_percent
+    return (
+        past.weeks >= rule.minimum_weeks and past.measured_percent >= rule.minimum_measured_percent
+    )
 
 
 def worthwhile(rule: Rule, found: Iterable[Advice | None]) -> list[Advice]:
     """Without what is known to save too little."""
     least = rule.minimum_usd_per_month
-    return [one for one in found if one and (one.usd_per_month is None or one.usd_per_month >= least)]
+    return [
+        one for one in found if one and (one.usd_per_month is None or one.usd_per_month >= least)
+    ]
 
 
 def smaller_type(past: Past) -> Advice | None:
@@ -92,7 +103,9 @@ def smaller_type(past: Past) -> Advice | None:
         return None
     whole, accelerator = shape.accelerator_count, shape.accelerator
     fits = _that_fit(
-        past, used, lambda one: one.accelerator == accelerator and (one.accelerator_count or 0) < whole
+        past,
+        used,
+        lambda one: one.accelerator == accelerator and (one.accelerator_count or 0) < whole,
     )
     seen = f"{used} of {shape.accelerator_count} GPUs ever worked"
     return _to_types(past, "smaller-type", seen, fits)
@@ -103,14 +116,19 @@ def newer_type(past: Past) -> Advice | None:
     rule, family = past.policy.advice, past.instance.family
     at_work = _mean_at_work(past)
     is_old = family in rule.old_families
-    serves = family.startswith("p") and at_work is not None and at_work < rule.inference_below_percent
+    serves = (
+        family.startswith("p") and at_work is not None and at_work < rule.inference_below_percent
+    )
     if not (is_old or serves) or not past.worked:
         return None
     fits = _that_fit(past, _used(past), lambda one: _family(one) in rule.newer_families)
     seen = (
         f"{family} is an old generation"
         if is_old
-        else (f"at work its GPUs are {at_work:.0f}% busy; if it serves inference, it needs no {family}")
+        else (
+            f"at work its GPUs are {at_work:.0f}% busy; if it serves inference, it needs "
+            f"no {family}"
+        )
     )
     return _to_types(past, "newer-type", seen, fits)
 
@@ -119,7 +137,11 @@ def port(past: Past) -> Advice | None:
     """Trainium or Inferentia for steady work of NVIDIA GPUs: a port, and what it may cost."""
     rule = past.policy.advice
     share = 100 * len(past.worked) / len(past.measured)
-    if past.shape is None or "NVIDIA" not in past.shape.accelerator or share < rule.steady_from_percent:
+    if (
+        past.shape is None
+        or "NVIDIA" not in past.shape.accelerator
+        or share < rule.steady_from_percent
+    ):
         return None
     fits = _that_fit(past, 1, lambda one: _family(one) in _PORTS, together=True)
     found = _to_types(past, "port", f"GPUs work in {share:.0f}% of its hours", fits)
@@ -128,7 +150,8 @@ def port(past: Past) -> Advice | None:
     worth = usd(found.usd_per_month * rule.port_pays_within_months)
     months = plural(rule.port_pays_within_months, "month")
     text = (
-        f"{found.text} It needs a port to the Neuron SDK, and to be as fast there: a port that costs less "
+        f"{found.text} It needs a port to the Neuron SDK, and to be as fast there: a port "
+        "that costs less "
         f"than {worth} pays within {months}."
     )
     return replace(found, text=text)
@@ -150,16 +173,20 @@ def cpu_type(past: Past) -> Advice | None:
     hours = 100 * works // len(past.ran)
     text = (
         f"No GPU reached {rule.unused_below_percent:g}%, and CPUs worked in {hours}% of its hours: "
-        f"{rule.cpu_family}.{size} has as many vCPUs. Check the memory of the host, which is not measured"
+        f"{rule.cpu_family}.{size} has as many vCPUs. Check the memory of the host, which "
+        "is not measured"
     )
     return advice_of(past, "cpu-type", _saving(past, price), text)
 
 
 def schedule(past: Past) -> Advice | None:
-    """Office hours, where GPUs only ever worked in one span of weekday hours, in the owner's time zone."""
+    """Office hours, where GPUs only ever worked in one span of weekday hours, in the owner's time
+    zone."""
     instance, rule = past.instance, past.policy.advice
     wiped = past.shape is None or past.shape.local_nvme is not None
-    if instance.lifecycle is not Lifecycle.ON_DEMAND or managed_by(instance, past.policy.managed.tag_keys):
+    if instance.lifecycle is not Lifecycle.ON_DEMAND or managed_by(
+        instance, past.policy.managed.tag_keys
+    ):
         return None
     if not past.worked or instance.root_device_type != "ebs":
         return None
@@ -178,10 +205,15 @@ def schedule(past: Past) -> Advice | None:
     ]
     if not free:
         return None
-    saved = None if past.price.usd_per_hour is None else _a_month(past, past.price.usd_per_hour, len(free))
+    saved = (
+        None
+        if past.price.usd_per_hour is None
+        else _a_month(past, past.price.usd_per_hour, len(free))
+    )
     zone = past.owner.time_zone
     text = (
-        f"GPUs worked only on weekdays from {first:02d}:00 to {last:02d}:00 {zone}. Give the schedule "
+        f"GPUs worked only on weekdays from {first:02d}:00 to {last:02d}:00 {zone}. Give "
+        "the schedule "
         f"{rule.schedule_name} of Instance Scheduler on AWS these hours, and set its tag"
     )
     if wiped:
@@ -193,8 +225,8 @@ def schedule(past: Past) -> Advice | None:
 
 
 def bottleneck(past: Past) -> Advice | None:
-    """The first thing to change, by the class of the work: where GPUs that work do not reach the target, or
-    where only their speed holds it up."""
+    """The first thing to change, by the class of the work: where GPUs that work do not reach the
+    target, or where only their speed holds it up."""
     rule = past.policy.advice
     at_work, used = _mean_at_work(past), _used_memory_percent(past)
     if at_work is None:
@@ -203,7 +235,8 @@ def bottleneck(past: Past) -> Advice | None:
     target = f"{at_work:.0f}% busy at work, where {rule.target_percent:g}% is the target"
     if used is not None and used > rule.full_memory_above_percent:
         text = (
-            f"GPU memory reaches {used:.0f}%, and GPUs are {target}. Lower precision, checkpoint activations "
+            f"GPU memory reaches {used:.0f}%, and GPUs are {target}. Lower precision, "
+            "checkpoint activations "
             "or shard the model before the batch grows"
         )
         return advice_of(past, "memory-full", None, text)
@@ -212,7 +245,10 @@ def bottleneck(past: Past) -> Advice | None:
     bound = classify_bottleneck(at_work, traffic, past.policy.health)
     words = "".join(said("health advice", {"kind": bound}))
     if bound is Bottleneck.COMPUTE_BOUND:
-        text = f"GPUs are {target}, {bound.value}. {words} Lower precision may do the same work in less time"
+        text = (
+            f"GPUs are {target}, {bound.value}. {words} Lower precision may do the "
+            "same work in less time"
+        )
         return advice_of(past, bound.value, None, text)
     if at_work >= rule.target_percent:
         return None
@@ -221,7 +257,10 @@ def bottleneck(past: Past) -> Advice | None:
         # As many GPU hours at the target.
         spare = Decimal(str(round(1 - at_work / rule.target_percent, 4)))
         saved = _a_month(past, past.price.usd_per_hour, len(past.worked)) * spare
-    text = f"GPUs are {target}, {bound.value} (memory traffic {traffic:.0f}%). {words} Saves up to that much"
+    text = (
+        f"GPUs are {target}, {bound.value} (memory traffic {traffic:.0f}%). {words} "
+        "Saves up to that much"
+    )
     return advice_of(past, bound.value, saved, text)
 
 
@@ -237,7 +276,8 @@ _OF_INSTANCES: tuple[Callable[[Past], Advice | None], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SpotOffer:
-    """The present price of Spot. `score`: 1 to 10, how likely EC2 has one of `types`; `None`: not known."""
+    """The present price of Spot. `score`: 1 to 10, how likely EC2 has one of `types`; `None`: not
+    known."""
 
     usd_per_hour: UsdPerHour
     zone: str
@@ -246,8 +286,8 @@ class SpotOffer:
 
 
 def asks_for_spot(past: Past) -> bool:
-    """Return whether its work is known to come in bursts that an interruption cannot lose: it runs On-Demand,
-    no service manages it, and it has a checkpoint hook."""
+    """Return whether its work is known to come in bursts that an interruption cannot lose: it runs
+    On-Demand, no service manages it, and it has a checkpoint hook."""
     instance, rule = past.instance, past.policy.advice
     hooked = instance.tags.get(CHECKPOINT_TAG, "").strip().lower() in ("hook", "signal")
     plain = instance.lifecycle is Lifecycle.ON_DEMAND and not instance.capacity_reservation_id
@@ -266,9 +306,12 @@ def spot(past: Past, offer: SpotOffer) -> Advice | None:
     bursts = _bursts(past)
     score = "unknown" if offer.score is None else f"{offer.score} of 10"
     text = (
-        f"GPUs work in {len(bursts)} bursts of {max(bursts)} h at the longest, and it saves checkpoints: "
-        f"Spot costs {money(offer.usd_per_hour, 4)} USD an hour in {offer.zone}; placement score of the "
-        f"Region {score}. Ask for {listed(offer.types, 4)} at once; EC2 may take it back two minutes after "
+        f"GPUs work in {len(bursts)} bursts of {max(bursts)} h at the longest, and it "
+        "saves checkpoints: "
+        f"Spot costs {money(offer.usd_per_hour, 4)} USD an hour in {offer.zone}; "
+        "placement score of the "
+        f"Region {score}. Ask for {listed(offer.types, 4)} at once; EC2 may take it back "
+        "two minutes after "
         "a warning"
     )
     found = advice_of(past, "spot", _saving(past, offer.usd_per_hour), text)
@@ -278,7 +321,8 @@ def spot(past: Past, offer: SpotOffer) -> Advice | None:
 def ungoverned(
     instance: Instance, owner: Owner, selector: TagMatch, price: Price, creator: str | None
 ) -> Advice:
-    """An accelerated instance that nobody watches, with what it costs a month and the tag to set."""
+    """An accelerated instance that nobody watches, with what it costs a month and the tag to
+    set."""
     hourly, target = price.usd_per_hour, instance.target
     text = (
         f"It has accelerators and not the tag {selector}, so it is not governed. "
@@ -294,7 +338,9 @@ def ungoverned(
         weeks=0,
         percent_measured=0,
         text=text,
-        command=tag_command(instance.instance_id, target.region, selector.tag_key, selector.tag_value),
+        command=tag_command(
+            instance.instance_id, target.region, selector.tag_key, selector.tag_value
+        ),
         name=instance.name,
         owner=owner.name,
     )
@@ -314,9 +360,10 @@ def vcpus_of(name: str) -> int | None:
 def _that_fit(
     past: Past, used: int, wanted: Callable[[Shape], bool], *, together: bool = False
 ) -> list[Shape]:
-    """Cheaper types with so many GPUs, or more, whose memory and vCPUs leave room over the peaks. All the
-    memory must fit at once, as on the present type; that a type fits is never assumed: without a reading of
-    every GPU's memory, and of CPU, none does. `together`: one GPU may hold the memory of several."""
+    """Cheaper types with so many GPUs, or more, whose memory and vCPUs leave room over the peaks.
+    All the memory must fit at once, as on the present type; that a type fits is never assumed:
+    without a reading of every GPU's memory, and of CPU, none does. `together`: one GPU may hold the
+    memory of several."""
     rule, shape = past.policy.advice, past.shape
     memory, vcpus = past.peaks(past.memory), vcpus_of(past.instance.instance_type)
     cpu = max((one for one in past.cpu if one >= 0), default=None)
@@ -347,15 +394,21 @@ def _to_types(past: Past, kind: str, seen: str, fits: Sequence[Shape]) -> Advice
         return None
     named = [one.instance_type for one in fits[:_NAMED]]
     saved = {name: _saving(past, past.price_of(name)) for name in named}
-    with_amounts = [f"{name} ({usd(one)} a month less)" for name, one in saved.items() if one is not None]
+    with_amounts = [
+        f"{name} ({usd(one)} a month less)" for name, one in saved.items() if one is not None
+    ]
     held = past.peaks(past.memory).values()
     text = (
         f"{seen[0].upper()}{seen[1:]}; GPU memory peaks at {max(held) / 1024:.1f} GiB a GPU, "
-        f"{sum(held) / 1024:.1f} GiB in all. Fits: {listed(with_amounts, _NAMED)}. Check the memory of the "
+        f"{sum(held) / 1024:.1f} GiB in all. Fits: {listed(with_amounts, _NAMED)}. Check "
+        "the memory of the "
         "host, which is not measured"
     )
     if past.instance.capacity_reservation_id:
-        text += f"; {past.instance.capacity_reservation_id} costs as much as before until it is changed, too"
+        text += (
+            f"; {past.instance.capacity_reservation_id} costs as much as before until "
+            "it is changed, too"
+        )
     return advice_of(past, kind, saved[named[0]], text)
 
 
@@ -389,7 +442,10 @@ def advice_of(past: Past, kind: str, saved: Usd | None, text: str, command: str 
 
 def _used(past: Past) -> int:
     """The GPUs that ever worked, as far as is known: all of them where only an aggregate is."""
-    limit, count = past.policy.advice.unused_below_percent, past.shape and past.shape.accelerator_count
+    limit, count = (
+        past.policy.advice.unused_below_percent,
+        past.shape and past.shape.accelerator_count,
+    )
     used = sum(peak >= limit for peak in past.peaks(past.high).values())
     return max(1, used if past.is_by_gpu else count or 1)
 

@@ -8,7 +8,8 @@ _WIDTH = 30
 
 
 def show(label: str, done: int, total: int, unit: str = "calls") -> None:
-    """Draws the bar anew. Where nobody looks, only the end is said; nothing to do is not said at all."""
+    """Draws the bar anew. Where nobody looks, only the end is said; nothing to do is not said at
+    all."""
     if not total:
         return
     if sys.stderr.isatty():

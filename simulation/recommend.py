@@ -1,7 +1,8 @@
 """Recommends how long to wait before asking, from what happened on the account's own instances.
 
-Every candidate is replayed over the same recordings. The choice is made on the first half of the time and
-checked on the second, which had no part in it. This module must not know where readings came from.
+Every candidate is replayed over the same recordings. The choice is made on the first half of the
+time and checked on the second, which had no part in it. This module must not know where readings
+came from.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ Match = Mapping[str, str]
 
 
 def questions_needed(wrong_at_most: float) -> int:
-    """Return how many questions can bound the share of wrong ones by this, when none of them is wrong."""
+    """Return how many questions can bound the share of wrong ones by this, when none of them is
+    wrong."""
     return max(FEWEST_QUESTIONS, ceil(log(1 - CONFIDENCE) / log(1 - wrong_at_most)))
 
 
@@ -68,7 +70,9 @@ class Wait:
 
     def at_least(self, other: Wait) -> Wait:
         """Return the longer of the two, setting by setting."""
-        return Wait(max(self.minutes, other.minutes), max(self.released_minutes, other.released_minutes))
+        return Wait(
+            max(self.minutes, other.minutes), max(self.released_minutes, other.released_minutes)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +90,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The results of some questions. Amounts have 95% intervals where there are instances enough."""
+    """The results of some questions. Amounts have 95% intervals where there are instances
+    enough."""
 
     questions: int
     wrong: int
     unknown: int
-    """Further questions whose worth nobody can know: the record, or the instance, ended within the hour."""
+    """Further questions whose worth nobody can know: the record, or the instance, ended within the
+    hour."""
     hours: Decimal
     hours_interval: tuple[float, float] | None
     usd: Decimal
@@ -153,7 +159,8 @@ class Advice:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """For all instances together, and for each group. `left_out` have an override with its own wait."""
+    """For all instances together, and for each group. `left_out` have an override with its own
+    wait."""
 
     everyone: Advice
     groups: tuple[Advice, ...]
@@ -170,14 +177,15 @@ class Recommendation:
     asks: bool
     """False in mode auto: what is counted as a question is a stop after the notice period."""
     sooner: bool
-    """True if released memory may bring a question forward: never where silence acts, or in mode auto."""
+    """True if released memory may bring a question forward: never where silence acts, or in mode
+    auto."""
 
     @property
     def base(self) -> Wait:
         """The wait for all instances, once the policy is changed.
 
-        It is never shorter than the present one while untagged instances do not qualify for less: no
-        override could keep theirs.
+        It is never shorter than the present one while untagged instances do not qualify for less:
+        no override could keep theirs.
         """
         chosen = self.everyone.choice
         if chosen is None:
@@ -186,7 +194,8 @@ class Recommendation:
         return chosen.wait.at_least(self.present) if untagged else chosen.wait
 
     def wait_of(self, group: Advice) -> Wait:
-        """Return a group's wait once the policy is changed: without a choice, it gets no shorter."""
+        """Return a group's wait once the policy is changed: without a choice, it gets no
+        shorter."""
         return self.base.at_least(self.present) if group.choice is None else group.choice.wait
 
     def failed(self, choice: Trial) -> bool:
@@ -204,13 +213,20 @@ class Recommendation:
             wait = self.wait_of(one)
             for match in one.matches if wait != self.base else ():
                 reason = "unchanged" if one.choice is None else "recommended"
-                what = f"{reason} for {', '.join(f'{key}={printable(tag)}' for key, tag in match.items())}"
+                what = (
+                    f"{reason} for "
+                    f"{', '.join(f'{key}={printable(tag)}' for key, tag in match.items())}"
+                )
                 # Tags that differ in nothing but spaces look alike.
                 name = next(
-                    name for n in count(1) if (name := f"{what} ({n})" if n > 1 else what) not in names
+                    name
+                    for n in count(1)
+                    if (name := f"{what} ({n})" if n > 1 else what) not in names
                 )
                 names.add(name)
-                overrides.append({"name": name, "match": {"tags": dict(match)}, "set": wait.settings()})
+                overrides.append(
+                    {"name": name, "match": {"tags": dict(match)}, "set": wait.settings()}
+                )
         if overrides:
             found["overrides"] = overrides
         return found
@@ -297,14 +313,19 @@ def recommend(
     """
     base = policies.base().policy
     kept = [
-        one for one in recordings if policies.applied_to(one.instance).policy.ask_window == base.ask_window
+        one
+        for one in recordings
+        if policies.applied_to(one.instance).policy.ask_window == base.ask_window
     ]
     if not kept:
-        raise ReplayError("every instance has an override with a wait of its own: there is nothing to choose")
+        raise ReplayError(
+            "every instance has an override with a wait of its own: there is nothing to choose"
+        )
     candidates = [minutes for minutes in WINDOWS if minutes >= base.idle.window_minutes]
     if not candidates:
         raise ReplayError(
-            f"idle.window_minutes is {base.idle.window_minutes}, longer than the longest wait that is tried "
+            f"idle.window_minutes is {base.idle.window_minutes}, longer than the longest "
+            "wait that is tried "
             f"({WINDOWS[-1]} min)"
         )
     freezes = 0
@@ -335,11 +356,15 @@ def recommend(
     ]
     asked = replayed("replay", sooner=True)
     advice = [_advice(*part, asked, wrong_at_most) for part in parts]
-    if any(one.choice is None and one.best is not None for one in advice) and _may_be_sooner(kept, policies):
+    if any(one.choice is None and one.best is not None for one in advice) and _may_be_sooner(
+        kept, policies
+    ):
         # Where jobs release their memory between two runs, the shorter wait asks too soon.
         later = replayed("replay without the wait for released memory", sooner=False)
         patient = [_advice(*part, later, wrong_at_most) for part in parts]
-        advice = [b if a.choice is None and b.choice else a for a, b in zip(advice, patient, strict=True)]
+        advice = [
+            b if a.choice is None and b.choice else a for a, b in zip(advice, patient, strict=True)
+        ]
     days = [_days(one) for one in kept]
     return Recommendation(
         everyone=advice[0],
@@ -405,7 +430,9 @@ def _advice(
         early = [one for one in own if one.is_early]
         late = [one for one in own if not one.is_early]
         trials.append(Trial(wait, *(_figures(part, len(ids)) for part in (own, early, late))))
-    good = (one for one in trials if one.first.questions >= needed and one.first.bound < wrong_at_most)
+    good = (
+        one for one in trials if one.first.questions >= needed and one.first.bound < wrong_at_most
+    )
     days = sum(map(_days, recordings)) / len(recordings)
     return Advice(name, matches, len(ids), days, needed, tuple(trials), next(good, None))
 

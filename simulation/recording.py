@@ -1,7 +1,8 @@
 """One instance's past in bins of 5 minutes, and a metric reader that answers from it.
 
-The reader speaks the product's own port, so that a replay gathers evidence by the product's own code. Holes
-are NaN in here and `None` outside. This module must not know verdicts or where readings came from.
+The reader speaks the product's own port, so that a replay gathers evidence by the product's own
+code. Holes are NaN in here and `None` outside. This module must not know verdicts or where readings
+came from.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from datetime import timedelta
 from functools import reduce
 from math import inf, isnan, nan
 
-from evaluation.bins import BIN_SECONDS, CARRIED_HOLE_BINS, all_of, holes, measured, reaching, without
+from evaluation.bins import (
+    BIN_SECONDS,
+    CARRIED_HOLE_BINS,
+    all_of,
+    holes,
+    measured,
+    reaching,
+    without,
+)
 from governor.domain.episode.plan import Price
 from governor.domain.evidence import Dimensions, MetricSource, Series, Window, merged
 from governor.domain.instance import Instance, Protection, Shape, SpotRequestType, Target
@@ -31,8 +40,8 @@ SeriesKey = tuple[str, Dimensions, str]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Signs of work, a value a bin: the busiest GPU in percent, power and memory in percent of what the GPU
-    has, CPU in percent, network in bytes a second. NaN where nothing was published."""
+    """Signs of work, a value a bin: the busiest GPU in percent, power and memory in percent of what
+    the GPU has, CPU in percent, network in bytes a second. NaN where nothing was published."""
 
     utilization: array[float]
     power: array[float]
@@ -78,13 +87,15 @@ class Recording:
 
     @property
     def unheard_bins(self) -> int:
-        """How many bins it has been running, by what EC2 knows, while nothing at all was published."""
+        """How many bins it has been running, by what EC2 knows, while nothing at all was
+        published."""
         launched = min(max(0, self._index(self.instance.launch_time)), self.span.bins)
         heard = sum(max(0, end - max(start, launched)) for start, end in self.runs)
         return self.span.bins - launched - heard
 
     def measured(self, metric: str) -> bytes:
-        """1 for every bin in which every GPU was measured. One that is never seen may work all the time.
+        """1 for every bin in which every GPU was measured. One that is never seen may work all the
+        time.
 
         The aggregate of several GPUs counts as all of them.
         """
@@ -92,19 +103,28 @@ class Recording:
             gpus = self._by_gpu(metric)
             count = self.shape.accelerator_count if self.shape else None
             hidden = self.source is MetricSource.PER_GPU and count and len(gpus) < count
-            self._measured[metric] = all_of([] if hidden else list(map(measured, gpus)), self.span.bins)
+            self._measured[metric] = all_of(
+                [] if hidden else list(map(measured, gpus)), self.span.bins
+            )
         return self._measured[metric]
 
     def steady(self, policy: Policy) -> bytes:
-        """1 for every bin that takes nothing from a proof: all is measured that it needs, and rests."""
+        """1 for every bin that takes nothing from a proof: all is measured that it needs, and
+        rests."""
         names = policy.metrics
         seen = [self.measured(names.utilization)]
-        wanted = {metric for figure in policy.vetoes.required for metric in _metrics_of(figure, names)}
-        seen += [measured(values) for (metric, _, _), values in self.series.items() if metric in wanted]
+        wanted = {
+            metric for figure in policy.vetoes.required for metric in _metrics_of(figure, names)
+        }
+        seen += [
+            measured(values) for (metric, _, _), values in self.series.items() if metric in wanted
+        ]
         count = self.shape.accelerator_count if self.shape else None
         if self.source is MetricSource.AGGREGATE and count != 1:
             whole = (count or inf) * PERIOD.total_seconds() / names.collection_interval_seconds
-            counts = [values for (_, _, kind), values in self.series.items() if kind == "SampleCount"]
+            counts = [
+                values for (_, _, kind), values in self.series.items() if kind == "SampleCount"
+            ]
             seen += [reaching(values, whole) for values in counts] or [bytes(self.span.bins)]
         return without(all_of(seen, self.span.bins), self.activity(policy))
 
@@ -132,7 +152,8 @@ class Recording:
         return [highest(series, self.span.bins) for series in found.values()]
 
     def activity(self, policy: Policy) -> bytes:
-        """1 for every bin in which something reaches a limit of the policy (`domain.verdict.activity`)."""
+        """1 for every bin in which something reaches a limit of the policy
+        (`domain.verdict.activity`)."""
         seen, busy = self.figures, policy.idle.utilization_below_percent
         limits = (limit_of(policy, figure) for figure in ("power", "memory", "cpu", "network"))
         power, memory, cpu, network = (inf if limit is None else limit for limit in limits)
@@ -198,8 +219,8 @@ class RecordedMetrics:
         wanted: SeriesFilter,
         instance_id: str | None = None,
     ) -> dict[str, list[Listed]]:
-        """As the port says; recently active is whatever was recorded. What jobs and instances say of
-        themselves was not."""
+        """As the port says; recently active is whatever was recorded. What jobs and instances say
+        of themselves was not."""
         found: dict[str, list[Listed]] = {}
         namespace, metric, _ = wanted
         for name, dimensions, _ in self._series:
@@ -235,7 +256,8 @@ def _metrics_of(figure: str, names: Metrics) -> tuple[str, ...]:
 
 
 def _stretches(series: Iterable[array[float]], bins: int) -> list[tuple[int, int]]:
-    """Return where anything was published. Holes of 10 minutes or less are bridged: no stop is so short."""
+    """Return where anything was published. Holes of 10 minutes or less are bridged: no stop is so
+    short."""
     dead: Sequence[int] = range(bins)
     for values in series:
         # Without a hole in one of them, it ran all the time.

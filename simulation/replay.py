@@ -1,9 +1,10 @@
-"""Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved, rechecked.
+"""Replays a policy over recordings as if it had been live: swept every 5 minutes, asked, approved,
+rechecked.
 
-Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.judging`, `domain.plan`,
-`domain.schedule`, `domain.breaker`); what is added here is the time that passes, and people
-who always say yes. As in the product, an instance that worked is not read again before its window could be
-idle. This module must not know where readings came from or how results are shown.
+Evidence is gathered and judged by the product's own code (`GatherEvidence`, `domain.judging`,
+`domain.plan`, `domain.schedule`, `domain.breaker`); what is added here is the time that passes, and
+people who always say yes. As in the product, an instance that worked is not read again before its
+window could be idle. This module must not know where readings came from or how results are shown.
 """
 
 from __future__ import annotations
@@ -82,9 +83,11 @@ def replay(
 
     Args:
         name: of the policy, for the report.
-        policies: the parsed document. Mode `observe` is replayed as `ask`: otherwise there is nothing to see.
+        policies: the parsed document. Mode `observe` is replayed as `ask`: otherwise there is
+            nothing to see.
         recordings: of any number of targets.
-        approval_delay: from the sending of a question to a yes; in working hours of those asked it begins.
+        approval_delay: from the sending of a question to a yes; in working hours of those asked it
+            begins.
 
     Raises:
         ReplayError: the policy's period or window does not fit readings of 5 minutes.
@@ -109,7 +112,8 @@ def replay(
 
 
 class _Sweeps:
-    """All sweeps over one target. Bins are numbered from 1970, so that recordings may differ in span."""
+    """All sweeps over one target. Bins are numbered from 1970, so that recordings may differ in
+    span."""
 
     def __init__(self, tracks: Sequence[Track], base: Policy, delay: timedelta) -> None:
         self._tracks = tracks
@@ -198,7 +202,9 @@ class _Sweeps:
         return found
 
     def _question(self, track: Track, window: timedelta, now: UtcDatetime) -> Verdict:
-        evidence = self._gathered([_request(track, now, length=window)], now)[track.instance_id].evidence
+        evidence = self._gathered([_request(track, now, length=window)], now)[
+            track.instance_id
+        ].evidence
         return _subject(track, now).judge_question(evidence, window)
 
     def _recheck(self, track: Track, now: UtcDatetime) -> Verdict:
@@ -209,14 +215,21 @@ class _Sweeps:
         verdict, sooner = subject.judge_again(evidence)
         if sooner is None:
             return verdict
-        evidence = self._gathered([replace(request, length=sooner)], now)[track.instance_id].evidence
+        evidence = self._gathered([replace(request, length=sooner)], now)[
+            track.instance_id
+        ].evidence
         return subject.judge_question(evidence, sooner)
 
-    def _gathered(self, requests: Sequence[EvidenceRequest], now: UtcDatetime) -> Mapping[str, Gathered]:
+    def _gathered(
+        self, requests: Sequence[EvidenceRequest], now: UtcDatetime
+    ) -> Mapping[str, Gathered]:
         return self._gather(requests[0].instance.target, requests, now) if requests else {}
 
     def _look_at_breaker(
-        self, running: Sequence[tuple[int, Track, int]], verdicts: Sequence[Verdict], now: UtcDatetime
+        self,
+        running: Sequence[tuple[int, Track, int]],
+        verdicts: Sequence[Verdict],
+        now: UtcDatetime,
     ) -> None:
         if len(self._tracks) < self._rule.minimum_instances:
             return
@@ -306,14 +319,21 @@ class _Sweeps:
             return
         if mode_of(track.policy, track.plan) is Mode.AUTO:
             acts_at = now + timedelta(minutes=rule.notice_minutes) + REFUSALS_LATE
-            track.question = Question(now, None, acts_at, True, verdict.reason, _proved_from(verdict))
+            track.question = Question(
+                now, None, acts_at, True, verdict.reason, _proved_from(verdict)
+            )
             return
         # In observe, too: what would be asked is what one wants to know.
         owner, project, _ = owner_of(track.instance, track.policy.ownership)
         directory = track.policy.ownership
-        times = schedule(now, rule, directory.asked(owner, project), directory.escalated(owner, project))
+        times = schedule(
+            now, rule, directory.asked(owner, project), directory.escalated(owner, project)
+        )
         answered = times.ask_at + self._delay
-        in_time, silence_acts = answered < times.expire_at, acts_on_silence(track.policy, track.plan)
+        in_time, silence_acts = (
+            answered < times.expire_at,
+            acts_on_silence(track.policy, track.plan),
+        )
         over = times.expire_at + (REFUSALS_LATE if silence_acts else timedelta(0))
         track.question = Question(
             found_at=now,
@@ -385,11 +405,14 @@ class _Sweeps:
         recording, policy = track.recording, track.policy
         earliest = verdict.not_before
         if verdict.kind in WORKING:
-            # The first window without the work starts where that ended, and the lag comes on top. Where work
-            # goes on, the product would read and find it busy; what is known beforehand need not be read.
+            # The first window without the work starts where that ended, and the lag comes on top.
+            # Where work goes on, the product would read and find it busy; what is known beforehand
+            # need not be read.
             last = ceil((earliest - policy.window - recording.span.start) / PERIOD) - 1
             length = policy.window // PERIOD
-            while (later := track.at_work.rfind(1, last + 1, min(last + 1 + length, track.run_end))) >= 0:
+            while (
+                later := track.at_work.rfind(1, last + 1, min(last + 1 + length, track.run_end))
+            ) >= 0:
                 last = later
             earliest = recording.time(last + 1 + length) + policy.lag
         return max(index + 1, ceil((earliest - recording.span.start) / PERIOD))
@@ -402,7 +425,9 @@ class _Sweeps:
         now = track.recording.time(index)
         if track.question is not None:
             ends = index >= track.recording.span.bins
-            track.close(Ending.OPEN if ends else Ending.GONE, now, "the record ends" if ends else "stopped")
+            track.close(
+                Ending.OPEN if ends else Ending.GONE, now, "the record ends" if ends else "stopped"
+            )
         self._note(track, None)
         self._next_run(number, track, index)
 
@@ -414,8 +439,8 @@ class _Sweeps:
 
 
 def _can_open(kind: VerdictKind, proof: Verdict | None) -> bool:
-    """Return whether people are notified: of what others manage when it is idle, else when a question is
-    proved."""
+    """Return whether people are notified: of what others manage when it is idle, else when a
+    question is proved."""
     proved = proof is not None and proof.kind is VerdictKind.IDLE
     return kind is VerdictKind.MANAGED_ELSEWHERE or (kind is VerdictKind.IDLE and proved)
 
@@ -428,18 +453,23 @@ def _proved_from(verdict: Verdict) -> UtcDatetime:
 def _known(track: Track, index: int, now: UtcDatetime) -> Verdict | None:
     """The verdict where reading and judging again would find the same.
 
-    What people know of is judged by utilization alone, so its rest is known only as long as they know.
+    What people know of is judged by utilization alone, so its rest is known only as long as they
+    know.
     """
     if track.known is None or index >= track.known_until:
         return None
-    return track.known if track.known.kind is VerdictKind.NO_DATA or _people_know(track, now) else None
+    return (
+        track.known if track.known.kind is VerdictKind.NO_DATA or _people_know(track, now) else None
+    )
 
 
-def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, people_know: bool) -> None:
+def _remember(
+    track: Track, index: int, verdict: Verdict, window: Window, *, people_know: bool
+) -> None:
     """Notes up to when the verdict stays, told by what comes into its window.
 
-    Bins that are measured and quiet take nothing from a window's coverage, so rest stays proved. Bins without
-    any reading add nothing to it, so what utilization did not prove stays unproved.
+    Bins that are measured and quiet take nothing from a window's coverage, so rest stays proved.
+    Bins without any reading add nothing to it, so what utilization did not prove stays unproved.
     """
     track.known = None
     if people_know and verdict.kind in _AT_REST:
@@ -447,7 +477,8 @@ def _remember(track: Track, index: int, verdict: Verdict, window: Window, *, peo
     elif verdict.is_late:
         return
     elif verdict.kind is VerdictKind.NO_DATA and (
-        people_know or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
+        people_know
+        or (verdict.evidence is not None and not is_candidate(verdict.evidence, track.policy))
     ):
         more = track.unseen
     else:
@@ -478,7 +509,8 @@ def _request(track: Track, now: datetime, length: timedelta | None = None) -> Ev
 
 
 def _bins_until_worth_proving(track: Track, now: UtcDatetime) -> int:
-    """How many bins later an idle instance's next sweep finds anything new: it may ask, or rests no more."""
+    """How many bins later an idle instance's next sweep finds anything new: it may ask, or rests no
+    more."""
     policy, memory = track.policy, track.memory
     if memory is None or memory.idle_since is None:
         return 1
@@ -505,8 +537,8 @@ def _people_know(track: Track, now: datetime) -> bool:
 
 
 def _works_since(track: Track, index: int, now: UtcDatetime) -> bool:
-    """Return whether work began between the end of the judged window and now, as the product's second look
-    reads."""
+    """Return whether work began between the end of the judged window and now, as the product's
+    second look reads."""
     policy = track.policy
     window = window_before(now, policy.window, policy.period, policy.lag)
     end = (window.end - track.recording.span.start) // PERIOD

@@ -19,7 +19,8 @@ from simulation.outcome import Ending, Event, InstanceResult, Replay, Stop
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One policy. A stop that hits no work ends because others put the instance away, or the record ends."""
+    """One policy. A stop that hits no work ends because others put the instance away, or the record
+    ends."""
 
     name: str
     version: str
@@ -107,7 +108,9 @@ def sentence(one: Summary) -> str:
     if not one.stops:
         return f"{name} would have stopped nothing."
     hits = f"{one.hit_within_an_hour:,} of {plural(one.stops, 'stop')}"
-    return f"{name} would have saved {saved_text(one)}; {hits} hit work that resumed within an hour."
+    return (
+        f"{name} would have saved {saved_text(one)}; {hits} hit work that resumed within an hour."
+    )
 
 
 def by_saving(summaries: Sequence[Summary]) -> list[Summary]:
@@ -161,12 +164,16 @@ def by_owner(summaries: Sequence[Summary]) -> list[tuple[str, list[str]]]:
 
 
 def document(replays: Sequence[Replay], notes: Sequence[str]) -> str:
-    """Everything as JSON: figures by policy, and every event of every instance. Amounts are strings."""
+    """Everything as JSON: figures by policy, and every event of every instance. Amounts are
+    strings."""
     return json.dumps(
         {
             "notes": list(notes),
             "policies": [
-                {**_figures(summarise(replay)), "instances": [_instance(one) for one in replay.results]}
+                {
+                    **_figures(summarise(replay)),
+                    "instances": [_instance(one) for one in replay.results],
+                }
                 for replay in replays
             ],
         },

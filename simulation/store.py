@@ -1,6 +1,8 @@
-"""Readings on disk, so that an interrupted back-test goes on where it was and a second one costs nothing.
+"""Readings on disk, so that an interrupted back-test goes on where it was and a second one costs
+nothing.
 
-One SQLite file. Only the past is put in, which does not change any more. This module must not know AWS.
+One SQLite file. Only the past is put in, which does not change any more. This module must not know
+AWS.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ class StoreError(Exception):
 
 
 class SeriesStore:
-    """Series by endpoint, target, window and query. A series that published nothing is known, too."""
+    """Series by endpoint, target, window and query. A series that published nothing is known,
+    too."""
 
     def __init__(self, path: Path, endpoint_of: Callable[[Target], str]) -> None:
         """Opens the file, and makes it where there is none.
 
         Args:
             path: of the file.
-            endpoint_of: whom a target's readings come from. A local cloud knows accounts of the same numbers.
+            endpoint_of: whom a target's readings come from. A local cloud knows accounts of the
+                same numbers.
 
         Raises:
             StoreError: it cannot be made, or is something else.
@@ -68,7 +72,8 @@ class SeriesStore:
         *,
         believes_silence: Callable[[MetricQuery], bool] = lambda _: True,
     ) -> list[MetricQuery]:
-        """Those of the queries that must be read yet, or again because their silence is not believed."""
+        """Those of the queries that must be read yet, or again because their silence is not
+        believed."""
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(
                 'SELECT query, readings IS NULL FROM series WHERE place = ? AND "window" = ?',
@@ -78,7 +83,8 @@ class SeriesStore:
         return [
             query
             for query in queries
-            if (known := silent.get(_name(query))) is None or (known and not believes_silence(query))
+            if (known := silent.get(_name(query))) is None
+            or (known and not believes_silence(query))
         ]
 
     def put(
@@ -88,13 +94,16 @@ class SeriesStore:
         window: Window,
         answers: Mapping[str, Series],
     ) -> None:
-        """Keeps the answers to these queries, by their keys; one without an answer published nothing."""
+        """Keeps the answers to these queries, by their keys; one without an answer published
+        nothing."""
         place, name = self._place(target), _window(window)
         rows = [(place, name, _name(query), _packed(answers.get(query.key))) for query in queries]
         with self._connection:
             self._connection.executemany("INSERT OR REPLACE INTO series VALUES (?, ?, ?, ?)", rows)
 
-    def get(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> list[array[float]]:
+    def get(
+        self, target: Target, queries: Sequence[MetricQuery], window: Window
+    ) -> list[array[float]]:
         """The series, in the order of the queries, with NaN for holes.
 
         Raises:
@@ -104,7 +113,8 @@ class SeriesStore:
         marks = ", ".join("?" * len(names))
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(
-                f'SELECT query, readings FROM series WHERE place = ? AND "window" = ? AND query IN ({marks})',  # noqa: S608 - question marks
+                "SELECT query, readings FROM series "  # noqa: S608 - the marks are question marks
+                f'WHERE place = ? AND "window" = ? AND query IN ({marks})',
                 (self._place(target), _window(window), *names),
             )
             found: dict[str, bytes | None] = dict(cursor)

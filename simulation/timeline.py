@@ -1,6 +1,7 @@
 """One instance's past as inline SVG: utilization on top, below it a lane a policy.
 
-Only attributes and classes, no styles and no scripts; what others wrote (names of policies) is escaped.
+Only attributes and classes, no styles and no scripts; what others wrote (names of policies) is
+escaped.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def timeline(recording: Recording, lanes: Sequence[tuple[str, Sequence[Event]]])
     ]
     for number, (name, events) in enumerate(lanes):
         top = _TALL + number * (_NAME + _LANE + _SPACE)
-        parts.append(Markup('<text class="axis" x="0" y="{}">{}</text>').format(top + _NAME - 3, name))
+        parts.append(
+            Markup('<text class="axis" x="0" y="{}">{}</text>').format(top + _NAME - 3, name)
+        )
         parts.append(_rect("frame", 0, top + _NAME, 100, _LANE))
         parts += [mark for event in events for mark in _marks(recording, event, top + _NAME)]
     return Markup("").join([*parts, Markup("</svg>")])
@@ -66,12 +69,14 @@ def _bars(recording: Recording) -> list[Markup]:
         paths.setdefault(kind, []).append(f"M{index} {_TALL}v-{height}h{end - index}v{height}z")
         index = end
     drawn = Markup("").join(
-        Markup('<path class="{}" d="{}"/>').format(kind, "".join(found)) for kind, found in paths.items()
+        Markup('<path class="{}" d="{}"/>').format(kind, "".join(found))
+        for kind, found in paths.items()
     )
     return [
         _rect("frame", 0, 0, 100, _TALL),
         Markup(
-            '<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" preserveAspectRatio="none">{2}</svg>'
+            '<svg width="100%" height="{0}" viewBox="0 0 {1} {0}" '
+            'preserveAspectRatio="none">{2}</svg>'
         ).format(_TALL, len(bars), drawn),
     ]
 
@@ -116,9 +121,9 @@ def _marks(recording: Recording, event: Event, top: int) -> list[Markup]:
         if stop.hit_work:
             kind = "hit soon" if stop.is_hit_soon else "hit"
             marks.append(
-                Markup('<text class="{}" x="{}%" y="{}">&#215;<title>work resumed {}</title></text>').format(
-                    kind, f"{until:.1f}", top + _LANE - 2, when(stop.until)
-                )
+                Markup(
+                    '<text class="{}" x="{}%" y="{}">&#215;<title>work resumed {}</title></text>'
+                ).format(kind, f"{until:.1f}", top + _LANE - 2, when(stop.until))
             )
     return marks
 
@@ -135,7 +140,9 @@ def _ticks(recording: Recording, bottom: int) -> list[Markup]:
             place = _x(recording, moment)
             x, kind = f"{place:.1f}%", "mid" if 3 < place < 97 else "end" if place > 3 else "begin"
             kind = f"axis {kind} odd" if number % 2 or kind == "begin" else f"axis {kind}"
-            parts.append(Markup('<line class="tick" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(x, bottom))
+            parts.append(
+                Markup('<line class="tick" x1="{0}" x2="{0}" y1="0" y2="{1}"/>').format(x, bottom)
+            )
             parts.append(
                 Markup('<text class="{}" x="{}" y="{}">{}</text>').format(
                     kind, x, bottom + 13, f"{moment:%b} {moment.day}"

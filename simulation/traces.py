@@ -1,8 +1,8 @@
 """Trace files as recordings: what other people's clusters did, under this project's policies.
 
-Traces hold GPU utilization, some the share of GPU memory, and nothing else: a policy that requires CPU or
-network is replayed without that requirement. This module must not know file formats: `evaluation.traces`
-reads them.
+Traces hold GPU utilization, some the share of GPU memory, and nothing else: a policy that requires
+CPU or network is replayed without that requirement. This module must not know file formats:
+`evaluation.traces` reads them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def read_traces(path: Path, metrics: Metrics, warn: Callable[[str], None]) -> li
     """
     found = [one for trace in read_directory(path, warn) if (one := as_recording(trace, metrics))]
     if not found:
-        raise TraceError(f"no rows in {path} that measure 5 minutes or more: there is nothing to replay")
+        raise TraceError(
+            f"no rows in {path} that measure 5 minutes or more: there is nothing to replay"
+        )
     return found
 
 

@@ -1,7 +1,7 @@
 """The price of more saving in false stops: other waits replayed, and the picture of all of them.
 
-Each point is a policy, or one policy with another wait before a question. Only attributes and classes, no
-styles and no scripts; the names of policies are escaped.
+Each point is a policy, or one policy with another wait before a question. Only attributes and
+classes, no styles and no scripts; the names of policies are escaped.
 """
 
 from __future__ import annotations
@@ -71,18 +71,23 @@ def other_waits(
         ReplayError: the policy cannot be replayed.
     """
     rule = policies.base().policy
-    waits = [m for m in _WAITS if m >= rule.idle.window_minutes and m != rule.approval.ask_after_minutes]
+    waits = [
+        m for m in _WAITS if m >= rule.idle.window_minutes and m != rule.approval.ask_after_minutes
+    ]
     found = []
     for number, minutes in enumerate(waits):
         progress("other waits", number, len(waits))
         name = span(timedelta(minutes=minutes))
-        found.append(replay(name, AskAfter(policies, minutes), recordings, approval_delay=approval_delay))
+        found.append(
+            replay(name, AskAfter(policies, minutes), recordings, approval_delay=approval_delay)
+        )
     progress("other waits", len(waits), len(waits))
     return found
 
 
 def chart(shown: Sequence[Point]) -> Markup:
-    """Higher saves more, further right hits more work. Text stays readable on a phone: it is 360 wide."""
+    """Higher saves more, further right hits more work. Text stays readable on a phone: it is 360
+    wide."""
     in_usd = any(point.summary.usd_saved for point in shown)
     amounts = [float(one.summary.usd_saved if in_usd else one.summary.hours_saved) for one in shown]
     most, widest = _nice(max([1.0, *amounts])), _nice(max([5.0, *(one.percent for one in shown)]))
@@ -90,9 +95,13 @@ def chart(shown: Sequence[Point]) -> Markup:
         (_LEFT + _WIDE * one.percent / widest, _TOP + _TALL * (1 - max(0.0, amount) / most))
         for one, amount in zip(shown, amounts, strict=True)
     ]
-    title = f"{'USD' if in_usd else 'Hours'} saved, by the share of stops that hit work within an hour"
+    title = (
+        f"{'USD' if in_usd else 'Hours'} saved, by the share of stops that hit work within an hour"
+    )
     parts = [
-        Markup('<svg class="tradeoff" viewBox="0 0 360 240" role="img"><title>{}</title>').format(title),
+        Markup('<svg class="tradeoff" viewBox="0 0 360 240" role="img"><title>{}</title>').format(
+            title
+        ),
         *_axes(most, widest, "$" if in_usd else ""),
     ]
     if any(not one.given for one in shown):
@@ -103,7 +112,9 @@ def chart(shown: Sequence[Point]) -> Markup:
     for one, (x, y) in zip(shown, places, strict=True):
         kind = "point given" if one.given else "point"
         parts.append(
-            Markup('<circle class="{}" cx="{:.0f}" cy="{:.0f}" r="{}"><title>{}</title></circle>').format(
+            Markup(
+                '<circle class="{}" cx="{:.0f}" cy="{:.0f}" r="{}"><title>{}</title></circle>'
+            ).format(
                 kind, x, y, 6 if one.given else 4, f"{one.name}: saves {one.saved}, hits {one.soon}"
             )
         )
@@ -141,21 +152,26 @@ def _axes(most: float, widest: float, unit: str) -> list[Markup]:
             ),
         ]
     words = "stops that hit work within an hour"
-    parts.append(Markup('<text class="axis mid" x="{}" y="236">{}</text>').format(_LEFT + _WIDE / 2, words))
+    parts.append(
+        Markup('<text class="axis mid" x="{}" y="236">{}</text>').format(_LEFT + _WIDE / 2, words)
+    )
     return parts
 
 
 def _nice(value: float) -> float:
     """The next round amount."""
     power = 10.0 ** floor(log10(value))
-    return next(power * step for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if power * step >= value)
+    return next(
+        power * step for step in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if power * step >= value
+    )
 
 
 def caption(shown: Sequence[Point]) -> str:
     """Return what the points are."""
     if any(not one.given for one in shown):
         return (
-            "The large point is the policy; the others are the same policy with other waits before it acts."
+            "The large point is the policy; the others are the same policy with other "
+            "waits before it acts."
         )
     return "Each point is a policy. Give one policy alone to see it with other waits."
 

@@ -17,8 +17,8 @@ _HOUR = timedelta(hours=1)
 class Wish:
     """The series that a set of policies looks at.
 
-    `busy_from_percent` is their highest threshold, `shortest` the shortest idle stretch that matters to one
-    of them, an hour at the most.
+    `busy_from_percent` is their highest threshold, `shortest` the shortest idle stretch that
+    matters to one of them, an hour at the most.
     """
 
     selector: TagMatch
@@ -32,11 +32,13 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
     """Return what these policies, bases and overrides alike, look at together.
 
     Raises:
-        ReplayError: they select by other tags or read other metrics, or need finer data than there are.
+        ReplayError: they select by other tags or read other metrics, or need finer data than there
+            are.
     """
     checked = [replayable(policy) for policy in policies]
     names = {
-        (m.namespace, m.utilization, m.memory_used, m.power_draw) for m in (one.metrics for one in checked)
+        (m.namespace, m.utilization, m.memory_used, m.power_draw)
+        for m in (one.metrics for one in checked)
     }
     if len(names) > 1:
         raise ReplayError("the policies read metrics of different names: back-test them one by one")
@@ -52,7 +54,8 @@ def wish_of(policies: Sequence[Policy]) -> Wish:
 
 
 def _figures(policy: Policy) -> frozenset[str]:
-    """Return what may veto and is recorded, and the memory where it may bring a question forward."""
+    """Return what may veto and is recorded, and the memory where it may bring a question
+    forward."""
     return (wanted_figures(policy) - {"agentless", "bound"}) | (
         set() if sooner_window(policy) is None else {"memory"}
     )

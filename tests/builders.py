@@ -58,7 +58,8 @@ def make_reservation(**changes: Any) -> Reservation:
 
 
 def make_evidence(*gpus: Sequence[float | None], **changes: Any) -> Evidence:
-    """Evidence of GPUs with these utilizations over the default window; everything else is quiet."""
+    """Evidence of GPUs with these utilizations over the default window; everything else is
+    quiet."""
     window = window_before(NOW, POLICY.window, POLICY.period, POLICY.lag)
     series = gpus or (QUIET,)
     plain = Evidence(
@@ -121,4 +122,6 @@ def form_token(
     signer: LinkSigner, page_id: str, recipient: str, expires_at: datetime, session: str = ""
 ) -> str:
     """Return what the form of a page that was opened by such a link sends back."""
-    return signer.csrf(page_id, recipient, str(int(expires_at.timestamp())), *filter(None, [session]))
+    return signer.csrf(
+        page_id, recipient, str(int(expires_at.timestamp())), *filter(None, [session])
+    )

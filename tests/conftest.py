@@ -1,4 +1,5 @@
-"""Guards for all tests: no credentials, no environment, no socket, unless a test runs on the local cloud."""
+"""Guards for all tests: no credentials, no environment, no socket, unless a test runs on the local
+cloud."""
 
 from __future__ import annotations
 
@@ -11,18 +12,21 @@ from hypothesis import settings
 from local.service_models import remember_service_models
 
 remember_service_models()
-# Read once, by whichever test imports the metrics first; a test's own environment comes too late for it.
+# Read once, by whichever test imports the metrics first; a test's own environment comes too late
+# for it.
 os.environ.setdefault("POWERTOOLS_METRICS_NAMESPACE", "test")
 
 # Machines are noisy: how long an example takes says nothing about the promise.
 settings.register_profile("project", deadline=None)
 settings.load_profile("project")
 
-# What a process needs to run at all. Everything else could decide a test's result on one machine only.
+# What a process needs to run at all. Everything else could decide a test's result on one machine
+# only.
 _KEPT = {"HOME", "LANG", "PATH", "TMPDIR", "TZ", "VIRTUAL_ENV"}
 _KEPT_PREFIXES = ("COVERAGE", "LC_", "PYTEST", "PYTHON")
 _ON_THE_LOCAL_CLOUD = ("integration", "browser", "fuzz")
-# Fake on purpose, and the only ones: files of credentials and the metadata service are out of reach too.
+# Fake on purpose, and the only ones: files of credentials and the metadata service are out of reach
+# too.
 _AWS = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",
@@ -34,19 +38,30 @@ _AWS = {
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Marks what runs beside the rest: engines of their own on the local cloud, and what takes long."""
+    """Marks what runs beside the rest: engines of their own on the local cloud, and what takes
+    long."""
     folders = set(item.path.parts)
-    if {"integration", "local_cloud"} & folders and "scene" not in getattr(item, "fixturenames", ()):
+    if {"integration", "local_cloud"} & folders and "scene" not in getattr(
+        item, "fixturenames", ()
+    ):
         item.add_marker(pytest.mark.apart)
-    if "integration" in folders and folders & {"test_remediation.py", "test_delivery.py", "test_samples.py"}:
+    if "integration" in folders and folders & {
+        "test_remediation.py",
+        "test_delivery.py",
+        "test_samples.py",
+    }:
         item.add_marker(pytest.mark.remediation)
-    if folders & {"test_operate.py", "test_deploy.py", "test_first_create.py"} and "integration" in folders:
+    if (
+        folders & {"test_operate.py", "test_deploy.py", "test_first_create.py"}
+        and "integration" in folders
+    ):
         item.add_marker(pytest.mark.deploys)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests on the local cloud run last: its receivers answer until the session ends, and need sockets."""
+    """Tests on the local cloud run last: its receivers answer until the session ends, and need
+    sockets."""
     items.sort(key=_is_on_the_local_cloud)
 
 

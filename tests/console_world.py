@@ -39,9 +39,25 @@ from tests.twins.table import MemoryTable
 
 EVERYTHING = Scope(everything=True)
 TARGETS = (Target("123456789012", "us-east-1"), Target("210987654321", "eu-west-1"))
-PRICES = {"g5.xlarge": "1.006", "g5.12xlarge": "5.672", "p4d.24xlarge": "21.96", "p5.48xlarge": "55.04"}
+PRICES = {
+    "g5.xlarge": "1.006",
+    "g5.12xlarge": "5.672",
+    "p4d.24xlarge": "21.96",
+    "p5.48xlarge": "55.04",
+}
 OWNERS = {"research": "llm", "ml-team": "vision", "ml-platform": "speech", "unassigned": "untagged"}
-_KINDS = ("busy", "busy", "busy", "busy", "idle", "idle", "no-data", "snoozed", "managed-elsewhere", "exempt")
+_KINDS = (
+    "busy",
+    "busy",
+    "busy",
+    "busy",
+    "idle",
+    "idle",
+    "no-data",
+    "snoozed",
+    "managed-elsewhere",
+    "exempt",
+)
 
 
 def caller(scope: Scope = EVERYTHING, **changes: Any) -> Caller:
@@ -104,12 +120,16 @@ class ConsoleWorld:
     def keep(self, *rows: FleetRow, mode: str = "ask", problem: str | None = None) -> None:
         """Store the rows as the pages of their targets, swept two minutes ago."""
         for target in sorted({Target(row.account, row.region) for row in rows}):
-            own = tuple(row for row in rows if (row.account, row.region) == (target.account, target.region))
+            own = tuple(
+                row for row in rows if (row.account, row.region) == (target.account, target.region)
+            )
             swept = NOW - timedelta(minutes=2)
             page = FleetPage(target.account, target.region, swept, mode, problem, own)
             assert self.state.keep_page(page)
 
-    def spend(self, day: date, shares: dict[tuple[str, str], Share], target: Target = TARGETS[0]) -> None:
+    def spend(
+        self, day: date, shares: dict[tuple[str, str], Share], target: Target = TARGETS[0]
+    ) -> None:
         """Store what was spent on a day, by owner and project."""
         self.table.write(keeping(DayCosts(day, target.account, target.region, shares)))
 
@@ -180,7 +200,9 @@ def many_rows(count: int, seed: int = 1) -> list[FleetRow]:
             exempt=kind == "exempt",
             hours=(None,) * 24 if kind == "no-data" else tuple(hours),
         )
-        rows.append(asked(row, left=chance.uniform(0.5, 23)) if kind == "idle" and number % 3 else row)
+        rows.append(
+            asked(row, left=chance.uniform(0.5, 23)) if kind == "idle" and number % 3 else row
+        )
     return rows
 
 
@@ -210,12 +232,19 @@ def _stops(chance: random.Random, days: int, count: int) -> Sequence[LedgerEntry
     made = []
     for number in range(1, days + 1):
         owner, kind = chance.choice(list(OWNERS)), chance.choice(list(PRICES))
-        price, booked = Decimal(PRICES[kind]), NOW - timedelta(days=days - number, hours=chance.randrange(12))
+        price, booked = (
+            Decimal(PRICES[kind]),
+            NOW - timedelta(days=days - number, hours=chance.randrange(12)),
+        )
         lasted = timedelta(hours=chance.choice((0.5, 9, 14, 40, 200)))
         ended = booked + lasted if booked + lasted < NOW else None
         target = TARGETS[number % 2]
         ref = EpisodeRef(
-            target.account, target.region, f"i-{number % count + 1:017x}", booked - timedelta(days=1), number
+            target.account,
+            target.region,
+            f"i-{number % count + 1:017x}",
+            booked - timedelta(days=1),
+            number,
         )
         made.append(
             make_entry(
@@ -257,7 +286,9 @@ def view_of(path: str) -> tuple[View, dict[str, str]]:
     return _ROUTES[first], dict(zip(_NAMED.get(first, ()), rest, strict=False))
 
 
-def html(view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str) -> str:
+def html(
+    view: View, world: ConsoleWorld, who: Caller | None = None, path: str = "/", **query: str
+) -> str:
     """A view's page as the console sends it."""
     ask = world.asked(who, **query)
     return app.framed(view(ask), ask, path, lambda address, _: f"token of {address}").body

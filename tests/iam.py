@@ -1,7 +1,9 @@
-"""Evaluates IAM policies of the templates: what no local cloud does with keys of DynamoDB and tags of EC2.
+"""Evaluates IAM policies of the templates: what no local cloud does with keys of DynamoDB and tags
+of EC2.
 
-Source of the rules: IAM User Guide, "Policy evaluation logic" and "Condition operators". An operator that is
-not known here is an error: a condition that nobody evaluates must not pass for one that holds.
+Source of the rules: IAM User Guide, "Policy evaluation logic" and "Condition operators". An
+operator that is not known here is an error: a condition that nobody evaluates must not pass for one
+that holds.
 """
 
 from __future__ import annotations
@@ -117,13 +119,15 @@ def listed(value: Any) -> list[str]:
 
 @cache
 def functions() -> dict[str, list[dict[str, Any]]]:
-    """The statements of the role of each function of the hub, shared policies included, for one account."""
+    """The statements of the role of each function of the hub, shared policies included, for one
+    account."""
     return _functions(expand_template(ROOT / "template.yaml"))
 
 
 @cache
 def own_statements() -> dict[str, list[dict[str, Any]]]:
-    """The same without shared policies, which loops make: loops take two seconds to be written out."""
+    """The same without shared policies, which loops make: loops take two seconds to be written
+    out."""
     return _functions(load_template(ROOT / "template.yaml"))
 
 
@@ -136,7 +140,8 @@ def actor(**parameters: str) -> tuple[list[dict[str, Any]], dict[str, Any]]:
 
 
 def hub_roles() -> dict[str, list[dict[str, Any]]]:
-    """The statements of each role of the hub, by its function; `Actor` is the role that put_away assumes."""
+    """The statements of each role of the hub, by its function; `Actor` is the role that put_away
+    assumes."""
     return {**functions(), "Actor": actor()[0]}
 
 
@@ -155,14 +160,18 @@ def _role(
 
 
 def inline_document(document: Any) -> dict[str, Any]:
-    """The same document where it is written as JSON text, as keys that a parameter names have to be."""
+    """The same document where it is written as JSON text, as keys that a parameter names have to
+    be."""
     found: dict[str, Any] = json.loads(document) if isinstance(document, str) else document
     return found
 
 
 def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
     # With an organization: the most that they may ever do.
-    resources, known = document["Resources"], {**_parameters(document), "OrganizationId": "o-abcdefghij"}
+    resources, known = (
+        document["Resources"],
+        {**_parameters(document), "OrganizationId": "o-abcdefghij"},
+    )
     return {
         name.removesuffix("Function"): [
             written_out(statement, known)
@@ -177,14 +186,18 @@ def _functions(document: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:
 def policies_of(
     properties: Mapping[str, Any], resources: Mapping[str, Any], name: str = ""
 ) -> list[Mapping[str, Any]]:
-    """The documents on the role of the function or state machine of this name: SAM makes it, or a loop.
+    """The documents on the role of the function or state machine of this name: SAM makes it, or a
+    loop.
 
     Where the loops are not written out, what the loop puts on each of its roles is missing.
     """
     if "Role" not in properties:
         given = properties["Policies"]
         own = [_document(one, resources) if "Ref" in one else one for one in given]
-        return [*own, *(_document({"Ref": one}, resources) for one in attached(f"{name}Role", resources))]
+        return [
+            *own,
+            *(_document({"Ref": one}, resources) for one in attached(f"{name}Role", resources)),
+        ]
     role = properties["Role"]["Fn::GetAtt"][0]
     named = resources.get(role, {}).get("Properties", {})
     refs = [one for one in named.get("ManagedPolicyArns", ()) if "Ref" in one]
@@ -214,12 +227,18 @@ def _member_stack() -> dict[str, Any]:
 
 
 def members(**parameters: Any) -> dict[str, tuple[list[dict[str, Any]], dict[str, Any]]]:
-    """The statements and the trust of each member role, by the end of its name; trust of its one statement.
+    """The statements and the trust of each member role, by the end of its name; trust of its one
+    statement.
 
     A condition of the template holds where the parameter that it is named after is given.
     """
     document = _member_stack()
-    known = {**_parameters(document), "HubAccountId": ACCOUNT, "HubRegion": "us-east-1", **parameters}
+    known = {
+        **_parameters(document),
+        "HubAccountId": ACCOUNT,
+        "HubRegion": "us-east-1",
+        **parameters,
+    }
     found = {}
     for resource in document["Resources"].values():
         name = written_out(resource["Properties"]["RoleName"], known)
@@ -240,14 +259,21 @@ def written_out(node: Any, known: Mapping[str, Any]) -> Any:
         case {"Fn::Sub": [text, given]}:
             return written_out({"Fn::Sub": text}, {**known, **written_out(given, known)})
         case {"Fn::Sub": text}:
-            return re.sub(r"\$\{([\w:]+)\}", lambda found: known.get(found[1]) or f"the-{found[1]}", text)
+            return re.sub(
+                r"\$\{([\w:]+)\}", lambda found: known.get(found[1]) or f"the-{found[1]}", text
+            )
         case {"Fn::GetAtt": [name, "Arn"]}:
             return f"arn:of:{name}"
         case {"Fn::If": [condition, then, otherwise]}:
-            return written_out(otherwise if known.get(_CONDITIONS.get(condition, "")) == "" else then, known)
+            return written_out(
+                otherwise if known.get(_CONDITIONS.get(condition, "")) == "" else then, known
+            )
     parts = {key: written_out(value, known) for key, value in node.items()}
     return {key: part for key, part in parts.items() if part != "the-AWS::NoValue"}
 
 
 def _parameters(document: Mapping[str, Any]) -> dict[str, Any]:
-    return {**PSEUDO, **{name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}}
+    return {
+        **PSEUDO,
+        **{name: str(one.get("Default", "")) for name, one in document["Parameters"].items()},
+    }

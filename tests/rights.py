@@ -1,7 +1,7 @@
 """Holds use cases to the table rights of their functions, as the template gives them.
 
-While a use case runs, every request to the table in memory is evaluated against the role of its function.
-Folders of tests take part by importing `only_what_the_role_allows` in a `conftest.py`.
+While a use case runs, every request to the table in memory is evaluated against the role of its
+function. Folders of tests take part by importing `only_what_the_role_allows` in a `conftest.py`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
 
 @lru_cache(100_000)
 def may(function: str, action: str, pk: str | None, attributes: frozenset[str] = KEYS) -> bool:
-    """Return whether the role of the function allows the call on this partition and these attributes.
+    """Return whether the role of the function allows the call on this partition and these
+    attributes.
 
     `None` is a call that names no key, as Scan.
     """

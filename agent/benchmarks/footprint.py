@@ -1,8 +1,8 @@
 """The publisher's load on its host: CPU share and memory, at its default pace, on eight GPUs.
 
-The installed command runs as on a host, with the real NVML binding over a fake library (`fake_nvml.c`) and
-the real botocore over loopback. What a real driver takes to answer is not in it. Needs Linux and a C
-compiler. The last line printed is one JSON object.
+The installed command runs as on a host, with the real NVML binding over a fake library
+(`fake_nvml.c`) and the real botocore over loopback. What a real driver takes to answer is not in
+it. Needs Linux and a C compiler. The last line printed is one JSON object.
 
     python agent/benchmarks/footprint.py --seconds 300
 """
@@ -51,14 +51,19 @@ class _CloudWatch(BaseHTTPRequestHandler):
 def main() -> int:
     """Runs the measurement; returns 0 when the publisher also ended cleanly."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seconds", type=float, default=300.0, help="how long to measure (default: 300)")
-    parser.add_argument("--away", action="store_true", help="let CloudWatch refuse everything meanwhile")
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="how long to measure (default: 300)"
+    )
+    parser.add_argument(
+        "--away", action="store_true", help="let CloudWatch refuse everything meanwhile"
+    )
     options = parser.parse_args()
     _CloudWatch.away = options.away
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder) / "libnvidia-ml.so.1"
         subprocess.run(
-            ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_HERE / "fake_nvml.c")], check=True
+            ["cc", "-O2", "-shared", "-fPIC", "-o", str(library), str(_HERE / "fake_nvml.c")],
+            check=True,
         )
         server = ThreadingHTTPServer(("127.0.0.1", 0), _CloudWatch)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -78,7 +83,15 @@ def _measure(folder: str, port: int, seconds: float) -> int:
         "AWS_ACCESS_KEY_ID": "testing",
         "AWS_SECRET_ACCESS_KEY": "testing",
     }
-    command = [sys.executable, "-m", "gpu_metrics_publisher", "--instance-id", "i-0", "--region", "us-east-1"]
+    command = [
+        sys.executable,
+        "-m",
+        "gpu_metrics_publisher",
+        "--instance-id",
+        "i-0",
+        "--region",
+        "us-east-1",
+    ]
     process = subprocess.Popen(command, env=environment)
     try:
         time.sleep(_SETTLE_SECONDS)

@@ -1,6 +1,8 @@
-"""A stand-in for the module `pynvml`, driven by a fixture: same names, same error codes, same answers.
+"""A stand-in for the module `pynvml`, driven by a fixture: same names, same error codes, same
+answers.
 
-Error codes and constants are those of nvml.h; `test_binding.py` compares them with the real binding.
+Error codes and constants are those of nvml.h; `test_binding.py` compares them with the real
+binding.
 """
 
 from __future__ import annotations
@@ -167,7 +169,8 @@ class FakeNvml:
         return value
 
     def _text(self, handle: Any, key: str) -> Any:
-        """A value in bytes is what the driver has; the binding decodes it, in old versions its caller."""
+        """A value in bytes is what the driver has; the binding decodes it, in old versions its
+        caller."""
         value = self._get(handle, key)
         if handle.get("speaks_bytes"):
             return value.encode() if isinstance(value, str) else value

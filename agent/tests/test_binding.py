@@ -1,4 +1,5 @@
-"""The fake speaks as the real binding does. Runs where the binding is installed; it needs no driver."""
+"""The fake speaks as the real binding does. Runs where the binding is installed; it needs no
+driver."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ pynvml = pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed her
 
 def test_constants_are_the_real_ones() -> None:
     """Every constant of the fake has the value of nvml.h."""
-    names = [name for name in vars(FakeNvml) if name.startswith(("NVML_", "nvmlEventType", "nvmlMemory"))]
+    names = [
+        name for name in vars(FakeNvml) if name.startswith(("NVML_", "nvmlEventType", "nvmlMemory"))
+    ]
     assert len(names) > 15
     assert {name: getattr(FakeNvml, name) for name in names} == {
         name: getattr(pynvml, name) for name in names

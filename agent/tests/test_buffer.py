@@ -30,7 +30,8 @@ def test_gives_back_what_was_put_in_newest_first() -> None:
 
 
 def test_a_day_of_eight_gpus_fits() -> None:
-    """A p5.48xlarge that publishes everything loses nothing for 24 h: age and not size is its bound."""
+    """A p5.48xlarge that publishes everything loses nothing for 24 h: age and not size is its
+    bound."""
     packed = 0
     for one in calls_of("h100x8", readings=6):
         for datum in one.datums:  # as noisy as a busy machine: no two values alike

@@ -62,7 +62,9 @@ def test_print_shows_what_would_be_sent(capsys: pytest.CaptureFixture[str]) -> N
     assert ["GPU/EC2", "GPU/Custom"] == [call["Namespace"] for call in calls]
     first = calls[0]["MetricData"][0]
     assert "nvidia_smi_memory_used" == first["MetricName"]
-    assert ["InstanceId", "index", "name", "arch"] == [entry["Name"] for entry in first["Dimensions"]]
+    assert ["InstanceId", "index", "name", "arch"] == [
+        entry["Name"] for entry in first["Dimensions"]
+    ]
 
 
 def test_once_sends() -> None:
@@ -112,7 +114,9 @@ class Closed:
         self.open.wait()
 
 
-def test_stop_gives_up_in_time(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_stop_gives_up_in_time(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     """A CloudWatch that hangs does not hold up a stop: it hangs until the stop is over."""
     monkeypatch.setattr(cli, "LAST_FLUSH_SECONDS", 0.2)
     monkeypatch.setattr("signal.signal", lambda *_: None)
@@ -124,8 +128,8 @@ def test_stop_gives_up_in_time(monkeypatch: pytest.MonkeyPatch, caplog: pytest.L
 
 
 def test_systemd_waits_for_the_last_flush() -> None:
-    """The unit kills no sooner than the flush gives up, with time to see the stop and to end; where both are
-    told, the figures are right."""
+    """The unit kills no sooner than the flush gives up, with time to see the stop and to end; where
+    both are told, the figures are right."""
     folder = Path(__file__).parents[1]
     unit = (folder / "systemd" / "gpu-metrics-publisher.service").read_text()
     (until_killed,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)

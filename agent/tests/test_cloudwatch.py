@@ -1,4 +1,5 @@
-"""How calls reach CloudWatch: the real client of botocore up to the wire, which is a function here."""
+"""How calls reach CloudWatch: the real client of botocore up to the wire, which is a function
+here."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def answer(status: int, code: str | None) -> Wire:
     """CloudWatch's answer in the protocol botocore speaks; `None` is success."""
 
     def wire(request: Any) -> Any:
-        assert "json" in str(request.headers["Content-Type"]), "botocore speaks another protocol now"
+        assert "json" in str(request.headers["Content-Type"]), (
+            "botocore speaks another protocol now"
+        )
         headers = {"Content-Type": "application/x-amz-json-1.0"}
         body = {}
         if code is not None:
@@ -99,7 +102,8 @@ def test_sends_compressed() -> None:
     ],
 )
 def test_may_be_taken_later(status: int, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever may heal by itself, or by somebody's hand, keeps the data; others would get the same."""
+    """Whatever may heal by itself, or by somebody's hand, keeps the data; others would get the
+    same."""
     monkeypatch.setattr("time.sleep", lambda _: None)
     with pytest.raises(UndeliveredError, match=code) as caught:
         sink_over(answer(status, code)).send(call())
@@ -107,7 +111,8 @@ def test_may_be_taken_later(status: int, code: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_unforeseen_answer() -> None:
-    """A code that is not known keeps the data, and is told apart: it may be the fault of this one call."""
+    """A code that is not known keeps the data, and is told apart: it may be the fault of this one
+    call."""
     with pytest.raises(UnforeseenError, match="MalformedQueryString"):
         sink_over(answer(400, "MalformedQueryString")).send(call())
 
@@ -149,8 +154,8 @@ def test_network_and_credentials_away(error: Exception, monkeypatch: pytest.Monk
 
 
 class Instance:
-    """The network of an instance as botocore sees it: the metadata service, which may have a role, and
-    CloudWatch."""
+    """The network of an instance as botocore sees it: the metadata service, which may have a role,
+    and CloudWatch."""
 
     def __init__(self) -> None:
         self.role: str | None = None
@@ -205,7 +210,8 @@ def instance(monkeypatch: pytest.MonkeyPatch) -> Instance:
 
 
 def test_role_attached_later(instance: Instance) -> None:
-    """A publisher that starts before its role is attached sends when it is; it need not be restarted."""
+    """A publisher that starts before its role is attached sends when it is; it need not be
+    restarted."""
     sink = CloudWatchSink("us-east-1")
     for _ in range(2):
         with pytest.raises(UndeliveredError, match="without a restart"):
@@ -216,8 +222,8 @@ def test_role_attached_later(instance: Instance) -> None:
 
 
 def test_other_role_attached(instance: Instance) -> None:
-    """A role that may not publish can be replaced: the next try finds the new one, not the old one's keys,
-    which stay valid for hours."""
+    """A role that may not publish can be replaced: the next try finds the new one, not the old
+    one's keys, which stay valid for hours."""
     instance.role = "one"
     instance.denied = {"one"}
     sink = CloudWatchSink("us-east-1")
@@ -243,7 +249,8 @@ def test_role_taken_away_and_another_attached(instance: Instance) -> None:
 
 
 def test_looks_for_credentials_no_more_than_it_must(instance: Instance) -> None:
-    """Once while all goes well; once a try while they are refused, and the client, which is dear, stays."""
+    """Once while all goes well; once a try while they are refused, and the client, which is dear,
+    stays."""
     made = []
 
     def new_session() -> botocore.session.Session:
@@ -271,7 +278,9 @@ def test_slow_metadata_service(instance: Instance) -> None:
     assert ["one"] == instance.taken_from
 
 
-def test_metadata_service_tries_may_be_set(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_service_tries_may_be_set(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The environment decides, as for any AWS program."""
     monkeypatch.setenv("AWS_METADATA_SERVICE_NUM_ATTEMPTS", "1")
     instance.role = "one"
@@ -300,14 +309,18 @@ class _Session:
     def create_client(self, service: str, **_: Any) -> Any:
         if service == "sts":
             return SimpleNamespace(get_caller_identity=lambda: {"UserId": self.user_id})
-        return SimpleNamespace(put_metric_data=lambda **sent: self.namespaces.append(sent["Namespace"]))
+        return SimpleNamespace(
+            put_metric_data=lambda **sent: self.namespaces.append(sent["Namespace"])
+        )
 
 
 @pytest.mark.parametrize(
     ("user_id", "is_ours"),
     [("AROAEXAMPLE:i-1", True), ("AROAEXAMPLE:i-2", False), ("AIDAEXAMPLE", False)],
 )
-def test_a_bound_namespace_is_that_of_the_role_on_this_instance(user_id: str, is_ours: bool) -> None:
+def test_a_bound_namespace_is_that_of_the_role_on_this_instance(
+    user_id: str, is_ours: bool
+) -> None:
     """As STS names the caller, and so IAM; with other credentials nothing is claimed."""
     namespaces: list[str] = []
     session: Any = _Session(user_id, namespaces)

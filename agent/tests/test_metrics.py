@@ -42,7 +42,8 @@ def statistics(count: float, total: float, low: float, high: float) -> dict[str,
 
 
 def test_agent_names_and_dimensions() -> None:
-    """As the CloudWatch agent publishes them: per GPU and aggregated by InstanceId, without a unit."""
+    """As the CloudWatch agent publishes them: per GPU and aggregated by InstanceId, without a
+    unit."""
     found = [call for call in calls_of("h100x8") if call.namespace == "GPU/EC2"]
     names = {datum["MetricName"] for call in found for datum in call.datums}
     assert {
@@ -86,13 +87,15 @@ def test_custom_names() -> None:
 
 
 def test_each_gpu_is_one_sample_an_interval() -> None:
-    """As with the agent, however often it was read: the aggregate's sample count is the number of GPUs, which
-    is how a reader knows that all are in it; its maximum is the busiest reading, its mean that over GPUs."""
+    """As with the agent, however often it was read: the aggregate's sample count is the number of
+    GPUs, which is how a reader knows that all are in it; its maximum is the busiest reading, its
+    mean that over GPUs."""
     window = Window(START)
     for reading in range(6):
         window.add(
             Sample(
-                Gpu(i, "A100", "Ampere", str(i)), {Figure.UTILIZATION: 80.0 if i == 3 else float(reading * 2)}
+                Gpu(i, "A100", "Ampere", str(i)),
+                {Figure.UTILIZATION: 80.0 if i == 3 else float(reading * 2)},
             )
             for i in range(8)
         )
@@ -113,7 +116,9 @@ def test_statistics_hold_together(values: list[float]) -> None:
     for datum in datums(window.calls(HOST, ("agent",)), "nvidia_smi_power_draw"):
         found = datum["StatisticValues"]
         assert found["Minimum"] <= found["Sum"] <= found["Maximum"]
-        assert (min(values), max(values)) == pytest.approx((found["Minimum"], found["Maximum"]), abs=0.001)
+        assert (min(values), max(values)) == pytest.approx(
+            (found["Minimum"], found["Maximum"]), abs=0.001
+        )
 
 
 def test_mig_publishes_no_utilization() -> None:
@@ -152,7 +157,9 @@ def test_xids_by_number() -> None:
 
 def test_no_xid_is_zero_only_where_xids_are_reported() -> None:
     """Zero errors is a measurement; a driver that reports none gives nothing."""
-    assert [0.0, 0.0] == [d["StatisticValues"]["Sum"] for d in datums(calls_of("t4"), "GPUXidErrors")]
+    assert [0.0, 0.0] == [
+        d["StatisticValues"]["Sum"] for d in datums(calls_of("t4"), "GPUXidErrors")
+    ]
     assert [] == datums(calls_of("unsupported"), "GPUXidErrors")
 
 
@@ -172,7 +179,12 @@ def test_groups_choose(group: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "groups", "count"),
-    [("a10g", ("agent",), 18), ("a10g", GROUPS, 48), ("h100x8", ("agent",), 81), ("h100x8", GROUPS, 216)],
+    [
+        ("a10g", ("agent",), 18),
+        ("a10g", GROUPS, 48),
+        ("h100x8", ("agent",), 81),
+        ("h100x8", GROUPS, 216),
+    ],
 )
 def test_bill_is_as_documented(name: str, groups: tuple[str, ...], count: int) -> None:
     """The README's number of billed metrics, and its price at 0.30 USD each."""
@@ -190,7 +202,8 @@ def test_every_metric_is_documented() -> None:
 
 
 def test_limits_of_cloudwatch() -> None:
-    """Sixteen GPUs with every figure and a storm of Xids: at most 1,000 datums and 1 MB a call, none lost."""
+    """Sixteen GPUs with every figure and a storm of Xids: at most 1,000 datums and 1 MB a call,
+    none lost."""
     window = Window(START)
     window.add(
         Sample(

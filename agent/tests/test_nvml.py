@@ -60,7 +60,8 @@ def test_reads_every_gpu(
 
 
 def test_mig_has_no_utilization() -> None:
-    """A GPU split by MIG is known by memory, power and processes; utilization is absent, not zero."""
+    """A GPU split by MIG is known by memory, power and processes; utilization is absent, not
+    zero."""
     (sample,) = read("a100_mig")
     assert Figure.UTILIZATION not in sample.figures
     assert Figure.MEMORY_UTILIZATION not in sample.figures
@@ -84,12 +85,15 @@ def test_unknown_mig_mode_has_no_utilization() -> None:
     nvml.gpus[2]["mig"] = {"error": "UNKNOWN"}
     source.open()
     samples = source.read(thorough=True)
-    assert [n != 2 for n in range(8)] == [Figure.UTILIZATION in sample.figures for sample in samples]
+    assert [n != 2 for n in range(8)] == [
+        Figure.UTILIZATION in sample.figures for sample in samples
+    ]
     assert Figure.POWER_DRAW in samples[2].figures
 
 
 def test_unsupported_figures_are_absent(caplog: pytest.LogCaptureFixture) -> None:
-    """Figures that a GPU or an old driver lacks are left out, the rest is read, the log says so once."""
+    """Figures that a GPU or an old driver lacks are left out, the rest is read, the log says so
+    once."""
     source, _ = source_of("unsupported")
     source.open()
     for _ in range(3):
@@ -156,8 +160,8 @@ def test_lost_gpu_does_not_hide_the_others() -> None:
 
 
 def test_gpu_that_left_the_list_stays_lost() -> None:
-    """After a restart of the session a lost GPU may be gone from NVML's list: it is told, not forgotten,
-    and the GPUs behind it keep their index."""
+    """After a restart of the session a lost GPU may be gone from NVML's list: it is told, not
+    forgotten, and the GPUs behind it keep their index."""
     source, nvml = source_of("h100x8")
     source.open()
     names = [sample.gpu.uuid for sample in source.read(thorough=False)]
@@ -183,7 +187,8 @@ def test_gpu_lost_from_the_start_and_back() -> None:
 
 
 def test_gpu_lost_from_the_start_that_left_the_list() -> None:
-    """A GPU that never answered stays told when NVML's list shrinks, and another takes its place in it."""
+    """A GPU that never answered stays told when NVML's list shrinks, and another takes its place in
+    it."""
     source, nvml = source_of("h100x8")
     nvml.gpus[0]["lost"] = True
     source.open()
@@ -206,8 +211,8 @@ def test_gpu_lost_from_the_start_that_left_the_list() -> None:
     ],
 )
 def test_name_that_cannot_be_a_dimension(bad: str | bytes, name: str, old_binding: bool) -> None:
-    """Bytes that are no text end nothing; CloudWatch takes ASCII without control characters alone, and would
-    refuse every figure of the instance for one such name."""
+    """Bytes that are no text end nothing; CloudWatch takes ASCII without control characters alone,
+    and would refuse every figure of the instance for one such name."""
     source, nvml = source_of("gpu_lost")
     nvml.gpus[0].update(name=bad, speaks_bytes=old_binding)
     source.open()
@@ -235,7 +240,8 @@ def test_no_driver_is_an_error_that_helps(name: str) -> None:
 
 
 def test_driver_replaced_under_us() -> None:
-    """A driver that goes away raises, whatever was being read; the session can be opened again later."""
+    """A driver that goes away raises, whatever was being read; the session can be opened again
+    later."""
     source, nvml = source_of("a10g")
     source.open()
     nvml.init_error = "LIB_RM_VERSION_MISMATCH"

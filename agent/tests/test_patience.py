@@ -28,7 +28,8 @@ START = 1_800_000_000
 
 
 class Driver:
-    """Two GPUs behind a driver that hangs while `free` is not set, in the calls named by `hangs_in`."""
+    """Two GPUs behind a driver that hangs while `free` is not set, in the calls named by
+    `hangs_in`."""
 
     def __init__(self, hangs_in: str = "read") -> None:
         self.nvml = FakeNvml(fixture("gpu_lost"))
@@ -107,8 +108,11 @@ def test_passes_on_what_the_source_gives(driver: Driver) -> None:
     assert 0 == driver.nvml.sessions
 
 
-def test_gpus_of_a_driver_that_hangs_are_lost(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """All that it told of, at once after the first time and without another call into it; the log says it."""
+def test_gpus_of_a_driver_that_hangs_are_lost(
+    driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All that it told of, at once after the first time and without another call into it; the log
+    says it."""
     source = patient(driver)
     source.open()
     source.read(thorough=False)
@@ -125,7 +129,8 @@ def test_gpus_of_a_driver_that_hangs_are_lost(driver: Driver, caplog: pytest.Log
 
 
 def test_driver_that_answers_late(driver: Driver, caplog: pytest.LogCaptureFixture) -> None:
-    """Its late answer is stale but for Xids, which it tells only once; after it the GPUs are read again."""
+    """Its late answer is stale but for Xids, which it tells only once; after it the GPUs are read
+    again."""
     source = patient(driver)
     source.open()
     source.read(thorough=False)
@@ -161,7 +166,8 @@ def test_late_error_is_told(driver: Driver) -> None:
 
 
 def test_driver_that_hangs_from_the_start(caplog: pytest.LogCaptureFixture) -> None:
-    """No GPU is known: the driver is unavailable, until it answers, and none is said to be published."""
+    """No GPU is known: the driver is unavailable, until it answers, and none is said to be
+    published."""
     driver = Driver(hangs_in="open")
     driver.free.clear()
     source = patient(driver)
@@ -188,7 +194,8 @@ def test_once_ends_without_an_answer() -> None:
 
 
 def test_publishes_while_the_driver_hangs(driver: Driver) -> None:
-    """Minute by minute every GPU as lost and no other figure; when the driver answers, figures again."""
+    """Minute by minute every GPU as lost and no other figure; when the driver answers, figures
+    again."""
     buffer, sink = Buffer(), Sink()
     sender = Sender(buffer, sink)
     loop = Publisher(patient(driver), buffer, HOST, GROUPS)
@@ -212,14 +219,18 @@ def test_publishes_while_the_driver_hangs(driver: Driver) -> None:
 
 def sums(sink: Sink) -> list[float]:
     """GPULost of the first GPU, minute by minute."""
-    found = {d["Timestamp"]: d["StatisticValues"]["Sum"] for d in datums(sink.taken, "GPULost")[::3]}
+    found = {
+        d["Timestamp"]: d["StatisticValues"]["Sum"] for d in datums(sink.taken, "GPULost")[::3]
+    }
     return [found[moment] for moment in sorted(found)]
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["told", "not yet told"])
-def test_sigterm_while_the_driver_hangs(driver: Driver, told: bool, caplog: pytest.LogCaptureFixture) -> None:
-    """The interval begun is sent and the process ends at once, not by force; where the driver may still
-    answer, no GPU is called lost for the stop."""
+def test_sigterm_while_the_driver_hangs(
+    driver: Driver, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The interval begun is sent and the process ends at once, not by force; where the driver may
+    still answer, no GPU is called lost for the stop."""
     stop, sink = threading.Event(), Sink()
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     options = parse(["--sample-seconds", "1"])
@@ -244,5 +255,7 @@ def test_sigterm_while_the_driver_hangs(driver: Driver, told: bool, caplog: pyte
     killer.join()
     assert time.monotonic() - ended[0] < 90  # when systemd ends it by force
     assert datums(sink.taken, "nvidia_smi_utilization_gpu")
-    assert told == any(datum["StatisticValues"]["Maximum"] for datum in datums(sink.taken, "GPULost"))
+    assert told == any(
+        datum["StatisticValues"]["Maximum"] for datum in datums(sink.taken, "GPULost")
+    )
     assert told == ("has not answered" in caplog.text)

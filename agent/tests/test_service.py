@@ -51,11 +51,16 @@ def test_one_interval_one_timestamp() -> None:
     for second in range(5, 125, 10):
         loop.tick(START + second)
     calls = drained(buffer)
-    assert [START] == [datums([call], "nvidia_smi_utilization_gpu")[0]["Timestamp"] for call in calls]
+    assert [START] == [
+        datums([call], "nvidia_smi_utilization_gpu")[0]["Timestamp"] for call in calls
+    ]
     loop.tick(START + 125)
     (second_call,) = drained(buffer)
     utilization = datums([second_call], "nvidia_smi_utilization_gpu")[0]
-    assert (START + 60, 1.0) == (utilization["Timestamp"], utilization["StatisticValues"]["SampleCount"])
+    assert (START + 60, 1.0) == (
+        utilization["Timestamp"],
+        utilization["StatisticValues"]["SampleCount"],
+    )
 
 
 def test_every_sample_counts() -> None:
@@ -70,8 +75,8 @@ def test_every_sample_counts() -> None:
 
 
 def test_outage_loses_nothing() -> None:
-    """While CloudWatch is away every minute is kept with its own time; all of them arrive afterwards, the
-    newest first, each once."""
+    """While CloudWatch is away every minute is kept with its own time; all of them arrive
+    afterwards, the newest first, each once."""
     loop, _, buffer = publisher()
     sink = Sink()
     sender = Sender(buffer, sink)
@@ -135,8 +140,8 @@ class Poisoned(Sink):
 
 
 def test_unforeseen_answer_blocks_nothing_older(caplog: pytest.LogCaptureFixture) -> None:
-    """A call that always gets an answer nobody foresaw is passed over: what is older goes out at once. Passed
-    over five times while others were taken, it is dropped; the log says both, once."""
+    """A call that always gets an answer nobody foresaw is passed over: what is older goes out at
+    once. Passed over five times while others were taken, it is dropped; the log says both, once."""
     loop, _, buffer = publisher()
     sink = Poisoned(START + 60)
     sender = Sender(buffer, sink)
@@ -160,7 +165,8 @@ def test_unforeseen_answer_blocks_nothing_older(caplog: pytest.LogCaptureFixture
 
 
 def test_unforeseen_answer_to_all_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A sink that takes nothing is at fault, not one call: all are kept, few are tried, it is told once."""
+    """A sink that takes nothing is at fault, not one call: all are kept, few are tried, it is told
+    once."""
     loop, _, buffer = publisher()
     sink = Sink()
     sender = Sender(buffer, sink)
@@ -208,14 +214,16 @@ def test_clock_that_jumps_ahead_costs_one_interval() -> None:
         loop.tick(START + 60 * minute)
     loop.flush()
     stamps = {call.datums[0]["Timestamp"] for call in drained(buffer)}
-    assert {START + 60 * minute for minute in range(303) if minute != 300} <= stamps - {START + 300 * 60}
+    assert {START + 60 * minute for minute in range(303) if minute != 300} <= stamps - {
+        START + 300 * 60
+    }
     assert 0 == buffer.lost_datums
 
 
 @pytest.mark.parametrize("back_seconds", [1, 30, 90, 600, 7000])
 def test_clock_set_back_publishes_no_interval_twice(back_seconds: int) -> None:
-    """Each minute counts each GPU once, or a reader would take twice the GPUs for it. What is read before the
-    clock has caught up counts in the minute that is open: its maximum is not lost."""
+    """Each minute counts each GPU once, or a reader would take twice the GPUs for it. What is read
+    before the clock has caught up counts in the minute that is open: its maximum is not lost."""
     loop, nvml, buffer = publisher()
     utilization = nvml.gpus[0]["utilization"]
     utilization["gpu"] = 10
@@ -266,7 +274,8 @@ def test_driver_that_goes_twice_is_told_twice(caplog: pytest.LogCaptureFixture) 
 
 
 def test_driver_replaced_at_work() -> None:
-    """Figures stop with the driver and go on with the next; what was measured before is published."""
+    """Figures stop with the driver and go on with the next; what was measured before is
+    published."""
     loop, nvml, buffer = publisher()
     loop.tick(START)
     nvml.init_error = "LIB_RM_VERSION_MISMATCH"
@@ -298,7 +307,8 @@ def test_lost_gpu_comes_back() -> None:
 
 
 def test_stop_sends_what_is_left() -> None:
-    """A stop in the middle of an interval publishes the interval begun, and lets go of the driver."""
+    """A stop in the middle of an interval publishes the interval begun, and lets go of the
+    driver."""
     nvml, buffer, sink = FakeNvml(fixture("a10g")), Buffer(), Sink()
     sender = Sender(buffer, sink)
     loop = Publisher(NvmlSource(nvml), buffer, HOST, ("agent",), Pace(), sender.wake)
@@ -317,7 +327,8 @@ def test_stop_sends_what_is_left() -> None:
 
 
 def test_backlog_goes_out_in_parts_but_for_the_last() -> None:
-    """At work 240 calls a wake, so that a returning network is not flooded; at a stop all that is left."""
+    """At work 240 calls a wake, so that a returning network is not flooded; at a stop all that is
+    left."""
     loop, _, buffer = publisher()
     sink = Sink()
     sender = Sender(buffer, sink)
@@ -349,8 +360,8 @@ def test_stop_without_network_says_what_is_lost(caplog: pytest.LogCaptureFixture
 
 
 def test_defect_of_the_sender_stops_the_service() -> None:
-    """An error nobody foresaw ends the process, so that systemd restarts it; it never fills the buffer in
-    silence."""
+    """An error nobody foresaw ends the process, so that systemd restarts it; it never fills the
+    buffer in silence."""
     loop, _, buffer = publisher()
     sink = Sink()
     sink.answer = ZeroDivisionError("a defect")

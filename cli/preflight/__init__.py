@@ -1,7 +1,8 @@
 """`governor preflight`: whether AWS behaves, in this account, as the product needs it. Reads only.
 
-It makes dry runs, too. Nobody could try these things where the product was written. Before a deploy the
-checks of the account and of instances run; after it, those of the stack, too. docs/preflight.md lists them.
+It makes dry runs, too. Nobody could try these things where the product was written. Before a deploy
+the checks of the account and of instances run; after it, those of the stack, too. docs/preflight.md
+lists them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,17 @@ from cli import aws
 from cli.errors import CommandError
 from cli.nearest import nearest
 from cli.preflight import account, deployed, fleet, rights
-from cli.preflight.world import LONGEST, Check, Finding, Needs, NothingToSee, Outcome, World, denied, unknown
+from cli.preflight.world import (
+    LONGEST,
+    Check,
+    Finding,
+    Needs,
+    NothingToSee,
+    Outcome,
+    World,
+    denied,
+    unknown,
+)
 from cli.progress import Progress
 from governor.domain.units import printable
 from governor.errors import AccessDenied, GovernorError
@@ -120,7 +131,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def look(check: Check, world: World) -> Finding:
-    """Return what a check comes to. It never fails: what hinders it is `unknown`, with what to do."""
+    """Return what a check comes to. It never fails: what hinders it is `unknown`, with what to
+    do."""
     if world.clock() - world.now > LONGEST:
         return unknown("not begun: 15 minutes are over", f"governor preflight --only {check.name}")
     try:
@@ -134,7 +146,9 @@ def look(check: Check, world: World) -> Finding:
     except AccessDenied as error:
         return denied(error)
     except (GovernorError, BotoCoreError) as error:
-        return unknown(f"AWS could not be asked: {printable(str(error))}", "run it again; look at the reason")
+        return unknown(
+            f"AWS could not be asked: {printable(str(error))}", "run it again; look at the reason"
+        )
     except (KeyError, IndexError, TypeError, ValueError) as error:
         said = f"{type(error).__name__}: {printable(str(error))}"
         return unknown(f"AWS answered in a form that is not known ({said})", "report this")
@@ -161,7 +175,8 @@ def _print_checks(checks: Sequence[Check], *, as_json: bool) -> None:
     if as_json:
         print(
             json.dumps(
-                [{"check": one.name, "needs": one.needs, "claim": one.claim} for one in checks], indent=2
+                [{"check": one.name, "needs": one.needs, "claim": one.claim} for one in checks],
+                indent=2,
             )
         )
         return

@@ -35,14 +35,16 @@ def credentials(world: World) -> Finding:
         return confirmed(f"account {world.account}, {world.region}, as {world.caller['Arn']}")
     return refuted(
         f"partition {world.partition}",
-        "deploy no stacks/forward_events.yaml across Regions, and set prices.usd_per_hour in the policy",
+        "deploy no stacks/forward_events.yaml across Regions, and set "
+        "prices.usd_per_hour in the policy",
     )
 
 
 def clock(world: World) -> Finding:
     """This machine's clock is right to a minute: AWS refuses signatures that are 5 minutes off.
 
-    Source: Signature Version 4. Functions use AWS's clock; this one signs, and tells ages of metrics.
+    Source: Signature Version 4. Functions use AWS's clock; this one signs, and tells ages of
+    metrics.
     """
     headers = world.caller["ResponseMetadata"]["HTTPHeaders"]
     if "date" not in headers:
@@ -67,10 +69,11 @@ def regions(world: World) -> Finding:
 
 
 def lambda_concurrency(world: World) -> Finding:
-    """Lambda may run 100 functions at a time here: sweeps, warnings and answers must not wait for each other.
+    """Lambda may run 100 functions at a time here: sweeps, warnings and answers must not wait for
+    each other.
 
-    Source: memory: new accounts begin with 10. ReservedConcurrency takes from the same number, of which
-    Lambda keeps 100 unreserved.
+    Source: memory: new accounts begin with 10. ReservedConcurrency takes from the same number, of
+    which Lambda keeps 100 unreserved.
     """
     limit = world.call("lambda:GetAccountSettings")["AccountLimit"]
     total, left = limit["ConcurrentExecutions"], limit["UnreservedConcurrentExecutions"]
@@ -86,9 +89,14 @@ def metric_quota(world: World) -> Finding:
     Source: CloudWatch quotas: 500; older articles say 50.
     """
     listed = world.all("servicequotas:ListServiceQuotas", "Quotas", ServiceCode="monitoring")
-    rate = next((one["Value"] for one in listed if one["QuotaName"].endswith("GetMetricData requests")), None)
+    rate = next(
+        (one["Value"] for one in listed if one["QuotaName"].endswith("GetMetricData requests")),
+        None,
+    )
     if rate is None:
-        return unknown("Service Quotas lists no rate of GetMetricData", "look there by hand (CloudWatch)")
+        return unknown(
+            "Service Quotas lists no rate of GetMetricData", "look there by hand (CloudWatch)"
+        )
     seen = f"{rate:g} calls a second"
     if rate >= _LEAST_READS_A_SECOND:
         return confirmed(seen)
@@ -96,7 +104,8 @@ def metric_quota(world: World) -> Finding:
 
 
 def missing_metric(world: World) -> Finding:
-    """GetMetricData answers a metric that never existed with no values and Complete, not with an error.
+    """GetMetricData answers a metric that never existed with no values and Complete, not with an
+    error.
 
     Source: CloudWatch API, GetMetricData; silence must look like silence. The call costs $0.00001.
     """
@@ -107,14 +116,21 @@ def missing_metric(world: World) -> Finding:
     }
     answer = world.call(
         "cloudwatch:GetMetricData",
-        MetricDataQueries=[{"Id": "m", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Maximum"}}],
+        MetricDataQueries=[
+            {"Id": "m", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Maximum"}}
+        ],
         StartTime=world.now - timedelta(hours=1),
         EndTime=world.now,
     )
     protocol = world.client_protocol("cloudwatch")
-    found = [(len(one["Values"]), one.get("StatusCode", "Complete")) for one in answer["MetricDataResults"]]
+    found = [
+        (len(one["Values"]), one.get("StatusCode", "Complete"))
+        for one in answer["MetricDataResults"]
+    ]
     if found in ([(0, "Complete")], []):
-        return confirmed(f"{'an empty series' if found else 'no series'}, Complete, by protocol {protocol}")
+        return confirmed(
+            f"{'an empty series' if found else 'no series'}, Complete, by protocol {protocol}"
+        )
     return refuted(f"{found} by protocol {protocol}", "stay in observe, and report this")
 
 
@@ -131,14 +147,17 @@ def organization(world: World) -> Finding:
             raise
         found = None
     if wanted and wanted != found:
-        return refuted(f"OrganizationId is {wanted}, the account's is {found}", f"set OrganizationId={found}")
+        return refuted(
+            f"OrganizationId is {wanted}, the account's is {found}", f"set OrganizationId={found}"
+        )
     if found is None:
         return confirmed("the account is in no organization; name members in MemberAccountIds")
     return confirmed(f"{found}{'' if wanted else '; OrganizationId is not set'}")
 
 
 def units(world: World) -> Finding:
-    """AWS Organizations lists the accounts of targets.units, and their state: suspended ones are left out.
+    """AWS Organizations lists the accounts of targets.units, and their state: suspended ones are
+    left out.
 
     Source: Organizations API; only the management account and a delegated administrator may ask.
     """
@@ -148,14 +167,17 @@ def units(world: World) -> Finding:
     found = 0
     for unit in named:
         try:
-            listed = list(world.all("organizations:ListAccountsForParent", "Accounts", ParentId=unit))
+            listed = list(
+                world.all("organizations:ListAccountsForParent", "Accounts", ParentId=unit)
+            )
         except CloudError as error:
             if error.code != "ParentNotFoundException":
                 raise
             return refuted(f"there is no unit {unit}", "correct targets.units in the policy")
         if strange := [one["Id"] for one in listed if not {"State", "Status"} & one.keys()]:
             return refuted(
-                f"no state of {', '.join(strange)}", "name accounts in targets.accounts, and report this"
+                f"no state of {', '.join(strange)}",
+                "name accounts in targets.accounts, and report this",
             )
         found += len(listed)
     return confirmed(f"{found} accounts directly in {len(named)} units, each with its state")
@@ -164,7 +186,8 @@ def units(world: World) -> Finding:
 def list_prices(world: World) -> Finding:
     """The shipped list prices are those of AWS (us-east-1, Linux, shared tenancy), to 2%.
 
-    Source: layers/shared/governor/data/README.md; that these filters leave one price is from other projects.
+    Source: layers/shared/governor/data/README.md; that these filters leave one price is from other
+    projects.
     """
     compared, wrong = [], []
     for kind in _types(world):
@@ -176,8 +199,12 @@ def list_prices(world: World) -> Finding:
         if found is None or abs(found - shipped) > shipped * _RELATIVE:
             wrong.append(f"{kind}: {shipped} shipped, {found or 'none'} listed")
     if wrong:
-        return refuted("; ".join(wrong), "set prices.usd_per_hour in the policy, also for your discounts")
-    return confirmed(f"{', '.join(compared)} as shipped on {PRICES_AS_OF}; your discounts are not known here")
+        return refuted(
+            "; ".join(wrong), "set prices.usd_per_hour in the policy, also for your discounts"
+        )
+    return confirmed(
+        f"{', '.join(compared)} as shipped on {PRICES_AS_OF}; your discounts are not known here"
+    )
 
 
 def _price(world: World, kind: str) -> Decimal | None:
@@ -189,7 +216,8 @@ def _price(world: World, kind: str) -> Decimal | None:
 
 
 def instance_shapes(world: World) -> Finding:
-    """EC2 gives the types the number of GPUs that the shipped catalogue has: all of them must be idle.
+    """EC2 gives the types the number of GPUs that the shipped catalogue has: all of them must be
+    idle.
 
     Source: a copy of DescribeInstanceTypes: fractional types have Count 0 and LogicalGpuCount.
     """
@@ -199,14 +227,17 @@ def instance_shapes(world: World) -> Finding:
     except CloudError as error:
         if error.code != "InvalidInstanceType":
             raise
-        return unknown(f"not all of {', '.join(kinds)} are in {world.region}", "run it where your GPUs are")
+        return unknown(
+            f"not all of {', '.join(kinds)} are in {world.region}", "run it where your GPUs are"
+        )
     wrong = []
     for one in answer["InstanceTypes"]:
         shape, gpus = shape_of(one["InstanceType"]), one.get("GpuInfo", {}).get("Gpus", [])
         counted = sum(gpu["Count"] or gpu.get("LogicalGpuCount", 0) for gpu in gpus)
         if shape is not None and gpus and counted != shape.accelerator_count:
             wrong.append(
-                f"{one['InstanceType']}: {counted} by EC2, {shape.accelerator_count} by the catalogue"
+                f"{one['InstanceType']}: {counted} by EC2, {shape.accelerator_count} by "
+                "the catalogue"
             )
     if wrong:
         return refuted("; ".join(wrong), "exempt instances of these types, and report this")
@@ -220,17 +251,22 @@ def spot_prices(world: World) -> Finding:
     """
     kind = _types(world)[0]
     asked: Any = {"InstanceTypes": [kind], "ProductDescriptions": ["Linux/UNIX"]}
-    found = world.call("ec2:DescribeSpotPriceHistory", StartTime=world.now, EndTime=world.now, **asked)
+    found = world.call(
+        "ec2:DescribeSpotPriceHistory", StartTime=world.now, EndTime=world.now, **asked
+    )
     prices = [Decimal(one["SpotPrice"]) for one in found["SpotPriceHistory"]]
     if not prices:
-        return unknown(f"EC2 knows no Spot price of {kind} here", "nothing, if you run no Spot of it")
+        return unknown(
+            f"EC2 knows no Spot price of {kind} here", "nothing, if you run no Spot of it"
+        )
     if min(prices) > 0:
         return confirmed(f"{kind}: ${min(prices):.4f} to ${max(prices):.4f} an hour")
     return refuted(f"{kind}: a price of {min(prices)}", "set prices.usd_per_hour in the policy")
 
 
 def sessions(world: World) -> Finding:
-    """Systems Manager lists open sessions with target and start: a person at work keeps an instance.
+    """Systems Manager lists open sessions with target and start: a person at work keeps an
+    instance.
 
     Source: Systems Manager API; it gives no time of the last key, so old sessions do not count.
     """
@@ -239,7 +275,9 @@ def sessions(world: World) -> Finding:
         return unknown("no session is open", "open one to any instance, then run this again")
     if all({"Target", "StartDate"} <= one.keys() for one in found):
         return confirmed(f"{len(found)} open, each with target and start")
-    return refuted(f"fields: {sorted(found[0])}", "do not count on sessions; use work metrics or exemptions")
+    return refuted(
+        f"fields: {sorted(found[0])}", "do not count on sessions; use work metrics or exemptions"
+    )
 
 
 def mail(world: World) -> Finding:
@@ -259,7 +297,9 @@ def mail(world: World) -> Finding:
     if not any(_is_verified(world, one) for one in (sender, domain)):
         return refuted(f"neither {sender} nor {domain} is verified", "verify one of them in SES")
     if not account.get("ProductionAccessEnabled"):
-        return refuted("SES is in the sandbox", "request production access, or verify every reader's address")
+        return refuted(
+            "SES is in the sandbox", "request production access, or verify every reader's address"
+        )
     return confirmed(f"{sender} is verified, and SES is out of the sandbox")
 
 
@@ -286,9 +326,13 @@ def trail(world: World) -> Finding:
             if error.code not in _OF_ANOTHER:
                 raise
             continue
-        said = json.dumps([found.get("EventSelectors"), found.get("AdvancedEventSelectors")], default=str)
+        said = json.dumps(
+            [found.get("EventSelectors"), found.get("AdvancedEventSelectors")], default=str
+        )
         if "AWS::S3::Object" in said:
-            return confirmed(f"{printable(name)} logs S3 objects; see that the policy's bucket is among them")
+            return confirmed(
+                f"{printable(name)} logs S3 objects; see that the policy's bucket is among them"
+            )
     return unknown(
         f"{len(trails)} trails, none with data events of S3: nobody sees who changes the policy",
         "turn on data events of the policy's bucket (docs/trust.md)",

@@ -40,14 +40,16 @@ _OF_LAMBDA = {
     "AWSXrayWriteOnlyAccess",
 }
 """Policies of AWS that SAM attaches to roles of functions and state machines."""
-_INLINE = re.compile(r"reach-members|act|never|start-sweep|[A-Za-z]+(RolePolicy\d+|OnFailureSQSPolicy)")
+_INLINE = re.compile(
+    r"reach-members|act|never|start-sweep|[A-Za-z]+(RolePolicy\d+|OnFailureSQSPolicy)"
+)
 """Names of inline policies: of the template, and those that SAM makes up."""
 _LISTENING = ("Enabled", "Enabling", "Creating", "Updating")
 
 
 def role_names(world: World) -> Finding:
-    """The roles that members trust, and the one that put_away assumes, have their fixed names, whole, and no
-    role's name is longer than 64.
+    """The roles that members trust, and the one that put_away assumes, have their fixed names,
+    whole, and no role's name is longer than 64.
 
     Source: derived from real names: how CloudFormation shortens names is not documented.
     """
@@ -56,7 +58,8 @@ def role_names(world: World) -> Finding:
     wrong = [
         f"{function}: {roles.get(f'{function}FunctionRole', 'none')}"
         for function, end in MEMBER_ROLES.items()
-        if roles.get(f"{function}FunctionRole") != f"{world.stack['StackName']}-{world.region}-{end}"
+        if roles.get(f"{function}FunctionRole")
+        != f"{world.stack['StackName']}-{world.region}-{end}"
     ]
     actor = roles.get("ActorRole", "none")
     if actor != f"{world.stack['StackName']}-{world.region}-actor":
@@ -66,13 +69,16 @@ def role_names(world: World) -> Finding:
             "; ".join([*long, *wrong]), "member accounts will refuse these roles: update the stack"
         )
     longest = max(map(len, roles.values()))
-    return confirmed(f"{len(MEMBER_ROLES) + 1} fixed names; the longest of {len(roles)} has {longest}")
+    return confirmed(
+        f"{len(MEMBER_ROLES) + 1} fixed names; the longest of {len(roles)} has {longest}"
+    )
 
 
 def role_policies(world: World) -> Finding:
     """No role of the stack has a policy that the template did not give it.
 
-    Source: docs/threats-aws.md: each right is held by a test of the template; one attached by hand is not.
+    Source: docs/threats-aws.md: each right is held by a test of the template; one attached by hand
+    is not.
     """
     own = set(world.of_type("AWS::IAM::ManagedPolicy").values())
     extra = []
@@ -86,7 +92,9 @@ def role_policies(world: World) -> Finding:
         inline = world.call("iam:ListRolePolicies", RoleName=role)["PolicyNames"]
         extra += [f"{name} has {one}" for one in inline if not _INLINE.fullmatch(one)]
     if extra:
-        return refuted("; ".join(extra), "detach them, then look into CloudTrail for who attached them")
+        return refuted(
+            "; ".join(extra), "detach them, then look into CloudTrail for who attached them"
+        )
     return confirmed(
         f"{plural(len(world.of_type('AWS::IAM::Role')), 'role')}, none with a policy from elsewhere"
     )
@@ -95,12 +103,15 @@ def role_policies(world: World) -> Finding:
 def drift(world: World) -> Finding:
     """Nothing of the stack was changed beside CloudFormation.
 
-    Source: CloudFormation API, DescribeStackResourceDrifts; reads the last detection and starts none.
+    Source: CloudFormation API, DescribeStackResourceDrifts; reads the last detection and starts
+    none.
     """
     status = world.stack.get("DriftInformation", {}).get("StackDriftStatus", "NOT_CHECKED")
     command = f"aws cloudformation detect-stack-drift --stack-name {world.stack_name}"
     if status not in ("IN_SYNC", "DRIFTED"):
-        return unknown("drift was never looked for", f"run `{command}`, and this again after a minute")
+        return unknown(
+            "drift was never looked for", f"run `{command}`, and this again after a minute"
+        )
     if status == "IN_SYNC":
         return confirmed("IN_SYNC at the last detection")
     drifted = [
@@ -112,7 +123,9 @@ def drift(world: World) -> Finding:
             StackResourceDriftStatusFilters=["MODIFIED", "DELETED"],
         )
     ]
-    return refuted(f"changed by hand: {', '.join(drifted)}", f"undo that, or deploy again; then `{command}`")
+    return refuted(
+        f"changed by hand: {', '.join(drifted)}", f"undo that, or deploy again; then `{command}`"
+    )
 
 
 def buckets(world: World) -> Finding:
@@ -129,14 +142,19 @@ def buckets(world: World) -> Finding:
     retention = lock.get("Rule", {}).get("DefaultRetention", {}).get("Mode", "")
     wanted = world.parameters.get("AuditLockMode", "")
     if lock.get("ObjectLockEnabled") != "Enabled" or retention != wanted:
-        wrong.append(f"AuditBucket: Object Lock {lock.get('ObjectLockEnabled')}, mode {retention or 'none'}")
+        wrong.append(
+            f"AuditBucket: Object Lock {lock.get('ObjectLockEnabled')}, mode {retention or 'none'}"
+        )
     told = world.call("s3:GetBucketNotificationConfiguration", Bucket=names["PolicyBucket"])
     if "EventBridgeConfiguration" not in told:
         wrong.append(
-            "PolicyBucket notifies EventBridge of nothing: a new policy is seen by the next sweep only"
+            "PolicyBucket notifies EventBridge of nothing: a new policy is seen by the "
+            "next sweep only"
         )
     if wrong:
-        return refuted("; ".join(wrong), "deploy again; if it stays, look for an SCP or a Config rule")
+        return refuted(
+            "; ".join(wrong), "deploy again; if it stays, look for an SCP or a Config rule"
+        )
     return confirmed(f"versions in both; Object Lock is enabled, its mode is {retention or 'none'}")
 
 
@@ -158,7 +176,9 @@ def table(world: World) -> Finding:
     """
     name = world.physical("StateTable")
     found = world.call("dynamodb:DescribeTable", TableName=name)["Table"]
-    backups = world.call("dynamodb:DescribeContinuousBackups", TableName=name)["ContinuousBackupsDescription"]
+    backups = world.call("dynamodb:DescribeContinuousBackups", TableName=name)[
+        "ContinuousBackupsDescription"
+    ]
     ttl = world.call("dynamodb:DescribeTimeToLive", TableName=name)["TimeToLiveDescription"]
     recovery = backups.get("PointInTimeRecoveryDescription", {}).get("PointInTimeRecoveryStatus")
     wrong = [
@@ -173,7 +193,9 @@ def table(world: World) -> Finding:
         if not is_right
     ]
     return (
-        refuted("; ".join(wrong), "deploy again") if wrong else confirmed("recovery, key, stream and expiry")
+        refuted("; ".join(wrong), "deploy again")
+        if wrong
+        else confirmed("recovery, key, stream and expiry")
     )
 
 
@@ -222,15 +244,20 @@ def state_machines(world: World) -> Finding:
 def api_throttles(world: World) -> Finding:
     """Every route of the API has a throttle of its own: a flood of one leaves answers alone.
 
-    Source: API Gateway Developer Guide: HTTP APIs throttle per route, best effort; WAF does not cover them.
+    Source: API Gateway Developer Guide: HTTP APIs throttle per route, best effort; WAF does not
+    cover them.
     """
     api = world.physical("Api")
-    stages = {one["StageName"]: one for one in world.all("apigateway:GetStages", "Items", ApiId=api)}
+    stages = {
+        one["StageName"]: one for one in world.all("apigateway:GetStages", "Items", ApiId=api)
+    }
     settings = stages["$default"].get("RouteSettings", {})
     routes = [one["RouteKey"] for one in world.all("apigateway:GetRoutes", "Items", ApiId=api)]
     bare = [route for route in routes if not settings.get(route, {}).get("ThrottlingRateLimit")]
     if bare:
-        return refuted(f"without: {', '.join(bare)}", "deploy again; the stage's default counts meanwhile")
+        return refuted(
+            f"without: {', '.join(bare)}", "deploy again; the stage's default counts meanwhile"
+        )
     return confirmed(f"{plural(len(routes), 'route')}, each with its own")
 
 
@@ -240,17 +267,24 @@ def api_signatures(world: World) -> Finding:
     Source: API Gateway API, AuthorizationType; the function trusts the caller that the API names.
     """
     routes = world.all("apigateway:GetRoutes", "Items", ApiId=world.physical("Api"))
-    found = {one["RouteKey"]: one.get("AuthorizationType") for one in routes if " /api/" in one["RouteKey"]}
+    found = {
+        one["RouteKey"]: one.get("AuthorizationType")
+        for one in routes
+        if " /api/" in one["RouteKey"]
+    }
     bare = sorted(key for key, kind in found.items() if kind != "AWS_IAM")
     if bare or not found:
-        return refuted(f"without: {', '.join(bare) or 'all'}", "deploy again at once; look into CloudTrail")
+        return refuted(
+            f"without: {', '.join(bare) or 'all'}", "deploy again at once; look into CloudTrail"
+        )
     return confirmed(f"{plural(len(found), 'route')} by AWS_IAM")
 
 
 def mappings(world: World) -> Finding:
     """Lambda reads the stream of the audit and the queues of warnings and messages.
 
-    Source: Lambda API, GetEventSourceMapping: a mapping that lacks a right of the role disables itself.
+    Source: Lambda API, GetEventSourceMapping: a mapping that lacks a right of the role disables
+    itself.
     """
     wrong, count = [], 0
     for name, ident in world.of_type("AWS::Lambda::EventSourceMapping").items():
@@ -270,17 +304,25 @@ def subscriptions(world: World) -> Finding:
     Source: SNS Developer Guide; the address gets a mail with a link, once.
     """
     listed = list(
-        world.all("sns:ListSubscriptionsByTopic", "Subscriptions", TopicArn=world.outputs["AlertTopicArn"])
+        world.all(
+            "sns:ListSubscriptionsByTopic", "Subscriptions", TopicArn=world.outputs["AlertTopicArn"]
+        )
     )
     people = [one for one in listed if one["Protocol"] != "sqs"]
     waiting = [one for one in people if not one["SubscriptionArn"].startswith("arn:")]
     if len(people) == len(waiting) and world.parameters.get("EmailSender"):
         return confirmed("nobody; contacts of the policy get mail by SES")
     if len(people) == len(waiting):
-        secret = world.call("secretsmanager:DescribeSecret", SecretId=world.physical("ChannelSecret"))
+        secret = world.call(
+            "secretsmanager:DescribeSecret", SecretId=world.physical("ChannelSecret")
+        )
         if len(secret.get("VersionIdsToStages", {})) > 1:
             return confirmed("nobody; contacts of the policy have channels")
-        seen = f"{plural(len(waiting), 'address')} wait to be confirmed" if waiting else "nobody subscribes"
+        seen = (
+            f"{plural(len(waiting), 'address')} wait to be confirmed"
+            if waiting
+            else "nobody subscribes"
+        )
         advice = "confirm the mail of AWS Notifications, or subscribe an address (ALERT_EMAIL=)"
         return refuted(seen, advice)
     return confirmed(f"{len(people) - len(waiting)} confirmed, {len(waiting)} waiting")
@@ -289,7 +331,8 @@ def subscriptions(world: World) -> Finding:
 def alarm_actions(world: World) -> Finding:
     """CloudWatch may publish alarms to the encrypted topic.
 
-    Source: the statement Services of Key in template.yaml; AWS documents no condition for all of these.
+    Source: the statement Services of Key in template.yaml; AWS documents no condition for all of
+    these.
     """
     said = [
         one["HistorySummary"]
@@ -305,10 +348,13 @@ def alarm_actions(world: World) -> Finding:
     failed = [one for one in said if "Failed" in one]
     if failed:
         return refuted(
-            printable(failed[0]), "the key's policy must let cloudwatch.amazonaws.com use it: deploy again"
+            printable(failed[0]),
+            "the key's policy must let cloudwatch.amazonaws.com use it: deploy again",
         )
     if not said:
-        raise NothingToSee("no alarm has fired for 30 days", "fire one: aws cloudwatch set-alarm-state")
+        raise NothingToSee(
+            "no alarm has fired for 30 days", "fire one: aws cloudwatch set-alarm-state"
+        )
     return confirmed(f"{plural(len(said), 'action')} in 30 days, none failed")
 
 
@@ -359,7 +405,8 @@ def _of_rule(ident: str) -> list[dict[str, str]]:
 
 
 def session_names(world: World) -> Finding:
-    """CloudTrail names a function's calls after the function: sessions of Lambda roles bear its name.
+    """CloudTrail names a function's calls after the function: sessions of Lambda roles bear its
+    name.
 
     Source: memory; CloudTrail shows calls about 15 minutes later.
     """
@@ -375,8 +422,12 @@ def session_names(world: World) -> Finding:
     if issuers == {role}:
         return confirmed(f"calls of {name} are by a session of that name of {role}")
     if issuers:
-        return refuted(f"sessions named {name} are of {', '.join(sorted(issuers))}", "look into CloudTrail")
-    return unknown(f"no call of a session named {name} in a day", "run it an hour after the first sweep")
+        return refuted(
+            f"sessions named {name} are of {', '.join(sorted(issuers))}", "look into CloudTrail"
+        )
+    return unknown(
+        f"no call of a session named {name} in a day", "run it an hour after the first sweep"
+    )
 
 
 def _issuers(events: list[dict[str, str]]) -> Iterator[str]:
@@ -393,7 +444,9 @@ def checkpoint_document(world: World) -> Finding:
     """
     document = world.parameters.get("CheckpointDocumentName", "")
     if not document:
-        raise NothingToSee("CheckpointDocumentName is not set: no hook runs", "set it, if jobs should save")
+        raise NothingToSee(
+            "CheckpointDocumentName is not set: no hook runs", "set it, if jobs should save"
+        )
     status = world.call("ssm:DescribeDocument", Name=document)["Document"]["Status"]
     if status != "Active":
         return refuted(f"{document} is {status}", "deploy stacks/telemetry.yaml again")
@@ -408,7 +461,9 @@ def checkpoint_document(world: World) -> Finding:
         )
         if one.get("PingStatus") == "Online"
     }
-    seen = f"{document} is active; {len(online)} of {len(ids)} instances are online in Systems Manager"
+    seen = (
+        f"{document} is active; {len(online)} of {len(ids)} instances are online in Systems Manager"
+    )
     if online:
         return confirmed(seen)
     return refuted(seen, "give them AmazonSSMManagedInstanceCore and a route to Systems Manager")
@@ -433,7 +488,9 @@ def reserved_concurrency(world: World) -> Finding:
     Source: Lambda API, GetFunctionConcurrency.
     """
     wanted = int(world.parameters.get("ReservedConcurrency", "0")) or None
-    answer = world.call("lambda:GetFunctionConcurrency", FunctionName=world.physical("PutAwayFunction"))
+    answer = world.call(
+        "lambda:GetFunctionConcurrency", FunctionName=world.physical("PutAwayFunction")
+    )
     found = answer.get("ReservedConcurrentExecutions")
     if found == wanted:
         return confirmed(f"{found or 'none'} reserved")

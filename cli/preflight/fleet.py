@@ -1,4 +1,5 @@
-"""Checks that look at selected instances: what EC2 and CloudWatch say of them, and what a dry run is told."""
+"""Checks that look at selected instances: what EC2 and CloudWatch say of them, and what a dry run
+is told."""
 
 from __future__ import annotations
 
@@ -7,7 +8,15 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from cli.preflight.world import Finding, NothingToSee, World, confirmed, is_understood, refuted, unknown
+from cli.preflight.world import (
+    Finding,
+    NothingToSee,
+    World,
+    confirmed,
+    is_understood,
+    refuted,
+    unknown,
+)
 from governor.domain.instance import INSTANCE_TAG, Lifecycle
 from governor.domain.units import in_parts, plural, printable
 from governor.errors import AccessDenied, CloudError
@@ -20,9 +29,11 @@ _GROUP = "aws:autoscaling:groupName"
 
 
 def dry_runs(world: World) -> Finding:
-    """EC2 answers a dry run with DryRunOperation or with an error that the product tells from others.
+    """EC2 answers a dry run with DryRunOperation or with an error that the product tells from
+    others.
 
-    Source: EC2 API. Observe rehearses so. Tried with your rights on one selected instance: nothing is done.
+    Source: EC2 API. Observe rehearses so. Tried with your rights on one selected instance: nothing
+    is done.
     """
     instance = world.instances[0]["InstanceId"]
     tag = [{"Key": "LowUtilization", "Value": "preflight"}]
@@ -40,9 +51,12 @@ def dry_runs(world: World) -> Finding:
             strange.append(f"{operation}: {error.code}")
     if strange:
         return refuted(
-            f"{instance}: {'; '.join(strange)}", "report the codes; the guards refuse to act on them"
+            f"{instance}: {'; '.join(strange)}",
+            "report the codes; the guards refuse to act on them",
         )
-    return confirmed(f"{instance}: {', '.join(f'{count} x {code}' for code, count in said.items())}")
+    return confirmed(
+        f"{instance}: {', '.join(f'{count} x {code}' for code, count in said.items())}"
+    )
 
 
 def unknown_instance(world: World) -> Finding:
@@ -62,7 +76,8 @@ def unknown_instance(world: World) -> Finding:
 
 
 def managed_instances(world: World) -> Finding:
-    """DescribeInstances takes IncludeManagedResources: without it EC2 hides instances of other services.
+    """DescribeInstances takes IncludeManagedResources: without it EC2 hides instances of other
+    services.
 
     Source: EC2 User Guide, managed instances; hidden ones cost all the same.
     """
@@ -92,17 +107,21 @@ def agent_metrics(world: World) -> Finding:
         MetricName=metrics.utilization,
         RecentlyActive="PT3H",
     )
-    sets = Counter(",".join(sorted(one["Name"] for one in metric["Dimensions"])) for metric in listed)
+    sets = Counter(
+        ",".join(sorted(one["Name"] for one in metric["Dimensions"])) for metric in listed
+    )
     name = f"{printable(metrics.namespace)} {printable(metrics.utilization)}"
     if not sets:
         raise NothingToSee(
-            f"{name}: no series of the last 3 hours", "deploy stacks/telemetry.yaml; governor doctor"
+            f"{name}: no series of the last 3 hours",
+            "deploy stacks/telemetry.yaml; governor doctor",
         )
     seen = f"{name}: " + ", ".join(f"{count} with {keys or 'none'}" for keys, count in sets.items())
     lost = [keys for keys in sets if "InstanceId" not in keys.split(",")]
     if len(lost) == len(sets):
         return refuted(
-            seen, "add append_dimensions.InstanceId to the agent's configuration (docs/telemetry.md)"
+            seen,
+            "add append_dimensions.InstanceId to the agent's configuration (docs/telemetry.md)",
         )
     return confirmed(seen)
 
@@ -146,7 +165,8 @@ def ec2_metric_delay(world: World) -> Finding:
 
 
 def _delay(world: World, series: Sequence[Any], period: int) -> Finding:
-    """Return whether each series that is alive has the newest period that ended `lag_seconds` ago."""
+    """Return whether each series that is alive has the newest period that ended `lag_seconds`
+    ago."""
     lag = world.policy.metrics.lag_seconds
     newest = [one for one in _newest(world, series[:500], period) if world.now - one <= _SILENT]
     if not newest:
@@ -156,7 +176,9 @@ def _delay(world: World, series: Sequence[Any], period: int) -> Finding:
     ages = [(world.now - one).total_seconds() for one in newest]
     wanted = (world.now.timestamp() - lag) // period * period - period
     late = [one for one in newest if one.timestamp() < wanted]
-    seen = f"the newest periods of {len(newest)} series began {min(ages):.0f} to {max(ages):.0f} s ago"
+    seen = (
+        f"the newest periods of {len(newest)} series began {min(ages):.0f} to {max(ages):.0f} s ago"
+    )
     if late:
         # The next period of the latest one has ended, and is not there yet.
         needed = int((max(ages) - 2 * period) // 60 + 2) * 60
@@ -195,7 +217,8 @@ def _newest(world: World, series: Sequence[Any], period: int) -> list[datetime]:
 
 
 def gpu_power(world: World) -> Finding:
-    """EC2 publishes GPUPowerUtilization by InstanceId, alone or with GpuId: evidence where no agent runs.
+    """EC2 publishes GPUPowerUtilization by InstanceId, alone or with GpuId: evidence where no agent
+    runs.
 
     Source: EC2 User Guide; AWS names neither the families that have it nor all dimensions.
     """
@@ -213,7 +236,8 @@ def gpu_power(world: World) -> Finding:
     if not with_it:
         families = ", ".join(without)
         return unknown(
-            f"none of {families} publishes it", "nothing: the product works without; report the families"
+            f"none of {families} publishes it",
+            "nothing: the product works without; report the families",
         )
     sets = sorted({",".join(sorted(one)) for one in series})
     have, lack = ", ".join(sorted(with_it)), ", ".join(without) or "none"
@@ -224,7 +248,8 @@ def gpu_power(world: World) -> Finding:
 
 
 def snapshot_keys(world: World) -> Finding:
-    """CreateSnapshots of encrypted volumes completes without rights of its caller on the volumes' keys.
+    """CreateSnapshots of encrypted volumes completes without rights of its caller on the volumes'
+    keys.
 
     Source: none: AWS does not say what it needs; the stack has no rights on others' keys.
     """
@@ -232,22 +257,31 @@ def snapshot_keys(world: World) -> Finding:
         "ec2:DescribeSnapshots",
         "Snapshots",
         OwnerIds=["self"],
-        Filters=[{"Name": "tag-key", "Values": [INSTANCE_TAG]}, {"Name": "encrypted", "Values": ["true"]}],
+        Filters=[
+            {"Name": "tag-key", "Values": [INSTANCE_TAG]},
+            {"Name": "encrypted", "Values": ["true"]},
+        ],
     )
     states = Counter(one["State"] for one in listed)
     if states["error"]:
-        seen = f"{states['error']} of {states.total()} snapshots of encrypted volumes ended in error"
-        return refuted(seen, "let the snapshotter's roles use the keys: kms:CreateGrant, kms:DescribeKey")
+        seen = (
+            f"{states['error']} of {states.total()} snapshots of encrypted volumes ended in error"
+        )
+        return refuted(
+            seen, "let the snapshotter's roles use the keys: kms:CreateGrant, kms:DescribeKey"
+        )
     if not states["completed"]:
         raise NothingToSee(
             "GPU Governor has taken no snapshot of an encrypted volume yet",
-            "approve a termination of a test instance with an encrypted volume, then run this again",
+            "approve a termination of a test instance with an encrypted volume, then run "
+            "this again",
         )
     return confirmed(f"{states['completed']} completed, none in error")
 
 
 def volume_keys(world: World) -> Finding:
-    """The keys of encrypted volumes are enabled: an instance whose key is not would never start again.
+    """The keys of encrypted volumes are enabled: an instance whose key is not would never start
+    again.
 
     Source: EBS User Guide: a running instance does not notice, the next attach fails.
     """
@@ -262,18 +296,27 @@ def volume_keys(world: World) -> Finding:
         for part in in_parts(ids, 200)
         for volume in world.call("ec2:DescribeVolumes", VolumeIds=list(part))["Volumes"]
     ]
-    keys = sorted({one["KmsKeyId"] for one in volumes if one.get("Encrypted") and one.get("KmsKeyId")})
+    keys = sorted(
+        {one["KmsKeyId"] for one in volumes if one.get("Encrypted") and one.get("KmsKeyId")}
+    )
     if not keys:
-        raise NothingToSee(f"none of {plural(len(volumes), 'volume')} is encrypted by KMS", "nothing")
-    states = {key: world.call("kms:DescribeKey", KeyId=key)["KeyMetadata"]["KeyState"] for key in keys}
+        raise NothingToSee(
+            f"none of {plural(len(volumes), 'volume')} is encrypted by KMS", "nothing"
+        )
+    states = {
+        key: world.call("kms:DescribeKey", KeyId=key)["KeyMetadata"]["KeyState"] for key in keys
+    }
     if bad := {key: state for key, state in states.items() if state != "Enabled"}:
         said = ", ".join(f"{key} is {state}" for key, state in bad.items())
-        return refuted(said, "enable them, or exempt their instances: once stopped, they stay stopped")
+        return refuted(
+            said, "enable them, or exempt their instances: once stopped, they stay stopped"
+        )
     return confirmed(f"{plural(len(keys), 'key')} enabled")
 
 
 def group_tags(world: World) -> Finding:
-    """Instances of an Auto Scaling group carry aws:autoscaling:groupName, by which they are left alone.
+    """Instances of an Auto Scaling group carry aws:autoscaling:groupName, by which they are left
+    alone.
 
     Source: EC2 Auto Scaling User Guide: a stopped member would be replaced.
     """
@@ -286,7 +329,9 @@ def group_tags(world: World) -> Finding:
         ]
     }
     if not members:
-        raise NothingToSee("no selected instance is in an Auto Scaling group", "nothing, if you use none")
+        raise NothingToSee(
+            "no selected instance is in an Auto Scaling group", "nothing, if you use none"
+        )
     tagged = {
         one["InstanceId"]: tag["Value"]
         for one in world.instances
@@ -301,7 +346,8 @@ def group_tags(world: World) -> Finding:
 
 
 def spot_requests(world: World) -> Finding:
-    """A Spot instance names its request, and EC2 says whether that is persistent: else it comes back.
+    """A Spot instance names its request, and EC2 says whether that is persistent: else it comes
+    back.
 
     Source: EC2 API; a persistent request is canceled before its instance is terminated.
     """
@@ -316,13 +362,15 @@ def spot_requests(world: World) -> Finding:
     found = [
         one["Type"]
         for part in in_parts(ids, 200)
-        for one in world.call("ec2:DescribeSpotInstanceRequests", SpotInstanceRequestIds=list(part))[
-            "SpotInstanceRequests"
-        ]
+        for one in world.call(
+            "ec2:DescribeSpotInstanceRequests", SpotInstanceRequestIds=list(part)
+        )["SpotInstanceRequests"]
     ]
     if set(found) <= {"one-time", "persistent"} and len(found) == len(ids):
         return confirmed(f"{len(found)} requests, {found.count('persistent')} of them persistent")
-    return refuted(f"{len(found)} of {len(ids)} requests, of types {sorted(set(found))}", "report this")
+    return refuted(
+        f"{len(found)} of {len(ids)} requests, of types {sorted(set(found))}", "report this"
+    )
 
 
 def lifecycles(world: World) -> Finding:
@@ -331,7 +379,11 @@ def lifecycles(world: World) -> Finding:
     Source: EC2 API, InstanceLifecycle.
     """
     known = {one.value for one in Lifecycle if one is not Lifecycle.UNKNOWN}
-    found = Counter(one.get("InstanceLifecycle", Lifecycle.ON_DEMAND.value) for one in world.instances)
+    found = Counter(
+        one.get("InstanceLifecycle", Lifecycle.ON_DEMAND.value) for one in world.instances
+    )
     if strange := sorted(set(found) - known):
-        return refuted(f"unknown: {', '.join(strange)}", "report the name; these instances are only shown")
+        return refuted(
+            f"unknown: {', '.join(strange)}", "report the name; these instances are only shown"
+        )
     return confirmed(", ".join(f"{count} {name}" for name, count in found.items()))

@@ -1,5 +1,5 @@
-"""IAM's conditions, asked of IAM's own simulator: of the roles of the stack, or before it is there of the
-same statements. The simulator changes nothing and evaluates policies as a real call would.
+"""IAM's conditions, asked of IAM's own simulator: of the roles of the stack, or before it is there
+of the same statements. The simulator changes nothing and evaluates policies as a real call would.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Document = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Rule:
-    """Statements as the template has them, the role that they stand for, and what they must allow and
-    refuse.
+    """Statements as the template has them, the role that they stand for, and what they must allow
+    and refuse.
 
     `{...}` in texts is filled with what the account has.
     """
@@ -33,14 +33,21 @@ class Rule:
     refused: tuple[Context, ...]
 
 
-def _on_tag(*actions: str, key: str = "aws:ResourceTag/Purpose", more: Document | None = None) -> Document:
+def _on_tag(
+    *actions: str, key: str = "aws:ResourceTag/Purpose", more: Document | None = None
+) -> Document:
     condition: dict[str, Any] = {"StringEquals": {key: "GPU-Workload"}, **(more or {})}
     return {"Effect": "Allow", "Action": list(actions), "Resource": "*", "Condition": condition}
 
 
 def _denied_on(key: str) -> Document:
     """As ActorRole has it for each key: whatever carries it, with any value."""
-    return {"Effect": "Deny", "Action": list(_STOP), "Resource": "*", "Condition": {"Null": {key: "false"}}}
+    return {
+        "Effect": "Deny",
+        "Action": list(_STOP),
+        "Resource": "*",
+        "Condition": {"Null": {key: "false"}},
+    }
 
 
 _STOP = ("ec2:StopInstances", "ec2:TerminateInstances")
@@ -141,8 +148,8 @@ RULES: Mapping[str, Rule] = {
 
 
 def stop_by_tag(world: World) -> Finding:
-    """The role that stops and terminates may do so with the selector tag alone, and never with the exemption
-    key or the tag of an Auto Scaling group.
+    """The role that stops and terminates may do so with the selector tag alone, and never with the
+    exemption key or the tag of an Auto Scaling group.
 
     Source: Service Authorization Reference of EC2; the statements are ActorRole of template.yaml.
     """
@@ -150,8 +157,8 @@ def stop_by_tag(world: World) -> Finding:
 
 
 def no_right_of_its_own(world: World) -> Finding:
-    """put_away itself may neither stop, terminate nor cancel: it takes a session of another role for each
-    call.
+    """put_away itself may neither stop, terminate nor cancel: it takes a session of another role
+    for each call.
 
     Source: Service Authorization Reference of EC2; PutAwayAccess of template.yaml.
     """
@@ -177,13 +184,15 @@ def snapshot_tags(world: World) -> Finding:
 def tag_keys(world: World) -> Finding:
     """aws:TagKeys with Null refuses other keys and calls without keys, which would remove all tags.
 
-    Source: IAM User Guide: ForAllValues is true where the key is absent; TagAccess of template.yaml.
+    Source: IAM User Guide: ForAllValues is true where the key is absent; TagAccess of
+    template.yaml.
     """
     return judged(world, RULES["tags"])
 
 
 def leading_keys(world: World) -> Finding:
-    """dynamodb:LeadingKeys with Null refuses other partitions of the table, and calls that name none.
+    """dynamodb:LeadingKeys with Null refuses other partitions of the table, and calls that name
+    none.
 
     Source: DynamoDB Developer Guide, on conditions; what holds for an absent key is from memory.
     """
@@ -201,7 +210,8 @@ def command_by_tag(world: World) -> Finding:
 def bound_namespace(world: World) -> Finding:
     """A policy variable binds a namespace to one instance: GPU/EC2/${aws:userid} is no other's.
 
-    Source: derived from the IAM User Guide on policy variables; metrics.bound_namespaces rests on it.
+    Source: derived from the IAM User Guide on policy variables; metrics.bound_namespaces rests on
+    it.
     """
     condition = {"StringEquals": {"cloudwatch:namespace": "GPU/EC2/${aws:userid}"}}
     document = {
@@ -214,12 +224,14 @@ def bound_namespace(world: World) -> Finding:
     other = me[:-1] + "2"
     ask = partial(_decision, world, "cloudwatch:PutMetricData", "*", documents=(document,))
     own, foreign = (
-        ask(context={"aws:userid": me, "cloudwatch:namespace": f"GPU/EC2/{who}"}) for who in (me, other)
+        ask(context={"aws:userid": me, "cloudwatch:namespace": f"GPU/EC2/{who}"})
+        for who in (me, other)
     )
     if (own, foreign) == (True, False):
         return confirmed("its own is allowed, another's is refused")
     return refuted(
-        f"its own is {_word(own)}, another's is {_word(foreign)}", "leave metrics.bound_namespaces out"
+        f"its own is {_word(own)}, another's is {_word(foreign)}",
+        "leave metrics.bound_namespaces out",
     )
 
 
@@ -229,7 +241,9 @@ def judged(world: World, rule: Rule) -> Finding:
     names = {"partition": world.partition, "region": world.region, "account": world.account}
     if world.is_deployed:
         table += world.physical("StateTable")
-        who = {"role": f"arn:{world.partition}:iam::{world.account}:role/{world.physical(rule.role)}"}
+        who = {
+            "role": f"arn:{world.partition}:iam::{world.account}:role/{world.physical(rule.role)}"
+        }
         selector = world.parameters.get("SelectorTagValue", "GPU-Workload")
         exempt = f"aws:ResourceTag/{world.parameters.get('ExemptionTagKey', 'GpuGovernor')}"
     else:
@@ -248,10 +262,15 @@ def judged(world: World, rule: Rule) -> Finding:
                 found = _decision(world, action, resource, documents=documents, context=here, **who)
                 asked += 1
                 if found is not is_allowed:
-                    wrong.append(f"{action} with {dumps(here) if here else 'no key'} is {_word(found)}")
+                    wrong.append(
+                        f"{action} with {dumps(here) if here else 'no key'} is {_word(found)}"
+                    )
     subject = f"the role {rule.role}" if who else "the statement of the template"
     if wrong:
-        advice = "stay in observe; look for an SCP, a boundary or a policy attached by hand, then report this"
+        advice = (
+            "stay in observe; look for an SCP, a boundary or a policy attached by "
+            "hand, then report this"
+        )
         return refuted(f"{subject}: {'; '.join(wrong)}", advice)
     return confirmed(f"{subject}: {asked} of {asked} calls decided as wanted")
 
@@ -282,7 +301,11 @@ def _decision(
         }
         for key, value in context.items()
     ]
-    asked: dict[str, Any] = {"ActionNames": [action], "ResourceArns": [resource], "ContextEntries": entries}
+    asked: dict[str, Any] = {
+        "ActionNames": [action],
+        "ResourceArns": [resource],
+        "ContextEntries": entries,
+    }
     if documents is None:
         answer = world.call("iam:SimulatePrincipalPolicy", PolicySourceArn=role, **asked)
     else:

@@ -1,4 +1,5 @@
-"""The access of a check to AWS, and its findings. `World.call` is the way there, and refuses writes."""
+"""The access of a check to AWS, and its findings. `World.call` is the way there, and refuses
+writes."""
 
 from __future__ import annotations
 
@@ -87,7 +88,8 @@ class Needs(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table. The docstring of `look` says what must hold, why, and where that comes from."""
+    """One row of the table. The docstring of `look` says what must hold, why, and where that comes
+    from."""
 
     name: str
     needs: Needs
@@ -122,7 +124,9 @@ class World:
         if not _READS.fullmatch(name) and parameters.get("DryRun") is not True:
             raise SafetyError(f"{operation} could change something")
         try:
-            found: Mapping[str, Any] = getattr(self._client(operation), xform_name(name))(**parameters)
+            found: Mapping[str, Any] = getattr(self._client(operation), xform_name(name))(
+                **parameters
+            )
         except ClientError as error:
             raise translate(error, operation) from error
         return found
@@ -154,14 +158,18 @@ class World:
             raise
         except CloudError as error:
             return None if error.code == DRY_RUN_OK else error
-        raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
+        raise SafetyError(
+            f"{operation} was a dry run, but EC2 answered as if it had been carried out"
+        )
 
     def _client(self, operation: str) -> Any:
         prefix = operation.partition(":")[0]
         if prefix not in self._clients:
             service = _SERVICES.get(prefix, prefix)
             short = Config(
-                retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=5, read_timeout=20
+                retries={"mode": "standard", "total_max_attempts": 3},
+                connect_timeout=5,
+                read_timeout=20,
             )
             region = _ELSEWHERE.get(prefix, self.session.region_name)
             made: Any = self.session.client
@@ -210,9 +218,9 @@ class World:
     @cached_property
     def _stack(self) -> Mapping[str, Any] | None:
         try:
-            found: Mapping[str, Any] = self.call("cloudformation:DescribeStacks", StackName=self.stack_name)[
-                "Stacks"
-            ][0]
+            found: Mapping[str, Any] = self.call(
+                "cloudformation:DescribeStacks", StackName=self.stack_name
+            )["Stacks"][0]
         except CloudError as error:
             if "does not exist" in str(error):
                 return None
@@ -240,7 +248,9 @@ class World:
         asked = {"StackName": self.stack["StackName"]}
         return {
             one["LogicalResourceId"]: (one["ResourceType"], one.get("PhysicalResourceId", ""))
-            for one in self.all("cloudformation:ListStackResources", "StackResourceSummaries", **asked)
+            for one in self.all(
+                "cloudformation:ListStackResources", "StackResourceSummaries", **asked
+            )
         }
 
     def of_type(self, kind: str) -> dict[str, str]:
@@ -261,7 +271,8 @@ class World:
 
     @cached_property
     def policy(self) -> Policy:
-        """The one in force; where that cannot be read, the defaults with the selector of the stack."""
+        """The one in force; where that cannot be read, the defaults with the selector of the
+        stack."""
         try:
             return parse_policy(deployed(self.stack_name, self.session)).base().policy
         except (CommandError, GovernorError):
@@ -291,11 +302,14 @@ class World:
 
 
 def is_understood(error: CloudError) -> bool:
-    """Return whether the product tells this error from others: a guard or a message of its own answers it."""
+    """Return whether the product tells this error from others: a guard or a message of its own
+    answers it."""
     return type(error) is not CloudError
 
 
 def denied(error: AccessDenied) -> Finding:
     """Return what the caller lacks."""
     action = error.operation or "an action"
-    return unknown(f"your identity may not call {action}", f"allow {action}, or have somebody run it who may")
+    return unknown(
+        f"your identity may not call {action}", f"allow {action}, or have somebody run it who may"
+    )

@@ -15,7 +15,8 @@ from governor.wiring.policies import use_case
 
 @observed(use_case(Parts(), AskOwner))
 def handler(event: dict[str, Any], context: Any, ask_owner: Ready[AskOwner]) -> dict[str, Any]:
-    """Episode and stage (and, where an answer is awaited, the task token) to `{"heard", "settled"}`."""
+    """Episode and stage (and, where an answer is awaited, the task token) to `{"heard",
+    "settled"}`."""
     payload = parse(AskPayload, event)
     ref = payload.episode.to_domain()
     logger.append_keys(episode=ref.execution_name, stage=payload.stage.value)

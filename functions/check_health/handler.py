@@ -1,4 +1,5 @@
-"""Looks at the health of the GPUs of one target and tells their owners what is new. Touches no instance."""
+"""Looks at the health of the GPUs of one target and tells their owners what is new. Touches no
+instance."""
 
 from __future__ import annotations
 

@@ -14,7 +14,9 @@ from governor.wiring.policies import use_case
 
 
 @observed(use_case(Ec2Parts(), CheckProgress))
-def handler(event: dict[str, Any], context: Any, check_progress: Ready[CheckProgress]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, check_progress: Ready[CheckProgress]
+) -> dict[str, Any]:
     """Episode and what is waited for to `{"done", "wait_seconds"}`."""
     payload = parse(ProgressPayload, event)
     ref = payload.episode.to_domain()

@@ -12,7 +12,9 @@ from governor.wiring.parts import Parts
 
 
 @observed(Parts().fill(ConcludeApproval))
-def handler(event: dict[str, Any], context: Any, conclude_approval: ConcludeApproval) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, conclude_approval: ConcludeApproval
+) -> dict[str, Any]:
     """An episode to its answer as the table holds it; `expired` when nobody gave one in time."""
     payload = parse(ConcludePayload, event)
     ref = payload.episode.to_domain()

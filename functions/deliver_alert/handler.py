@@ -1,4 +1,5 @@
-"""Takes alerts from their queue to the channels: email, Slack, Teams, PagerDuty and signed webhooks."""
+"""Takes alerts from their queue to the channels: email, Slack, Teams, PagerDuty and signed
+webhooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Each day: notifies owners of snapshots that expire, and deletes those they have known of for a week."""
+"""Each day: notifies owners of snapshots that expire, and deletes those they have known of for a
+week."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from governor.wiring.policies import use_case
 
 
 @observed(use_case(Ec2Parts(), ExpireSnapshots))
-def handler(event: dict[str, Any], context: Any, expire_snapshots: Ready[ExpireSnapshots]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, expire_snapshots: Ready[ExpireSnapshots]
+) -> dict[str, Any]:
     """How many were announced, deleted and kept. Raises, when all was tried: Unavailable."""
     parse(Payload, event)
     run = expire_snapshots()()

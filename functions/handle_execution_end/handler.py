@@ -26,6 +26,8 @@ def handler(event: dict[str, Any], context: Any, close_dead: Ready[CloseDead]) -
         ref = episode_from_execution_name(ended.name)
     except ValueError as error:
         raise InputError(str(error)) from error
-    closed = close_dead()(ref, f"its workflow ended {ended.status}", aborted=ended.status == "ABORTED")
+    closed = close_dead()(
+        ref, f"its workflow ended {ended.status}", aborted=ended.status == "ABORTED"
+    )
     logger.info("episode closed as failed" if closed else "was closed already")
     return {"closed": closed}

@@ -14,10 +14,14 @@ from governor.wiring.events import respond_to_lifecycle_action
 
 
 @observed(respond_to_lifecycle_action(Ec2Parts()))
-def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]
+) -> dict[str, Any]:
     """An `EC2 Instance-terminate Lifecycle Action` to what was done about it."""
     action = parse(LifecycleEvent, event)
-    logger.append_keys(instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook)
+    logger.append_keys(
+        instance_id=action.instance_id, auto_scaling_group=action.group, hook=action.hook
+    )
     reaction = respond().one(action.to_domain())
     for note in reaction.notes:
         logger.warning(note)

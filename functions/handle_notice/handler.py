@@ -1,4 +1,5 @@
-"""AWS announces a date: a scheduled change of an instance, or the begin and end of a Capacity Block."""
+"""AWS announces a date: a scheduled change of an instance, or the begin and end of a Capacity
+Block."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def handler(event: dict[str, Any], context: Any, notify: Ready[NotifyDates]) -> 
     if notice is None:
         logger.info("nothing follows from this kind of event", extra={"kind": event["detail-type"]})
         return {"told": []}
-    told = notify().scheduled(notice) if isinstance(notice, ScheduledChange) else notify().block(notice)
+    told = (
+        notify().scheduled(notice)
+        if isinstance(notice, ScheduledChange)
+        else notify().block(notice)
+    )
     nothing = "not ours, no target of the policy, sent before, older than what was sent, or over"
     logger.info("told" if told else nothing, extra={"told": list(told)})
     return {"told": list(told)}

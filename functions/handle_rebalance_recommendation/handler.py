@@ -14,7 +14,9 @@ from governor.wiring.policies import or_last, use_case
 
 
 @observed(use_case(Ec2Parts(), RespondToWarnings, or_last))
-def handler(event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, respond: Ready[RespondToWarnings]
+) -> dict[str, Any]:
     """An `EC2 Instance Rebalance Recommendation` to what was done about it."""
     warned = parse(InterruptionEvent, event).to_domain()
     logger.append_keys(instance_id=warned.instance_id, cause=warned.cause.value)

@@ -15,7 +15,9 @@ from governor.wiring.parts import Parts
 
 
 @observed(answers.slack_actions(Parts()))
-def handler(event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, slack_actions: Ready[SlackActions]
+) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response without a body. Bodies are never logged."""
     http = parse(HttpRequest, event)
     try:

@@ -1,4 +1,5 @@
-"""EC2 says that it takes instances back in two minutes: Spot, or an interruptible Capacity Reservation."""
+"""EC2 says that it takes instances back in two minutes: Spot, or an interruptible Capacity
+Reservation."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ from governor.wiring.events import ToInterruptions, respond_to_interruptions
 
 @observed(respond_to_interruptions(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, wired: ToInterruptions) -> dict[str, Any]:
-    """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was done."""
+    """A batch of the queue to what must stay in it; or one warning, as EC2 sends it, to what was
+    done."""
     if isinstance(event, dict) and "Records" in event:
         return _handle_batch(event, wired)
     warned = parse(InterruptionEvent, event).to_domain()
@@ -58,7 +60,9 @@ def _answer(readable: Sequence[tuple[str, Warned]], respond: Ready[RespondToWarn
     return left
 
 
-def _keep(unreadable: Sequence[tuple[str, str, Exception]], keep: Callable[[str, str], None]) -> list[str]:
+def _keep(
+    unreadable: Sequence[tuple[str, str, Exception]], keep: Callable[[str, str], None]
+) -> list[str]:
     """Keeps each with its reason, for somebody to look at: it would be as unreadable the next time.
 
     The messages that could not be kept, which stay where they are.

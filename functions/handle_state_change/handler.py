@@ -17,7 +17,9 @@ _parts = Parts()
 
 # The policy is read only where a saving ends.
 @observed(_parts.fill(ReactToStateChange, or_last(_parts)))
-def handler(event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, react_to_state_change: ReactToStateChange
+) -> dict[str, Any]:
     """An `EC2 Instance State-change Notification` to what was done about it."""
     change = parse(StateChangeEvent, event)
     logger.append_keys(instance_id=change.instance_id, ec2_state=change.state)

@@ -20,7 +20,9 @@ from governor.wiring.policies import asking, use_case
 
 
 @observed(use_case(Ec2Parts(), OpenEpisode, asking))
-def handler(event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, open_episode: Ready[OpenEpisode]
+) -> dict[str, Any]:
     """An episode's name to its path, its steps and the times of its approval, in seconds."""
     ref = parse(EpisodePayload, event).to_domain()
     logger.append_keys(episode=ref.execution_name)
@@ -56,8 +58,8 @@ def _document(opened: Opened) -> dict[str, Any]:
 
 
 def _times(planned: Schedule | None, now: UtcDatetime) -> dict[str, int]:
-    """The stages' lengths. Step Functions takes whole seconds, at least one to time out; rounded up, so that
-    nobody gets less time.
+    """The stages' lengths. Step Functions takes whole seconds, at least one to time out; rounded
+    up, so that nobody gets less time.
     """
     if planned is None:
         return {}

@@ -1,5 +1,5 @@
-"""Reviews the newest version of the policy, and lists the targets of a sweep: every account of the policy in
-force, those of its organizational units included, in every Region of it."""
+"""Reviews the newest version of the policy, and lists the targets of a sweep: every account of the
+policy in force, those of its organizational units included, in every Region of it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from governor.wiring.parts import Parts
 from governor.wiring.sweep import SweepPlan, sweep_plan
 
 _MOST_TARGETS = 3_000
-"""A state holds the list and the outcomes, 80 bytes each of 262,144. Source: Step Functions quotas."""
+"""A state holds the list and the outcomes, 80 bytes each of 262,144. Source: Step Functions
+quotas."""
 PARTS = Parts()
 HUB = PARTS.hub.account
 
 
 @observed(sweep_plan(PARTS))
 def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, Any]:
-    """`{"check": "sweep"}` or `{"check": "health"}` to `{"check", "targets": [{"account", "region"}],
-    "target_count"}`; an event of S3 about the policy to `{}`."""
+    """`{"check": "sweep"}` or `{"check": "health"}` to `{"check", "targets": [{"account",
+    "region"}], "target_count"}`; an event of S3 about the policy to `{}`."""
     if event.get("source") == "aws.s3":
         must_be_of(HUB, event)
         plan.review(policy_writer(event))
@@ -38,5 +39,7 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
     targets = [{"account": one.account, "region": one.region} for one in plan.places()]
     if len(targets) > _MOST_TARGETS:
         most = f"one stack sweeps at most {_MOST_TARGETS:,}; deploy a second one for part of them"
-        raise ConfigurationError(f"the policy has {len(targets):,} targets (accounts x Regions): {most}")
+        raise ConfigurationError(
+            f"the policy has {len(targets):,} targets (accounts x Regions): {most}"
+        )
     return {"check": check, "targets": targets, "target_count": len(targets)}

@@ -15,10 +15,13 @@ from governor.wiring.policies import asking, use_case
 
 
 @observed(use_case(Ec2Parts(), RecheckEpisode, asking))
-def handler(event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, recheck_episode: Ready[RecheckEpisode]
+) -> dict[str, Any]:
     """Episode and next step to whether to go on, end or wait, and why.
 
-    `wait_seconds` also counts after a step that was let through and not carried out: until the next recheck.
+    `wait_seconds` also counts after a step that was let through and not carried out: until the next
+    recheck.
     """
     payload = parse(RecheckPayload, event)
     ref = payload.episode.to_domain()

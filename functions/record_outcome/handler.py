@@ -15,8 +15,11 @@ from governor.wiring.policies import or_defaults, use_case
 
 
 @observed(use_case(Ec2Parts(), RecordOutcome, or_defaults))
-def handler(event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]) -> dict[str, Any]:
-    """Episode and outcome, or the error a step ended in, to the outcome that stands and its reason."""
+def handler(
+    event: dict[str, Any], context: Any, record_outcome: Ready[RecordOutcome]
+) -> dict[str, Any]:
+    """Episode and outcome, or the error a step ended in, to the outcome that stands and its
+    reason."""
     payload = parse(OutcomePayload, event)
     ref = payload.episode.to_domain()
     outcome, reason = payload.outcome, payload.reason

@@ -1,4 +1,5 @@
-"""Each hour: reads AWS's list prices of what runs, and the hub's commitments. Touches no instance."""
+"""Each hour: reads AWS's list prices of what runs, and the hub's commitments. Touches no
+instance."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from governor.wiring.policies import use_case
 
 
 @observed(use_case(Ec2Parts(), RefreshPrices))
-def handler(event: dict[str, Any], context: Any, refresh_prices: Ready[RefreshPrices]) -> dict[str, Any]:
-    """Return what was read, by Region, and how many commitments. Raises, when all was tried: Unavailable."""
+def handler(
+    event: dict[str, Any], context: Any, refresh_prices: Ready[RefreshPrices]
+) -> dict[str, Any]:
+    """Return what was read, by Region, and how many commitments. Raises, when all was tried:
+    Unavailable."""
     parse(Payload, event)
     refreshed = refresh_prices()()
     known = refreshed.commitments

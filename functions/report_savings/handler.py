@@ -1,4 +1,5 @@
-"""Each night: copies the ledger, reports weeks and months, and fails when the ledger no longer sums up."""
+"""Each night: copies the ledger, reports weeks and months, and fails when the ledger no longer sums
+up."""
 
 from __future__ import annotations
 
@@ -14,7 +15,9 @@ from governor.wiring.policies import use_case
 
 
 @observed(use_case(Parts(), ReportSavings))
-def handler(event: dict[str, Any], context: Any, report_savings: Ready[ReportSavings]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, report_savings: Ready[ReportSavings]
+) -> dict[str, Any]:
     """The months copied, and the number of reports. Raises, when all was tried: Unavailable."""
     parse(Payload, event)
     night = report_savings()()

@@ -13,8 +13,11 @@ from governor.wiring.basics import Basics
 
 @observed(RotateKeys(Basics().link_keys))
 def handler(event: dict[str, Any], context: Any, rotate_keys: RotateKeys) -> dict[str, Any]:
-    """One step of a rotation. The secret is the one of the environment, whatever the event names."""
+    """One step of a rotation. The secret is the one of the environment, whatever the event
+    names."""
     payload = parse(RotationEvent, event)
     rotate_keys(payload.step, payload.version)
-    logger.info("rotation step done", extra={"step": payload.step.value, "version": payload.version})
+    logger.info(
+        "rotation step done", extra={"step": payload.step.value, "version": payload.version}
+    )
     return {"step": payload.step.value}

@@ -1,5 +1,5 @@
-"""The questions and the policy in force as JSON, for the command line. API Gateway lets through only what
-AWS's IAM has authorised."""
+"""The questions and the policy in force as JSON, for the command line. API Gateway lets through
+only what AWS's IAM has authorised."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from governor.wiring.parts import Parts
 
 
 @observed(answers.approval_api(Parts()))
-def handler(event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, approval_api: Ready[ApprovalApi]
+) -> dict[str, Any]:
     """An HTTP API request (payload 2.0) to a response with JSON."""
     http = parse(HttpRequest, event)
     try:

@@ -16,7 +16,8 @@ from governor.wiring.parts import Parts
 
 @observed(page.approval_site(Parts()))
 def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Links, query and cookies are never logged."""
+    """An HTTP API request (payload 2.0) to a response. Links, query and cookies are never
+    logged."""
     http = parse(HttpRequest, event)
     try:
         request = Request(
@@ -34,7 +35,8 @@ def handler(event: dict[str, Any], context: Any, approval_site: ApprovalSite) ->
         response = approval_site.handle(request)
     if response.note:
         page_id = (
-            http.path_parameters.get("approval_id") or http.path_parameters.get("link", "").partition(".")[0]
+            http.path_parameters.get("approval_id")
+            or http.path_parameters.get("link", "").partition(".")[0]
         )
         logger.warning(response.note, extra={"approval_id": page_id})
         count("ApprovalProblems")

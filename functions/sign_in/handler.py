@@ -1,4 +1,5 @@
-"""Signing in at the OIDC issuer, in front of decisions. Deployed only where an issuer is configured."""
+"""Signing in at the OIDC issuer, in front of decisions. Deployed only where an issuer is
+configured."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from governor.wiring.parts import Parts
 
 @observed(sign_in.sign_in_site(Parts()))
 def handler(event: dict[str, Any], context: Any, sign_in_site: SignInSite) -> dict[str, Any]:
-    """An HTTP API request (payload 2.0) to a response. Codes, states, links and cookies are never logged."""
+    """An HTTP API request (payload 2.0) to a response. Codes, states, links and cookies are never
+    logged."""
     http = parse(HttpRequest, event)
     begins = http.route_key == "GET /sign-in"
     try:

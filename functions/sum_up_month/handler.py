@@ -1,5 +1,5 @@
-"""Publishes what projects cost this month and what was saved; tells who has used up a budget. The last step
-of a sweep, so it says when a target was not swept."""
+"""Publishes what projects cost this month and what was saved; tells who has used up a budget. The
+last step of a sweep, so it says when a target was not swept."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from governor.wiring.policies import use_case
 
 @observed(use_case(Parts(), SumUpMonth))
 def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]) -> dict[str, Any]:
-    """Outcomes to sums. Raises, after the figures were published: TargetsNotSwept, which hides no failure of
-    the sums but is known first; Unavailable, when somebody could not be told."""
+    """Outcomes to sums. Raises, after the figures were published: TargetsNotSwept, which hides no
+    failure of the sums but is known first; Unavailable, when somebody could not be told."""
     swept = parse(SweptPayload, event)
     missing = swept.target_count - swept.outcomes.count("swept")
     try:
@@ -26,7 +26,9 @@ def handler(event: dict[str, Any], context: Any, sum_up_month: Ready[SumUpMonth]
     finally:
         if missing:
             why = "governor status names them and says why"
-            raise TargetsNotSwept(f"{missing} of {swept.target_count} targets were not swept: {why}")
+            raise TargetsNotSwept(
+                f"{missing} of {swept.target_count} targets were not swept: {why}"
+            )
 
 
 def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
@@ -39,7 +41,9 @@ def _summed_up(sum_up_month: SumUpMonth) -> dict[str, Any]:
     count("HighestBudgetUsedPercent", float(month.highest_budget_used_percent), MetricUnit.Percent)
     count("SavedMonthToDate", float(month.saved_usd), MetricUnit.NoUnit)
     count("FalseStops", month.false_stops)
-    logger.info("summed up", extra={"month": month.month, "projects": len(month.costs), "told": month.told})
+    logger.info(
+        "summed up", extra={"month": month.month, "projects": len(month.costs), "told": month.told}
+    )
     if month.problems:
         raise Unavailable("; ".join(month.problems), operation="sns:Publish")
     return {

@@ -21,7 +21,8 @@ from governor.wiring.policies import asking, by_target
 def handler(
     event: dict[str, Any], context: Any, sweep_target: Callable[[str, str], SweepSummary]
 ) -> dict[str, Any]:
-    """One target to counts by verdict; what could not be done is logged and left to the next sweep."""
+    """One target to counts by verdict; what could not be done is logged and left to the next
+    sweep."""
     payload = parse(TargetPayload, event)
     summary = sweep_target(payload.account, payload.region)
     target = summary.target

@@ -14,8 +14,11 @@ from governor.wiring.policies import asking, use_case
 
 
 @observed(use_case(Ec2Parts(), TakeSnapshot, asking))
-def handler(event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]) -> dict[str, Any]:
-    """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made twice."""
+def handler(
+    event: dict[str, Any], context: Any, take_snapshot: Ready[TakeSnapshot]
+) -> dict[str, Any]:
+    """An episode to `{"snapshot_ids", "dry_run"}`; an earlier try's snapshots are found, not made
+    twice."""
     ref = parse(EpisodeOnlyPayload, event).episode.to_domain()
     logger.append_keys(episode=ref.execution_name)
     snapshot_ids, dry_run = take_snapshot()(ref)

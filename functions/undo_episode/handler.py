@@ -14,7 +14,9 @@ from governor.wiring.policies import or_defaults, use_case
 
 
 @observed(use_case(Ec2Parts(), UndoEpisode, or_defaults))
-def handler(event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]) -> dict[str, Any]:
+def handler(
+    event: dict[str, Any], context: Any, undo_episode: Ready[UndoEpisode]
+) -> dict[str, Any]:
     """Episode and who asks to `{"done", "text"}`; the text is for that person."""
     payload = parse(UndoPayload, event)
     ref = payload.episode.to_domain()

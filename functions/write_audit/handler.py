@@ -1,4 +1,5 @@
-"""Keeps every question, answer, refusal and action in the audit bucket. Invoked by the table's stream."""
+"""Keeps every question, answer, refusal and action in the audit bucket. Invoked by the table's
+stream."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ HUB = PARTS.hub.account
 
 @observed(PARTS.archive.keep)
 def handler(event: dict[str, Any], context: Any, keep: Callable[[Change], bool]) -> dict[str, Any]:
-    """A batch of changes to `{"kept"}`: how many documents are new. Where one fails, all come again."""
+    """A batch of changes to `{"kept"}`: how many documents are new. Where one fails, all come
+    again."""
     changes = changes_of(event)
     must_be_of(HUB, event)
     kept = sum(map(keep, changes))

@@ -1,6 +1,7 @@
 """Starts the engine with its repairs and the simulators mounted: `python -m local.engine`.
 
-Everything is told by the environment that `local.cloud` sets. Ends with its parent, whatever ends that.
+Everything is told by the environment that `local.cloud` sets. Ends with its parent, whatever ends
+that.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ def main() -> None:
 
 
 def _die_with_parent(parent: int) -> None:
-    """A parent that was killed could not clean up: ends the whole group, workers included, and its scratch.
+    """A parent that was killed could not clean up: ends the whole group, workers included, and its
+    scratch.
 
-    Not left to a signal of the kernel: the engine ends gracefully on those, and waits for workflows that wait
-    for people.
+    Not left to a signal of the kernel: the engine ends gracefully on those, and waits for workflows
+    that wait for people.
     """
     while os.getppid() == parent:
         time.sleep(_LOOK_EVERY_SECONDS)
     scratch = os.environ.get("LOCAL_CLOUD_SCRATCH")
     if scratch:
-        # By a process outside the group, a moment later: the workers write into it until they are gone.
+        # By a process outside the group, a moment later: the workers write into it until they are
+        # gone.
         command = ["/bin/sh", "-c", 'sleep 0.5; rm -rf -- "$1"', "sh", scratch]
         subprocess.Popen(command, start_new_session=True)
     os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,4 +1,5 @@
-"""A simulator of CloudWatch metrics: exact dimension sets, periods aligned as CloudWatch aligns them.
+"""A simulator of CloudWatch metrics: exact dimension sets, periods aligned as CloudWatch aligns
+them.
 
 Alarms and everything else stay with the engine. Points are kept per series; nothing is filled in.
 """
@@ -19,9 +20,9 @@ Rows = list[tuple[float, float]]
 
 
 class Past(NamedTuple):
-    """The part of a series before its points, by hour from `start` to `end`: computed when it is read, as
-    weeks of minutes would fill the memory. `None` where nothing was published; `per_minute` counts
-    samples."""
+    """The part of a series before its points, by hour from `start` to `end`: computed when it is
+    read, as weeks of minutes would fill the memory. `None` where nothing was published;
+    `per_minute` counts samples."""
 
     start: float
     end: float
@@ -52,11 +53,13 @@ _DATAPOINTS = 100_800
 _RECENT = timedelta(hours=3)
 _LISTED = timedelta(days=14)
 _RETENTION = ((timedelta(days=15), 60), (timedelta(days=63), 300), (timedelta(days=455), 3600))
-"""Points younger than that are kept at that period, in seconds; older ones only at longer periods."""
+"""Points younger than that are kept at that period, in seconds; older ones only at longer
+periods."""
 
 
 class CloudWatchSimulator:
-    """GetMetricData, ListMetrics and PutMetricData. Times come in and go out as seconds since the epoch."""
+    """GetMetricData, ListMetrics and PutMetricData. Times come in and go out as seconds since the
+    epoch."""
 
     def __init__(self, faults: Faults) -> None:
         self.faults = faults
@@ -74,7 +77,9 @@ class CloudWatchSimulator:
         """Return whether this simulator answers the operation."""
         return operation in self._operations
 
-    def operation(self, name: str, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def operation(
+        self, name: str, account: str, region: str, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
         """One call. Raises: AwsError."""
         with self._lock:
             self.faults.enter(f"cloudwatch:{name}", request)
@@ -87,8 +92,8 @@ class CloudWatchSimulator:
             self.partial.clear()
 
     def put(self, account: str, region: str, series: Sequence[Mapping[str, Any]]) -> None:
-        """Adds points in bulk: `namespace`, `metric`, `dimensions`, `points` as `[epoch, value]`, and perhaps
-        `past`, the fields of a `Past`."""
+        """Adds points in bulk: `namespace`, `metric`, `dimensions`, `points` as `[epoch, value]`,
+        and perhaps `past`, the fields of a `Past`."""
         with self._lock:
             for one in series:
                 key = (one["namespace"], one["metric"], tuple(sorted(one["dimensions"].items())))
@@ -106,7 +111,9 @@ class CloudWatchSimulator:
 
     # reading
 
-    def _get_metric_data(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _get_metric_data(
+        self, account: str, region: str, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
         queries = request["MetricDataQueries"]
         _check_queries(queries)
         start, end = float(request["StartTime"]), float(request["EndTime"])
@@ -127,7 +134,9 @@ class CloudWatchSimulator:
                 rows.reverse()
             done = offset if number == first else 0
             room = limit - sum(len(result["Values"]) for result in results)
-            results.append(self._result(query, rows[done : done + room], cut=len(rows) - done > room))
+            results.append(
+                self._result(query, rows[done : done + room], cut=len(rows) - done > room)
+            )
             if len(rows) - done > room:
                 return {"MetricDataResults": results, "NextToken": f"{number}.{done + room}"}
         return {"MetricDataResults": results}
@@ -143,10 +152,14 @@ class CloudWatchSimulator:
             "StatusCode": "PartialData" if cut or metric in self.partial else "Complete",
         }
 
-    def _list_metrics(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _list_metrics(
+        self, account: str, region: str, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
         recent = request.get("RecentlyActive")
         if recent not in (None, "PT3H"):
-            raise AwsError("InvalidParameterValue", "The only valid value of RecentlyActive is PT3H")
+            raise AwsError(
+                "InvalidParameterValue", "The only valid value of RecentlyActive is PT3H"
+            )
         since = (datetime.now(tz=UTC) - (_RECENT if recent else _LISTED)).timestamp()
         wanted = [(d["Name"], d.get("Value")) for d in request.get("Dimensions", ())]
         found = [
@@ -174,9 +187,13 @@ class CloudWatchSimulator:
 
     # writing
 
-    def _put_metric_data(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _put_metric_data(
+        self, account: str, region: str, request: Mapping[str, Any]
+    ) -> dict[str, Any]:
         if request["Namespace"].startswith("AWS/"):
-            raise AwsError("InvalidParameterValue", "The value AWS/ for parameter Namespace is invalid.")
+            raise AwsError(
+                "InvalidParameterValue", "The value AWS/ for parameter Namespace is invalid."
+            )
         if len(request["MetricData"]) > _PUT_LIMIT:
             raise AwsError("InvalidParameterValue", f"at most {_PUT_LIMIT} metrics a call")
         now = datetime.now(tz=UTC).timestamp()
@@ -201,10 +218,14 @@ def _check_queries(queries: Sequence[Mapping[str, Any]]) -> None:
         raise AwsError("ValidationError", f"at most {_QUERY_LIMIT} queries, not {len(queries)}")
     ids = [query["Id"] for query in queries]
     if len(set(ids)) != len(ids):
-        raise AwsError("ValidationError", "The values for parameter id in MetricDataQueries must be unique")
+        raise AwsError(
+            "ValidationError", "The values for parameter id in MetricDataQueries must be unique"
+        )
     for query in queries:
         if not re.fullmatch(r"[a-z][A-Za-z0-9_]*", query["Id"]):
-            raise AwsError("ValidationError", f"The value {query['Id']} for parameter id is invalid")
+            raise AwsError(
+                "ValidationError", f"The value {query['Id']} for parameter id is invalid"
+            )
         if "MetricStat" not in query:
             raise AwsError("ValidationError", "only MetricStat is simulated")
         period = int(query["MetricStat"]["Period"])

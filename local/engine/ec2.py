@@ -50,7 +50,14 @@ class Region:
     reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-_CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
+_CODES = {
+    "pending": 0,
+    "running": 16,
+    "shutting-down": 32,
+    "terminated": 48,
+    "stopping": 64,
+    "stopped": 80,
+}
 
 
 class Ec2Simulator:
@@ -66,7 +73,8 @@ class Ec2Simulator:
         self.instance_types: dict[str, dict[str, Any]] = {}
         """Shapes by instance type, as DescribeInstanceTypes answers them."""
         self.deeds: list[dict[str, Any]] = []
-        """Every stop, termination and start that a call has begun, with the completed snapshots of then."""
+        """Every stop, termination and start that a call has begun, with the completed snapshots of
+        then."""
         self._emit = emit
         self._lock = threading.RLock()
         self._regions: dict[tuple[str, str], Region] = {}
@@ -166,7 +174,9 @@ class Ec2Simulator:
             place.instances[instance_id] = instance
             return instance_id
 
-    def _reserve(self, account: str, region: str, instance: dict[str, Any], reservation_id: str) -> None:
+    def _reserve(
+        self, account: str, region: str, instance: dict[str, Any], reservation_id: str
+    ) -> None:
         instance["CapacityReservationId"] = reservation_id
         is_block = instance.get("InstanceLifecycle") == "capacity-block"
         known = self._region(account, region).reservations
@@ -197,7 +207,8 @@ class Ec2Simulator:
     def spot_warning(
         self, account: str, region: str, instance_id: str, action: str, after: float | None
     ) -> None:
-        """EC2 warns that it takes the instance back, and does so `after` seconds (AWS: 120) if given."""
+        """EC2 warns that it takes the instance back, and does so `after` seconds (AWS: 120) if
+        given."""
         with self._lock:
             instance = self._instance(account, region, instance_id)
             self._tell_zone(
@@ -208,7 +219,9 @@ class Ec2Simulator:
                 {"instance-id": instance_id, "instance-action": action},
             )
             if after is not None:
-                final = {"terminate": "terminated", "stop": "stopped", "hibernate": "stopped"}[action]
+                final = {"terminate": "terminated", "stop": "stopped", "hibernate": "stopped"}[
+                    action
+                ]
                 self._later(after, lambda: self._take_back(account, region, instance, final))
 
     def rebalance_recommendation(self, account: str, region: str, instance_id: str) -> None:
@@ -240,7 +253,9 @@ class Ec2Simulator:
         """The tags of every instance and snapshot, by its id."""
         with self._lock:
             place = self._region(account, region)
-            return {key: tags_of(one) for key, one in {**place.instances, **place.snapshots}.items()}
+            return {
+                key: tags_of(one) for key, one in {**place.instances, **place.snapshots}.items()
+            }
 
     def dump(self, account: str, region: str) -> dict[str, Any]:
         """State by id, for a look from outside."""
@@ -256,7 +271,8 @@ class Ec2Simulator:
     # instances
 
     def _run_instances(self, account: str, region: str, request: Request) -> Answer:
-        """Type, market, volumes, tags, protection and reservation count; images and networks do not."""
+        """Type, market, volumes, tags, protection and reservation count; images and networks do
+        not."""
         _check_dry_run(request)
         spec = {
             "instance_type": request.get("InstanceType", "m1.small"),
@@ -277,19 +293,28 @@ class Ec2Simulator:
         answer = [_public(instance) for instance in launched]
         for instance in launched:
             self._go(account, region, instance, "running")
-        return {"ReservationId": f"r-{next(self._numbers):017x}", "OwnerId": account, "Instances": answer}
+        return {
+            "ReservationId": f"r-{next(self._numbers):017x}",
+            "OwnerId": account,
+            "Instances": answer,
+        }
 
     def _describe_instances(self, account: str, region: str, request: Request) -> Answer:
         found = self._visible(account, region, request)
         matching = filters.select(found, request, filters.INSTANCE)
         reservations = [
-            {"OwnerId": account, "ReservationId": f"r-{i['InstanceId'][2:]}", "Instances": [_public(i)]}
+            {
+                "OwnerId": account,
+                "ReservationId": f"r-{i['InstanceId'][2:]}",
+                "Instances": [_public(i)],
+            }
             for i in matching
         ]
         return filters.page("Reservations", reservations, request, ids="InstanceIds")
 
     def _visible(self, account: str, region: str, request: Request) -> list[dict[str, Any]]:
-        """By id everything; else without the managed ones that are hidden, unless they are asked for."""
+        """By id everything; else without the managed ones that are hidden, unless they are asked
+        for."""
         if request.get("InstanceIds"):
             return self._instances(account, region, request["InstanceIds"])
         return [
@@ -303,7 +328,9 @@ class Ec2Simulator:
         everything = request.get("IncludeAllInstances")
         found = [
             instance
-            for instance in filters.select(self._visible(account, region, request), request, filters.INSTANCE)
+            for instance in filters.select(
+                self._visible(account, region, request), request, filters.INSTANCE
+            )
             if everything or instance["State"]["Name"] == "running"
         ]
         statuses = [
@@ -328,7 +355,9 @@ class Ec2Simulator:
         found = filters.select([self.instance_types[name] for name in wanted], request, {})
         return filters.page("InstanceTypes", found, request, ids="InstanceTypes")
 
-    def _describe_capacity_reservations(self, account: str, region: str, request: Request) -> Answer:
+    def _describe_capacity_reservations(
+        self, account: str, region: str, request: Request
+    ) -> Answer:
         known = self._region(account, region).reservations
         ids = request.get("CapacityReservationIds") or list(known)
         for reservation_id in ids:
@@ -343,7 +372,10 @@ class Ec2Simulator:
         name = request["Attribute"]
         if name == "userData":
             given = instance["_spec"].get("user_data")
-            return {"InstanceId": request["InstanceId"], "UserData": {"Value": given} if given else {}}
+            return {
+                "InstanceId": request["InstanceId"],
+                "UserData": {"Value": given} if given else {},
+            }
         if name not in instance["_protected"]:
             raise AwsError("InvalidParameterValue", f"the attribute {name} is not simulated")
         key = name[0].upper() + name[1:]
@@ -365,7 +397,9 @@ class Ec2Simulator:
             self._refuse_managed(instance)
             _check_state(instance, "pending", "running", "stopped")
         _check_dry_run(request)
-        changes = [self._change(account, region, i, "running", unless="pending running") for i in instances]
+        changes = [
+            self._change(account, region, i, "running", unless="pending running") for i in instances
+        ]
         return {"StartingInstances": changes}
 
     def _stop_instances(self, account: str, region: str, request: Request) -> Answer:
@@ -374,7 +408,10 @@ class Ec2Simulator:
         for instance in instances:
             self._check_stop(account, region, instance)
         _check_dry_run(request)
-        changes = [self._change(account, region, i, "stopped", unless="stopping stopped") for i in instances]
+        changes = [
+            self._change(account, region, i, "stopped", unless="stopping stopped")
+            for i in instances
+        ]
         return {"StoppingInstances": changes}
 
     def _check_stop(self, account: str, region: str, instance: dict[str, Any]) -> None:
@@ -383,14 +420,19 @@ class Ec2Simulator:
             message = "has an instance store root device and cannot be stopped"
             raise AwsError("UnsupportedOperation", f"{instance['InstanceId']} {message}")
         if self._spot_type(account, region, instance) == "one-time":
-            message = "You can't stop the Spot Instance associated with a one-time Spot Instance request"
+            message = (
+                "You can't stop the Spot Instance associated with a one-time Spot Instance request"
+            )
             raise AwsError("UnsupportedOperation", message)
         if instance["_protected"]["disableApiStop"]:
-            raise AwsError("OperationNotPermitted", f"{instance['InstanceId']}: disableApiStop is set")
+            raise AwsError(
+                "OperationNotPermitted", f"{instance['InstanceId']}: disableApiStop is set"
+            )
         _check_state(instance, "running", "pending", "stopping", "stopped")
 
     def _terminate_instances(self, account: str, region: str, request: Request) -> Answer:
-        """Protection counts zone by zone: an unprotected zone goes, and the request fails all the same."""
+        """Protection counts zone by zone: an unprotected zone goes, and the request fails all the
+        same."""
         instances = self._instances(account, region, request["InstanceIds"])
         for instance in instances:
             self._refuse_managed(instance)
@@ -401,7 +443,8 @@ class Ec2Simulator:
         changes = [
             self._change(account, region, instance, "terminated", unless="shutting-down terminated")
             for instance in instances
-            if not request.get("DryRun") and instance["Placement"]["AvailabilityZone"] not in guarded_zones
+            if not request.get("DryRun")
+            and instance["Placement"]["AvailabilityZone"] not in guarded_zones
         ]
         if protected:
             names = ", ".join(i["InstanceId"] for i in protected)
@@ -446,7 +489,9 @@ class Ec2Simulator:
 
     def _go(self, account: str, region: str, instance: dict[str, Any], final: str) -> None:
         """First the passing state at once, then the final one after the delay; both are told."""
-        passing = {"running": "pending", "stopped": "stopping", "terminated": "shutting-down"}[final]
+        passing = {"running": "pending", "stopped": "stopping", "terminated": "shutting-down"}[
+            final
+        ]
         if final == "running":
             instance["LaunchTime"] = _now()
         self._set_state(account, region, instance, passing)
@@ -485,7 +530,12 @@ class Ec2Simulator:
             self._replace(account, region, instance)
 
     def _follow_up(
-        self, account: str, region: str, instance: dict[str, Any], request: dict[str, Any], final: str
+        self,
+        account: str,
+        region: str,
+        instance: dict[str, Any],
+        request: dict[str, Any],
+        final: str,
     ) -> None:
         """End a Spot request with its instance; a persistent one launches a successor."""
         if request["State"] not in ("active", "disabled"):
@@ -504,7 +554,8 @@ class Ec2Simulator:
             request["State"] = "closed"
 
     def _replace(self, account: str, region: str, old: dict[str, Any]) -> dict[str, Any]:
-        """A persistent Spot request or an Auto Scaling group launches a successor, as it did the first."""
+        """A persistent Spot request or an Auto Scaling group launches a successor, as it did the
+        first."""
         spec = {
             **old["_spec"],
             "instance_id": None,
@@ -539,7 +590,9 @@ class Ec2Simulator:
 
     def _refuse_managed(self, instance: dict[str, Any]) -> None:
         if instance.get("Operator", {}).get("Managed"):
-            message = f"{instance['InstanceId']} is managed by {instance['Operator'].get('Principal')}"
+            message = (
+                f"{instance['InstanceId']} is managed by {instance['Operator'].get('Principal')}"
+            )
             raise AwsError("OperationNotPermitted", message)
 
     # tags
@@ -558,7 +611,8 @@ class Ec2Simulator:
         return {}
 
     def _delete_tags(self, account: str, region: str, request: Request) -> Answer:
-        """A tag given with a value goes only if it has that value; without any tag all of the user's go."""
+        """A tag given with a value goes only if it has that value; without any tag all of the
+        user's go."""
         resources = self._tagged(account, region, request["Resources"])
         named = {tag["Key"]: tag.get("Value") for tag in request.get("Tags", ())}
         _refuse_reserved(named)
@@ -589,10 +643,14 @@ class Ec2Simulator:
         resources: list[dict[str, Any]] = []
         ids = list(ids)
         if len(ids) > _MAX_TAGGED:
-            raise AwsError("InvalidParameterValue", f"at most {_MAX_TAGGED} resources, not {len(ids)}")
+            raise AwsError(
+                "InvalidParameterValue", f"at most {_MAX_TAGGED} resources, not {len(ids)}"
+            )
         for resource_id in ids:
             kind = resource_id.partition("-")[0]
-            store = {"i": place.instances, "vol": place.volumes, "snap": place.snapshots}.get(kind, {})
+            store = {"i": place.instances, "vol": place.volumes, "snap": place.snapshots}.get(
+                kind, {}
+            )
             if resource_id not in store:
                 name = {"i": "InstanceID", "vol": "Volume", "snap": "Snapshot"}.get(kind, "ID")
                 raise AwsError(f"Invalid{name}.NotFound", f"The ID '{resource_id}' does not exist")
@@ -615,7 +673,11 @@ class Ec2Simulator:
         instance["BlockDeviceMappings"].append(
             {
                 "DeviceName": spec.get("device", "/dev/xvda"),
-                "Ebs": {"VolumeId": volume_id, "DeleteOnTermination": deleted, "Status": "attached"},
+                "Ebs": {
+                    "VolumeId": volume_id,
+                    "DeleteOnTermination": deleted,
+                    "Status": "attached",
+                },
             }
         )
 
@@ -707,7 +769,9 @@ class Ec2Simulator:
         return str(self._region(account, region).spot_requests[request_id]["Type"])
 
     def _describe_spot_requests(self, account: str, region: str, request: Request) -> Answer:
-        found = filters.select(self._requests(account, region, request), request, filters.SPOT_REQUEST)
+        found = filters.select(
+            self._requests(account, region, request), request, filters.SPOT_REQUEST
+        )
         return filters.page("SpotInstanceRequests", found, request, ids="SpotInstanceRequestIds")
 
     def _cancel_spot_requests(self, account: str, region: str, request: Request) -> Answer:
@@ -790,7 +854,10 @@ def _check_dry_run(request: Request) -> None:
 def _check_state(instance: dict[str, Any], *allowed: str) -> None:
     state = instance["State"]["Name"]
     if state not in allowed:
-        message = f"The instance '{instance['InstanceId']}' is not in a state from which it can be: {state}"
+        message = (
+            f"The instance '{instance['InstanceId']}' is not in a state from which "
+            f"it can be: {state}"
+        )
         raise AwsError("IncorrectInstanceState", message)
 
 
@@ -832,7 +899,9 @@ def _volumes_wanted(request: Request) -> list[dict[str, Any]]:
 
 def _market(request: Request) -> dict[str, Any]:
     options = request.get("InstanceMarketOptions", {})
-    reservation = request.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
+    reservation = request.get("CapacityReservationSpecification", {}).get(
+        "CapacityReservationTarget", {}
+    )
     spec = {"capacity_reservation_id": reservation.get("CapacityReservationId")}
     match options.get("MarketType"):
         case None:
@@ -845,7 +914,8 @@ def _market(request: Request) -> dict[str, Any]:
 
 
 def _volumes_to_keep(instance: dict[str, Any], specification: Request) -> list[str]:
-    """Ids of the volumes that a set of snapshots takes in. Excluding what is not attached is an error."""
+    """Ids of the volumes that a set of snapshots takes in. Excluding what is not attached is an
+    error."""
     attached = {m["Ebs"]["VolumeId"]: m["DeviceName"] for m in instance["BlockDeviceMappings"]}
     excluded = set(specification.get("ExcludeDataVolumeIds", ()))
     if not excluded <= set(attached):

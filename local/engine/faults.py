@@ -58,7 +58,8 @@ class Faults:
                 raise AwsError(fault.code, fault.message)
 
     def plan(self, operation: str, fault: Fault, times: int) -> None:
-        """The next `times` calls that meet the fault get it, instead of those planned like it before."""
+        """The next `times` calls that meet the fault get it, instead of those planned like it
+        before."""
         others = [planned for planned in self.planned.get(operation, []) if planned != fault]
         self.planned[operation] = others + [fault] * times
 

@@ -57,7 +57,8 @@ TAG: Properties = {
 
 
 def select(found: Iterable[Any], request: Mapping[str, Any], properties: Properties) -> list[Any]:
-    """Return what meets all filters of the request. Raises: AwsError for a filter that is not simulated."""
+    """Return what meets all filters of the request. Raises: AwsError for a filter that is not
+    simulated."""
     filters = request.get("Filters", ())
     for one in filters:
         name = one["Name"]
@@ -105,13 +106,18 @@ def _meets(resource: Resource, one: Mapping[str, Any], properties: Properties) -
         values = list(tags_of(resource))
     else:
         values = [properties[name](resource)]
-    return any(pattern.fullmatch(value) for pattern in patterns for value in values if value is not None)
+    return any(
+        pattern.fullmatch(value) for pattern in patterns for value in values if value is not None
+    )
 
 
 def _pattern(value: str) -> re.Pattern[str]:
-    """EC2 reads `*` as any text and `?` as one character, unless escaped with a backslash; case counts."""
+    """EC2 reads `*` as any text and `?` as one character, unless escaped with a backslash; case
+    counts."""
     tokens = re.findall(r"\\.|.", value, re.DOTALL)
-    return re.compile("".join(_TOKENS.get(token, re.escape(token[-1])) for token in tokens), re.DOTALL)
+    return re.compile(
+        "".join(_TOKENS.get(token, re.escape(token[-1])) for token in tokens), re.DOTALL
+    )
 
 
 _TOKENS = {"*": ".*", "?": "."}

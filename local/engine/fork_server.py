@@ -1,8 +1,10 @@
-"""Forks the processes of functions: started once per layer, with the heavy libraries already loaded.
+"""Forks the processes of functions: started once per layer, with the heavy libraries already
+loaded.
 
-Each function process is a fork with the environment, folder and pipes that it was asked for, and module state
-of its own. Nothing that reads the environment is loaded before the fork. One thread, so that forking is safe.
-Started by `local.engine.processes`, which speaks with it over a socket: one JSON document a message.
+Each function process is a fork with the environment, folder and pipes that it was asked for, and
+module state of its own. Nothing that reads the environment is loaded before the fork. One thread,
+so that forking is safe. Started by `local.engine.processes`, which speaks with it over a socket:
+one JSON document a message.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ MESSAGE_BYTES = 1 << 18
 
 
 def main(control: socket.socket, layers: list[str]) -> None:
-    """Serves until the engine closes the socket. Returns in the function processes only, to run one each."""
+    """Serves until the engine closes the socket. Returns in the function processes only, to run one
+    each."""
     _load(layers)
     woken, wakes = os.pipe()
     os.set_blocking(wakes, False)
@@ -100,12 +103,14 @@ def main(control: socket.socket, layers: list[str]) -> None:
 
 
 def _load(layers: list[str]) -> None:
-    """Imports what every function needs, and reads botocore's descriptions of the services they call."""
+    """Imports what every function needs, and reads botocore's descriptions of the services they
+    call."""
     for name in LIBRARIES:
         with suppress(ImportError):
             importlib.import_module(name)
     _remember_models()
-    # What is imported from here on lies in folders that are gone after this run: here it is compiled once.
+    # What is imported from here on lies in folders that are gone after this run: here it is
+    # compiled once.
     sys.dont_write_bytecode = True
     for layer in layers:
         packages = str(Path(layer, "python"))
@@ -113,7 +118,8 @@ def _load(layers: list[str]) -> None:
         for found in pkgutil.iter_modules([packages]):
             if found.ispkg:
                 _import_below(found.name)
-    # What the function processes import themselves, the first of them compiles for all, beside its source.
+    # What the function processes import themselves, the first of them compiles for all, beside its
+    # source.
     sys.pycache_prefix, sys.dont_write_bytecode = None, False
     # What is loaded by now is never collected: a collection would copy its pages in every process.
     gc.collect()
@@ -121,7 +127,8 @@ def _load(layers: list[str]) -> None:
 
 
 def _import_below(name: str) -> None:
-    """Imports a package and what is in it. What cannot be imported here is left to the function processes."""
+    """Imports a package and what is in it. What cannot be imported here is left to the function
+    processes."""
     try:
         package = importlib.import_module(name)
     except Exception as error:  # noqa: BLE001 - whatever it is, the function process meets it again
@@ -158,7 +165,9 @@ def _ended(children: set[int]) -> list[tuple[int, int]]:
 
 
 def _receive(control: socket.socket) -> tuple[dict[str, object] | None, list[int]]:
-    data, ancillary, _, _ = control.recvmsg(MESSAGE_BYTES, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+    data, ancillary, _, _ = control.recvmsg(
+        MESSAGE_BYTES, socket.CMSG_SPACE(3 * array.array("i").itemsize)
+    )
     descriptors = array.array("i")
     for level, kind, content in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -174,7 +183,8 @@ def _send(control: socket.socket, message: dict[str, object]) -> None:
 
 
 def _become(message: dict[str, object], descriptors: list[int], unused: set[int]) -> None:
-    """Turns this fork into what a fresh interpreter with that environment and those pipes would be."""
+    """Turns this fork into what a fresh interpreter with that environment and those pipes would
+    be."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for descriptor in unused:
@@ -189,9 +199,14 @@ def _become(message: dict[str, object], descriptors: list[int], unused: set[int]
     sys.argv = [message["script"]]
     sys.path.insert(0, str(Path(message["script"]).parent))
     sys.stdin = io.TextIOWrapper(io.FileIO(0, "rb", closefd=False), encoding="utf-8")
-    sys.stdout = io.TextIOWrapper(io.FileIO(1, "wb", closefd=False), encoding="utf-8", write_through=True)
+    sys.stdout = io.TextIOWrapper(
+        io.FileIO(1, "wb", closefd=False), encoding="utf-8", write_through=True
+    )
     sys.stderr = io.TextIOWrapper(
-        io.FileIO(2, "wb", closefd=False), encoding="utf-8", errors="backslashreplace", write_through=True
+        io.FileIO(2, "wb", closefd=False),
+        encoding="utf-8",
+        errors="backslashreplace",
+        write_through=True,
     )
 
 

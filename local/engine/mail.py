@@ -1,7 +1,7 @@
 """Mail with pictures: what SES keeps of a message shows them, as a mail program does.
 
-AWS delivers the message as it was sent. Engine: keeps its HTML alone, whose pictures (`cid:`) are parts of
-their own. Here they stand in the HTML itself.
+AWS delivers the message as it was sent. Engine: keeps its HTML alone, whose pictures (`cid:`) are
+parts of their own. Here they stand in the HTML itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def repair() -> None:
         pictures = _pictures(raw)
         for part in parsed.get("BodyParts", []):
             if isinstance(part, dict) and "text/html" in part.get("ContentType", ""):
-                part["Data"] = _PART.sub(lambda found: pictures.get(found[1], found[0]), part["Data"])
+                part["Data"] = _PART.sub(
+                    lambda found: pictures.get(found[1], found[0]), part["Data"]
+                )
         return parsed
 
     ses_v2._parse_raw_mime = with_pictures

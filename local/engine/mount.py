@@ -1,8 +1,8 @@
 """Puts the simulators behind the engine's front door: wire format in, wire format out.
 
-EC2 speaks its query protocol, CloudWatch JSON. What a simulator does not know goes to the engine. A private
-operation of EC2, `GovernorSimulation`, is the simulation's own control. A gate before services of the engine
-answers with the faults planned for them.
+EC2 speaks its query protocol, CloudWatch JSON. What a simulator does not know goes to the engine. A
+private operation of EC2, `GovernorSimulation`, is the simulation's own control. A gate before
+services of the engine answers with the faults planned for them.
 """
 
 from __future__ import annotations
@@ -89,7 +89,11 @@ class Simulation:
             case "rebalance_recommendation":
                 self.ec2.rebalance_recommendation(account, region, command["instance_id"])
             case "put_event":
-                source, detail_type, detail = command["source"], command["detail_type"], command["detail"]
+                source, detail_type, detail = (
+                    command["source"],
+                    command["detail_type"],
+                    command["detail"],
+                )
                 _emit(account, region, source, detail_type, detail, command["resources"])
             case "set_unmanaged":
                 self.commands.unmanaged = set(command["instance_ids"])
@@ -129,7 +133,9 @@ def mount() -> Simulation:
         iam_actions.SERVICE_TO_IAM_NAMESPACE[service] = service
         app.SERVICE_HANDLERS[service] = _pricing_handler(service, simulation)
     app.SERVICE_HANDLERS["ec2"] = _ec2_handler(simulation, app.SERVICE_HANDLERS["ec2"])
-    app.SERVICE_HANDLERS["monitoring"] = _cloudwatch_handler(simulation, app.SERVICE_HANDLERS["monitoring"])
+    app.SERVICE_HANDLERS["monitoring"] = _cloudwatch_handler(
+        simulation, app.SERVICE_HANDLERS["monitoring"]
+    )
     for service in GATED:
         app.SERVICE_HANDLERS[service] = _gate(service, simulation, app.SERVICE_HANDLERS[service])
     return simulation
@@ -164,7 +170,11 @@ def _gate(service: str, simulation: Simulation, engine: Handler) -> Handler:
             simulation.faults.enter(operation, request)
             answer = simulation.commands.answer(operation, *_caller(), request)
             if answer is not None:
-                return 200, {"Content-Type": "application/x-amz-json-1.1"}, json.dumps(answer).encode()
+                return (
+                    200,
+                    {"Content-Type": "application/x-amz-json-1.1"},
+                    json.dumps(answer).encode(),
+                )
         except AwsError as error:
             return _json_error(error) if target else _query_error(error)
         return await engine(method, path, headers, body, query)
@@ -202,7 +212,9 @@ def _ec2_handler(simulation: Simulation, engine: Handler) -> Handler:
                     "values": MultiDict(values),
                 }
             )
-            result = await asyncio.to_thread(simulation.ec2.operation, action, account, region, request)
+            result = await asyncio.to_thread(
+                simulation.ec2.operation, action, account, region, request
+            )
         except AwsError as error:
             return _ec2_error(error)
         response = EC2Serializer(operation).serialize(result)
@@ -222,7 +234,9 @@ def _cloudwatch_handler(simulation: Simulation, engine: Handler) -> Handler:
             # Over another protocol the engine would keep metrics that the simulator never sees.
             others = (path.rpartition("/")[2], _form(body).get("Action", ""))
             if any(simulation.cloudwatch.knows(name) for name in others):
-                return _json_error(AwsError("InvalidAction", "metrics are simulated over JSON only"))
+                return _json_error(
+                    AwsError("InvalidAction", "metrics are simulated over JSON only")
+                )
             return await engine(method, path, headers, body, query)
         if lower.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
@@ -244,7 +258,11 @@ def _form(body: bytes) -> dict[str, str]:
 
 def _json_error(error: AwsError) -> Response:
     document = {"__type": error.code, "message": error.message}
-    return error.status, {"Content-Type": "application/x-amz-json-1.0"}, json.dumps(document).encode()
+    return (
+        error.status,
+        {"Content-Type": "application/x-amz-json-1.0"},
+        json.dumps(document).encode(),
+    )
 
 
 def _query_error(error: AwsError) -> Response:
@@ -271,9 +289,15 @@ def _caller() -> tuple[str, str]:
 
 
 def _emit(
-    account: str, region: str, source: str, detail_type: str, detail: dict[str, Any], resources: list[str]
+    account: str,
+    region: str,
+    source: str,
+    detail_type: str,
+    detail: dict[str, Any],
+    resources: list[str],
 ) -> None:
-    """One event on the default bus of the account and Region, as the service itself would send it."""
+    """One event on the default bus of the account and Region, as the service itself would send
+    it."""
     from ministack.core.responses import request_scope
     from ministack.services import eventbridge
 

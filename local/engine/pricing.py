@@ -1,4 +1,5 @@
-"""A simulator of the Price List, and of an account without Savings Plans. It must not know the governor."""
+"""A simulator of the Price List, and of an account without Savings Plans. It must not know the
+governor."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ from typing import Any
 
 
 def product(price: str | dict[str, str], unit: str = "Hrs", **attributes: str) -> str:
-    """Return a product as GetProducts gives it: JSON as text, with one On-Demand term and one dimension.
+    """Return a product as GetProducts gives it: JSON as text, with one On-Demand term and one
+    dimension.
 
-    Source: AWS Billing user guide, "Reading the service price list file"; API reference, GetProducts.
+    Source: AWS Billing user guide, "Reading the service price list file"; API reference,
+    GetProducts.
     """
     sku = f"SKU{abs(hash((unit, *sorted(attributes.items())))):016X}"
     term, dimension = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
@@ -48,7 +51,9 @@ def product(price: str | dict[str, str], unit: str = "Hrs", **attributes: str) -
     return json.dumps(document)
 
 
-def instance_product(instance_type: str, price: str | dict[str, str], region: str, **changes: str) -> str:
+def instance_product(
+    instance_type: str, price: str | dict[str, str], region: str, **changes: str
+) -> str:
     """Return one of an instance type: plain Linux, shared, and used, unless changed."""
     attributes = {
         "instanceType": instance_type,
@@ -65,7 +70,8 @@ def instance_product(instance_type: str, price: str | dict[str, str], region: st
 
 
 class PriceListSimulator:
-    """Answers GetProducts with one price of each type, the same in all Regions; and DescribeSavingsPlans."""
+    """Answers GetProducts with one price of each type, the same in all Regions; and
+    DescribeSavingsPlans."""
 
     def __init__(self) -> None:
         self.usd_per_hour: dict[str, str] = {}

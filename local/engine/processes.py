@@ -1,12 +1,14 @@
 """The processes that functions run in.
 
-- AWS: an execution environment of its own starts in about a second. Engine: starts an interpreter for each,
-  which imports everything anew, more than a second of CPU. Here a fork server that has loaded the libraries
-  and the layer forks each of them (on Linux; elsewhere the engine's own way stays).
-- AWS: a layer lies unpacked in every environment. Engine: unpacks it anew for each, hundreds of files. Here
-  all environments share one folder.
-- AWS: a function gets its time on processors of its own. Engine: ends it by the wall clock. Here it gets
-  several times as long, because other programs may keep this machine busy; it is told its own time.
+- AWS: an execution environment of its own starts in about a second. Engine: starts an interpreter
+  for each, which imports everything anew, more than a second of CPU. Here a fork server that has
+  loaded the libraries and the layer forks each of them (on Linux; elsewhere the engine's own way
+  stays).
+- AWS: a layer lies unpacked in every environment. Engine: unpacks it anew for each, hundreds of
+  files. Here all environments share one folder.
+- AWS: a function gets its time on processors of its own. Engine: ends it by the wall clock. Here it
+  gets several times as long, because other programs may keep this machine busy; it is told its own
+  time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A simulator of Run Command: takes commands for managed instances that run and keeps them; nothing is run.
+"""A simulator of Run Command: takes commands for managed instances that run and keeps them; nothing
+is run.
 
 The engine's own would look for instances among its own. It must not know the governor.
 """
@@ -43,7 +44,8 @@ class CommandSimulator:
         return None
 
     def send(self, account: str, region: str, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Takes one command. Raises: AwsError for an instance that does not run or is not managed."""
+        """Takes one command. Raises: AwsError for an instance that does not run or is not
+        managed."""
         for instance_id in request["InstanceIds"]:
             if not self._is_managed(account, region, instance_id):
                 message = f"Instances [[{instance_id}]] not in a valid state for account {account}"
@@ -64,7 +66,11 @@ class CommandSimulator:
         filters = {part["Key"]: part["Values"] for part in request["Filters"]}
         wanted = filters["InstanceIds"]
         known = [one for one in wanted if self._is_managed(account, region, one)]
-        return {"InstanceInformationList": [{"InstanceId": one, "PingStatus": "Online"} for one in known]}
+        return {
+            "InstanceInformationList": [
+                {"InstanceId": one, "PingStatus": "Online"} for one in known
+            ]
+        }
 
     def describe_sessions(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """The open sessions of the instance of the filter `Target`, whenever they began."""

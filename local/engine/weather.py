@@ -1,11 +1,12 @@
-"""Bad weather between functions and AWS: a share of all their calls is throttled, refused, or gets no answer.
+"""Bad weather between functions and AWS: a share of all their calls is throttled, refused, or gets
+no answer.
 
-Only the processes of functions go through here, on their way to the engine's front door: whoever looks at the
-cloud sees it as it is. Which call is struck, and how, follows from a seed, the operation, and how often it
-has been called.
+Only the processes of functions go through here, on their way to the engine's front door: whoever
+looks at the cloud sees it as it is. Which call is struck, and how, follows from a seed, the
+operation, and how often it has been called.
 
-A time-out is a connection that is cut at once: waiting for it would teach a client nothing more. Of those
-requests half never arrive, and half arrive a moment later, when the client has long given up.
+A time-out is a connection that is cut at once: waiting for it would teach a client nothing more. Of
+those requests half never arrive, and half arrive a moment later, when the client has long given up.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ _CODES: dict[str, tuple[str, int, str]] = {
     "states": ("ThrottlingException", 400, "InternalFailure"),
     "sts": ("Throttling", 400, "InternalFailure"),
 }
-"""By the name that a request is signed for: how the service says slow down, and how that it failed inside.
+"""By the name that a request is signed for: how the service says slow down, and how that it failed
+inside.
 
 Sources: the services' API references, "Common errors" and the errors of their operations.
 """
@@ -84,8 +86,8 @@ class Weather:
             self.seed, self.share = seed, share
 
     def strike(self, operation: str) -> tuple[str, float]:
-        """Return what happens to the next call of an operation, if anything, and a number from 0 to 1 to go
-        by."""
+        """Return what happens to the next call of an operation, if anything, and a number from 0 to
+        1 to go by."""
         with self._lock:
             self.calls[operation] += 1
             chance = random.Random(f"{self.seed} {operation} {self.calls[operation]}")  # noqa: S311 - no secret
@@ -98,7 +100,9 @@ class Weather:
     def counts(self) -> dict[str, Any]:
         """All calls so far, and what struck them: a list of operation, kind and number."""
         with self._lock:
-            struck = [[operation, kind, count] for (operation, kind), count in sorted(self.struck.items())]
+            struck = [
+                [operation, kind, count] for (operation, kind), count in sorted(self.struck.items())
+            ]
             return {"calls": self.calls.total(), "struck": struck}
 
 
@@ -171,7 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.front_door)
         try:
-            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            connection.putrequest(
+                self.command, self.path, skip_host=True, skip_accept_encoding=True
+            )
             for name, value in self.headers.items():
                 # The host stays the one that was signed.
                 if name.lower() not in (*_BETWEEN_TWO, "expect"):
@@ -199,7 +205,9 @@ class _Handler(BaseHTTPRequestHandler):
         code, status = (slow_down, status) if kind == "throttled" else (inside, 500)
         if kind == "error" and chance < 0.5:
             # A load balancer before the service knows none of its codes.
-            return self._answer(503, [("Content-Type", "text/html")], b"<html>Service Unavailable</html>")
+            return self._answer(
+                503, [("Content-Type", "text/html")], b"<html>Service Unavailable</html>"
+            )
         return self._answer(status, *error_answer(service, code))
 
     def _cut(self) -> None:
@@ -207,8 +215,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
 
-def operation_of(method: str, path: str, headers: Mapping[str, str], body: bytes) -> tuple[str, str]:
-    """The service that a request is signed for, and its operation; of a REST service, method and path."""
+def operation_of(
+    method: str, path: str, headers: Mapping[str, str], body: bytes
+) -> tuple[str, str]:
+    """The service that a request is signed for, and its operation; of a REST service, method and
+    path."""
     signed = _SCOPE.search(headers.get("Authorization") or "")
     service = signed[1] if signed else "unsigned"
     if target := headers.get("X-Amz-Target"):

@@ -1,4 +1,5 @@
-"""The banner: says on every page that all of it is simulated, tells the story, and leads to what was sent.
+"""The banner: says on every page that all of it is simulated, tells the story, and leads to what
+was sent.
 
 It looks like no part of the product, and must not know what the pages below it are about.
 """
@@ -21,7 +22,9 @@ _FOLDER = Path(__file__).parent / "templates"
 TEMPLATES = Environment(
     loader=FileSystemLoader(_FOLDER), autoescape=True, trim_blocks=True, lstrip_blocks=True
 )
-STYLE, SCRIPT = ((_FOLDER / name).read_text(encoding="utf-8") for name in ("banner.css", "banner.js"))
+STYLE, SCRIPT = (
+    (_FOLDER / name).read_text(encoding="utf-8") for name in ("banner.css", "banner.js")
+)
 _BODY = re.compile(rb"<body[^>]*>")
 
 
@@ -42,7 +45,8 @@ def whole(said: str) -> Markup:
 
 
 def dressed(page: Reply, said: str) -> Reply:
-    """A page of the stack under the banner, which its security policy then lets through, and nothing else."""
+    """A page of the stack under the banner, which its security policy then lets through, and
+    nothing else."""
     found = _BODY.search(page.body)
     if found is None:
         return page
@@ -58,7 +62,9 @@ def _allowing(policy: str) -> str:
     """The policy, with the banner's style and script beside those of the page."""
     rules = dict(rule.partition(" ")[::2] for rule in policy.split("; "))
     for name, text in (("style-src", STYLE), ("script-src", SCRIPT)):
-        rules[name] = " ".join([*(one for one in rules[name].split() if one != "'none'"), _hash(text)])
+        rules[name] = " ".join(
+            [*(one for one in rules[name].split() if one != "'none'"), _hash(text)]
+        )
     return "; ".join(f"{name} {value}" for name, value in rules.items())
 
 

@@ -1,7 +1,7 @@
 """A copy of the site as files that need no server: `make site`.
 
-Follows every link from the first page. What decides or signs in is no part of a copy: forms are dead, links
-that decide or leave it are text, scripts and tokens are left out.
+Follows every link from the first page. What decides or signs in is no part of a copy: forms are
+dead, links that decide or leave it are text, scripts and tokens are left out.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def _pages(front: Front) -> dict[str, str]:
         if path in found:
             continue
         if len(found) == _MOST:
-            raise RuntimeError(f"more than {_MOST} pages are linked: {', '.join([*found][-5:])}, ...")
+            raise RuntimeError(
+                f"more than {_MOST} pages are linked: {', '.join([*found][-5:])}, ..."
+            )
         found[path] = html = read(path)
         links = (_path(path, link) for _, link in _LINK.findall(html))
         waiting += [one for one in links if one and one not in found and not _goes_on(path, one)]
@@ -65,7 +67,9 @@ def _pages(front: Front) -> dict[str, str]:
 def _reader(front: Front) -> Callable[[str], str]:
     """Return what reads pages, as a visitor with one session."""
     entered = front.answer("GET", "/", _ACCEPT)
-    cookie = next(value.partition(";")[0] for name, value in entered.headers if name == "Set-Cookie")
+    cookie = next(
+        value.partition(";")[0] for name, value in entered.headers if name == "Set-Cookie"
+    )
 
     def read(path: str) -> str:
         reply = front.answer("GET", path, {**_ACCEPT, "Cookie": cookie})
@@ -80,7 +84,12 @@ def _path(page: str, link: str) -> str | None:
     """The page of the site that a link leads to; `None` for files, other hosts and what decides."""
     parts = urlsplit(urljoin(page, unescape(link)))
     is_own = not parts.scheme and not parts.netloc and parts.path.startswith("/")
-    if not is_own or link.startswith("#") or parts.path.endswith(".csv") or parts.path.startswith("/q/"):
+    if (
+        not is_own
+        or link.startswith("#")
+        or parts.path.endswith(".csv")
+        or parts.path.startswith("/q/")
+    ):
         return None
     return f"{parts.path}?{parts.query}" if parts.query else parts.path
 

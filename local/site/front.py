@@ -1,7 +1,8 @@
-"""One origin on loopback: the stack's pages at their own paths, under the banner, and the simulation's pages.
+"""One origin on loopback: the stack's pages at their own paths, under the banner, and the
+simulation's pages.
 
-Whoever comes without a session that holds gets one, through the console's own doors. A request for another
-host is refused: that would be a name which was rebound to this machine.
+Whoever comes without a session that holds gets one, through the console's own doors. A request for
+another host is refused: that would be a name which was rebound to this machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ _BODY_BYTES = 1_048_576
 _NO_ANSWER = (OSError, HTTPException, RuntimeError, ValueError, LookupError, GovernorError)
 """Errors of the stack, or of what the pages beside it read."""
 _SECONDS = 60.0
-_OF_ONE_HOP = {"connection", "content-length", "date", "host", "keep-alive", "server", "transfer-encoding"}
+_OF_ONE_HOP = {
+    "connection",
+    "content-length",
+    "date",
+    "host",
+    "keep-alive",
+    "server",
+    "transfer-encoding",
+}
 _HOST_PREFIX = "__Host-"
 """Prefix of cookies for https alone; browsers differ in whether they keep them from loopback."""
 
@@ -40,7 +49,8 @@ class Reply:
     def is_page(self) -> bool:
         """Return whether it is HTML."""
         return any(
-            name.lower() == "content-type" and value.startswith("text/html") for name, value in self.headers
+            name.lower() == "content-type" and value.startswith("text/html")
+            for name, value in self.headers
         )
 
 
@@ -76,11 +86,15 @@ class Front:
         port = self._server.server_port
         return host in (f"127.0.0.1:{port}", f"localhost:{port}")
 
-    def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Reply:
+    def answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes = b""
+    ) -> Reply:
         """Any request."""
         site = self.site
         if site is None:
-            return plain_page(503, "Not ready yet", "The simulated cloud is starting. Try again in a minute.")
+            return plain_page(
+                503, "Not ready yet", "The simulated cloud is starting. Try again in a minute."
+            )
         try:
             if method != "POST" and (own := site.own_page(path)) is not None:
                 return own
@@ -108,7 +122,10 @@ class Front:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self._server.shutdown()
         self._server.server_close()
@@ -125,7 +142,9 @@ def ask(api: str, method: str, path: str, headers: Mapping[str, str], body: byte
             sent["Cookie"] = "; ".join(_HOST_PREFIX + one for one in pairs)
         connection.request(method, parts.path.rstrip("/") + path, body or None, sent)
         answer = connection.getresponse()
-        found = ((name, value) for name, value in answer.getheaders() if name.lower() not in _OF_ONE_HOP)
+        found = (
+            (name, value) for name, value in answer.getheaders() if name.lower() not in _OF_ONE_HOP
+        )
         return Reply(answer.status, tuple(map(_kept, found)), answer.read())
     finally:
         connection.close()
@@ -164,7 +183,9 @@ def _handler(front: Front) -> type[BaseHTTPRequestHandler]:
         def _pass(self) -> None:
             length = self.headers.get("Content-Length", "0")
             if not front.is_own(self.headers.get("Host", "")) or not self.path.startswith("/"):
-                self._send(plain_page(421, "Another address", "This is not the address of this server."))
+                self._send(
+                    plain_page(421, "Another address", "This is not the address of this server.")
+                )
             elif not (length.isascii() and length.isdigit()) or int(length) > _BODY_BYTES:
                 self._send(plain_page(413, "Too long", "The form is too long."))
             else:

@@ -1,4 +1,5 @@
-"""Messages as people see them: mail, Slack, Teams and PagerDuty, from what the local receivers took.
+"""Messages as people see them: mail, Slack, Teams and PagerDuty, from what the local receivers
+took.
 
 It must not know what a message is about.
 """
@@ -63,7 +64,8 @@ class Messages:
         }
 
     def page(self, path: str, said: str) -> Reply | None:
-        """A channel, with one of its messages, or that message alone; `said` is the banner's text."""
+        """A channel, with one of its messages, or that message alone; `said` is the banner's
+        text."""
         match = _PATH.fullmatch(path.partition("?")[0])
         if match is None or match[1] not in CHANNELS:
             return None

@@ -14,9 +14,12 @@ _BANNER = f"{ROOT}/banner"
 
 
 class Pages:
-    """Pages of one stack. `api` is the address of its API, `obtain_code` gives a code of `governor open`."""
+    """Pages of one stack. `api` is the address of its API, `obtain_code` gives a code of `governor
+    open`."""
 
-    def __init__(self, api: str, obtain_code: Callable[[], str], messages: Messages, story: Story) -> None:
+    def __init__(
+        self, api: str, obtain_code: Callable[[], str], messages: Messages, story: Story
+    ) -> None:
         self.api, self.obtain_code = api, obtain_code
         self._messages, self._story = messages, story
 

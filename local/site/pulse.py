@@ -19,8 +19,8 @@ _PUBLISHING = ("running", "stopping")
 
 
 class Pulse:
-    """The pulse of a scene whose members were launched at `launched`. `beat` may be called as often as one
-    likes."""
+    """The pulse of a scene whose members were launched at `launched`. `beat` may be called as often
+    as one likes."""
 
     def __init__(self, scene: Scene, launched: datetime) -> None:
         self.scene, self.launched = scene, launched

@@ -75,7 +75,9 @@ class Story:
         """How far it has come."""
         done = self._done()
         steps = (
-            Step("See what is idle", f"{LOOKED}?verdict=idle", bool(LOOKED in self._visited or done)),
+            Step(
+                "See what is idle", f"{LOOKED}?verdict=idle", bool(LOOKED in self._visited or done)
+            ),
             Step("Stop one", "/questions", bool(done)),
             Step("See what it saved", SAVED, SAVED in self._visited),
         )
@@ -83,7 +85,9 @@ class Story:
 
     def _done(self) -> list[News]:
         """Return what was stopped or terminated since the story began, oldest first."""
-        booked = (one for month in months(self._began, self.clock()) for one in self.state.entries(month))
+        booked = (
+            one for month in months(self._began, self.clock()) for one in self.state.entries(month)
+        )
         return [self._ended(one) for one in booked if one.booked_at >= self._began and one.ours]
 
     def _ended(self, entry: LedgerEntry) -> News:

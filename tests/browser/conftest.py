@@ -1,4 +1,5 @@
-"""Chromium of the operating system, driven by Playwright, before the stack of the integration tests.
+"""Chromium of the operating system, driven by Playwright, before the stack of the integration
+tests.
 
 Skipped where either is absent: neither belongs to what the other tests need.
 """
@@ -76,7 +77,8 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def tabs() -> dict[str, list[Page]]:
-    """Windows that nobody uses, by the settings they were opened with: opening one costs more than a test."""
+    """Windows that nobody uses, by the settings they were opened with: opening one costs more than
+    a test."""
     return defaultdict(list)
 
 
@@ -84,7 +86,8 @@ def tabs() -> dict[str, list[Page]]:
 def new_visitor(
     playwright: Playwright, browser: Browser, tabs: dict[str, list[Page]]
 ) -> Iterator[NewVisitor]:
-    """Makes people with a browser: `size` is one of `SIZES`, the rest is Playwright's of a context."""
+    """Makes people with a browser: `size` is one of `SIZES`, the rest is Playwright's of a
+    context."""
     used: list[tuple[str, Visitor]] = []
 
     def make(size: str = "desktop", **settings: Any) -> Visitor:

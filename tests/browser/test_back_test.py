@@ -1,4 +1,5 @@
-"""The back-test's report, opened from disk without scripts: readable on a phone, and its filters work."""
+"""The back-test's report, opened from disk without scripts: readable on a phone, and its filters
+work."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def test_the_report_is_at_ease(new_visitor: NewVisitor, report: str, size: str) 
 
     visitor.assert_at_ease_in_every_scheme()
     assert (
-        visitor.page.get_by_role("heading", level=1).inner_text().startswith("notebooks would have saved $")
+        visitor.page.get_by_role("heading", level=1)
+        .inner_text()
+        .startswith("notebooks would have saved $")
     )
 
 

@@ -1,4 +1,5 @@
-"""Everything that decides lies in what a phone of 390 x 844 shows first, with the hardest content."""
+"""Everything that decides lies in what a phone of 390 x 844 shows first, with the hardest
+content."""
 
 from __future__ import annotations
 
@@ -34,12 +35,17 @@ HEIGHT, LEAST_LETTERS = 844, 11
 def hard(world: World, **changes: Any) -> World:
     """Long names, a one-time Spot instance with sixteen GPUs, somebody logged in."""
     spot = replace(
-        world.episode.instance, tags={"Name": LONG}, instance_type="p4de.24xlarge", lifecycle=Lifecycle.SPOT
+        world.episode.instance,
+        tags={"Name": LONG},
+        instance_type="p4de.24xlarge",
+        lifecycle=Lifecycle.SPOT,
     )
     facts = make_facts(spot, spot_request=SpotRequestType.ONE_TIME)
     day = episode_of().history
     assert day is not None
-    gpus = tuple(GpuReadings(str(number), (*BUSY, *GAP, *BUSY[:88], *QUIET)) for number in range(16))
+    gpus = tuple(
+        GpuReadings(str(number), (*BUSY, *GAP, *BUSY[:88], *QUIET)) for number in range(16)
+    )
     world.change(
         instance=spot,
         plan=draw_plan(facts, Policy(plan=PlanRule(action=Action.TERMINATE))),
@@ -85,7 +91,10 @@ CASES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "plain": (lambda: World().get().body, ("Keep until", "Stop it…")),
     "console": (in_console, ("Keep until", "Stop it…")),
     "two people": (lambda: hard(World(people=2)).get().body, ("Keep until", "Terminate it…")),
-    "silence acts": (lambda: hard(World(), acts_on_silence=True).get().body, ("Keep until", "Terminate it…")),
+    "silence acts": (
+        lambda: hard(World(), acts_on_silence=True).get().body,
+        ("Keep until", "Terminate it…"),
+    ),
     "list": (lambda: hard(World(link_of=BROADCAST)).get().body, ("Keep until", "cannot be used")),
     "sign-in": (gated, ("Sign in to decide",)),
     "rehearsal": (rehearsal, ()),
@@ -119,7 +128,11 @@ def test_all_that_decides_is_seen_first(phone: Page, case: str) -> None:
     ]:
         box = one.bounding_box()
         assert box is not None
-        assert (box["y"] >= 0, box["y"] + box["height"] <= bottom) == (True, True), (case, str(one), box)
+        assert (box["y"] >= 0, box["y"] + box["height"] <= bottom) == (True, True), (
+            case,
+            str(one),
+            box,
+        )
     assert 0 >= phone.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
 
@@ -139,7 +152,8 @@ def test_the_chart_of_the_plain_question_is_seen_first(phone: Page) -> None:
 
 @pytest.mark.parametrize("width", [360, 390, 1280])
 def test_the_texts_of_the_pictures_can_be_read(browser: Browser, width: int) -> None:
-    """At least 11 points high on any screen, and no label on another one; strips of sixteen GPUs, too."""
+    """At least 11 points high on any screen, and no label on another one; strips of sixteen GPUs,
+    too."""
     page = browser.new_page(viewport={"width": width, "height": HEIGHT})
     page.set_content(hard(World()).get().body)
     for summary in page.locator("main > details > summary").all():
@@ -147,7 +161,8 @@ def test_the_texts_of_the_pictures_can_be_read(browser: Browser, width: int) -> 
     for number in range(2):
         picture = page.locator(".picture").nth(number)
         sizes = picture.evaluate(
-            "svg => [...svg.querySelectorAll('text')].map(one => parseFloat(getComputedStyle(one).fontSize)"
+            "svg => [...svg.querySelectorAll('text')].map(one => "
+            "parseFloat(getComputedStyle(one).fontSize)"
             " * svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
         )
         assert round(min(sizes), 1) >= LEAST_LETTERS, sizes

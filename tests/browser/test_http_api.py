@@ -1,4 +1,5 @@
-"""Schemathesis tries every operation of docs/openapi.yaml on the local cloud, with and without genuine links.
+"""Schemathesis tries every operation of docs/openapi.yaml on the local cloud, with and without
+genuine links.
 
 What comes back must be described, whatever was sent; what is no answer must be refused.
 """
@@ -64,7 +65,9 @@ REACHED = {
     "showEarlierPage": {200, 400, 403},
     "probeEarlierPage": {200, 400, 403},
     "answerOnEarlierPage": {303, 400, 403, 409},
-    "beginSignIn": {404},  # no issuer here; `tests/integration/test_sign_in.py` goes on behind this door
+    "beginSignIn": {
+        404
+    },  # no issuer here; `tests/integration/test_sign_in.py` goes on behind this door
     "finishSignIn": {404},
     "pressInSlack": {400, 403},
     "listFreezes": {200},
@@ -89,7 +92,8 @@ REACHED = {
 
 
 class Sender:
-    """Whoever sends: signs as AWS or Slack does, and knows a genuine form, where that is asked for."""
+    """Whoever sends: signs as AWS or Slack does, and knows a genuine form, where that is asked
+    for."""
 
     def __init__(self, stage: Stage, link: str, operation_id: str) -> None:
         self.operation_id = operation_id
@@ -108,17 +112,22 @@ class Sender:
         keys = Credentials(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
         copy = AWSRequest(prepared.method, prepared.url, data=prepared.body)
         SigV4Auth(keys, "execute-api", REGION).add_auth(copy)
-        prepared.headers.update({name: copy.headers[name] for name in ("Authorization", "X-Amz-Date")})
+        prepared.headers.update(
+            {name: copy.headers[name] for name in ("Authorization", "X-Amz-Date")}
+        )
         return prepared
 
     def _as_slack(self, body: object) -> dict[str, str]:
         now = str(int(time.time()))
-        text = f"v0:{now}:".encode() + (body if isinstance(body, bytes) else str(body or "").encode())
+        text = f"v0:{now}:".encode() + (
+            body if isinstance(body, bytes) else str(body or "").encode()
+        )
         mac = hmac.new(self.slack_secret, text, hashlib.sha256).hexdigest()
         return {"X-Slack-Request-Timestamp": now, "X-Slack-Signature": f"v0={mac}"}
 
     def fill_in(self, case: Case) -> None:
-        """The hidden field of the page, and an end that it offers: no example would guess either."""
+        """The hidden field of the page, and an end that it offers: no example would guess
+        either."""
         if self.genuine and self.operation_id in ON_PAGES and isinstance(case.body, dict):
             case.body["csrf"] = self.csrf
             if case.body.get("answer") == "keep":
@@ -147,7 +156,8 @@ def trial(strategy: Any, answered: Callable[[Case], None]) -> Callable[[], None]
 
 @pytest.mark.parametrize("operation_id", OPERATIONS)
 def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
-    """No request, well formed or not, about this question or none, gets what the document does not name."""
+    """No request, well formed or not, about this question or none, gets what the document does not
+    name."""
     from schemathesis import GenerationMode, openapi
     from schemathesis.checks import CHECKS
 
@@ -160,7 +170,9 @@ def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
     base_url, checks = link.split("/q/")[0], CHECKS.get_by_names(WANTED)
     if operation_id == "answerQuestion":
         checks += CHECKS.get_by_names(["negative_data_rejection"])
-    known: dict[str, Any] = {"path_parameters": {"approval_id": stage.episode(instance_id).approval_id}}
+    known: dict[str, Any] = {
+        "path_parameters": {"approval_id": stage.episode(instance_id).approval_id}
+    }
     if operation_id.endswith("EarlierPage"):
         link = stage.personal(link, expires_at=datetime.now(tz=UTC) + timedelta(days=1))
         known["query"] = dict(parse_qsl(urlsplit(link).query))
@@ -178,7 +190,9 @@ def test_every_answer_is_as_described(stage: Stage, operation_id: str) -> None:
     # What is wrong comes first: once the question is answered, every other answer is only late.
     for mode in (GenerationMode.NEGATIVE, GenerationMode.POSITIVE):
         for sender.genuine in (False, True):
-            if mode is GenerationMode.NEGATIVE and operation_id in (NO_BODY if sender.genuine else NO_INPUT):
+            if mode is GenerationMode.NEGATIVE and operation_id in (
+                NO_BODY if sender.genuine else NO_INPUT
+            ):
                 continue
             trial(operation.as_strategy(mode, **(known if sender.genuine else {})), answered)()
 

@@ -17,8 +17,15 @@ from tests.browser.visitor import Visitor
 
 ROOT = Path(__file__).parents[2]
 EXPORTS = ROOT / "build" / "up.env"
-PAGES = ("/", "/fleet?verdict=idle", "/questions", "/savings", *(f"/simulated/{name}" for name in CHANNELS))
-# A shell starts what runs in its background with SIGINT ignored, as what that starts in turn has it.
+PAGES = (
+    "/",
+    "/fleet?verdict=idle",
+    "/questions",
+    "/savings",
+    *(f"/simulated/{name}" for name in CHANNELS),
+)
+# A shell starts what runs in its background with SIGINT ignored, as what that starts in turn has
+# it.
 STARTED = """
 import runpy, signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -92,12 +99,16 @@ def test_each_page_is_at_ease_under_the_banner(
     """Nobody has to sign in, and every page says that it is simulated."""
     visitor = new_visitor(size, color_scheme=scheme)
     assert 200 == visitor.open(url.rstrip("/") + page)
-    assert "Simulated on this machine" in visitor.page.locator("#simulated").inner_text().capitalize()
+    assert (
+        "Simulated on this machine" in visitor.page.locator("#simulated").inner_text().capitalize()
+    )
     visitor.assert_at_ease()
 
 
 @pytest.mark.parametrize("channel", ["mail", "slack", "teams"])
-def test_a_link_in_a_message_opens_its_page(new_visitor: NewVisitor, url: str, channel: str) -> None:
+def test_a_link_in_a_message_opens_its_page(
+    new_visitor: NewVisitor, url: str, channel: str
+) -> None:
     """Under the banner, in the whole window, without a session; a mail has its picture."""
     visitor = new_visitor("desktop")
     visitor.open(f"{url}simulated/{channel}")
@@ -139,7 +150,9 @@ def test_a_stranger_stops_the_most_expensive_idle_machine_and_says_what_it_saved
     assert "Still counts" in stranger.visitor.text()
 
 
-def test_a_session_that_has_ended_is_followed_by_a_new_one(new_visitor: NewVisitor, url: str) -> None:
+def test_a_session_that_has_ended_is_followed_by_a_new_one(
+    new_visitor: NewVisitor, url: str
+) -> None:
     """A bookmark goes on working, whatever became of the session."""
     visitor = new_visitor("desktop")
     visitor.open(url)

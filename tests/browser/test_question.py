@@ -1,4 +1,5 @@
-"""The question in a real browser: every answer, at a desk and with a phone, is taken once and told."""
+"""The question in a real browser: every answer, at a desk and with a phone, is taken once and
+told."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ MORNING = re.compile(r" \w{3} 09:00 \(\$[\d.]+\)")
 
 
 def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
-    """One press stops it; the page becomes the record and follows the steps to the end by itself."""
+    """One press stops it; the page becomes the record and follows the steps to the end by
+    itself."""
     instance_id, link = stage.ask(data_gib=50)
     link = stage.personal(link)
 
@@ -24,7 +26,9 @@ def test_approve_and_watch_the_record(stage: Stage, visitor: Visitor) -> None:
     assert [KEEP] == [MORNING.sub("", text) for text in visitor.offered()]
     visitor.unfold()
     visitor.assert_at_ease()
-    assert ["Keep it", "Exempt it", KEEP, "Stop it"] == [MORNING.sub("", text) for text in visitor.offered()]
+    assert ["Keep it", "Exempt it", KEEP, "Stop it"] == [
+        MORNING.sub("", text) for text in visitor.offered()
+    ]
     visitor.page.get_by_label("I accept that data on its local disks is lost for good").check()
     assert 200 == visitor.press("Stop it")
 
@@ -103,7 +107,8 @@ def test_exempt_with_a_reason(stage: Stage, visitor: Visitor) -> None:
 
 
 def test_terminate_with_the_id_typed(stage: Stage, visitor: Visitor) -> None:
-    """Nothing is sent without the id, another id is refused with words, the right one terminates."""
+    """Nothing is sent without the id, another id is refused with words, the right one
+    terminates."""
     stage.policy("mode: ask\nplan: {action: terminate}")
     instance_id, link = stage.ask()
     visitor.open(stage.personal(link))
@@ -149,7 +154,9 @@ def test_a_second_person_sees_the_first_one(stage: Stage, new_visitor: NewVisito
         person.assert_at_ease()
         if person is alice:
             alice.unfold()
-            assert ["Keep it", "Exempt it", KEEP] == [MORNING.sub("", text) for text in alice.offered()]
+            assert ["Keep it", "Exempt it", KEEP] == [
+                MORNING.sub("", text) for text in alice.offered()
+            ]
 
     bob.await_text("terminated on")
 
@@ -183,7 +190,8 @@ def test_without_javascript(stage: Stage, new_visitor: NewVisitor) -> None:
 
 
 def test_with_the_keyboard_alone(stage: Stage, new_visitor: NewVisitor) -> None:
-    """Tab reaches every control in the order of the page, where the focus is can be seen, keys decide."""
+    """Tab reaches every control in the order of the page, where the focus is can be seen, keys
+    decide."""
     instance_id, link = stage.ask()
     visitor = new_visitor()
     visitor.open(stage.personal(link))
@@ -232,13 +240,17 @@ def test_in_dark_mode(stage: Stage, visitor: Visitor) -> None:
     assert "stopped" == stage.outcome(instance_id)
 
 
-def test_the_picture_shows_the_threshold_and_the_gaps(stage: Stage, new_visitor: NewVisitor) -> None:
+def test_the_picture_shows_the_threshold_and_the_gaps(
+    stage: Stage, new_visitor: NewVisitor
+) -> None:
     """The picture is drawn, can be named by a screen reader, and a table says what was judged."""
     _, link = stage.ask()
     visitor = new_visitor()
     visitor.open(link)
 
-    assert 1 == visitor.page.get_by_role("img", name="Utilization of the busiest GPU over 24").count()
+    assert (
+        1 == visitor.page.get_by_role("img", name="Utilization of the busiest GPU over 24").count()
+    )
     assert visitor.page.locator(".picture .gap").count()
     visitor.unfold()
     assert 1 == visitor.page.get_by_role("img", name="Utilization of each GPU over 24").count()

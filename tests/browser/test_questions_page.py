@@ -1,4 +1,5 @@
-"""The Questions page in a real browser: a bar that adds up, short on a phone, and whole without scripts."""
+"""The Questions page in a real browser: a bar that adds up, short on a phone, and whole without
+scripts."""
 
 from __future__ import annotations
 
@@ -88,11 +89,14 @@ def test_without_scripts_the_same_is_answered(new_visitor: NewVisitor) -> None:
     assert 1 == visitor.text().count(": Recorded: ")
 
 
-@pytest.mark.parametrize(("size", "scripts"), [("desktop", True), ("phone", True), ("phone", False)])
+@pytest.mark.parametrize(
+    ("size", "scripts"), [("desktop", True), ("phone", True), ("phone", False)]
+)
 def test_a_stop_is_undone_on_the_page_of_the_instance(
     new_visitor: NewVisitor, size: str, scripts: bool
 ) -> None:
-    """Without scripts, too; where it cannot be started now, the page says why and offers it again."""
+    """Without scripts, too; where it cannot be started now, the page says why and offers it
+    again."""
     visitor, site = new_visitor(size, java_script_enabled=scripts), stopped()
     serve(visitor, site)
     visitor.open(SITE + instance_of(site))

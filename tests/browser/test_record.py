@@ -29,7 +29,9 @@ def test_undo_on_the_record(stage: Stage, visitor: Visitor) -> None:
 
 def test_many_questions_on_one_page(stage: Stage, visitor: Visitor) -> None:
     """Ticked questions are answered, others stay open and can be looked at alone."""
-    stage.policy("mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE)
+    stage.policy(
+        "mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE
+    )
     ids = [stage.launch(name=f"forgotten-{number}") for number in range(3)]
     stage.scene.sweep()
     send_together(stage, ids)

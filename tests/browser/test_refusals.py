@@ -1,4 +1,5 @@
-"""Links that no longer count, and pages of others that would like to decide: each says so, none decides."""
+"""Links that no longer count, and pages of others that would like to decide: each says so, none
+decides."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from tests.integration.stage import Stage
 
 
 def test_a_used_link(stage: Stage, new_visitor: NewVisitor) -> None:
-    """People who still have the question open are told who was faster; the link then shows the record."""
+    """People who still have the question open are told who was faster; the link then shows the
+    record."""
     instance_id, link = stage.ask()
     alice, bob = new_visitor(), new_visitor("phone")
     alice.open(stage.personal(link))
@@ -56,7 +58,8 @@ def test_an_altered_link(stage: Stage, visitor: Visitor) -> None:
 
 
 def test_the_gpu_woke_up(stage: Stage, visitor: Visitor) -> None:
-    """Pressed after the question was taken back: refused, with when and why, and nothing was done."""
+    """Pressed after the question was taken back: refused, with when and why, and nothing was
+    done."""
     instance_id, link = stage.ask()
     visitor.open(stage.personal(link))
     stage.wake(instance_id)
@@ -103,7 +106,8 @@ def test_no_other_page_frames_it(stage: Stage, new_visitor: NewVisitor) -> None:
 
 
 def test_no_other_site_posts_its_form(stage: Stage, new_visitor: NewVisitor) -> None:
-    """Even one that knows the whole form: the browser says where it comes from, and it is refused."""
+    """Even one that knows the whole form: the browser says where it comes from, and it is
+    refused."""
     instance_id, link = stage.ask()
     visitor = new_visitor()
     visitor.open(link)

@@ -1,4 +1,5 @@
-"""The console's views in a real browser: at a desk and with a phone, in every scheme, without scripts.
+"""The console's views in a real browser: at a desk and with a phone, in every scheme, without
+scripts.
 
 Their pages are answered from memory, with the headers they are sent with: no stack is needed.
 """
@@ -51,7 +52,8 @@ def serve(visitor: Visitor, world: ConsoleWorld, who: Caller | None = None) -> N
 @pytest.mark.parametrize("address", VIEWS)
 @pytest.mark.parametrize("size", ["desktop", "phone"])
 def test_each_view_is_at_ease(new_visitor: NewVisitor, size: str, address: str) -> None:
-    """Nothing for axe-core, nothing wider than the screen, no complaint about the security policy."""
+    """Nothing for axe-core, nothing wider than the screen, no complaint about the security
+    policy."""
     visitor, world = new_visitor(size), lively()
     frozen = BreakerState(NOW, "17 of 20 working instances turned idle in one sweep")
     world.state.freeze_hub(frozen)
@@ -68,7 +70,9 @@ def test_each_view_is_at_ease_with_names_of_any_kind(new_visitor: NewVisitor, ad
     visitor = new_visitor("phone", viewport={"width": 390, "height": 844})
     names = ("x" * 300, "مثيل للتدريب", "\U0001f680\U0001f469\u200d\U0001f52c")
     world = lively()
-    world.keep(*(make_row(number, name=one, owner=one, project=one) for number, one in enumerate(names, 1)))
+    world.keep(
+        *(make_row(number, name=one, owner=one, project=one) for number, one in enumerate(names, 1))
+    )
     serve(visitor, world)
 
     visitor.open(SITE + address)

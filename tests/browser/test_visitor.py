@@ -1,4 +1,5 @@
-"""The visitor of these tests: what is read is of one page, also where a page loads itself anew meanwhile."""
+"""The visitor of these tests: what is read is of one page, also where a page loads itself anew
+meanwhile."""
 
 from __future__ import annotations
 

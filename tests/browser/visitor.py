@@ -1,4 +1,5 @@
-"""A person before a real browser: opens links, presses buttons, and finds fault with what they see."""
+"""A person before a real browser: opens links, presses buttons, and finds fault with what they
+see."""
 
 from __future__ import annotations
 
@@ -82,8 +83,8 @@ class Visitor:
             folded.first.click()
 
     def _of_one_page(self, look: Callable[[], _Seen]) -> _Seen:
-        """Return what a look at one page sees: it looks again where the page has gone meanwhile, as a record
-        does that loads itself anew."""
+        """Return what a look at one page sees: it looks again where the page has gone meanwhile, as
+        a record does that loads itself anew."""
         from playwright.sync_api import Error
 
         while True:
@@ -126,9 +127,11 @@ class Visitor:
             self.assert_at_ease()
 
     def assert_at_ease(self, *, is_mail: bool = False) -> None:
-        """Nothing for axe-core to find, nothing wider than the screen, no button too small, no complaint.
+        """Nothing for axe-core to find, nothing wider than the screen, no button too small, no
+        complaint.
 
-        A mail is shown inside somebody else's page: landmarks, which are no part of WCAG, are that page's.
+        A mail is shown inside somebody else's page: landmarks, which are no part of WCAG, are that
+        page's.
         """
         if not self.also:
             self._of_one_page(lambda: self._assert_at_ease(is_mail))
@@ -147,7 +150,9 @@ class Visitor:
             f"{fault['id']}: {', '.join(str(node['target']) for node in fault['nodes'])}"
             for fault in found["violations"]
         ]
-        assert not faults, f"axe-core {found['testEngine']['version']} on {self.page.title()}: {faults}"
+        assert not faults, (
+            f"axe-core {found['testEngine']['version']} on {self.page.title()}: {faults}"
+        )
         width = self.page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
         assert 0 >= width, f"the page is {width} points wider than the screen"
         # All at once: a record that goes on may take a button away between two looks.

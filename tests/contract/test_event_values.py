@@ -1,4 +1,5 @@
-"""The samples of AWS's events as the domain reads them: dates in every form, and Regions of their own."""
+"""The samples of AWS's events as the domain reads them: dates in every form, and Regions of their
+own."""
 
 from __future__ import annotations
 
@@ -96,7 +97,11 @@ def test_a_copy_in_a_backup_region_means_the_region_of_the_event() -> None:
 
 def test_instances_are_found_in_arns_and_nothing_else_is_taken_for_one() -> None:
     """Each once; volumes are not instances."""
-    entities = ["arn:aws:ec2:us-east-1:123456789012:instance/i-0123456789abcdef0", "i-0123abcd", "vol-1"]
+    entities = [
+        "arn:aws:ec2:us-east-1:123456789012:instance/i-0123456789abcdef0",
+        "i-0123abcd",
+        "vol-1",
+    ]
     repeated = [*entities, "i-0123abcd"]
 
     found = change(affectedEntities=[{"entityValue": value} for value in repeated])
@@ -141,19 +146,28 @@ def test_what_is_scheduled_is_said_in_words() -> None:
     assert (False, True) == (change().is_over, change(statusCode="closed").is_over)
 
 
-@pytest.mark.parametrize(("name", "expiring"), [("block-delivered", False), ("block-expiring", True)])
+@pytest.mark.parametrize(
+    ("name", "expiring"), [("block-delivered", False), ("block-expiring", True)]
+)
 def test_a_block_begins_or_expires(name: str, expiring: bool) -> None:
     """With and without the word Reservation in its name."""
     found = notice_of(sample(f"handle_notice/{name}"))
 
     assert isinstance(found, BlockChange)
-    assert (expiring, datetime(2026, 11, 27, 11, 30, tzinfo=UTC)) == (found.is_expiring, found.ends_at)
+    assert (expiring, datetime(2026, 11, 27, 11, 30, tzinfo=UTC)) == (
+        found.is_expiring,
+        found.ends_at,
+    )
 
 
 @pytest.mark.parametrize("kind", ["Scheduled", "Delivered v2", "Reservation Extension Completed"])
 def test_a_kind_of_block_event_that_is_not_known_is_let_through(kind: str) -> None:
     """AWS may add some, in whatever form: nothing is refused, and nothing follows."""
-    event = {**sample("handle_notice/block-delivered"), "detail-type": f"Capacity Block {kind}", "detail": {}}
+    event = {
+        **sample("handle_notice/block-delivered"),
+        "detail-type": f"Capacity Block {kind}",
+        "detail": {},
+    }
 
     assert notice_of(event) is None
 
@@ -168,12 +182,15 @@ def test_what_announces_no_date_is_refused(event: object) -> None:
 
 
 def test_the_end_of_a_block_that_cannot_be_read_is_refused() -> None:
-    """It goes to the dead-letter queue with its reason, and an alarm tells; a wrong date would mislead."""
+    """It goes to the dead-letter queue with its reason, and an alarm tells; a wrong date would
+    mislead."""
     with pytest.raises(InputError, match="end-date"):
         notice_of(sample("handle_notice/block-delivered", **{"end-date": "at the end"}))
 
 
-@pytest.mark.parametrize("value", [5, 1e300, True, [], {}, "Mon, 01 Jan 99999999999 00:00:00 GMT"], ids=str)
+@pytest.mark.parametrize(
+    "value", [5, 1e300, True, [], {}, "Mon, 01 Jan 99999999999 00:00:00 GMT"], ids=str
+)
 def test_no_warning_is_refused_for_the_form_of_its_date(value: object) -> None:
     """Two minutes are assumed for whatever is no date."""
     event = sample("handle_spot_interruption/terminate", **{"instance-termination-time": value})
@@ -211,13 +228,17 @@ def test_a_warning_without_an_action_is_read() -> None:
 
 
 def test_a_warning_is_read_by_its_detail_type() -> None:
-    """One table says which model reads which warning; what is none of them is refused with the reason."""
+    """One table says which model reads which warning; what is none of them is refused with the
+    reason."""
     assert (
-        Cause.SPOT is parse(InterruptionEvent, sample("handle_spot_interruption/terminate")).to_domain().cause
+        Cause.SPOT
+        is parse(InterruptionEvent, sample("handle_spot_interruption/terminate")).to_domain().cause
     )
     assert (
         Cause.REBALANCE
-        is parse(InterruptionEvent, sample("handle_rebalance_recommendation/recommended")).to_domain().cause
+        is parse(InterruptionEvent, sample("handle_rebalance_recommendation/recommended"))
+        .to_domain()
+        .cause
     )
     for other in (sample("handle_lifecycle_action/scale-in"), "text", None):
         with pytest.raises(InputError, match="refused"):

@@ -33,7 +33,9 @@ def needs_nothing(event: dict[str, Any]) -> None:
 
 
 CONTRACTS: dict[str, Callable[[Any], object]] = {
-    "plan_sweep": lambda event: events.policy_writer(event) if "detail" in event else needs_nothing(event),
+    "plan_sweep": lambda event: (
+        events.policy_writer(event) if "detail" in event else needs_nothing(event)
+    ),
     "sweep_target": lambda event: parse(payloads.TargetPayload, event),
     "check_health": lambda event: parse(payloads.TargetPayload, event),
     "sum_up_month": needs_nothing,
@@ -60,7 +62,9 @@ CONTRACTS: dict[str, Callable[[Any], object]] = {
     "handle_spot_interruption": lambda event: [
         parse(events.InterruptionEvent, one).to_domain() for one in interruptions(event)
     ],
-    "handle_rebalance_recommendation": lambda event: parse(events.InterruptionEvent, event).to_domain(),
+    "handle_rebalance_recommendation": lambda event: parse(
+        events.InterruptionEvent, event
+    ).to_domain(),
     "handle_lifecycle_action": lambda event: parse(events.LifecycleEvent, event).to_domain(),
     "handle_notice": events.notice_of,
     "write_audit": events.changes_of,
@@ -93,13 +97,18 @@ def test_every_function_has_a_contract_and_samples() -> None:
     "name", ["deliver_alert/question", "write_audit/answered", "plan_sweep/seen-by-cloudtrail"]
 )
 def test_what_comes_from_another_account_is_refused(name: str) -> None:
-    """A queue, a stream or an event: whoever may invoke a function forges none of them by mistake."""
+    """A queue, a stream or an event: whoever may invoke a function forges none of them by
+    mistake."""
     event = json.loads((EVENTS / f"{name}.json").read_text())
 
     events.must_be_of("000000000000", event)
     with pytest.raises(InputError, match="it is not one of account 123456789012"):
         events.must_be_of("123456789012", event)
-    of_nobody: tuple[dict[str, Any], ...] = ({}, {"Records": [{}]}, {"Records": [{"eventSourceARN": ""}]})
+    of_nobody: tuple[dict[str, Any], ...] = (
+        {},
+        {"Records": [{}]},
+        {"Records": [{"eventSourceARN": ""}]},
+    )
     for nobodys in of_nobody:
         with pytest.raises(InputError, match="it is not one of account"):
             events.must_be_of("123456789012", nobodys)
@@ -124,7 +133,10 @@ def test_the_cause_of_a_lambda_error_is_unwrapped() -> None:
     error = parse(payloads.OutcomePayload, event).error
 
     assert error is not None
-    assert "snapshots failed: snap-0123456789abcdef0; nothing is destroyed" == error.as_mapping()["Cause"]
+    assert (
+        "snapshots failed: snap-0123456789abcdef0; nothing is destroyed"
+        == error.as_mapping()["Cause"]
+    )
 
 
 OF_THE_BUS = {
@@ -140,11 +152,17 @@ OF_THE_BUS = {
 @pytest.mark.parametrize("function", OF_THE_BUS)
 @pytest.mark.parametrize(
     "change",
-    [{"id": ""}, {"id": None}, {"time": "0001-01-01T00:00:00+14:00"}, {"time": "2026-11-20T12:00:00"}],
+    [
+        {"id": ""},
+        {"id": None},
+        {"time": "0001-01-01T00:00:00+14:00"},
+        {"time": "2026-11-20T12:00:00"},
+    ],
     ids=str,
 )
 def test_an_envelope_that_says_nothing_is_refused(function: str, change: dict[str, Any]) -> None:
-    """Without an id nothing is done once; a time out of range is a refusal, never an error of Python's."""
+    """Without an id nothing is done once; a time out of range is a refusal, never an error of
+    Python's."""
     event = json.loads((EVENTS / function / f"{OF_THE_BUS[function]}.json").read_text())
 
     with pytest.raises(InputError, match="refused"):

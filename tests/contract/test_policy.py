@@ -1,4 +1,5 @@
-"""The policy document: every mistake is named by its path, and the defaults are the mission's figures."""
+"""The policy document: every mistake is named by its path, and the defaults are the mission's
+figures."""
 
 from __future__ import annotations
 
@@ -50,7 +51,10 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("plan: {when_stop_is_unsupported: stop}", "plan.when_stop_is_unsupported"),
         ("version: 7", "version"),
         ("overrides: [{name: x, match: {tag: {}}, set: {}}]", "overrides.0.match.tag"),
-        ("overrides: [{name: x, match: {}, set: {idle: {window: 1}}}]", "overrides.0.set.idle.window"),
+        (
+            "overrides: [{name: x, match: {}, set: {idle: {window: 1}}}]",
+            "overrides.0.set.idle.window",
+        ),
         ("overrides: [{name: x, match: {}, set: {selector: {}}}]", "overrides.0.set.selector"),
         ("overrides: [{name: x, match: {}}]", "overrides.0.set"),
         ("overrides: {name: x}", "overrides"),
@@ -75,7 +79,10 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("prices: {usd_per_hour: {g4dn.xlarge: -1}}", "prices.usd_per_hour.g4dn.xlarge"),
         ("prices: {snapshot_usd_per_gib_month: 1000001}", "prices.snapshot_usd_per_gib_month"),
         ("prices: {snapshot_usd_per_gib_month: .nan}", "prices.snapshot_usd_per_gib_month"),
-        ("approval: {two_people_above_usd_per_hour: 1000001}", "approval.two_people_above_usd_per_hour"),
+        (
+            "approval: {two_people_above_usd_per_hour: 1000001}",
+            "approval.two_people_above_usd_per_hour",
+        ),
         ("budget: {tell_at_percent: [0]}", "budget.tell_at_percent.0"),
         ("ledger: {saving_counts_days: 0}", "ledger.saving_counts_days"),
         ("managed: {idle_for_minutes: 30}", "managed.idle_for_minutes"),
@@ -84,7 +91,10 @@ def test_an_empty_document_is_the_defaults() -> None:
         ("metrics: {work: {name: Loss}}", "metrics.work.name"),
         ("survival: {chance: 65}", "survival"),
         ("survival: 7", "survival"),
-        ("overrides: [{name: x, match: {}, set: {survival: {chance: 65}}}]", "overrides.0.set.survival"),
+        (
+            "overrides: [{name: x, match: {}, set: {survival: {chance: 65}}}]",
+            "overrides.0.set.survival",
+        ),
         ("targets: {pasts_asked: 7}", "targets.pasts_asked"),
         ("approval: {ask_after_minutes: 4}", "approval.ask_after_minutes"),
         ("approval: {ask_after_minutes: 20161}", "approval.ask_after_minutes"),
@@ -115,7 +125,8 @@ def refusal(text: str) -> list[tuple[int | None, str, str]]:
 
 
 def test_every_mistake_is_named_at_once_with_its_own_line() -> None:
-    """Two in a section, in the base and in overrides: nobody mends a document one mistake a time."""
+    """Two in a section, in the base and in overrides: nobody mends a document one mistake a
+    time."""
     found = refusal(
         """mode: banana
 idle:
@@ -140,7 +151,11 @@ overrides:
         (5, "idle.utilization_below_percent", "is 99; it must be at most 50"),
         (6, "idle.bogus", "unknown setting"),
         (9, "overrides.0.match.tagz", "unknown setting"),
-        (11, "overrides.0.set.plan.action", "is 'nuke'; it must be 'stop', 'terminate' or 'notify-only'"),
+        (
+            11,
+            "overrides.0.set.plan.action",
+            "is 'nuke'; it must be 'stop', 'terminate' or 'notify-only'",
+        ),
         (14, "overrides.1.set.breaker", "is a setting of the whole sweep and cannot be overridden"),
         (14, "overrides.1.set.approval.ask_after_minutes", "is 1; it must be at least 5"),
     ] == found
@@ -162,7 +177,9 @@ def test_several_contradictions_of_a_section_are_named_each() -> None:
     assert [(7, "emails.0"), (7, "emails.2"), (8, "time_zone")] == [
         (line, path.removeprefix("ownership.contacts.a.")) for line, path, _ in found
     ]
-    found = refusal("ownership:\n  default_contacts: [nobody]\n  escalation_contacts:\n    - noone\n")
+    found = refusal(
+        "ownership:\n  default_contacts: [nobody]\n  escalation_contacts:\n    - noone\n"
+    )
     assert [(2, "ownership.default_contacts.0"), (4, "ownership.escalation_contacts.0")] == [
         (line, path) for line, path, _ in found
     ]
@@ -205,7 +222,10 @@ overrides:
         ("version: true", "is true; this release reads version 1"),
         ("overrides: [{name: 1, match: {}, set: {}}]", "is 1; it must be text"),
         ("overrides: [{name: ' ', match: {}, set: {}}]", "is ''; it must be text"),
-        ("overrides: [{name: a, match: {accounts: [123456789012]}, set: {}}]", "is 123456789012; it must be"),
+        (
+            "overrides: [{name: a, match: {accounts: [123456789012]}, set: {}}]",
+            "is 123456789012; it must be",
+        ),
     ],
 )
 def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
@@ -219,7 +239,11 @@ def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
 @pytest.mark.parametrize(
     ("match", "path", "said"),
     [
-        ("regions: ['eu-*']", "regions.0", "is 'eu-*'; no Region is named so: write each, as us-east-1"),
+        (
+            "regions: ['eu-*']",
+            "regions.0",
+            "is 'eu-*'; no Region is named so: write each, as us-east-1",
+        ),
         ("regions: [us-east-1a]", "regions.0", "is 'us-east-1a'; no Region is named so"),
         ("regions: [eu-west-1, EU-WEST-1]", "regions.1", "is 'EU-WEST-1'; no Region is named so"),
         ("accounts: ['123456']", "accounts.0", "is '123456'; an account has 12 digits, in quotes"),
@@ -228,14 +252,18 @@ def test_a_value_of_another_kind_is_refused(text: str, reason: str) -> None:
         (
             "instance_families: [p5.48xlarge]",
             "instance_families.0",
-            "is 'p5.48xlarge'; no family is named so: write what stands before the dot of a type, as p5",
+            "is 'p5.48xlarge'; no family is named so: write what stands before the dot "
+            "of a type, as p5",
         ),
         ("instance_families: ['p5*']", "instance_families.0", "no family is named so"),
     ],
 )
 def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> None:
     """An override that never applies leaves production to be stopped."""
-    text = f"mode: ask\noverrides:\n  - {{name: production, match: {{{match}}}, set: {{mode: observe}}}}"
+    text = (
+        f"mode: ask\noverrides:\n  - {{name: production, match: {{{match}}}, set: "
+        "{mode: observe}}"
+    )
     ((line, where, reason),) = refusal(text)
     assert (3, f"overrides.0.match.{path}", True) == (line, where, said in reason)
 
@@ -249,11 +277,14 @@ def test_what_can_never_match_is_refused(match: str, path: str, said: str) -> No
 
 def test_every_kind_of_region_and_family_has_a_name() -> None:
     """Other partitions too, and families with a dash."""
-    regions = "[us-east-1, us-gov-west-1, us-isob-east-1, ap-southeast-5, eusc-de-east-1, eu-isoe-west-1]"
+    regions = (
+        "[us-east-1, us-gov-west-1, us-isob-east-1, ap-southeast-5, eusc-de-east-1, eu-isoe-west-1]"
+    )
     families = "[p5, p4d, g4dn, g5g, trn1n, vt1, u-6tb1, p6-b200, mac2-m2pro]"
     parse_policy(
         f"targets: {{regions: {regions}}}\n"
-        f"overrides: [{{name: a, match: {{regions: {regions}, instance_families: {families}}}, set: {{}}}}]"
+        f"overrides: [{{name: a, match: {{regions: {regions}, instance_families: "
+        f"{families}}}, set: {{}}}}]"
     )
 
 
@@ -265,7 +296,9 @@ def test_a_whole_number_is_a_number() -> None:
 
 def test_a_long_refusal_is_cut() -> None:
     """It goes into messages and records; `problems` holds all."""
-    with pytest.raises(PolicyError, match=r"k19 \(line 20\): unknown setting; and 80 more$") as refused:
+    with pytest.raises(
+        PolicyError, match=r"k19 \(line 20\): unknown setting; and 80 more$"
+    ) as refused:
         parse_policy("\n".join(f"k{number}: 1" for number in range(100)))
     assert 100 == len(refused.value.problems)
 
@@ -279,13 +312,18 @@ def test_overrides_of_one_name_are_refused() -> None:
     match: {tags: {Project: web}}
     set: {mode: observe}
 """
-    assert [(4, "overrides.2.name", "is the name of overrides.0, too; give each its own")] == refusal(text)
+    assert [
+        (4, "overrides.2.name", "is the name of overrides.0, too; give each its own")
+    ] == refusal(text)
 
 
 @pytest.mark.parametrize("name", ["'team '", "' team'", '"team\\t"', "'\u00a0team'"])
 def test_a_name_with_space_around_it_is_refused(name: str) -> None:
     """Nobody could tell it from the one without."""
-    text = f"overrides: [{{name: team, match: {{}}, set: {{}}}}, {{name: {name}, match: {{}}, set: {{}}}}]"
+    text = (
+        f"overrides: [{{name: team, match: {{}}, set: {{}}}}, {{name: {name}, match: "
+        "{}, set: {}}]"
+    )
     ((_, path, said),) = refusal(text)
 
     assert ("overrides.1.name", True) == (path, "no space before or after it" in said)
@@ -299,7 +337,9 @@ def test_overrides_apply_in_order_to_whom_they_match() -> None:
         """
         mode: observe
         overrides:
-          - {name: research, match: {tags: {Project: llm}}, set: {plan: {action: terminate}, mode: observe}}
+          - name: research
+            match: {tags: {Project: llm}}
+            set: {plan: {action: terminate}, mode: observe}
           - {name: big ones, match: {instance_families: [p5]}, set: {mode: ask}}
         """
     )
@@ -322,13 +362,19 @@ def test_overrides_are_told_apart_by_where_they_stand() -> None:
           - {name: b, match: {tags: {Project: llm}}, set: {mode: ask}}
         """
     )
-    llm, web = (book.applied_to(make_instance(tags={"Project": project})) for project in ("llm", "web"))
+    llm, web = (
+        book.applied_to(make_instance(tags={"Project": project})) for project in ("llm", "web")
+    )
     assert (("a", "b"), Mode.ASK, Action.TERMINATE) == (
         llm.overrides,
         llm.policy.mode,
         llm.policy.plan.action,
     )
-    assert (("a+b",), Mode.OBSERVE, Action.STOP) == (web.overrides, web.policy.mode, web.policy.plan.action)
+    assert (("a+b",), Mode.OBSERVE, Action.STOP) == (
+        web.overrides,
+        web.policy.mode,
+        web.policy.plan.action,
+    )
 
 
 def test_prices_are_decimals() -> None:
@@ -416,7 +462,10 @@ def test_an_override_may_set_a_part_of_a_section() -> None:
         overrides:
           - name: x
             match: {}
-            set: {exemption: {tag_value: us}, health: {hot_above_celsius: 80}, vetoes: {cpu_percent: null}}
+            set:
+              exemption: {tag_value: us}
+              health: {hot_above_celsius: 80}
+              vetoes: {cpu_percent: null}
     """
     by_schema().validate(dict(read_document(text).settings))
     policy = parse_policy(text).applied_to(make_instance()).policy
@@ -425,7 +474,9 @@ def test_an_override_may_set_a_part_of_a_section() -> None:
     assert (80, None) == (policy.health.hot_above_celsius, policy.vetoes.cpu_percent)
 
 
-@pytest.mark.parametrize("path", ["docs/policy.md", *(f"examples/policies/{name}.yaml" for name in EXAMPLES)])
+@pytest.mark.parametrize(
+    "path", ["docs/policy.md", *(f"examples/policies/{name}.yaml" for name in EXAMPLES)]
+)
 def test_what_readers_copy_is_good_by_the_schema(request: pytest.FixtureRequest, path: str) -> None:
     """So that no editor marks it."""
     text = (request.config.rootpath / path).read_text()
@@ -491,7 +542,10 @@ def test_a_longer_window_is_the_time_before_a_question_too() -> None:
     """An override keeps it; released memory does not shorten it."""
     policy = parse_policy("idle: {window_minutes: 720}").base().policy
     assert (timedelta(hours=12), timedelta(hours=12)) == (policy.ask_window, policy.released_window)
-    assert (timedelta(hours=3), timedelta(minutes=90)) == (Policy().ask_window, Policy().released_window)
+    assert (timedelta(hours=3), timedelta(minutes=90)) == (
+        Policy().ask_window,
+        Policy().released_window,
+    )
 
 
 def test_periods_of_an_hour_are_accepted_and_start_no_question() -> None:
@@ -502,7 +556,10 @@ def test_periods_of_an_hour_are_accepted_and_start_no_question() -> None:
 
 def test_a_lag_that_hides_the_last_minutes_is_accepted_and_starts_no_question() -> None:
     """Documents of the release before may hold one; a shorter one ends only the shorter wait."""
-    lags = {lag: parse_policy(f"metrics: {{lag_seconds: {lag}}}").base().policy for lag in (600, 900, 901)}
+    lags = {
+        lag: parse_policy(f"metrics: {{lag_seconds: {lag}}}").base().policy
+        for lag in (600, 900, 901)
+    }
 
     assert [True, True, False] == [policy.never_asks is None for policy in lags.values()]
     assert timedelta(minutes=90) == lags[600].released_window
@@ -533,7 +590,12 @@ def test_auto_is_refused_where_tenants_may_publish_metrics() -> None:
             "alice@example.com, BOB@example.com",
             True,
         ),
-        ("tags: {Life: short}", "mode: auto, plan: {action: terminate}", "alice@example.com", False),
+        (
+            "tags: {Life: short}",
+            "mode: auto, plan: {action: terminate}",
+            "alice@example.com",
+            False,
+        ),
         (
             "tags: {Life: short}",
             "mode: auto, plan: {action: terminate}",
@@ -592,7 +654,9 @@ def test_auto_with_terminate_in_the_document_itself_is_refused(name: str) -> Non
 @pytest.mark.parametrize(("name", "number"), [("people_to_stop", 0), ("people_to_terminate", 1)])
 def test_fewer_people_are_for_tagged_instances_alone(name: str, number: int) -> None:
     """An override for a tag, as for a project, may say so."""
-    assert [f"approval.{name}"] == [path for _, path, _ in refusal(f"approval: {{{name}: {number}}}")]
+    assert [f"approval.{name}"] == [
+        path for _, path, _ in refusal(f"approval: {{{name}: {number}}}")
+    ]
     override = f"set: {{approval: {{{name}: {number}}}}}"
     (found,) = refusal(f"overrides: [{{name: x, match: {{instance_families: [p5]}}, {override}}}]")
     assert f"overrides.0.set.approval.{name}" == found[1]
@@ -613,7 +677,10 @@ def test_a_window_of_an_earlier_release_is_refused_and_keeps_its_people(minutes:
     """Nothing acts by it, and whoever must be notified still is; also where an override says so."""
     idle, rest = f"idle: {{window_minutes: {minutes}}}", f"metrics: {{period_seconds: 60}}\n{TWO}"
     within = f"overrides: [{{name: x, match: {{tags: {{Project: llm}}}}, set: {{{idle}}}}}]"
-    for text, path in ((idle, "idle.window_minutes"), (within, "overrides.0.set.idle.window_minutes")):
+    for text, path in (
+        (idle, "idle.window_minutes"),
+        (within, "overrides.0.set.idle.window_minutes"),
+    ):
         ((_, found, reason),) = refusal(f"{text}\n{rest}")
         assert (path, f"is {minutes}; it must be at least 10") == (found, reason.partition(",")[0])
         book = parse_policy(f"{text}\n{rest}", accepted=True)
@@ -628,13 +695,17 @@ def test_a_window_of_an_earlier_release_is_refused_and_keeps_its_people(minutes:
         ("mode: [", [], True),
         ("ownership: 5", [], False),
         ("two_people_for_policy: false\nownership: {contacts: 5, tags: x}", [], False),
-        ("two_people_for_policy: 1\nownership: {contacts: {a: {emails: [x, a@b.org, y, c@d.org, z]}}}",
+        ("two_people_for_policy: 1\nownership: {contacts: {a: {emails: [x, a@b.org, y, "
+        "c@d.org, z]}}}",
          ["a@b.org", "c@d.org"], True),
-        ("two_people_for_policy: true\nownership: {default_contacts: [a, b], contacts: {b: 3, a: {zone: x, "
+        ("two_people_for_policy: true\nownership: {default_contacts: [a, b], contacts: "
+        "{b: 3, a: {zone: x, "
          "emails: [a@b.org], identities: {x: 5, y: c@d.org, z: a@b.org}}}}", ["a@b.org"], True),
     ],
 )  # fmt: skip
-def test_of_a_refused_document_its_people_are_read(text: str, people: list[str], asked: bool) -> None:
+def test_of_a_refused_document_its_people_are_read(
+    text: str, people: list[str], asked: bool
+) -> None:
     """Without what is wrong about them: each other one stays."""
     book = people_of(text)
     policy = book.base().policy

@@ -11,12 +11,17 @@ from local.cloud import ACCOUNT, ROOT, LocalCloud
 
 
 def call(cloud: LocalCloud, line: str, account: str = ACCOUNT) -> Any:
-    """Do what one line asks for, and return the answer. An option that the operation lacks is an error."""
+    """Do what one line asks for, and return the answer. An option that the operation lacks is an
+    error."""
     _, service, operation, *words = shlex.split(line)
     client = cloud.client(service, account=account)
     method = operation.replace("-", "_")
-    shape = client.meta.service_model.operation_model(client.meta.method_to_api_mapping[method]).input_shape
-    members = {f"--{xform_name(name, '-')}": (name, member) for name, member in shape.members.items()}
+    shape = client.meta.service_model.operation_model(
+        client.meta.method_to_api_mapping[method]
+    ).input_shape
+    members = {
+        f"--{xform_name(name, '-')}": (name, member) for name, member in shape.members.items()
+    }
     given: dict[str, Any] = {}
     for option, values in options(words).items():
         is_no = option.startswith("--no-")

@@ -17,7 +17,10 @@ from tests.integration.stage import Stage, guarded_stage
 HERE = Path(__file__).parent
 MEMBER = "210987654321"
 """Another account, whose events the stack takes."""
-QUICK = "approval: {remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 0.05}"
+QUICK = (
+    "approval: {remind_after_minutes: 0.05, escalate_after_minutes: 0.05, "
+    "expire_after_minutes: 0.05}"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -29,7 +32,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def scene() -> Iterator[Scene]:
-    """The real template on the local cloud, in mode ask, its IAM enforced. Waits last a twentieth."""
+    """The real template on the local cloud, in mode ask, its IAM enforced. Waits last a
+    twentieth."""
     pytest_socket.enable_socket()
     with guarded_stage(more={"MemberAccountIds": MEMBER, "OrganizationId": ORGANIZATION}) as stage:
         yield stage.scene

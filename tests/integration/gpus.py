@@ -14,7 +14,13 @@ _MINUTES = 100
 
 
 def publish(
-    stage: Stage, instance_id: str, metric: str, value: float, *, namespace: str = NAMESPACE, **more: str
+    stage: Stage,
+    instance_id: str,
+    metric: str,
+    value: float,
+    *,
+    namespace: str = NAMESPACE,
+    **more: str,
 ) -> None:
     """One figure of the only GPU and of the aggregate, for the time that a look is about.
 
@@ -23,9 +29,16 @@ def publish(
     now = datetime.now(tz=UTC)
     points = tuple((now - timedelta(minutes=m), value) for m in range(_MINUTES, 0, -1))
     member, own = stage.scene.members[instance_id], {"InstanceId": instance_id}
-    of_gpu = {**own, "InstanceType": member.instance_type, "index": "0", "name": member.gpu.name, **more}
+    of_gpu = {
+        **own,
+        "InstanceType": member.instance_type,
+        "index": "0",
+        "name": member.gpu.name,
+        **more,
+    }
     stage.scene.simulation.put_metrics(
-        Points(namespace, metric, dimensions, points) for dimensions in ([of_gpu] if more else [own, of_gpu])
+        Points(namespace, metric, dimensions, points)
+        for dimensions in ([of_gpu] if more else [own, of_gpu])
     )
 
 
@@ -38,7 +51,9 @@ def heat(stage: Stage, instance_id: str, celsius: float) -> None:
 def look(stage: Stage) -> dict[str, Any]:
     """One look now, whenever the last one was."""
     forget_turn(stage)
-    answer, failed = stage.invoke("CheckHealth", {"account": TARGET.account, "region": TARGET.region})
+    answer, failed = stage.invoke(
+        "CheckHealth", {"account": TARGET.account, "region": TARGET.region}
+    )
     assert not failed, answer
     return answer
 

@@ -71,7 +71,8 @@ class Answer:
 
 @dataclass
 class Browser:
-    """Keeps the cookies of one site, and trusts one more certificate. It follows no redirect by itself."""
+    """Keeps the cookies of one site, and trusts one more certificate. It follows no redirect by
+    itself."""
 
     trust: Path
     cookies: dict[str, str] = field(default_factory=dict)
@@ -90,7 +91,9 @@ class Browser:
 
     def _ask(self, asked: Request) -> Answer:
         if self.cookies:
-            asked.add_header("Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items()))
+            asked.add_header(
+                "Cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items())
+            )
         context = ssl.create_default_context(cafile=str(self.trust))
         opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
         try:

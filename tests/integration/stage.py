@@ -70,9 +70,14 @@ class Stage:
             approval = document.setdefault("approval", {})
             if not any(name.startswith("digest_") for name in approval):
                 approval.update(AT_ONCE)
-            text = json.dumps({**document, "overrides": [*document.get("overrides", ()), ONE_IS_ENOUGH]})
+            text = json.dumps(
+                {**document, "overrides": [*document.get("overrides", ()), ONE_IS_ENOUGH]}
+            )
         self.scene.cloud.client("ssm").put_parameter(
-            Name=self.scene.outputs["PolicyParameterName"], Value=text, Type="String", Overwrite=True
+            Name=self.scene.outputs["PolicyParameterName"],
+            Value=text,
+            Type="String",
+            Overwrite=True,
         )
         # No sweep announces the change: tests count messages.
         self.state.note_parameter(text, datetime.now(UTC))
@@ -83,7 +88,8 @@ class Stage:
         return next(iter(self.scene.launch([member]).values()))
 
     def ask(self, **changes: Any) -> tuple[str, str]:
-        """Launches one idle instance and sweeps; returns its id and Alice's link of the question."""
+        """Launches one idle instance and sweeps; returns its id and Alice's link of the
+        question."""
         instance_id = self.launch(**changes)
         self.scene.sweep()
         return instance_id, self.personal(self.question(instance_id))
@@ -96,8 +102,8 @@ class Stage:
     def personal(
         self, link: str, person: str = "alice@example.com", *, expires_at: datetime | None = None
     ) -> str:
-        """The link of the same question that a mail to one person would hold; with an end, the one of a mail
-        of an earlier release."""
+        """The link of the same question that a mail to one person would hold; with an end, the one
+        of a mail of an earlier release."""
         secret = self.scene.outputs["LinkKeySecretArn"]
         base, is_short, address = re.split(r"/(q|approvals)/", link)
         signer = LinkSigner(SecretDocument(self.clients, secret).read, base)
@@ -105,7 +111,9 @@ class Stage:
         if expires_at is not None or is_short != "q":
             same = datetime.fromtimestamp(int(parse_qs(query).get("e", ["0"])[0]), tz=UTC)
             return f"{base}/approvals/{signer.earlier(page_id, person, expires_at or same)}"
-        return signer.link(page_id, self.state.number_recipient(page_id, person, datetime.now(tz=UTC)))
+        return signer.link(
+            page_id, self.state.number_recipient(page_id, person, datetime.now(tz=UTC))
+        )
 
     def whose(self, link: str) -> str:
         """The recipient of a link, whom it names by a number."""
@@ -116,12 +124,16 @@ class Stage:
     def seal(self, text: bytes) -> str:
         """Return what the stack's own functions put under an alert."""
         functions = self.scene.cloud.client("lambda").list_functions()["Functions"]
-        keys = {one.get("Environment", {}).get("Variables", {}).get("ALERT_KEY_ARN") for one in functions}
+        keys = {
+            one.get("Environment", {}).get("Variables", {}).get("ALERT_KEY_ARN")
+            for one in functions
+        }
         (key,) = keys - {None}
         return AlertSeal(self.clients, str(key))(text)
 
     def sealed(self, duty: Duty, text: bytes) -> str:
-        """Return the seal of the function whose duty it is, so that a test can let time pass for it."""
+        """Return the seal of the function whose duty it is, so that a test can let time pass for
+        it."""
         functions = self.scene.cloud.client("lambda").list_functions()["Functions"]
         name = f"{duty.value.upper()}_KEY_ARN"
         keys = {one.get("Environment", {}).get("Variables", {}).get(name) for one in functions}
@@ -130,7 +142,10 @@ class Stage:
 
     def rotate_keys(self) -> None:
         """Has Secrets Manager rotate the secret of the link keys, and waits until it has."""
-        manager, secret = self.scene.cloud.client("secretsmanager"), self.scene.outputs["LinkKeySecretArn"]
+        manager, secret = (
+            self.scene.cloud.client("secretsmanager"),
+            self.scene.outputs["LinkKeySecretArn"],
+        )
         version = manager.rotate_secret(SecretId=secret)["VersionId"]
 
         def in_force() -> bool | None:
@@ -148,7 +163,9 @@ class Stage:
 
         def arrived() -> dict[str, Any] | None:
             mails = [
-                m for m in self.scene.read_mail() if m["kind"] == kind and m["instance_id"] == instance_id
+                m
+                for m in self.scene.read_mail()
+                if m["kind"] == kind and m["instance_id"] == instance_id
             ]
             return mails[0] if mails else None
 
@@ -194,17 +211,23 @@ class Stage:
         now = datetime.now(tz=UTC)
         minutes = range(minutes_ago, minutes_ago + 9)
         points = tuple((now - timedelta(minutes=m), 90.0) for m in minutes)
-        series = Points(NAMESPACE, "nvidia_smi_utilization_gpu", {"InstanceId": instance_id}, points)
+        series = Points(
+            NAMESPACE, "nvidia_smi_utilization_gpu", {"InstanceId": instance_id}, points
+        )
         of_gpu = next(series_of(self.scene.members[instance_id], instance_id, now)).dimensions
         self.scene.simulation.put_metrics([series, replace(series, dimensions=of_gpu)])
 
     def forget_warnings(self) -> None:
-        """Those that tests have sent in the same zone: many at once become one message, with one advice."""
+        """Those that tests have sent in the same zone: many at once become one message, with one
+        advice."""
         client, table = self.scene.cloud.client("dynamodb"), self.scene.outputs["StateTableName"]
         pages = client.get_paginator("scan").paginate(
             TableName=table,
             FilterExpression="begins_with(sk, :burst) OR begins_with(pk, :advice)",
-            ExpressionAttributeValues={":burst": {"S": "BURST#"}, ":advice": {"S": "EVENT#advice#"}},
+            ExpressionAttributeValues={
+                ":burst": {"S": "BURST#"},
+                ":advice": {"S": "EVENT#advice#"},
+            },
         )
         for item in [item for page in pages for item in page["Items"]]:
             client.delete_item(TableName=table, Key={"pk": item["pk"], "sk": item["sk"]})
@@ -214,7 +237,9 @@ class Stage:
         arn = self.scene.executions()[instance_id]["executionArn"]
         states = self.scene.cloud.client("stepfunctions")
         events = states.get_execution_history(executionArn=arn, maxResults=1000)["events"]
-        return [e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e]
+        return [
+            e["stateEnteredEventDetails"]["name"] for e in events if "stateEnteredEventDetails" in e
+        ]
 
     def make_group(self, name: str) -> None:
         """An Auto Scaling group with the selector, which lets a role complete its hooks."""
@@ -242,7 +267,9 @@ class Stage:
             for r in resources["StackResources"]
             if r["LogicalResourceId"] == f"{function}Function"
         )
-        answer = self.scene.cloud.client("lambda").invoke(FunctionName=name, Payload=json.dumps(event))
+        answer = self.scene.cloud.client("lambda").invoke(
+            FunctionName=name, Payload=json.dumps(event)
+        )
         return json.loads(answer["Payload"].read()), "FunctionError" in answer
 
     def eventually(self, look: Callable[[], Seen | None], otherwise: str) -> Seen:
@@ -251,8 +278,11 @@ class Stage:
 
 
 @contextmanager
-def guarded_stage(*, weather: bool = False, more: Mapping[str, str] | None = None) -> Iterator[Stage]:
-    """A stack of its own, in an engine that enforces IAM, and whose weather can turn bad if asked for.
+def guarded_stage(
+    *, weather: bool = False, more: Mapping[str, str] | None = None
+) -> Iterator[Stage]:
+    """A stack of its own, in an engine that enforces IAM, and whose weather can turn bad if asked
+    for.
 
     `more` are further parameters of the template.
     """

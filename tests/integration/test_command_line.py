@@ -39,9 +39,11 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return code, said.out, said.err
 
 
-def test_a_question_is_listed_shown_and_approved(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """The loss must be accepted; the record names the ARN; the workflow goes on. The policy lets callers whom
-    no contact names stop it, by an override; otherwise they may keep it."""
+def test_a_question_is_listed_shown_and_approved(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loss must be accepted; the record names the ARN; the workflow goes on. The policy lets
+    callers whom no contact names stop it, by an override; otherwise they may keep it."""
     refused, _ = stage.ask()
     stage.policy(f"mode: ask\noverrides: [{CALLERS_MAY}]")
     instance_id, _ = stage.ask()
@@ -79,7 +81,8 @@ def test_keep_and_exempt(stage: Stage, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_the_line_that_make_up_prints_works_as_it_stands(stage: Stage) -> None:
-    """In a shell that knows nothing of the local cloud, as a person whom the policy of `make up` names."""
+    """In a shell that knows nothing of the local cloud, as a person whom the policy of `make up`
+    names."""
     stage.policy(VISITORS_POLICY + "mode: ask\n", as_it_is=True)
     instance_id, _ = stage.ask()
     question = stage.episode(instance_id).approval_id
@@ -107,7 +110,9 @@ def test_the_status_is_one_screen(stage: Stage, capsys: pytest.CaptureFixture[st
     found = json.loads(out)
 
     assert "" == err
-    assert [] == [name for name, one in found.items() if isinstance(one, dict) and "not_readable" in one], out
+    assert [] == [
+        name for name, one in found.items() if isinstance(one, dict) and "not_readable" in one
+    ], out
     assert (__version__, "ask") == (found["stack"]["version"], found["mode"])
     assert 1 <= found["questions"]["open"]
     assert {"targets": 1, "unread": {}} == found["targets"]
@@ -120,7 +125,9 @@ def test_the_status_is_one_screen(stage: Stage, capsys: pytest.CaptureFixture[st
     assert lines[1].split() == ["mode", "ask"]
 
 
-def test_doctor_says_that_the_deploy_worked(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_says_that_the_deploy_worked(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each line of the checklist is of the deployed stack, and none is unreadable."""
     stage.policy("mode: observe")
     stage.launch()
@@ -128,7 +135,16 @@ def test_doctor_says_that_the_deploy_worked(stage: Stage, capsys: pytest.Capture
     checklist = dict(re.findall(r"^(?:ok|LOOK)  +([a-z ]+?)  +(.*)$", out, re.MULTILINE))
 
     assert "" == err
-    names = ["stack", "policy", "exemption", "schedule", "last sweep", "targets", "subscribers", "alarms"]
+    names = [
+        "stack",
+        "policy",
+        "exemption",
+        "schedule",
+        "last sweep",
+        "targets",
+        "subscribers",
+        "alarms",
+    ]
     names.append("telemetry")
     assert names == list(checklist), out
     assert "not readable" not in out
@@ -137,7 +153,8 @@ def test_doctor_says_that_the_deploy_worked(stage: Stage, capsys: pytest.Capture
 
 UNLIKE_AWS = {
     **dict.fromkeys(
-        ("iam-stop", "iam-snapshots", "iam-snapshot-tags", "iam-tag-keys", "iam-leading-keys", "iam-command",
+        ("iam-stop", "iam-snapshots", "iam-snapshot-tags", "iam-tag-keys", "iam-leading-keys",
+        "iam-command",
          "iam-namespace"),
         "its simulator of IAM knows no conditions; tests/iam.py does",
     ),
@@ -149,8 +166,11 @@ UNLIKE_AWS = {
 """The checks that show that the local cloud is not AWS."""
 
 
-def test_preflight_refutes_only_what_is_unlike_aws(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
-    """Questions that the local cloud cannot answer are unknown with a reason; the instance is as before."""
+def test_preflight_refutes_only_what_is_unlike_aws(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Questions that the local cloud cannot answer are unknown with a reason; the instance is as
+    before."""
     instance_id, _ = stage.ask()
     before = stage.ec2_state(instance_id)
     code, out, err = run(capsys, "preflight", "--json")
@@ -162,7 +182,8 @@ def test_preflight_refutes_only_what_is_unlike_aws(stage: Stage, capsys: pytest.
     confirmed = {name for name, one in found.items() if one["outcome"] == "confirmed"}
     assert {
         "agent-metrics", "api-signatures", "clock", "credentials", "dry-runs", "ec2-metric-delay",
-        "event-delivery", "gpu-metric-delay", "keys", "lifecycles", "mail", "mappings", "missing-metric",
+        "event-delivery", "gpu-metric-delay", "keys", "lifecycles", "mail", "mappings",
+        "missing-metric",
         "role-names", "role-policies", "state-machines", "subscriptions", "unknown-instance",
     } <= confirmed, out  # fmt: skip
     assert before == stage.ec2_state(instance_id)

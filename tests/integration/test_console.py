@@ -1,4 +1,5 @@
-"""The console on the deployed stack, with its role enforced: in by `governor open`, an answer, and out."""
+"""The console on the deployed stack, with its role enforced: in by `governor open`, an answer, and
+out."""
 
 from __future__ import annotations
 
@@ -39,8 +40,12 @@ def enter(browser: Browser, page: str, code: str) -> Answer:
 def test_a_code_leads_in_and_an_answer_is_on_record(
     stage: Stage, site: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Named first, good once; the answer is that of the links; a copy of the cookie ends with it."""
-    browser, other = Browser(stage.scene.receivers.certificate), Browser(stage.scene.receivers.certificate)
+    """Named first, good once; the answer is that of the links; a copy of the cookie ends with
+    it."""
+    browser, other = (
+        Browser(stage.scene.receivers.certificate),
+        Browser(stage.scene.receivers.certificate),
+    )
     page, code = code_of(stage, capsys)
     shown = browser.post(page, {"code": code, "answer": "show"}).body
     arn = re.findall(r"<strong>(arn:[^<]+)</strong>", shown)[0]
@@ -55,7 +60,13 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
     assert 403 == enter_again(other, page, code)
     listed = browser.get(urljoin(site, "questions"))
     assert (200, True) == (listed.status, stage.episode(instance_id).approval_id in listed.body)
-    for path in ("", "fleet", "savings", "projects", f"instances/123456789012/us-east-1/{instance_id}"):
+    for path in (
+        "",
+        "fleet",
+        "savings",
+        "projects",
+        f"instances/123456789012/us-east-1/{instance_id}",
+    ):
         assert 200 == browser.get(urljoin(site, path)).status, path
         table = browser.get(urljoin(site, f"{path or 'overview'}.csv"))
         assert (200, False) == (table.status, "<" in table.body), path
@@ -77,7 +88,8 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
     other.cookies = dict(browser.cookies)
     assert 200 == other.get(site).status
     token = re.findall(
-        r'action="/sign-out"><input type="hidden" name="csrf" value="([^"]+)"', browser.get(site).body
+        r'action="/sign-out"><input type="hidden" name="csrf" value="([^"]+)"',
+        browser.get(site).body,
     )
     assert 200 == browser.post(urljoin(site, "sign-out"), {"csrf": token[0]}).status
     assert (False, 401) == (SESSION_COOKIE in browser.cookies, other.get(site).status)
@@ -86,14 +98,17 @@ def test_a_code_leads_in_and_an_answer_is_on_record(
 def test_what_was_stopped_there_is_started_there(
     stage: Stage, site: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By its role, which may ask the one function that starts instances, and by the same rules as a link."""
+    """By its role, which may ask the one function that starts instances, and by the same rules as a
+    link."""
     browser = Browser(stage.scene.receivers.certificate)
     page, code = code_of(stage, capsys)
     shown = browser.post(page, {"code": code, "answer": "show"}).body
     arn = re.findall(r"<strong>(arn:[^<]+)</strong>", shown)[0]
     scope = {"identities": [arn], "role": "approver", "everything": True}
     may = {"cli_may": ["keep", "undo"]}
-    stage.policy(json.dumps({"mode": "ask", "console": {"scopes": {"ops": scope}}, "approval": may}))
+    stage.policy(
+        json.dumps({"mode": "ask", "console": {"scopes": {"ops": scope}}, "approval": may})
+    )
     instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)

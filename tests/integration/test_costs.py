@@ -45,7 +45,8 @@ def test_two_sweeps_count_the_hours_of_a_project_once(stage: Stage) -> None:
     assert Decimal(0) < first.usd["counted"] < second.usd["counted"]
     assert "summed-up" == done["month"]["outcome"]
     assert (
-        float(second.usd["counted"]) == published(stage, "EstimatedCost", "counted")[-1]["EstimatedCost"][0]
+        float(second.usd["counted"])
+        == published(stage, "EstimatedCost", "counted")[-1]["EstimatedCost"][0]
     )
     everything = published(stage, "EstimatedCost", None)[-1]
     assert (float(sum(second.usd.values())), "sum_up_month") == (

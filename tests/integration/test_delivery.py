@@ -1,5 +1,5 @@
-"""Messages reach people through every channel, each once, with what may pass repeated and what may not
-told."""
+"""Messages reach people through every channel, each once, with what may pass repeated and what may
+not told."""
 
 from __future__ import annotations
 
@@ -46,14 +46,18 @@ def await_received(stage: Stage, channel: str, instance_id: str, count: int = 1)
     return stage.eventually(arrived, f"no {count} messages of {channel} about {instance_id}")
 
 
-def await_mail(stage: Stage, instance_id: str, address: str, title: str = " it? Answer by") -> dict[str, Any]:
+def await_mail(
+    stage: Stage, instance_id: str, address: str, title: str = " it? Answer by"
+) -> dict[str, Any]:
     """The mail to one person, once SES has taken it."""
 
     def arrived() -> dict[str, Any] | None:
         mails = [
             mail
             for mail in stage.scene.sent_mail()
-            if mail["To"] == [address] and instance_id in mail["BodyText"] and title in mail["Subject"]
+            if mail["To"] == [address]
+            and instance_id in mail["BodyText"]
+            and title in mail["Subject"]
         ]
         return mails[0] if mails else None
 
@@ -61,7 +65,8 @@ def await_mail(stage: Stage, instance_id: str, address: str, title: str = " it? 
 
 
 def send_together(stage: Stage, ids: Sequence[str]) -> None:
-    """Has the questions about these instances sent, once all wait together: however long that takes here."""
+    """Has the questions about these instances sent, once all wait together: however long that takes
+    here."""
     cloud, table = stage.scene.cloud, stage.scene.outputs["StateTableName"]
 
     def waiting() -> str | None:
@@ -78,7 +83,9 @@ def send_together(stage: Stage, ids: Sequence[str]) -> None:
         return None
 
     group = stage.eventually(waiting, f"no questions about {', '.join(ids)} wait to go together")
-    queue = next(url for url in cloud.client("sqs").list_queues()["QueueUrls"] if "DeliveryQueue" in url)
+    queue = next(
+        url for url in cloud.client("sqs").list_queues()["QueueUrls"] if "DeliveryQueue" in url
+    )
     cloud.client("sqs").send_message(QueueUrl=queue, MessageBody=json.dumps({"flush": group}))
 
 
@@ -89,8 +96,11 @@ def link_in(stage: Stage, mail: dict[str, Any]) -> str:
     return stage.scene.cloud.reachable_url(found[0])
 
 
-def test_a_question_reaches_every_channel_and_each_person_by_a_link_of_their_own(stage: Stage) -> None:
-    """Slack, Teams, the webhook and two mails; the decision names who decided; the outcome follows."""
+def test_a_question_reaches_every_channel_and_each_person_by_a_link_of_their_own(
+    stage: Stage,
+) -> None:
+    """Slack, Teams, the webhook and two mails; the decision names who decided; the outcome
+    follows."""
     stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id, _ = stage.ask()
 
@@ -121,7 +131,9 @@ def test_what_a_channel_refuses_for_a_while_is_sent_later_and_once(stage: Stage)
 
     about = [one for one in receivers.received() if instance_id in str(one.payload)]
     assert [429, 503] == sorted(one.status for one in about if one.status >= 300)
-    assert [1, 1, 1] == [len(received(stage, name, instance_id)) for name in ("slack", "teams", "webhook")]
+    assert [1, 1, 1] == [
+        len(received(stage, name, instance_id)) for name in ("slack", "teams", "webhook")
+    ]
 
 
 def test_what_a_channel_refuses_for_good_is_recorded_and_holds_up_nobody(stage: Stage) -> None:
@@ -156,7 +168,8 @@ def test_where_no_person_is_subscribed_a_channel_starts_the_clock(stage: Stage) 
 
 
 def test_a_forged_message_reaches_nobody(stage: Stage) -> None:
-    """The topic refuses it. By the queue: no mail of ours, no link; a person finds it among the failures."""
+    """The topic refuses it. By the queue: no mail of ours, no link; a person finds it among the
+    failures."""
     stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id, _ = stage.ask()
     await_received(stage, "slack", instance_id)
@@ -169,7 +182,13 @@ def test_a_forged_message_reaches_nobody(stage: Stage) -> None:
     document = {name: value for name, value in sent.items() if name != "_envelope"}
     for name, kind in (("no-episode", "health-finding"), ("too-early", "approval-reminder")):
         facts = {"episode": document["facts"]["episode"]} if kind.startswith("approval") else {}
-        forged = {**document, "kind": kind, "facts": facts, "dedup_id": name, "owner": "mallory@example.com"}
+        forged = {
+            **document,
+            "kind": kind,
+            "facts": facts,
+            "dedup_id": name,
+            "owner": "mallory@example.com",
+        }
         named = {"kind": {"DataType": "String", "StringValue": kind}}
         text, topic = json.dumps(forged), stage.scene.outputs["AlertTopicArn"]
         with pytest.raises(ClientError, match="AuthorizationError"):
@@ -179,7 +198,9 @@ def test_a_forged_message_reaches_nobody(stage: Stage) -> None:
     whys: dict[str, str] = {}
 
     def kept() -> bool | None:
-        answer = sqs.receive_message(QueueUrl=failures, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+        answer = sqs.receive_message(
+            QueueUrl=failures, MessageAttributeNames=["All"], MaxNumberOfMessages=10
+        )
         for one in answer.get("Messages", []):
             why = one["MessageAttributes"]["ErrorMessage"]["StringValue"]
             whys[json.loads(one["Body"]).get("dedup_id")] = why
@@ -210,7 +231,8 @@ def test_a_refused_policy_does_not_silence_the_people_it_names(stage: Stage) -> 
 def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
     """In addition to those who were asked before, and PagerDuty, as it is critical."""
     quick = (
-        "{digest_from: 0, remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 60}"
+        "{digest_from: 0, remind_after_minutes: 0.05, escalate_after_minutes: 0.05, "
+        "expire_after_minutes: 60}"
     )
     stage.policy(f"mode: ask\napproval: {quick}{PEOPLE}")
     instance_id, _ = stage.ask()
@@ -228,7 +250,8 @@ def test_an_escalation_reaches_the_next_group(stage: Stage) -> None:
 
 
 def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage) -> None:
-    """Each by a link of their own, and in Slack in the thread; the second one's yes carries the plan out."""
+    """Each by a link of their own, and in Slack in the thread; the second one's yes carries the
+    plan out."""
     dear = "{digest_from: 0, two_people_above_usd_per_hour: 0.1}"
     stage.policy(f"mode: ask\nplan: {{action: terminate}}\napproval: {dear}{PEOPLE}")
     instance_id, _ = stage.ask()
@@ -245,7 +268,9 @@ def test_the_first_of_two_people_is_told_to_everybody_who_was_asked(stage: Stage
 def test_many_questions_to_the_same_people_come_as_one_message(stage: Stage) -> None:
     """One mail a person, one message in Slack; all are answered on one page; a machine gets each by
     itself."""
-    stage.policy("mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE)
+    stage.policy(
+        "mode: ask\napproval: {digest_after_seconds: 900, delivery_limit_minutes: 60}" + PEOPLE
+    )
     ids = [stage.launch() for _ in range(3)]
     stage.scene.sweep()
     send_together(stage, ids)

@@ -21,8 +21,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
-    """Asked by mail, answered through the page, stopped and terminated; the last line is read from the
-    cloud."""
+    """Asked by mail, answered through the page, stopped and terminated; the last line is read from
+    the cloud."""
     done = subprocess.run(
         [sys.executable, "-m", "cli.demo", "--approve", "auto"],
         cwd=ROOT,
@@ -41,12 +41,14 @@ def test_the_demo_runs_to_its_end_and_reports_what_happened() -> None:
     count = next(line.strip() for line in story if " launched: " in line)
     became = [int(number) for number in re.findall(r"\d+", count)]
     assert (
-        "16 launched: 5 asked, 2 notified, 2 managed, 2 at work, 2 kept, 2 not judged, 1 not governed"
-        == count
+        "16 launched: 5 asked, 2 notified, 2 managed, 2 at work, 2 kept, 2 not judged, 1 "
+        "not governed" == count
     )
     assert became[0] == sum(became[1:])
     table = "\n".join(line for line in story if re.search(r"  \$[\d.]+  ", line))
-    assert [1] * 16 == [len(re.findall(f"^    {one.name} ", table, re.MULTILINE)) for one in demo_fleet()]
+    assert [1] * 16 == [
+        len(re.findall(f"^    {one.name} ", table, re.MULTILINE)) for one in demo_fleet()
+    ]
     saved = f"${float(summary['usd_per_hour_saved']):.2f} an hour saved"
     assert f"* 5 asked, 3 stopped, 2 terminated, {saved}; the demo took" in done.stdout
     states = [action["state"] for action in summary["actions"]]

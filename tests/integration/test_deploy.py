@@ -1,4 +1,5 @@
-"""`make deploy` with the pinned SAM CLI against the local cloud: change sets, protection, a second stack."""
+"""`make deploy` with the pinned SAM CLI against the local cloud: change sets, protection, a second
+stack."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from scripts.deploy import SAM, Deployment
 from scripts.deploy_parameters import DeployError
 
 pytestmark = pytest.mark.skipif(not SAM.exists(), reason="SAM CLI is not installed: make env-sam")
-KEPT = ("StateTable", "PolicyBucket", "PolicyParameter", "Key", "AlertTopic", "AlertEmailSubscription")
+KEPT = (
+    "StateTable",
+    "PolicyBucket",
+    "PolicyParameter",
+    "Key",
+    "AlertTopic",
+    "AlertEmailSubscription",
+)
 Deploy = Callable[..., str]
 
 
@@ -34,7 +42,8 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCloud]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """The settings of SAM CLI, and the template with its parameters and what holds data: little, so quick."""
+    """The settings of SAM CLI, and the template with its parameters and what holds data: little, so
+    quick."""
     document = load_template(TEMPLATE)
     document["Resources"] = {name: document["Resources"][name] for name in KEPT}
     document["Outputs"] = {"PolicyBucketName": document["Outputs"]["PolicyBucketName"]}
@@ -56,7 +65,11 @@ def deploy(cloud: LocalCloud, checkout: Path) -> Deploy:
         def run(command: list[str]) -> int:
             if command[:2] != [str(SAM), "deploy"]:
                 return 0
-            environment = {"PATH": os.environ["PATH"], "HOME": str(checkout.parent), **cloud.environment()}
+            environment = {
+                "PATH": os.environ["PATH"],
+                "HOME": str(checkout.parent),
+                **cloud.environment(),
+            }
             done = subprocess.run(
                 command,
                 cwd=checkout,
@@ -77,7 +90,9 @@ def deploy(cloud: LocalCloud, checkout: Path) -> Deploy:
 def stacks(cloud: LocalCloud) -> dict[str, dict[str, Any]]:
     """By their names, but for the one with SAM's own bucket."""
     every = cloud.client("cloudformation").describe_stacks()["Stacks"]
-    return {one["StackName"]: one for one in every if one["StackName"] != "aws-sam-cli-managed-default"}
+    return {
+        one["StackName"]: one for one in every if one["StackName"] != "aws-sam-cli-managed-default"
+    }
 
 
 def parameters(stack: dict[str, Any]) -> dict[str, str]:
@@ -88,7 +103,8 @@ def parameters(stack: dict[str, Any]) -> dict[str, str]:
 def test_from_nothing_to_a_protected_stack_that_no_second_one_joins(
     cloud: LocalCloud, checkout: Path, deploy: Deploy, tmp_path: Path
 ) -> None:
-    """Each change set is shown; parameters that are not named keep their values; no file is written."""
+    """Each change set is shown; parameters that are not named keep their values; no file is
+    written."""
     before = sorted(checkout.iterdir())
     policy = tmp_path / "policy.yaml"
     policy.write_text('targets: {regions: ["us-east-1"]} # "all" of them\n')
@@ -118,9 +134,13 @@ def test_from_nothing_to_a_protected_stack_that_no_second_one_joins(
     assert {**parameters(stack), "AlertEmail": "ops@example.com"} == changed
 
 
-def test_a_deploy_leaves_a_stored_policy_alone(cloud: LocalCloud, checkout: Path, deploy: Deploy) -> None:
+def test_a_deploy_leaves_a_stored_policy_alone(
+    cloud: LocalCloud, checkout: Path, deploy: Deploy
+) -> None:
     """And says which command changes it."""
-    bucket = cloud.deploy(checkout / "template.yaml", "gpu-governor", {"Mode": "ask"})["PolicyBucketName"]
+    bucket = cloud.deploy(checkout / "template.yaml", "gpu-governor", {"Mode": "ask"})[
+        "PolicyBucketName"
+    ]
     cloud.client("s3").put_object(Bucket=bucket, Key="policy.yaml", Body=b"mode: ask\n")
 
     with pytest.raises(
@@ -128,5 +148,8 @@ def test_a_deploy_leaves_a_stored_policy_alone(cloud: LocalCloud, checkout: Path
     ):
         deploy(MODE="observe")
     deploy(ALERT_EMAIL="ops@example.com")
-    assert b"mode: ask\n" == cloud.client("s3").get_object(Bucket=bucket, Key="policy.yaml")["Body"].read()
+    assert (
+        b"mode: ask\n"
+        == cloud.client("s3").get_object(Bucket=bucket, Key="policy.yaml")["Body"].read()
+    )
     assert "ask" == parameters(stacks(cloud)["gpu-governor"])["Mode"]

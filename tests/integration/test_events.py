@@ -27,7 +27,8 @@ SPOT: dict[str, Any] = {
 
 
 def test_a_spot_warning_is_told_and_hooked(stage: Stage) -> None:
-    """The alert, the command to the instance with its parameters, and the snapshot of the data volume."""
+    """The alert, the command to the instance with its parameters, and the snapshot of the data
+    volume."""
     settings = "{snapshot_data_volumes: true, signal_gpu_processes: true, placement_scores: true}"
     stage.policy(f"mode: ask\nevents: {settings}")
     stage.scene.simulation.set_placement_scores({"us-west-2": 9, "us-east-1": 2})
@@ -36,8 +37,13 @@ def test_a_spot_warning_is_told_and_hooked(stage: Stage) -> None:
     stage.scene.simulation.spot_warning(instance_id)
 
     assert "critical" == stage.await_mail(instance_id, "spot-interruption")["severity"]
-    (command,) = stage.eventually(lambda: stage.scene.simulation.commands() or None, "no command is sent")
-    assert ([instance_id], "sigterm") == (command["InstanceIds"], command["Parameters"]["WhenNoHook"][0])
+    (command,) = stage.eventually(
+        lambda: stage.scene.simulation.commands() or None, "no command is sent"
+    )
+    assert ([instance_id], "sigterm") == (
+        command["InstanceIds"],
+        command["Parameters"]["WhenNoHook"][0],
+    )
     assert 1 == len(stage.eventually(lambda: stage.snapshots() or None, "no snapshot is begun"))
     advice = stage.await_mail(instance_id, "interruption-advice")["facts"]
     assert {"us-west-2", "eu-west-1"} == {price["region"] for price in advice["elsewhere"]}
@@ -72,7 +78,8 @@ def test_a_reservation_that_is_taken_back_is_told(stage: Stage) -> None:
 
 
 def test_an_instance_that_auto_scaling_lets_go_is_told_and_hooked(stage: Stage) -> None:
-    """With the time of the group's hook; its question ends, booked as not ours; the group is left waiting."""
+    """With the time of the group's hook; its question ends, booked as not ours; the group is left
+    waiting."""
     stage.scene.cloud.client("autoscaling").put_lifecycle_hook(
         AutoScalingGroupName="trainers",
         LifecycleHookName="save-work",
@@ -87,7 +94,9 @@ def test_an_instance_that_auto_scaling_lets_go_is_told_and_hooked(stage: Stage) 
 
     told = stage.await_mail(instance_id, "auto-scaling-termination")
     assert ("warning", "trainers") == (told["severity"], told["facts"]["auto_scaling_group"])
-    (command,) = stage.eventually(lambda: stage.scene.simulation.commands() or None, "no command is sent")
+    (command,) = stage.eventually(
+        lambda: stage.scene.simulation.commands() or None, "no command is sent"
+    )
     assert ["auto-scaling-termination"] == command["Parameters"]["Reason"]
     assert 840 < int(command["Parameters"]["SecondsLeft"][0]) <= 900
     assert "interrupted" == stage.outcome(instance_id)
@@ -100,7 +109,8 @@ def test_an_instance_that_auto_scaling_lets_go_is_told_and_hooked(stage: Stage) 
 def test_a_lifecycle_hook_of_its_own_is_completed_once_where_nothing_is_saved(stage: Stage) -> None:
     """The event comes twice, then malformed, then after the instance has gone."""
     stage.policy(
-        "mode: ask\nevents: {completed_lifecycle_hooks: [save-work], checkpoint_on_auto_scaling: false}"
+        "mode: ask\nevents: {completed_lifecycle_hooks: [save-work], "
+        "checkpoint_on_auto_scaling: false}"
     )
     instance_id = stage.launch()
     event = _let_go(instance_id)
@@ -108,7 +118,10 @@ def test_a_lifecycle_hook_of_its_own_is_completed_once_where_nothing_is_saved(st
 
     first, _ = stage.invoke("HandleLifecycleAction", event)
     again, _ = stage.invoke("HandleLifecycleAction", event)
-    nameless = {**event, "detail": {k: v for k, v in event["detail"].items() if k != "LifecycleHookName"}}
+    nameless = {
+        **event,
+        "detail": {k: v for k, v in event["detail"].items() if k != "LifecycleHookName"},
+    }
     refused, raised = stage.invoke("HandleLifecycleAction", nameless)
     stage.scene.simulation.set_state(instance_id, "terminated")
     stage.eventually(lambda: stage.ec2_state(instance_id) == "terminated" or None, "it does not go")
@@ -124,9 +137,12 @@ def test_a_lifecycle_hook_of_its_own_is_completed_once_where_nothing_is_saved(st
 
 
 def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> None:
-    """EventBridge marks what it replays from an archive: last week's warnings must not be told and hooked."""
+    """EventBridge marks what it replays from an archive: last week's warnings must not be told and
+    hooked."""
     events = stage.scene.cloud.client("events")
-    patterns = [rule["EventPattern"] for rule in events.list_rules()["Rules"] if "EventPattern" in rule]
+    patterns = [
+        rule["EventPattern"] for rule in events.list_rules()["Rules"] if "EventPattern" in rule
+    ]
     samples = [
         path
         for path in (ROOT / "events").glob("handle_*/*.json")
@@ -136,7 +152,9 @@ def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> 
 
     def met(event: dict[str, Any]) -> int:
         text = json.dumps(event)
-        return sum(events.test_event_pattern(EventPattern=p, Event=text)["Result"] for p in patterns)
+        return sum(
+            events.test_event_pattern(EventPattern=p, Event=text)["Result"] for p in patterns
+        )
 
     assert len(samples) > 15
     for sample in samples:
@@ -149,8 +167,13 @@ def test_every_sample_meets_one_rule_and_its_replay_meets_none(stage: Stage) -> 
 def test_a_doubled_warning_is_answered_once(stage: Stage) -> None:
     """The same event id again: neither told nor hooked."""
     instance_id = stage.launch(**SPOT)
-    event = of_this_account(json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text()))
-    event |= {"id": f"doubled-{instance_id}", "detail": {**event["detail"], "instance-id": instance_id}}
+    event = of_this_account(
+        json.loads((ROOT / "events/handle_spot_interruption/terminate.json").read_text())
+    )
+    event |= {
+        "id": f"doubled-{instance_id}",
+        "detail": {**event["detail"], "instance-id": instance_id},
+    }
     event["time"] = f"{datetime.now(tz=UTC):%Y-%m-%dT%H:%M:%SZ}"
 
     first, _ = stage.invoke("HandleSpotInterruption", event)
@@ -180,10 +203,15 @@ def test_a_warning_that_cannot_be_read_is_kept_with_its_reason(stage: Stage) -> 
 
 
 def test_an_action_that_is_not_known_yet_is_told_and_hooked(stage: Stage) -> None:
-    """With a time in a form that nobody knows either: through the rule, the queue and the function."""
+    """With a time in a form that nobody knows either: through the rule, the queue and the
+    function."""
     stage.forget_warnings()
     instance_id = stage.launch(**SPOT)
-    detail = {"instance-id": instance_id, "instance-action": "relocate", "instance-termination-time": 5}
+    detail = {
+        "instance-id": instance_id,
+        "instance-action": "relocate",
+        "instance-termination-time": 5,
+    }
 
     stage.scene.simulation.put_event("aws.ec2", "EC2 Spot Instance Interruption Warning", detail)
 
@@ -193,7 +221,8 @@ def test_an_action_that_is_not_known_yet_is_told_and_hooked(stage: Stage) -> Non
 
 
 def test_nothing_of_ours_ends_an_instance_under_its_checkpoint(stage: Stage) -> None:
-    """Its termination was approved and its snapshot begun when EC2 warns: the workflow stops there."""
+    """Its termination was approved and its snapshot begun when EC2 warns: the workflow stops
+    there."""
     stage.policy("mode: ask\nplan: {action: terminate, when_stop_is_unsupported: terminate}")
     stage.scene.simulation.set_delays(state_change=0, snapshot=8)
     instance_id, link = stage.ask(data_gib=50, **SPOT)
@@ -215,7 +244,9 @@ def test_nothing_is_asked_about_an_instance_that_is_taken_back(stage: Stage) -> 
     instance_id = stage.launch(**SPOT)
     stage.scene.simulation.spot_warning(instance_id)
     stage.eventually(lambda: instance_id in _hooked(stage) or None, "no command is sent")
-    stage.eventually(lambda: stage.state.record(TARGET, instance_id).warned_until, "nothing is noted")
+    stage.eventually(
+        lambda: stage.state.record(TARGET, instance_id).warned_until, "nothing is noted"
+    )
 
     assert 0 == stage.scene.sweep()["results"][0]["summary"]["problems"]
 
@@ -232,10 +263,13 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
 
     stage.eventually(lambda: len(_hooked(stage)) >= len(ids) or None, "not every hook is sent")
     stage.eventually(
-        lambda: [m for m in stage.scene.read_mail() if m["kind"] == "mass-interruption"] or None, "no summary"
+        lambda: [m for m in stage.scene.read_mail() if m["kind"] == "mass-interruption"] or None,
+        "no summary",
     )
     mails = [
-        m for m in stage.scene.read_mail() if m["instance_id"] in ids or m["kind"] == "mass-interruption"
+        m
+        for m in stage.scene.read_mail()
+        if m["instance_id"] in ids or m["kind"] == "mass-interruption"
     ]
     kinds = sorted(mail["kind"] for mail in mails)
     if "interruption-advice" in kinds:  # one, that comes before or after the summary
@@ -244,7 +278,9 @@ def test_a_mass_interruption_is_one_message_and_every_hook(stage: Stage) -> None
     assert sorted(ids) == sorted(_hooked(stage))
 
 
-def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_untold(stage: Stage) -> None:
+def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_untold(
+    stage: Stage,
+) -> None:
     """Refused for all, asked once which it knows, sent to those; the others are told of by name."""
     stage.policy("mode: ask\nevents: {mass_interruption_told_singly: 20}")
     stage.forget_warnings()
@@ -265,11 +301,12 @@ def test_instances_that_systems_manager_does_not_know_keep_nobody_unhooked_or_un
 
 
 def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
-    """Through the rule for AWS Health; the same event again, under another id, is not told again."""
+    """Through the rule for AWS Health; the same event again, under another id, is not told
+    again."""
     instance_id = stage.launch()
-    detail = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))[
-        "detail"
-    ]
+    detail = of_this_account(
+        json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    )["detail"]
     detail |= {
         "affectedEntities": [{"entityValue": instance_id}],
         "eventArn": f"arn:aws:health:::{instance_id}",
@@ -305,7 +342,9 @@ def test_a_retirement_is_told_with_its_date(stage: Stage) -> None:
         ),
     ],
 )
-def test_a_sample_shows_what_it_is_a_sample_of(stage: Stage, name: str, function: str, kind: str) -> None:
+def test_a_sample_shows_what_it_is_a_sample_of(
+    stage: Stage, name: str, function: str, kind: str
+) -> None:
     """As `make invoke` tries it: about an instance that is there, and now."""
     stage.forget_warnings()
     sample = json.loads((ROOT / f"events/{name}.json").read_text())
@@ -328,7 +367,9 @@ def test_a_kind_of_block_event_that_nothing_follows_from_is_no_failure(stage: St
 def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
     """Neither does one that comes after the event was closed; the table keeps their order."""
     instance_id = stage.launch()
-    sample = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))
+    sample = of_this_account(
+        json.loads((ROOT / "events/handle_notice/retirement.json").read_text())
+    )
     log = EventLog(DynamoTable(Clients(), stage.scene.outputs["StateTableName"]))
 
     def say(hours_ago: int, days: int, status: str = "upcoming") -> tuple[list[str], list[str]]:
@@ -353,7 +394,8 @@ def test_an_older_date_that_comes_late_changes_nothing(stage: Stage) -> None:
 
 
 def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> None:
-    """A Capacity Block begins: told; and a sweep within the day before its end tells it again, once."""
+    """A Capacity Block begins: told; and a sweep within the day before its end tells it again,
+    once."""
     stage.policy("mode: ask\nplan: {action: notify-only}\nevents: {remind_before_hours: 24}")
     reservation = "cr-0123456789abcdef0"
     instance_id = stage.launch(lifecycle="capacity-block", capacity_reservation_id=reservation)
@@ -373,19 +415,27 @@ def test_what_is_due_within_a_day_is_told_again_by_the_sweep(stage: Stage) -> No
 
     stage.eventually(lambda: len(_about(stage, reservation)) > 1 or None, "nobody is reminded")
     reminder = _about(stage, reservation)[1:]
-    assert [(True, [instance_id])] == [(m["facts"]["reminder"], m["facts"]["instance_ids"]) for m in reminder]
+    assert [(True, [instance_id])] == [
+        (m["facts"]["reminder"], m["facts"]["instance_ids"]) for m in reminder
+    ]
 
 
 def _let_go(instance_id: str) -> dict[str, Any]:
     """The event about an instance that its Auto Scaling group terminates."""
-    event = of_this_account(json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text()))
+    event = of_this_account(
+        json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    )
     now = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     of_it = {**event["detail"], "EC2InstanceId": instance_id}
     return {**event, "id": f"event-{instance_id}", "time": now, "detail": of_it}
 
 
 def _about(stage: Stage, reservation: str) -> list[dict[str, Any]]:
-    return [m for m in stage.scene.read_mail() if m["facts"].get("capacity_reservation_id") == reservation]
+    return [
+        m
+        for m in stage.scene.read_mail()
+        if m["facts"].get("capacity_reservation_id") == reservation
+    ]
 
 
 def _hooked(stage: Stage) -> list[str]:

@@ -54,18 +54,23 @@ def left(cloud: LocalCloud) -> Mapping[str, list[str]]:
     states = {one: keys.describe_key(KeyId=one)["KeyMetadata"]["KeyState"] for one in key_ids}
     every = {
         "tables": named("dynamodb", "list_tables", "TableNames", None),
-        "buckets": [one for one in named("s3", "list_buckets", "Buckets", "Name") if one != "deployment"],
+        "buckets": [
+            one for one in named("s3", "list_buckets", "Buckets", "Name") if one != "deployment"
+        ],
         "log groups": named("logs", "describe_log_groups", "logGroups", "logGroupName"),
         "functions": named("lambda", "list_functions", "Functions", "FunctionName"),
         "layers": named("lambda", "list_layers", "Layers", "LayerName"),
         "roles": named("iam", "list_roles", "Roles", "RoleName"),
         "policies": [
-            one["PolicyName"] for one in cloud.client("iam").list_policies(Scope="Local")["Policies"]
+            one["PolicyName"]
+            for one in cloud.client("iam").list_policies(Scope="Local")["Policies"]
         ],
         "machines": named("stepfunctions", "list_state_machines", "stateMachines", "name"),
         "schedules": named("scheduler", "list_schedules", "Schedules", "Name"),
         "buses": [
-            one for one in named("events", "list_event_buses", "EventBuses", "Name") if one != "default"
+            one
+            for one in named("events", "list_event_buses", "EventBuses", "Name")
+            if one != "default"
         ],
         "rules": named("events", "list_rules", "Rules", "Name"),
         "queues": cloud.client("sqs").list_queues().get("QueueUrls", []),
@@ -82,7 +87,9 @@ def left(cloud: LocalCloud) -> Mapping[str, list[str]]:
 
 def status(cloud: LocalCloud) -> str:
     """Return the stack's status."""
-    stack: dict[str, Any] = cloud.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"][0]
+    stack: dict[str, Any] = cloud.client("cloudformation").describe_stacks(StackName=STACK)[
+        "Stacks"
+    ][0]
     return str(stack["StackStatus"])
 
 
@@ -100,9 +107,13 @@ def test_a_first_create_that_fails_leaves_nothing(cloud: LocalCloud, failing: Pa
     assert outputs["StateTableName"] in left(cloud)["tables"]
 
 
-def test_with_protection_from_the_start_the_table_stays_in_the_way(cloud: LocalCloud, failing: Path) -> None:
+def test_with_protection_from_the_start_the_table_stays_in_the_way(
+    cloud: LocalCloud, failing: Path
+) -> None:
     """Why `make deploy` does not: the rollback fails, and the table stays."""
-    with pytest.raises(LocalCloudError, match=r"StateTable: Table .* is protected against deletion"):
+    with pytest.raises(
+        LocalCloudError, match=r"StateTable: Table .* is protected against deletion"
+    ):
         cloud.deploy(failing, STACK, {"DeletionProtection": "true"})
     assert "ROLLBACK_FAILED" == status(cloud)
     assert 1 == len(left(cloud)["tables"])

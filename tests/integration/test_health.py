@@ -1,4 +1,5 @@
-"""The health of GPUs through the deployed stack: figures in CloudWatch, a message to the owner, no action."""
+"""The health of GPUs through the deployed stack: figures in CloudWatch, a message to the owner, no
+action."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def about(stage: Stage, instance_id: str) -> list[dict[str, Any]]:
     """The messages about the health of an instance so far."""
     mail = stage.scene.read_mail()
     return [
-        m for m in mail if m["kind"] == "health-finding" and instance_id in m["facts"].get("instance_ids", ())
+        m
+        for m in mail
+        if m["kind"] == "health-finding" and instance_id in m["facts"].get("instance_ids", ())
     ]
 
 
@@ -68,7 +71,9 @@ def test_a_look_that_fails_is_taken_again(stage: Stage) -> None:
     stage.launch(**OWNED)
     forget_turn(stage)
     # Of the health's own list: the sweep lists what jobs publish.
-    stage.scene.simulation.set_fault("cloudwatch:ListMetrics", "AccessDenied", match={"Namespace": HARDWARE})
+    stage.scene.simulation.set_fault(
+        "cloudwatch:ListMetrics", "AccessDenied", match={"Namespace": HARDWARE}
+    )
 
     assert [{"outcome": "failed"}] == stage.scene.sweep("health")["results"]
     assert look(stage)["looked"]
@@ -78,7 +83,9 @@ def test_the_command_line_shows_it_as_it_is_now(
     stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the policy of the stack, as its API has it; 1 because something is wrong."""
-    monkeypatch.setenv("GOVERNOR_API_URL", stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]))
+    monkeypatch.setenv(
+        "GOVERNOR_API_URL", stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"])
+    )
     instance_id = stage.launch(**OWNED)
     heat(stage, instance_id, 90)
 

@@ -1,9 +1,10 @@
-"""The whole loop with the roles of the template enforced: no function lacks a permission that it uses.
+"""The whole loop with the roles of the template enforced: no function lacks a permission that it
+uses.
 
-The template is deployed as it is, conditions included: partitions of the state table, tags of instances and
-groups, tag keys, the sender of mail, writes that overwrite nothing. No function makes a call here that meets
-those on KMS grants; they are evaluated over the template (`tests/unit/template/test_rights.py`). The trust of
-member roles is enforced in `test_members.py`.
+The template is deployed as it is, conditions included: partitions of the state table, tags of
+instances and groups, tag keys, the sender of mail, writes that overwrite nothing. No function makes
+a call here that meets those on KMS grants; they are evaluated over the template
+(`tests/unit/template/test_rights.py`). The trust of member roles is enforced in `test_members.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,14 @@ from botocore.exceptions import ClientError
 
 from governor.adapters.clients import Clients, allowing
 from governor.adapters.table.dynamodb import DynamoTable
-from governor.domain.alerts.alert import Alert, AlertKind, Delivery, Severity, alert_document, sealed_text
+from governor.domain.alerts.alert import (
+    Alert,
+    AlertKind,
+    Delivery,
+    Severity,
+    alert_document,
+    sealed_text,
+)
 from governor.domain.episode.episode import Episode, Outcome
 from governor.domain.instance import INSTANCE_TAG
 from governor.domain.units import iso
@@ -69,7 +77,13 @@ def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: 
                         "UpdateExpression": "SET a = pk",
                     }
                 },
-                {"Update": {"TableName": table, "Key": key(freeze), "UpdateExpression": "SET a = pk"}},
+                {
+                    "Update": {
+                        "TableName": table,
+                        "Key": key(freeze),
+                        "UpdateExpression": "SET a = pk",
+                    }
+                },
             ]
         ),
     )
@@ -79,7 +93,8 @@ def test_a_role_is_refused_other_partitions_and_requests_without_a_key(guarded: 
 
 
 def test_nobody_but_the_stack_and_one_named_role_writes_into_the_table(guarded: Stage) -> None:
-    """Not with every right to DynamoDB. The named role writes; and everybody who may read still reads."""
+    """Not with every right to DynamoDB. The named role writes; and everybody who may read still
+    reads."""
     table = guarded.scene.outputs["StateTableName"]
     question = {"pk": {"S": "APPROVAL#forged"}, "sk": {"S": "REQUEST"}}
     forged = {**question, "status": {"S": "APPROVED"}}
@@ -90,10 +105,14 @@ def test_nobody_but_the_stack_and_one_named_role_writes_into_the_table(guarded: 
         lambda: insider.update_item(**update),
         lambda: insider.delete_item(TableName=table, Key=question),
         lambda: insider.batch_write_item(RequestItems={table: [{"PutRequest": {"Item": forged}}]}),
-        lambda: insider.transact_write_items(TransactItems=[{"Put": {"TableName": table, "Item": forged}}]),
+        lambda: insider.transact_write_items(
+            TransactItems=[{"Put": {"TableName": table, "Item": forged}}]
+        ),
     )
     for refused in attempts:
-        with pytest.raises(ClientError, match=r"AccessDenied.*explicit deny in a resource-based policy"):
+        with pytest.raises(
+            ClientError, match=r"AccessDenied.*explicit deny in a resource-based policy"
+        ):
             refused()
     assert "Item" not in insider.get_item(TableName=table, Key=question)
 
@@ -108,7 +127,10 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
     marks = [{"Key": "LowUtilization", "Value": "true"}]
     selector = [{"Key": "Purpose", "Value": "GPU-Workload"}]
     actor, starter = _actor(guarded), _as_role(guarded, "UndoEpisode", "ec2")
-    snapshotter, sweeper = _as_role(guarded, "TakeSnapshot", "ec2"), _as_role(guarded, "SweepTarget", "ec2")
+    snapshotter, sweeper = (
+        _as_role(guarded, "TakeSnapshot", "ec2"),
+        _as_role(guarded, "SweepTarget", "ec2"),
+    )
     commander = _as_role(guarded, "HandleSpotInterruption", "ssm")
     of_new = [{"ResourceType": "snapshot", "Tags": marks}]
     calls: tuple[Callable[[str], Any], ...] = (
@@ -126,7 +148,9 @@ def test_a_role_acts_on_instances_with_the_selector_alone(guarded: Stage) -> Non
     for call in calls:
         with pytest.raises(ClientError, match=r"UnauthorizedOperation|AccessDenied"):
             call(other)
-        guarded.eventually(lambda: guarded.ec2_state(governed) in ("running", "stopped") or None, "it moves")
+        guarded.eventually(
+            lambda: guarded.ec2_state(governed) in ("running", "stopped") or None, "it moves"
+        )
         call(governed)
     beyond: tuple[Callable[[], Any], ...] = (
         lambda: actor.terminate_instances(InstanceIds=[governed, other]),
@@ -207,7 +231,9 @@ def test_mail_is_sent_by_the_configured_sender_alone(guarded: Stage) -> None:
 
     def mails() -> list[dict[str, Any]] | None:
         sent = guarded.scene.sent_mail()
-        return [m for m in sent if m["To"] == ["alice@example.com"] and instance_id in m["BodyText"]] or None
+        return [
+            m for m in sent if m["To"] == ["alice@example.com"] and instance_id in m["BodyText"]
+        ] or None
 
     assert guarded.eventually(mails, "no mail is sent")
     mail = {"Subject": {"Data": "s"}, "Body": {"Text": {"Data": "t"}}}
@@ -221,11 +247,14 @@ def test_mail_is_sent_by_the_configured_sender_alone(guarded: Stage) -> None:
 
 
 def _as_new_role(guarded: Stage, name: str) -> Any:
-    """A client of DynamoDB with the credentials of a role outside the stack that may do everything there."""
+    """A client of DynamoDB with the credentials of a role outside the stack that may do everything
+    there."""
     cloud = guarded.scene.cloud
     trust = {"Effect": "Allow", "Principal": {"AWS": TARGET.account}, "Action": "sts:AssumeRole"}
     all_of_it = {"Effect": "Allow", "Action": ["dynamodb:*", "kms:*"], "Resource": "*"}
-    documents = [json.dumps({"Version": "2012-10-17", "Statement": [one]}) for one in (trust, all_of_it)]
+    documents = [
+        json.dumps({"Version": "2012-10-17", "Statement": [one]}) for one in (trust, all_of_it)
+    ]
     iam = cloud.client("iam")
     role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=documents[0])["Role"]["Arn"]
     iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=documents[1])
@@ -290,8 +319,8 @@ def test_every_role_suffices_for_a_termination(guarded: Stage) -> None:
 
 
 def _user_data_is_kept(guarded: Stage, instance_id: str, script: bytes, page: str) -> None:
-    """A copy is at the place that the page names, for people alone; its text is in no message, item or
-    page."""
+    """A copy is at the place that the page names, for people alone; its text is in no message, item
+    or page."""
     kept = guarded.episode(instance_id).user_data
     assert kept is not None
     bucket, _, key = kept.kept_at.removeprefix("s3://").partition("/")
@@ -304,7 +333,9 @@ def _user_data_is_kept(guarded: Stage, instance_id: str, script: bytes, page: st
         writer.get_object(Bucket=bucket, Key=key)
     with pytest.raises(ClientError, match="AccessDenied"):
         writer.put_object(Bucket=bucket, Key=f"{key}-new", Body=b"", IfNoneMatch="*")
-    items = guarded.scene.cloud.client("dynamodb").scan(TableName=guarded.scene.outputs["StateTableName"])
+    items = guarded.scene.cloud.client("dynamodb").scan(
+        TableName=guarded.scene.outputs["StateTableName"]
+    )
     assert "hunter2" not in repr((items, guarded.scene.sent_mail(), page))
 
 
@@ -314,7 +345,10 @@ def _audit_is_whole(guarded: Stage, instance_id: str) -> None:
     name = guarded.episode(instance_id).ref.execution_name
 
     def documents() -> list[dict[str, Any]]:
-        keys = [one["Key"] for one in s3.list_objects_v2(Bucket=bucket, Prefix="audit/").get("Contents", ())]
+        keys = [
+            one["Key"]
+            for one in s3.list_objects_v2(Bucket=bucket, Prefix="audit/").get("Contents", ())
+        ]
         own = sorted(key for key in keys if f"/{name}/" in key)
         return [json.loads(s3.get_object(Bucket=bucket, Key=key)["Body"].read()) for key in own]
 
@@ -325,7 +359,9 @@ def _audit_is_whole(guarded: Stage, instance_id: str) -> None:
 
     sequence = guarded.eventually(told, "the audit does not come")
     expected = ["opened", "question made", "asked", "answered", "rechecked", "step begun", "done"]
-    positions = [sequence.index(one) for one in (*expected, "snapshots made", "closed", "outcome sent")]
+    positions = [
+        sequence.index(one) for one in (*expected, "snapshots made", "closed", "outcome sent")
+    ]
     assert positions == sorted(positions)
     found = documents()
     done = {one["after"]["step"]: one["request_ids"] for one in found if one["what"] == "done"}
@@ -335,7 +371,9 @@ def _audit_is_whole(guarded: Stage, instance_id: str) -> None:
     assert "TaskToken" not in json.dumps(found)
     assert "task_token" not in json.dumps(found)
     assert "Enabled" == s3.get_bucket_versioning(Bucket=bucket)["Status"]
-    key = next(one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"] if name in one["Key"])
+    key = next(
+        one["Key"] for one in s3.list_objects_v2(Bucket=bucket)["Contents"] if name in one["Key"]
+    )
     writer = _as_role(guarded, "WriteAudit", "s3")
     with pytest.raises(ClientError, match="AccessDenied"):
         writer.delete_object(Bucket=bucket, Key=key)
@@ -358,7 +396,9 @@ def test_every_role_suffices_for_exempting_expiring_and_reacting(guarded: Stage)
 
     woken, _ = guarded.ask()
     guarded.wake(woken)
-    guarded.policy("mode: ask\nhealth: {enabled: false}")  # or it is read within a quarter of an hour
+    guarded.policy(
+        "mode: ask\nhealth: {enabled: false}"
+    )  # or it is read within a quarter of an hour
     assert 0 == guarded.scene.sweep()["results"][0]["summary"]["problems"]
     assert "woke-up" == guarded.outcome(woken)
 
@@ -369,8 +409,8 @@ def test_every_role_suffices_for_exempting_expiring_and_reacting(guarded: Stage)
 
 
 def test_expired_snapshots_go_a_week_after_the_message(guarded: Stage) -> None:
-    """The function may read what decides, send the message, and delete those snapshots; time is moved in
-    what is stored."""
+    """The function may read what decides, send the message, and delete those snapshots; time is
+    moved in what is stored."""
     guarded.policy("mode: ask\nplan: {snapshot_retention_days: 1, delete_expired_snapshots: true}")
     instance_id, link = guarded.ask()
     assert 303 == decide(link, "approve")[0]
@@ -378,14 +418,20 @@ def test_expired_snapshots_go_a_week_after_the_message(guarded: Stage) -> None:
     episode, now = guarded.episode(instance_id), datetime.now(tz=UTC)
     ids, ec2 = list(episode.snapshot_ids), guarded.scene.cloud.client("ec2")
     table = DynamoTable(guarded.clients, guarded.scene.outputs["StateTableName"])
-    table.write(update(keys.episode(episode.ref), {"closed_at": now - timedelta(days=9)}, present()))
-    ec2.create_tags(Resources=ids, Tags=[{"Key": "DeleteAfter", "Value": iso(now - timedelta(days=8))}])
+    table.write(
+        update(keys.episode(episode.ref), {"closed_at": now - timedelta(days=9)}, present())
+    )
+    ec2.create_tags(
+        Resources=ids, Tags=[{"Key": "DeleteAfter", "Value": iso(now - timedelta(days=8))}]
+    )
 
     answer, failed = guarded.invoke("ExpireSnapshots", {})
 
     assert (False, len(ids), 0) == (failed, answer["noticed"], answer["deleted"])
     assert ids == guarded.await_mail(instance_id, "snapshots-expire")["facts"]["snapshot_ids"]
-    told = [one for one in guarded.state.expiries(TARGET) if one.episode == episode.ref.execution_name]
+    told = [
+        one for one in guarded.state.expiries(TARGET) if one.episode == episode.ref.execution_name
+    ]
     earlier = [replace(one, noticed_at=now - timedelta(days=8)) for one in told]
     guarded.state.note_expiring(TARGET, earlier)
     message, at = told[0].message, now - timedelta(days=7, hours=1)
@@ -402,7 +448,8 @@ def test_expired_snapshots_go_a_week_after_the_message(guarded: Stage) -> None:
 def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded: Stage) -> None:
     """Each role suffices for the second question, too; time is moved in what is stored."""
     asks = (
-        "mode: ask\napproval: {ask_about_stopped_after_days: 14, two_people_above_usd_per_hour: 0.1}\n"
+        "mode: ask\napproval: {ask_about_stopped_after_days: 14, "
+        "two_people_above_usd_per_hour: 0.1}\n"
         "ownership: {contacts: {team: {emails: [alice@example.com, bob@example.com]}}}"
     )
     guarded.policy(asks)
@@ -411,7 +458,11 @@ def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded:
     assert "stopped" == guarded.outcome(instance_id)
     first, ago = guarded.episode(instance_id), datetime.now(tz=UTC) - timedelta(days=15)
     table = DynamoTable(guarded.clients, guarded.scene.outputs["StateTableName"])
-    table.write(update(keys.episode(first.ref), {"steps_done": {**first.steps_done, "stop": ago}}, present()))
+    table.write(
+        update(
+            keys.episode(first.ref), {"steps_done": {**first.steps_done, "stop": ago}}, present()
+        )
+    )
     open_key = keys.target_pk(TARGET), f"OPENLEDGER#{instance_id}#{first.ref.execution_name}"
     table.write(update(open_key, {"booked_at": ago}, present()))
     # The sweep before was an hour ago: what is due once an hour is due now.
@@ -421,17 +472,25 @@ def test_an_instance_that_stays_stopped_is_asked_about_and_ended_by_two(guarded:
 
     swept = guarded.scene.sweep()["results"][0]["summary"]
     assert (0, False) == (swept["problems"], swept["frozen"])
-    second = guarded.eventually(lambda: _asked_anew(guarded, first), "nobody is asked about the stopped one")
+    second = guarded.eventually(
+        lambda: _asked_anew(guarded, first), "nobody is asked about the stopped one"
+    )
     assert (first.ref, first.evidence_hash) == (second.stopped_in, second.evidence_hash)
     of_second = link.replace(first.approval_id, second.approval_id)
     for person in ("alice@example.com", "bob@example.com"):
-        answer = decide(guarded.personal(of_second, person), "approve", typed_instance_id=instance_id)
+        answer = decide(
+            guarded.personal(of_second, person), "approve", typed_instance_id=instance_id
+        )
         assert 303 == answer[0], (person, answer)
 
     assert "terminated" == guarded.outcome(instance_id)
     assert "terminated" == guarded.ec2_state(instance_id)
     stop, end = guarded.state.open_entries(TARGET, instance_id)
-    assert (Outcome.STOPPED, Outcome.TERMINATED, True) == (stop.outcome, end.outcome, end.is_of_storage)
+    assert (Outcome.STOPPED, Outcome.TERMINATED, True) == (
+        stop.outcome,
+        end.outcome,
+        end.is_of_storage,
+    )
 
 
 def _asked_anew(guarded: Stage, first: Episode) -> Episode | None:
@@ -443,7 +502,9 @@ def _asked_anew(guarded: Stage, first: Episode) -> Episode | None:
     return found if found.ref != first.ref and question and question.task_token else None
 
 
-def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(guarded: Stage) -> None:
+def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(
+    guarded: Stage,
+) -> None:
     """The handler of its end may describe the instance, close the episode and write the ledger."""
     guarded.policy("mode: ask")
     throttled = ("ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded")
@@ -469,12 +530,16 @@ def test_a_workflow_that_is_aborted_after_its_stop_is_closed_booked_and_told(gua
 
 
 def test_a_spot_warning_is_told(guarded: Stage) -> None:
-    """The handler may read the instance, publish, run the hook, snapshot, close the question, compare prices;
-    that of recommendations may run the hook."""
+    """The handler may read the instance, publish, run the hook, snapshot, close the question,
+    compare prices; that of recommendations may run the hook."""
     events = "{snapshot_data_volumes: true, checkpoint_on_rebalance: true, placement_scores: true}"
     guarded.policy(f"mode: ask\nplan: {{when_stop_is_unsupported: terminate}}\nevents: {events}")
     instance_id, _ = guarded.ask(
-        instance_type="g4dn.xlarge", gpu=T4, lifecycle="spot", spot_request_type="one-time", data_gib=50
+        instance_type="g4dn.xlarge",
+        gpu=T4,
+        lifecycle="spot",
+        spot_request_type="one-time",
+        data_gib=50,
     )
     guarded.scene.simulation.rebalance_recommendation(instance_id)
     assert guarded.await_mail(instance_id, "rebalance-recommended")
@@ -484,17 +549,21 @@ def test_a_spot_warning_is_told(guarded: Stage) -> None:
     assert guarded.await_mail(instance_id, "spot-interruption")
     assert guarded.await_mail(instance_id, "interruption-advice")["facts"]["placement_scores"]
     assert "interrupted" == guarded.outcome(instance_id)
-    assert 2 == len([one for one in guarded.scene.simulation.commands() if instance_id in one["InstanceIds"]])
+    assert 2 == len(
+        [one for one in guarded.scene.simulation.commands() if instance_id in one["InstanceIds"]]
+    )
     # Its own alone: workflows of other tests may still take theirs.
     own = [{"Name": f"tag:{INSTANCE_TAG}", "Values": [instance_id]}]
     assert 1 == len(guarded.scene.cloud.client("ec2").describe_snapshots(Filters=own)["Snapshots"])
 
 
 def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
-    """The handler may read the group's hook and the question, close it, publish, run the checkpoint hook, and
-    complete a lifecycle hook of its own."""
+    """The handler may read the group's hook and the question, close it, publish, run the checkpoint
+    hook, and complete a lifecycle hook of its own."""
     guarded.policy("mode: ask\nevents: {completed_lifecycle_hooks: [save-work]}")
-    event = of_this_account(json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text()))
+    event = of_this_account(
+        json.loads((ROOT / "events/handle_lifecycle_action/scale-in.json").read_text())
+    )
     event["time"] = datetime.now(tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     guarded.make_group(event["detail"]["AutoScalingGroupName"])
     asked, _ = guarded.ask()
@@ -502,10 +571,14 @@ def test_an_instance_that_auto_scaling_lets_go_is_told(guarded: Stage) -> None:
     answers = []
     for instance_id in (asked, left):
         of_it = {**event["detail"], "EC2InstanceId": instance_id}
-        answers.append(guarded.invoke("HandleLifecycleAction", {**event, "id": instance_id, "detail": of_it}))
+        answers.append(
+            guarded.invoke("HandleLifecycleAction", {**event, "id": instance_id, "detail": of_it})
+        )
 
     assert [False, False] == [raised for _, raised in answers]
-    did = [(answer["checkpoint_sent"], answer["voided"], answer["completed"]) for answer, _ in answers]
+    did = [
+        (answer["checkpoint_sent"], answer["voided"], answer["completed"]) for answer, _ in answers
+    ]
     assert [(True, True, False), (False, False, True)] == did
     assert "interrupted" == guarded.outcome(asked)
     assert 2 <= guarded.scene.simulation.calls()["autoscaling:DescribeLifecycleHooks"]
@@ -568,7 +641,8 @@ def test_what_is_given_up_is_kept_and_can_be_put_back(guarded: Stage) -> None:
 
 
 def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
-    """The handler may read the instance, publish, keep the date and drop it; the sweep may read dates."""
+    """The handler may read the instance, publish, keep the date and drop it; the sweep may read
+    dates."""
     guarded.policy("mode: ask\nplan: {action: notify-only}")
     instance_id = guarded.launch()
     event = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))
@@ -584,7 +658,8 @@ def test_an_announced_date_is_told_and_kept(guarded: Stage) -> None:
 
 
 def test_a_date_that_moved_nearer_replaces_the_one_that_was_kept(guarded: Stage) -> None:
-    """Within a day of it nothing is kept to remind of, and what was kept is dropped: that takes a look."""
+    """Within a day of it nothing is kept to remind of, and what was kept is dropped: that takes a
+    look."""
     guarded.policy("mode: ask\nplan: {action: notify-only}")
     instance_id = guarded.launch()
     event = of_this_account(json.loads((ROOT / "events/handle_notice/retirement.json").read_text()))

@@ -1,4 +1,5 @@
-"""Idle instances of AWS Batch: told to their owner with what Batch itself says, on the local cloud."""
+"""Idle instances of AWS Batch: told to their owner with what Batch itself says, on the local
+cloud."""
 
 from __future__ import annotations
 
@@ -9,7 +10,9 @@ ENVIRONMENT = "train-gpu"
 
 def create_environment(stage: Stage, minimum: int) -> None:
     """A compute environment without any queue, and the role that it names."""
-    role = stage.scene.cloud.client("iam").create_role(RoleName="batch", AssumeRolePolicyDocument="{}")
+    role = stage.scene.cloud.client("iam").create_role(
+        RoleName="batch", AssumeRolePolicyDocument="{}"
+    )
     stage.scene.cloud.client("batch").create_compute_environment(
         computeEnvironmentName=ENVIRONMENT,
         type="MANAGED",
@@ -30,8 +33,14 @@ def create_environment(stage: Stage, minimum: int) -> None:
 def test_one_message_for_the_instances_of_a_compute_environment(stage: Stage) -> None:
     """With its minimum, no workflow, no tag, and no second message."""
     create_environment(stage, 4)
-    tags = {"AWSBatchServiceTag": "batch", "aws:batch:compute-environment": ENVIRONMENT, "Owner": "ada"}
-    ids = [stage.launch(name=f"worker-{n}", expected="managed-elsewhere", tags=tags) for n in (1, 2)]
+    tags = {
+        "AWSBatchServiceTag": "batch",
+        "aws:batch:compute-environment": ENVIRONMENT,
+        "Owner": "ada",
+    }
+    ids = [
+        stage.launch(name=f"worker-{n}", expected="managed-elsewhere", tags=tags) for n in (1, 2)
+    ]
 
     summaries = [stage.scene.sweep()["results"][0]["summary"] for _ in range(2)]
     mails = stage.scene.await_mail("managed-idle")

@@ -1,4 +1,5 @@
-"""Other accounts and Regions: their events come through their own rules to the hub's bus and its handlers."""
+"""Other accounts and Regions: their events come through their own rules to the hub's bus and its
+handlers."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def spec(**changes: Any) -> InstanceSpec:
 
 @pytest.fixture(scope="module")
 def places(scene: Any) -> dict[tuple[str, str], Simulation]:
-    """The member account in another Region, that Region of the hub's account, and a stranger: all forward.
+    """The member account in another Region, that Region of the hub's account, and a stranger: all
+    forward.
 
     The member trusts the hub's roles by name and organization, as the docs say.
     """
@@ -64,7 +66,8 @@ def places(scene: Any) -> dict[tuple[str, str], Simulation]:
 def governed(stage: Stage, places: dict[tuple[str, str], Simulation]) -> Stage:
     """The policy targets both accounts in both Regions."""
     stage.policy(
-        f"mode: ask\ntargets: {{accounts: ['{ACCOUNT}', '{MEMBER}'], regions: [{REGION}, {ELSEWHERE}]}}\n"
+        f"mode: ask\ntargets: {{accounts: ['{ACCOUNT}', '{MEMBER}'], regions: [{REGION}, "
+        f"{ELSEWHERE}]}}\n"
         "events: {snapshot_data_volumes: true}"
     )
     return stage
@@ -74,7 +77,8 @@ def governed(stage: Stage, places: dict[tuple[str, str], Simulation]) -> Stage:
 def test_a_spot_warning_elsewhere_is_told_hooked_and_snapshot_there(
     governed: Stage, places: dict[tuple[str, str], Simulation], account: str
 ) -> None:
-    """By the account and Region of the envelope: the ARN names neither. In a member, by its own role."""
+    """By the account and Region of the envelope: the ARN names neither. In a member, by its own
+    role."""
     there = places[account, ELSEWHERE]
     instance_id = there.put_instance(spec())
 
@@ -84,7 +88,9 @@ def test_a_spot_warning_elsewhere_is_told_hooked_and_snapshot_there(
     assert (account, ELSEWHERE) == (told["account"], told["region"])
     (command,) = governed.eventually(lambda: there.commands() or None, "no command is sent")
     assert [instance_id] == command["InstanceIds"]
-    snapshots = governed.eventually(lambda: there.dump()["snapshots"] or None, "no snapshot is begun")
+    snapshots = governed.eventually(
+        lambda: there.dump()["snapshots"] or None, "no snapshot is begun"
+    )
     assert 1 == len(snapshots)
 
 
@@ -118,7 +124,9 @@ def _asked_about_and_stopped(stage: Stage, there: Simulation, account: str) -> N
     now = datetime.now(tz=UTC)
     instance_id = there.put_instance(
         spec(
-            instance_type=FORGOTTEN.instance_type, launch_time=now - timedelta(days=2), spot_request_type=None
+            instance_type=FORGOTTEN.instance_type,
+            launch_time=now - timedelta(days=2),
+            spot_request_type=None,
         )
     )
     there.put_metrics(series_of(FORGOTTEN, instance_id, now))
@@ -151,7 +159,9 @@ def test_nobody_else_in_the_hub_takes_a_role_of_the_member(
         PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allow]}),
     )
     role = iam.get_role(RoleName=name)["Role"]["Arn"]
-    given = scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")["Credentials"]
+    given = scene.cloud.client("sts").assume_role(RoleArn=role, RoleSessionName="page")[
+        "Credentials"
+    ]
     sts = boto3.client(
         "sts",
         region_name=REGION,
@@ -198,7 +208,8 @@ def test_every_event_of_a_member_finds_its_handler(
 def test_a_place_that_the_policy_does_not_target_is_left_alone(
     stage: Stage, places: dict[tuple[str, str], Simulation]
 ) -> None:
-    """Although its events may come: neither read, nor told, nor hooked; the function says why in its log."""
+    """Although its events may come: neither read, nor told, nor hooked; the function says why in
+    its log."""
     stage.policy(f"mode: ask\ntargets: {{accounts: ['{ACCOUNT}'], regions: [{REGION}]}}")
     there = places[MEMBER, ELSEWHERE]
     instance_id = there.put_instance(spec())
@@ -217,8 +228,11 @@ def test_a_place_that_the_policy_does_not_target_is_left_alone(
     assert [] == there.commands()
 
 
-def test_a_stranger_is_not_let_in(governed: Stage, places: dict[tuple[str, str], Simulation]) -> None:
-    """Whatever rules it has: the policy of the bus names members only. The member's next warning is told."""
+def test_a_stranger_is_not_let_in(
+    governed: Stage, places: dict[tuple[str, str], Simulation]
+) -> None:
+    """Whatever rules it has: the policy of the bus names members only. The member's next warning is
+    told."""
     stranger, member = places["333333333333", ELSEWHERE], places[MEMBER, ELSEWHERE]
     refused, told = stranger.put_instance(spec()), member.put_instance(spec())
     before = governed.scene.cloud.log().count("takes nothing from 333333333333")

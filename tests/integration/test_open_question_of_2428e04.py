@@ -1,5 +1,5 @@
-"""A stack of release 2428e04 is updated while a question is open: its policy and link go on, and it is asked
-again, because nothing has sealed it."""
+"""A stack of release 2428e04 is updated while a question is open: its policy and link go on, and it
+is asked again, because nothing has sealed it."""
 
 from __future__ import annotations
 
@@ -29,15 +29,19 @@ overrides:
 
 
 def as_2428e04_wrote_it(stage: Stage, instance_id: str) -> None:
-    """Puts the open question into the form of that release: an hour of evidence, its words, its verdict."""
+    """Puts the open question into the form of that release: an hour of evidence, its words, its
+    verdict."""
     table = DynamoTable(Clients(), stage.scene.outputs["StateTableName"])
     episode = stage.episode(instance_id)
-    window = replace(episode.evidence.window, start=episode.evidence.window.end - timedelta(hours=1))
+    window = replace(
+        episode.evidence.window, start=episode.evidence.window.end - timedelta(hours=1)
+    )
     evidence = replace(
         episode.evidence,
         window=window,
         gpus=tuple(
-            replace(gpu, utilization=gpu.utilization[-window.bins :]) for gpu in episode.evidence.gpus
+            replace(gpu, utilization=gpu.utilization[-window.bins :])
+            for gpu in episode.evidence.gpus
         ),
         samples=(),
         memory_newest_percent=None,
@@ -49,7 +53,8 @@ def as_2428e04_wrote_it(stage: Stage, instance_id: str) -> None:
     changes = {
         "evidence": zlib.compress(json.dumps(document).encode()),
         "evidence_hash": digest,
-        "reason": "the GPU stayed under 5 % for 120 min; no earlier idle stretch near this time of day",
+        "reason": "the GPU stayed under 5 % for 120 min; no earlier idle stretch near "
+        "this time of day",
     }
     table.write(update(keys.episode(episode.ref), changes, remove=["opening_seal"]))
     table.write(update(keys.approval(episode.approval_id), {"evidence_hash": digest}))
@@ -64,7 +69,9 @@ def test_an_open_question_is_void_after_the_update(stage: Stage, answered: bool)
     stage.policy(POLICY_OF_2428E04)
     instance_id, link = stage.ask()
     as_2428e04_wrote_it(stage, instance_id)
-    link = stage.personal(link, expires_at=datetime.now(tz=UTC) + timedelta(hours=1))  # in the form of then
+    link = stage.personal(
+        link, expires_at=datetime.now(tz=UTC) + timedelta(hours=1)
+    )  # in the form of then
 
     if answered:
         status, page = decide(link, "approve")

@@ -170,7 +170,8 @@ class Reader:
         )
 
     def _meanwhile(self, area: str, rest: list[str]) -> None:
-        """Sweeps run every five minutes and begin with a review of the policy; other instances go idle."""
+        """Sweeps run every five minutes and begin with a review of the policy; other instances go
+        idle."""
         if area in ("status", "doctor") or (area, *rest[:1]) == ("policy", "history"):
             self._swept().sweep()
         match area, rest[:1]:
@@ -192,7 +193,9 @@ class Reader:
 
     def _question(self, name: str) -> str:
         """The id of the open question about an instance."""
-        (line,) = [one for one in self._run("approvals", "list").stdout.splitlines() if one.endswith(name)]
+        (line,) = [
+            one for one in self._run("approvals", "list").stdout.splitlines() if one.endswith(name)
+        ]
         return line.split()[0]
 
     def _entered(self, instance_id: str) -> set[str]:
@@ -200,9 +203,13 @@ class Reader:
         if (found := self._swept().executions().get(instance_id)) is None:
             return set()
         states = self.cloud.client("stepfunctions")
-        history = states.get_execution_history(executionArn=found["executionArn"], maxResults=1000)["events"]
+        history = states.get_execution_history(executionArn=found["executionArn"], maxResults=1000)[
+            "events"
+        ]
         return {
-            one["stateEnteredEventDetails"]["name"] for one in history if "stateEnteredEventDetails" in one
+            one["stateEnteredEventDetails"]["name"]
+            for one in history
+            if "stateEnteredEventDetails" in one
         }
 
     def _swept(self) -> Scene:

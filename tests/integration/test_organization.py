@@ -26,8 +26,8 @@ LISTING = "organizations:ListAccountsForParent"
 
 @dataclass(frozen=True)
 class Company:
-    """A unit `gpu` with an account and a suspended one; within it a unit `team` with another account, and a
-    unit `sandbox` with one that nobody wants swept."""
+    """A unit `gpu` with an account and a suspended one; within it a unit `team` with another
+    account, and a unit `sandbox` with one that nobody wants swept."""
 
     organizations: Any
     root: str
@@ -42,7 +42,8 @@ class Company:
 
 @pytest.fixture(scope="module")
 def company(scene: Any) -> Company:
-    """In the organization of the hub, which may list it as its management account; members trust the hub."""
+    """In the organization of the hub, which may list it as its management account; members trust
+    the hub."""
     cloud: LocalCloud = scene.cloud
     api = cloud.client("organizations")
     root = api.list_roots()["Roots"][0]["Id"]
@@ -51,13 +52,23 @@ def company(scene: Any) -> Company:
         made = api.create_organizational_unit(ParentId=units[above], Name=name)
         units[name] = made["OrganizationalUnit"]["Id"]
     accounts = {}
-    for name, unit in (("research", "gpu"), ("gone", "gpu"), ("vision", "team"), ("play", "sandbox")):
-        made = api.create_account(Email=f"{name}@example.com", AccountName=name)["CreateAccountStatus"]
+    for name, unit in (
+        ("research", "gpu"),
+        ("gone", "gpu"),
+        ("vision", "team"),
+        ("play", "sandbox"),
+    ):
+        made = api.create_account(Email=f"{name}@example.com", AccountName=name)[
+            "CreateAccountStatus"
+        ]
         accounts[name] = made["AccountId"]
-        api.move_account(AccountId=accounts[name], SourceParentId=root, DestinationParentId=units[unit])
+        api.move_account(
+            AccountId=accounts[name], SourceParentId=root, DestinationParentId=units[unit]
+        )
     api.close_account(AccountId=accounts["gone"])
     member = {
-        "HubAccountId": ACCOUNT, "HubRegion": REGION, "HubStackName": STACK, "OrganizationId": ORGANIZATION,
+        "HubAccountId": ACCOUNT, "HubRegion": REGION, "HubStackName": STACK,
+        "OrganizationId": ORGANIZATION,
     }  # fmt: skip
     for name in ("research", "vision"):
         path = ROOT / "stacks/member.yaml"
@@ -74,7 +85,8 @@ def governed(stage: Stage, company: Company) -> Iterator[Stage]:
 
 
 def test_a_sweep_takes_the_active_accounts_of_the_units(governed: Stage, company: Company) -> None:
-    """Those of units within, too; none that is suspended, left out, or elsewhere, the hub's own included."""
+    """Those of units within, too; none that is suspended, left out, or elsewhere, the hub's own
+    included."""
     asked = {_launch(governed, company.accounts[name]): name for name in ("research", "vision")}
     left = [_launch(governed, account) for account in (company.accounts["play"], ACCOUNT)]
 
@@ -86,8 +98,11 @@ def test_a_sweep_takes_the_active_accounts_of_the_units(governed: Stage, company
     assert not [one for one in left if one in governed.scene.executions()]
 
 
-def test_an_account_that_left_its_unit_is_acted_on_no_more(governed: Stage, company: Company) -> None:
-    """Although somebody says yes: the next sweep has taken it from the targets, and the guards ask them."""
+def test_an_account_that_left_its_unit_is_acted_on_no_more(
+    governed: Stage, company: Company
+) -> None:
+    """Although somebody says yes: the next sweep has taken it from the targets, and the guards ask
+    them."""
     account = company.accounts["research"]
     instance_id = _launch(governed, account)
     governed.scene.sweep()
@@ -98,19 +113,25 @@ def test_an_account_that_left_its_unit_is_acted_on_no_more(governed: Stage, comp
     decide(link, "approve")
 
     assert "refused" == governed.outcome(instance_id)
-    assert "running" == governed.scene.cloud.simulation(REGION, account).dump()["instances"][instance_id]
+    assert (
+        "running"
+        == governed.scene.cloud.simulation(REGION, account).dump()["instances"][instance_id]
+    )
 
 
 def test_units_that_cannot_be_read_fail_the_sweep_and_change_no_target(
     governed: Stage, company: Company
 ) -> None:
-    """With the cause; what the last sweep has found counts on for what was asked, and nothing new is."""
+    """With the cause; what the last sweep has found counts on for what was asked, and nothing new
+    is."""
     account = company.accounts["vision"]
     instance_id = _launch(governed, account)
     governed.scene.sweep()
     link = governed.personal(governed.question(instance_id))
     another = _launch(governed, account)
-    governed.scene.simulation.set_fault(LISTING, "AccessDeniedException", "not a delegated administrator")
+    governed.scene.simulation.set_fault(
+        LISTING, "AccessDeniedException", "not a delegated administrator"
+    )
 
     with pytest.raises(RuntimeError, match="not a delegated administrator"):
         governed.scene.sweep()
@@ -120,9 +141,12 @@ def test_units_that_cannot_be_read_fail_the_sweep_and_change_no_target(
     assert "stopped" == governed.outcome(instance_id)
 
 
-def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(stage: Stage, tmp_path: Path) -> None:
-    """Every command of docs/accounts.md works as it stands: for accounts of the unit and within it that are
-    active; between them an instance there is stopped by the roles that the set has made."""
+def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(
+    stage: Stage, tmp_path: Path
+) -> None:
+    """Every command of docs/accounts.md works as it stands: for accounts of the unit and within it
+    that are active; between them an instance there is stopped by the roles that the set has
+    made."""
     cloud = stage.scene.cloud
     unit, accounts = _unit_with_a_unit(cloud.client("organizations"))
     create, fill, show, update, empty, look, delete = _commands_of_the_stack_set(unit)
@@ -167,13 +191,18 @@ def test_the_stack_set_of_the_docs_governs_a_unit_and_goes_again(stage: Stage, t
 
 
 def _unit_with_a_unit(api: Any) -> tuple[str, list[str]]:
-    """A new unit, and its active accounts: one in it, one in a unit within it. A third is suspended."""
+    """A new unit, and its active accounts: one in it, one in a unit within it. A third is
+    suspended."""
     root = api.list_roots()["Roots"][0]["Id"]
     unit = api.create_organizational_unit(ParentId=root, Name="set")["OrganizationalUnit"]["Id"]
-    within = api.create_organizational_unit(ParentId=unit, Name="within")["OrganizationalUnit"]["Id"]
+    within = api.create_organizational_unit(ParentId=unit, Name="within")["OrganizationalUnit"][
+        "Id"
+    ]
     accounts = []
     for name, place in (("first", unit), ("second", within), ("suspended", unit)):
-        made = api.create_account(Email=f"{name}@example.com", AccountName=name)["CreateAccountStatus"]
+        made = api.create_account(Email=f"{name}@example.com", AccountName=name)[
+            "CreateAccountStatus"
+        ]
         accounts.append(made["AccountId"])
         api.move_account(AccountId=accounts[-1], SourceParentId=root, DestinationParentId=place)
     api.close_account(AccountId=accounts.pop())
@@ -191,7 +220,10 @@ def _commands_of_the_stack_set(unit: str) -> list[str]:
 
 def _launch(stage: Stage, account: str) -> str:
     """An idle instance in an account."""
-    there, now = stage.scene.cloud.simulation(REGION, account), datetime.now(tz=UTC).replace(microsecond=0)
+    there, now = (
+        stage.scene.cloud.simulation(REGION, account),
+        datetime.now(tz=UTC).replace(microsecond=0),
+    )
     spec = InstanceSpec(
         instance_type=FORGOTTEN.instance_type,
         launch_time=now - timedelta(days=2),
@@ -206,4 +238,6 @@ def _move(company: Company, name: str, unit: str) -> None:
     account, api = company.accounts[name], company.organizations
     before = api.list_parents(ChildId=account)["Parents"][0]["Id"]
     if before != company.units[unit]:
-        api.move_account(AccountId=account, SourceParentId=before, DestinationParentId=company.units[unit])
+        api.move_account(
+            AccountId=account, SourceParentId=before, DestinationParentId=company.units[unit]
+        )

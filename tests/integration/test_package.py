@@ -1,4 +1,5 @@
-"""The package of the command line, built from a clean copy and installed as `pipx install .` does."""
+"""The package of the command line, built from a clean copy and installed as `pipx install .`
+does."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.apart]
 
 def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Without anything of this clone on the path; the home is empty."""
-    kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "PATH", "SSL_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("PIP_", "PATH", "SSL_"))
+    }
     return subprocess.run(
         list(map(str, command)),
         cwd=cwd,
@@ -32,13 +37,17 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder that it is installed in, with the libraries of this environment."""
     folder = tmp_path_factory.mktemp("package")
-    tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+    tracked = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     for name in filter(None, tracked.stdout.split("\0")):
         if (ROOT / name).is_file():
             (folder / "clone" / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / "clone" / name).write_bytes((ROOT / name).read_bytes())
     pip = (sys.executable, "-m", "pip", "-q", "--disable-pip-version-check")
-    built = run(*pip, "wheel", "--no-deps", "--wheel-dir", folder / "built", folder / "clone", cwd=folder)
+    built = run(
+        *pip, "wheel", "--no-deps", "--wheel-dir", folder / "built", folder / "clone", cwd=folder
+    )
     if "Could not find a version that satisfies the requirement hatchling" in built.stderr:
         pytest.skip("there is no package index, and so no build backend")
     assert 0 == built.returncode, built.stderr[-2000:]

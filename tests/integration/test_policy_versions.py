@@ -32,7 +32,9 @@ As = Callable[[str], None]
 @pytest.fixture
 def versions(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
     """The stack with an empty bucket, before and after: other tests go by the parameter."""
-    monkeypatch.setenv("GOVERNOR_API_URL", stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"]))
+    monkeypatch.setenv(
+        "GOVERNOR_API_URL", stage.scene.cloud.reachable_url(stage.scene.outputs["ApiUrl"])
+    )
     yield stage
     bucket, table = stage.scene.outputs["PolicyBucketName"], stage.scene.outputs["StateTableName"]
     cloud = stage.scene.cloud
@@ -64,14 +66,18 @@ def be(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> As:
 
 
 @pytest.fixture
-def put(versions: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+def put(
+    versions: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[[str], str]:
     """Store a policy by the command line; the version."""
 
     def store(text: str) -> str:
         file = tmp_path / "policy.yaml"
         file.write_text(text)
         assert 0 == main(["policy", "put", str(file)])
-        (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("stored as")]
+        (line,) = [
+            line for line in capsys.readouterr().out.splitlines() if line.startswith("stored as")
+        ]
         return line.split()[-1]
 
     assert versions.scene.outputs
@@ -97,7 +103,8 @@ def in_force(stage: Stage, version: str) -> bool | None:
 def test_a_risky_version_waits_until_another_person_accepts_it(
     versions: Stage, put: Callable[[str], str], be: As, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Alice writes it, as CloudTrail says. She cannot accept it, Bob can; the next sweep goes by it."""
+    """Alice writes it, as CloudTrail says. She cannot accept it, Bob can; the next sweep goes by
+    it."""
     first = put(POLICY)
     versions.eventually(lambda: in_force(versions, first), "the first version is not in force")
     assert "mode: ask" not in "".join(told(versions, first, "in-force")["lines"])
@@ -107,7 +114,9 @@ def test_a_risky_version_waits_until_another_person_accepts_it(
     assert ["mode"] == waits["facts"]["risky"]
     assert {"-mode: observe", "+mode: ask"} <= set(waits["lines"])
     event = of_this_account(
-        json.loads((Path(__file__).parents[2] / "events/plan_sweep/seen-by-cloudtrail.json").read_text())
+        json.loads(
+            (Path(__file__).parents[2] / "events/plan_sweep/seen-by-cloudtrail.json").read_text()
+        )
     )
     event["detail"]["responseElements"]["x-amz-version-id"] = risky
     # Nobody but AWS can send events of CloudTrail, also not to the local cloud.
@@ -151,7 +160,10 @@ def test_a_version_that_cannot_be_used_leaves_the_one_before_in_force(
     assert 0 == main(["policy", "history"])
     lines = capsys.readouterr().out.splitlines()
     assert [(bad, "not in force"), (first, "in force")] == [
-        (line.split()[0], " ".join(line.split()[2:])[: len("not in force" if bad in line else "in force")])
+        (
+            line.split()[0],
+            " ".join(line.split()[2:])[: len("not in force" if bad in line else "in force")],
+        )
         for line in lines[:2]
     ]
     assert 0 == main(["policy", "show"])
@@ -175,7 +187,8 @@ def test_put_refuses_what_could_never_work(versions: Stage, tmp_path: Path) -> N
 def test_one_command_leads_from_the_parameters_to_ask_and_back(
     versions: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No deploy: the first version is what the parameters said, with another mode; then back to it."""
+    """No deploy: the first version is what the parameters said, with another mode; then back to
+    it."""
     seeded = "# seeded\n" + POLICY.replace("two_people_for_policy: true\n", "")
     versions.policy(seeded, as_it_is=True)
     assert 0 == main(["mode"])
@@ -212,13 +225,17 @@ overrides:
 def test_an_override_counts_once_the_people_whom_it_names_have_accepted(
     versions: Stage, put: Callable[[str], str], be: As, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One writer puts it in force; it counts as ask, and both are notified. IAM says who accepts."""
+    """One writer puts it in force; it counts as ask, and both are notified. IAM says who
+    accepts."""
     alone = POLICY.replace("two_people_for_policy: true", "two_people_for_policy: false")
     first = put(alone)
     versions.eventually(lambda: in_force(versions, first), "the first version is not in force")
     second = put(alone + OVERRIDE)
     versions.eventually(lambda: in_force(versions, second), "the second version is not in force")
-    until = "Override scratch counts as ask until alice@example.com and bob@example.com accept this version."
+    until = (
+        "Override scratch counts as ask until alice@example.com and bob@example.com "
+        "accept this version."
+    )
     assert until in told(versions, second, "in-force")["lines"]
 
     def notified() -> set[str] | None:

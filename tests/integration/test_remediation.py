@@ -30,12 +30,15 @@ def test_an_approval_stops_and_snapshots(stage: Stage) -> None:
     assert "stopped" == stage.outcome(instance_id)
     assert "stopped" == stage.ec2_state(instance_id)
     assert ["completed", "completed"] == stage.snapshots()
-    order = [name for name in stage.history(instance_id) if name in ("Stop", "TakeSnapshot", "Terminate")]
+    order = [
+        name for name in stage.history(instance_id) if name in ("Stop", "TakeSnapshot", "Terminate")
+    ]
     assert ["Stop", "TakeSnapshot"] == order
 
 
 def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
-    """The page asks the one function that may start; a lack of capacity is told, and can be tried again."""
+    """The page asks the one function that may start; a lack of capacity is told, and can be tried
+    again."""
     instance_id, link = stage.ask()
     decide(link, "approve")
     assert "stopped" == stage.outcome(instance_id)
@@ -55,13 +58,16 @@ def test_a_stop_is_undone_on_its_record(stage: Stage) -> None:
 
     def settled() -> bool | None:
         entries = [e for e in stage.state.entries(month) if e.episode.instance_id == instance_id]
-        return [True] == [entry.ended_at is not None and entry.false_stop for entry in entries] or None
+        return [True] == [
+            entry.ended_at is not None and entry.false_stop for entry in entries
+        ] or None
 
     stage.eventually(settled, "the false stop was not booked")
 
 
 def test_an_approved_termination_waits_for_completed_snapshots(stage: Stage) -> None:
-    """Terminate comes last, after a second recheck, and the snapshots carry episode and DeleteAfter."""
+    """Terminate comes last, after a second recheck, and the snapshots carry episode and
+    DeleteAfter."""
     stage.policy("mode: ask\nplan: {action: terminate}")
     instance_id, link = stage.ask()
 
@@ -121,7 +127,10 @@ def test_a_dear_termination_waits_for_a_second_person(stage: Stage) -> None:
     assert 303 == decide(bob, "approve", typed_instance_id=instance_id)[0]
 
     assert "terminated" == stage.outcome(instance_id)
-    assert "Approved by alice@example.com (mail link) and bob@example.com (mail link)" in request(link)[1]
+    assert (
+        "Approved by alice@example.com (mail link) and bob@example.com (mail link)"
+        in request(link)[1]
+    )
 
 
 def test_links_stay_good_while_their_keys_rotate(stage: Stage) -> None:
@@ -184,11 +193,17 @@ def test_an_expired_question_acts_only_where_the_policy_says_so(stage: Stage) ->
     stage.scene.sweep()
 
     # Ten minutes pass until CloudWatch tells whether answers were refused in the last ones.
-    approval = stage.eventually(lambda: _expired(stage, instance_id), "the question does not expire")
+    approval = stage.eventually(
+        lambda: _expired(stage, instance_id), "the question does not expire"
+    )
     table = DynamoTable(stage.clients, stage.scene.outputs["StateTableName"])
     earlier = approval.expires_at - timedelta(minutes=10)
     text = expiry_text(stage.episode(instance_id), earlier, earlier)
-    changes = {"expires_at": earlier, "expired_at": earlier, "expiry_seal": stage.sealed(Duty.EXPIRY, text)}
+    changes = {
+        "expires_at": earlier,
+        "expired_at": earlier,
+        "expiry_seal": stage.sealed(Duty.EXPIRY, text),
+    }
     table.write(update(keys.approval(approval.approval_id), changes, present()))
     assert "running" == stage.ec2_state(instance_id)
 
@@ -252,7 +267,9 @@ def test_a_failed_snapshot_destroys_nothing(stage: Stage) -> None:
 
 def test_a_throttled_snapshot_is_tried_again(stage: Stage) -> None:
     """Throttling is waited out, not given up on."""
-    stage.scene.simulation.set_fault("ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded", times=2)
+    stage.scene.simulation.set_fault(
+        "ec2:CreateSnapshots", "SnapshotCreationPerVolumeRateExceeded", times=2
+    )
     instance_id, link = stage.ask()
 
     decide(link, "approve")
@@ -287,7 +304,11 @@ def test_a_one_time_spot_instance_is_snapshot_first_and_never_stopped(stage: Sta
     assert "terminated" == stage.outcome(instance_id)
     names = stage.history(instance_id)
     assert "Stop" not in names
-    assert names.index("TakeSnapshot") < names.index("RecheckBeforeTerminate") < names.index("Terminate")
+    assert (
+        names.index("TakeSnapshot")
+        < names.index("RecheckBeforeTerminate")
+        < names.index("Terminate")
+    )
 
 
 def test_a_persistent_spot_request_launches_no_successor(stage: Stage) -> None:
@@ -332,7 +353,8 @@ def test_a_spot_warning_tells_and_closes_the_question(stage: Stage) -> None:
 
 
 def test_a_hold_while_the_snapshots_run_keeps_the_instance_stopped(stage: Stage) -> None:
-    """It races the termination and wins: the instance and its snapshots stay, and every answer says so."""
+    """It races the termination and wins: the instance and its snapshots stay, and every answer says
+    so."""
     stage.policy("mode: ask\nplan: {action: terminate}")
     stage.scene.simulation.set_delays(state_change=0, snapshot=3600)
     instance_id, link = stage.ask()
@@ -425,7 +447,9 @@ def test_two_sweeps_at_once_open_one_workflow(stage: Stage) -> None:
 
     stage.question(instance_id)
     states = stage.scene.cloud.client("stepfunctions")
-    listed = states.list_executions(stateMachineArn=stage.scene.outputs["RemediationStateMachineArn"])
+    listed = states.list_executions(
+        stateMachineArn=stage.scene.outputs["RemediationStateMachineArn"]
+    )
     assert 1 == sum(instance_id in execution["name"] for execution in listed["executions"])
     mails = [m for m in stage.scene.read_mail() if m["instance_id"] == instance_id]
     assert ["approval-requested"] == [mail["kind"] for mail in mails]
@@ -442,13 +466,16 @@ def test_observe_mode_rehearses_and_changes_nothing(stage: Stage) -> None:
     assert [] == stage.snapshots()
     assert "LowUtilization" not in _tags(stage, instance_id)
     calls = stage.scene.simulation.calls()
-    made = {calls[f"ec2:{name}"] for name in ("StopInstances", "TerminateInstances", "CreateSnapshots")}
+    made = {
+        calls[f"ec2:{name}"] for name in ("StopInstances", "TerminateInstances", "CreateSnapshots")
+    }
     assert {1} == made
 
 
 @pytest.mark.parametrize("mode", ["ask", "auto"])
 def test_nothing_is_asked_or_done_where_nobody_listens(stage: Stage, mode: str) -> None:
-    """No person is subscribed and every channel refuses: the flow fails instead of waiting, and says why."""
+    """No person is subscribed and every channel refuses: the flow fails instead of waiting, and
+    says why."""
     rest = "plan: {local_disks_may_be_lost_unasked: true}\napproval: {digest_from: 0}"
     rest += "\nmetrics: {publishers_are_trusted: true}"
     stage.policy(f"mode: {mode}\n{rest}")
@@ -485,7 +512,9 @@ def test_auto_mode_tells_and_acts(stage: Stage) -> None:
     assert ["idle-found", "outcome"] == kinds
 
 
-def test_a_policy_that_is_refused_meanwhile_ends_the_flow_and_frees_its_instance(stage: Stage) -> None:
+def test_a_policy_that_is_refused_meanwhile_ends_the_flow_and_frees_its_instance(
+    stage: Stage,
+) -> None:
     """Nothing is judged by a document that cannot be read; the episode ends and people are told."""
     instance_id, link = stage.ask()
     stage.policy("mode: reckless")
@@ -519,13 +548,18 @@ def test_an_aborted_workflow_frees_its_instance(stage: Stage) -> None:
     assert not failed
     assert {"closed": True} == answer
     assert "failed" == stage.episode(instance_id).outcome
-    assert stage.state.record(stage.episode(instance_id).ref.target, instance_id).open_episode is None
+    assert (
+        stage.state.record(stage.episode(instance_id).ref.target, instance_id).open_episode is None
+    )
 
 
 def _expired(stage: Stage, instance_id: str) -> Approval | None:
-    """The question about it, once nobody has answered in time; its workflow may not have begun yet."""
+    """The question about it, once nobody has answered in time; its workflow may not have begun
+    yet."""
     execution = stage.scene.executions().get(instance_id)
-    episode = stage.state.episode(episode_from_execution_name(execution["name"])) if execution else None
+    episode = (
+        stage.state.episode(episode_from_execution_name(execution["name"])) if execution else None
+    )
     approval = stage.state.approval(episode.approval_id) if episode else None
     return approval if approval and approval.status is ApprovalStatus.EXPIRED else None
 
@@ -534,7 +568,9 @@ def _noticed(stage: Stage, instance_id: str) -> Delivery | None:
     """The delivery from which the notice of mode auto counts."""
     execution = stage.scene.executions().get(instance_id)
     found = stage.state.deliveries(execution["name"]) if execution else []
-    return next((one for one in found if one.message.startswith("tell-") and one.reached_people), None)
+    return next(
+        (one for one in found if one.message.startswith("tell-") and one.reached_people), None
+    )
 
 
 def _tags(stage: Stage, instance_id: str) -> dict[str, str]:

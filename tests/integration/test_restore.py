@@ -1,4 +1,5 @@
-"""The state table is lost, and an old copy of it is put back: nothing wrong follows from the old state."""
+"""The state table is lost, and an old copy of it is put back: nothing wrong follows from the old
+state."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def own_stage(monkeypatch: pytest.MonkeyPatch) -> Any:
 def restore_copy(stage: Stage, at: datetime) -> None:
     """As docs/lifecycle.md says: to a new table, at a time."""
     stage.scene.cloud.client("dynamodb").restore_table_to_point_in_time(
-        SourceTableName=stage.scene.outputs["StateTableName"], TargetTableName=COPY, RestoreDateTime=at
+        SourceTableName=stage.scene.outputs["StateTableName"],
+        TargetTableName=COPY,
+        RestoreDateTime=at,
     )
 
 
@@ -99,7 +102,8 @@ def test_nothing_wrong_follows_from_an_hour_old_state(
     assert said["lacking"].keys() >= KINDS
     assert kinds(stage, table) >= KINDS
 
-    # The keep is lost, and mode auto would act unasked: but everything is frozen, sweep after sweep.
+    # The keep is lost, and mode auto would act unasked: but everything is frozen, sweep after
+    # sweep.
     auto = {"mode": "auto", "approval": {**AT_ONCE, "notice_minutes": 0.01}}
     stage.policy(json.dumps({**auto, "metrics": {"publishers_are_trusted": True}}))
     begun = executions(stage)
@@ -130,7 +134,10 @@ def test_what_is_there_is_not_overwritten_and_sign_ins_are_left_out(
     own_stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A caps counter that has gone on, a session that was ended since, an item that has expired."""
-    dynamodb, table = own_stage.scene.cloud.client("dynamodb"), own_stage.scene.outputs["StateTableName"]
+    dynamodb, table = (
+        own_stage.scene.cloud.client("dynamodb"),
+        own_stage.scene.outputs["StateTableName"],
+    )
 
     def put(name: str, pk: str, sk: str, **more: Any) -> None:
         dynamodb.put_item(TableName=name, Item={"pk": {"S": pk}, "sk": {"S": sk}, **more})
@@ -172,7 +179,9 @@ def sign_in_as(stage: Stage, name: str, monkeypatch: pytest.MonkeyPatch) -> None
     trust = {"Effect": "Allow", "Principal": {"AWS": TARGET.account}, "Action": "sts:AssumeRole"}
     actions = ["dynamodb:*", "kms:*", "cloudformation:Describe*", "cloudformation:List*"]
     rights = {"Effect": "Allow", "Action": actions, "Resource": "*"}
-    documents = [json.dumps({"Version": "2012-10-17", "Statement": [one]}) for one in (trust, rights)]
+    documents = [
+        json.dumps({"Version": "2012-10-17", "Statement": [one]}) for one in (trust, rights)
+    ]
     iam = stage.scene.cloud.client("iam")
     role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=documents[0])["Role"]["Arn"]
     iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=documents[1])
@@ -207,7 +216,9 @@ def test_the_named_role_restores_and_another_learns_its_name(
 def test_the_stack_has_point_in_time_recovery(own_stage: Stage) -> None:
     """And only such a table can be restored, to no time to come."""
     dynamodb = own_stage.scene.cloud.client("dynamodb")
-    found = dynamodb.describe_continuous_backups(TableName=own_stage.scene.outputs["StateTableName"])
+    found = dynamodb.describe_continuous_backups(
+        TableName=own_stage.scene.outputs["StateTableName"]
+    )
     state = found["ContinuousBackupsDescription"]["PointInTimeRecoveryDescription"]
     assert "ENABLED" == state["PointInTimeRecoveryStatus"]
     with pytest.raises(ClientError, match="InvalidRestoreTime"):

@@ -1,4 +1,5 @@
-"""Every function reaches its happy path by a sample of `events/`, made ready as `make invoke` does."""
+"""Every function reaches its happy path by a sample of `events/`, made ready as `make invoke`
+does."""
 
 from __future__ import annotations
 
@@ -36,7 +37,12 @@ HAPPY: Mapping[str, Mapping[str, Any]] = {
     "handle_slack_action/keep": {"statusCode": 200},
     "handle_spot_interruption/terminate": {"ours": True, "told": "singly", "checkpoint_sent": True},
     "handle_state_change/stopped": {"done": "question voided"},
-    "open_episode/first-episode": {"status": "opened", "path": "ask", "stop": True, "dry_run": False},
+    "open_episode/first-episode": {
+        "status": "opened",
+        "path": "ask",
+        "stop": True,
+        "dry_run": False,
+    },
     "plan_sweep/schedule": {"targets": [PLACE], "target_count": 1},
     "put_away/stop": {"dry_run": False},
     "recheck_episode/before-stop": {"proceed": True, "wait": False, "outcome": None},
@@ -111,7 +117,8 @@ def test_every_function_has_a_happy_sample() -> None:
 def test_env_vars_are_those_of_the_deployed_functions(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By logical id, as `sam local invoke --env-vars` reads them; it takes only names of the template."""
+    """By logical id, as `sam local invoke --env-vars` reads them; it takes only names of the
+    template."""
     assert 0 == main(["env-vars"])
     found = json.loads(capsys.readouterr().out)
     template = load_template(ROOT / "template.yaml")
@@ -150,13 +157,18 @@ def _copied(stage: Stage, own: str, answer: Any) -> None:
 def _posted(stage: Stage, _: str, __: Any) -> None:
     """Slack has the alert of the sample in its own words."""
     posted = [
-        one for one in stage.scene.receivers.received("slack") if "idle GPU g5.xlarge" in str(one.payload)
+        one
+        for one in stage.scene.receivers.received("slack")
+        if "idle GPU g5.xlarge" in str(one.payload)
     ]
     assert [200] == [one.status for one in posted][-1:]
 
 
 def _rotating(stage: Stage, _: str, __: Any) -> None:
-    secret, manager = stage.scene.outputs["LinkKeySecretArn"], stage.scene.cloud.client("secretsmanager")
+    secret, manager = (
+        stage.scene.outputs["LinkKeySecretArn"],
+        stage.scene.cloud.client("secretsmanager"),
+    )
     waiting = manager.get_secret_value(SecretId=secret, VersionStage="AWSPENDING")["SecretString"]
     assert {"current", "next"} < set(json.loads(waiting))
 
@@ -174,7 +186,9 @@ def _seen(_: Stage, __: str, answer: Any) -> None:
 
 
 def _kept(_: Stage, __: str, answer: Any) -> None:
-    assert ("KEPT", f"aws:{CALLER}") == tuple(json.loads(answer["body"])[k] for k in ("status", "decided_by"))
+    assert ("KEPT", f"aws:{CALLER}") == tuple(
+        json.loads(answer["body"])[k] for k in ("status", "decided_by")
+    )
 
 
 EFFECTS: Mapping[str, Callable[[Stage, str, Any], None]] = {

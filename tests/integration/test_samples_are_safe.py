@@ -1,7 +1,9 @@
-"""Samples of `events/` as they are, on a deployed stack: nothing is written, and nobody is notified.
+"""Samples of `events/` as they are, on a deployed stack: nothing is written, and nobody is
+notified.
 
-So it is where they are pointed at a real account by mistake: they name an account that does not exist, and
-signatures, codes and callers that are none. Where a function would write, it refuses; docs/samples.md.
+So it is where they are pointed at a real account by mistake: they name an account that does not
+exist, and signatures, codes and callers that are none. Where a function would write, it refuses;
+docs/samples.md.
 """
 
 from __future__ import annotations
@@ -62,14 +64,16 @@ ANSWERED: Mapping[str, Mapping[str, Any]] = {
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
-    """A stack of its own: what tests before it have left to be sent later would be sent meanwhile."""
+    """A stack of its own: what tests before it have left to be sent later would be sent
+    meanwhile."""
     pytest_socket.enable_socket()
     with guarded_stage() as own:
         yield own
 
 
 def test_no_sample_writes_or_notifies(stage: Stage) -> None:
-    """With a fleet that was swept, and open questions; the table, EC2, queues, buckets and inboxes stay."""
+    """With a fleet that was swept, and open questions; the table, EC2, queues, buckets and inboxes
+    stay."""
     stage.policy("mode: ask")
     scene = stage.scene
     scene.launch(demo_fleet())
@@ -128,21 +132,29 @@ def _state(scene: Scene) -> dict[str, Any]:
     found["questions"] = sum("/REQUEST" in key for key in found)
     for url in client("sqs").list_queues()["QueueUrls"]:
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        counts = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        counts = client("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=names)[
+            "Attributes"
+        ]
         found[f"queue {url}"] = [counts.get(name) for name in names]
     for bucket in client("s3").list_buckets()["Buckets"]:
         for page in client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket["Name"]):
             for one in page.get("Contents", ()):
                 found[f"object {bucket['Name']}/{one['Key']}"] = one["ETag"]
     for secret in client("secretsmanager").list_secrets()["SecretList"]:
-        versions = client("secretsmanager").describe_secret(SecretId=secret["ARN"])["VersionIdsToStages"]
+        versions = client("secretsmanager").describe_secret(SecretId=secret["ARN"])[
+            "VersionIdsToStages"
+        ]
         found[f"secret {secret['Name']}"] = sorted(versions.items())
     for machine in ("SweepStateMachineArn", "RemediationStateMachineArn"):
-        listed = client("stepfunctions").list_executions(stateMachineArn=scene.outputs[machine])["executions"]
+        listed = client("stepfunctions").list_executions(stateMachineArn=scene.outputs[machine])[
+            "executions"
+        ]
         found[machine] = len(listed)
     instances = client("ec2").describe_instances()["Reservations"]
     found["instances, with states and tags"] = json.dumps(instances, sort_keys=True, default=str)
-    found["snapshots and volumes"] = json.dumps(scene.simulation.dump(), sort_keys=True, default=str)
+    found["snapshots and volumes"] = json.dumps(
+        scene.simulation.dump(), sort_keys=True, default=str
+    )
     found["commands"] = len(scene.simulation.commands())
     found["mail"] = len(scene.sent_mail())
     for channel in CHANNELS:

@@ -1,4 +1,5 @@
-"""Mail scanners, link previews and prefetchers open every link of every message, again and again."""
+"""Mail scanners, link previews and prefetchers open every link of every message, again and
+again."""
 
 from __future__ import annotations
 
@@ -12,7 +13,13 @@ from itertools import product
 from governor.domain.approvals.approval import ApprovalStatus
 from tests.integration.people import decide, request
 from tests.integration.stage import Stage
-from tests.integration.test_delivery import AT_ONCE, PEOPLE, await_mail, await_received, send_together
+from tests.integration.test_delivery import (
+    AT_ONCE,
+    PEOPLE,
+    await_mail,
+    await_received,
+    send_together,
+)
 
 OPENED_TIMES = 20
 _LINK = re.compile(r"""https?://[^\s"'<>\\|]+/q/[^\s"'<>\\|)]+""")
@@ -24,8 +31,8 @@ def links_in(text: str) -> set[str]:
 
 
 def test_links_that_are_opened_decide_nothing(stage: Stage) -> None:
-    """Each link of an episode's messages in every channel, by GET and HEAD: nobody has decided, and the
-    workflow waits."""
+    """Each link of an episode's messages in every channel, by GET and HEAD: nobody has decided, and
+    the workflow waits."""
     stage.policy(f"mode: ask\napproval: {AT_ONCE}{PEOPLE}")
     instance_id, _ = stage.ask()
     alice = await_mail(stage, instance_id, "alice@example.com")
@@ -40,7 +47,9 @@ def test_links_that_are_opened_decide_nothing(stage: Stage) -> None:
         messages[channel] = json.dumps([one.payload for one in sent], ensure_ascii=False)
     found = {name: links_in(message) for name, message in messages.items()}
 
-    assert set() == {name for name, links in found.items() if not links}, "no link was found in these"
+    assert set() == {name for name, links in found.items() if not links}, (
+        "no link was found in these"
+    )
     urls = {stage.scene.cloud.reachable_url(link) for links in found.values() for link in links}
     recipients = {stage.whose(url) for url in urls}
     assert {"alice@example.com", "bob@example.com", "broadcast"} == recipients
@@ -49,7 +58,9 @@ def test_links_that_are_opened_decide_nothing(stage: Stage) -> None:
     assert_undecided(stage, instance_id)
 
 
-def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(stage: Stage) -> None:
+def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(
+    stage: Stage,
+) -> None:
     """Question, reminder, escalation with PagerDuty, first yes, outcome; whoever got them."""
     quick = "remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 60"
     stage.policy(
@@ -84,8 +95,8 @@ def test_links_of_every_stage_decide_nothing_and_those_of_the_end_undo_nothing(s
 def test_links_of_a_digest_decide_nothing(stage: Stage) -> None:
     """One page with the questions of several."""
     stage.policy(
-        "mode: ask\napproval: {digest_from: 2, digest_after_seconds: 900, delivery_limit_minutes: 60}"
-        + PEOPLE
+        "mode: ask\napproval: {digest_from: 2, digest_after_seconds: 900, "
+        "delivery_limit_minutes: 60}" + PEOPLE
     )
     ids = [stage.launch() for _ in range(2)]
     stage.scene.sweep()
@@ -98,8 +109,13 @@ def test_links_of_a_digest_decide_nothing(stage: Stage) -> None:
 
 
 def every_link(stage: Stage, instance_id: str) -> set[str]:
-    """All links of all messages about an instance so far: the topic, mail to everybody, and every channel."""
-    texts = [m["_envelope"]["Message"] for m in stage.scene.read_mail() if m["instance_id"] == instance_id]
+    """All links of all messages about an instance so far: the topic, mail to everybody, and every
+    channel."""
+    texts = [
+        m["_envelope"]["Message"]
+        for m in stage.scene.read_mail()
+        if m["instance_id"] == instance_id
+    ]
     for mail in stage.scene.sent_mail():
         if instance_id in mail["BodyText"]:
             texts += [mail["BodyText"], mail["BodyHtml"]]
@@ -124,7 +140,11 @@ def assert_undecided(stage: Stage, instance_id: str, waits_in: str = "AwaitAnswe
     episode = stage.episode(instance_id)
     approval = stage.state.approval(episode.approval_id)
     assert approval is not None
-    assert (ApprovalStatus.PENDING, None, None) == (approval.status, approval.decision, approval.first_yes)
+    assert (ApprovalStatus.PENDING, None, None) == (
+        approval.status,
+        approval.decision,
+        approval.first_yes,
+    )
     assert (None, {}) == (episode.outcome, dict(episode.steps_done))
     assert "RUNNING" == stage.scene.executions()[instance_id]["status"]
     assert waits_in == stage.history(instance_id)[-1]

@@ -1,6 +1,7 @@
 """A stack with a sign-in in front of decisions, and an issuer that is as strict as a real one.
 
-The client is a confidential one, so that its secret is on the way, too. The template's roles are enforced.
+The client is a confidential one, so that its secret is on the way, too. The template's roles are
+enforced.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from tests.integration.people import Answer, Browser, hidden_fields
 from tests.integration.stage import Stage
 
 GROUP = "gpu-approvers"
-ALICE = Person("u-alice", {"email": "alice@example.com", "email_verified": True, "groups": ["gpu", GROUP]})
+ALICE = Person(
+    "u-alice", {"email": "alice@example.com", "email_verified": True, "groups": ["gpu", GROUP]}
+)
 BOB = Person("u-bob", {"email": "bob@example.com", "email_verified": True, "groups": ["gpu"]})
 
 
@@ -138,8 +141,12 @@ def test_nothing_is_decided_without_a_sign_in_and_all_with_one(place: Place) -> 
 
 def test_two_people_sign_in_for_a_dear_termination(place: Place) -> None:
     """By the same link; the policy knows one by subject, the other by verified address."""
-    # The engine that enforces roles takes no mail of this one: here it waits for other questions meanwhile.
-    approval = "{two_people_above_usd_per_hour: 0.01, digest_after_seconds: 900, delivery_limit_minutes: 60}"
+    # The engine that enforces roles takes no mail of this one: here it waits for other questions
+    # meanwhile.
+    approval = (
+        "{two_people_above_usd_per_hour: 0.01, digest_after_seconds: 900, "
+        "delivery_limit_minutes: 60}"
+    )
     place.stage.policy(
         f"mode: ask\nplan: {{action: terminate}}\napproval: {approval}\n"
         "ownership:\n  default_contacts: [team]\n  contacts:\n    team:\n"
@@ -205,7 +212,12 @@ def test_forged_states_tokens_and_refusals_sign_nobody_in(place: Place) -> None:
     forged = f"{place.issuer.redirect_uri}?{urlencode({'code': code, 'state': 's' * 43})}"
     assert 403 == browser.get(place.reach(forged)).status
 
-    for meddle in ({"nonce": "n" * 43}, {"aud": "another"}, {"iss": "https://other.invalid"}, {"exp": 1}):
+    for meddle in (
+        {"nonce": "n" * 43},
+        {"aud": "another"},
+        {"iss": "https://other.invalid"},
+        {"exp": 1},
+    ):
         place.issuer.meddle = dict(meddle)
         assert (403, meddle) == (place.sign_in(browser, link).status, meddle)
     place.issuer.meddle = {}
@@ -251,7 +263,10 @@ def test_an_expired_or_ended_session_decides_nothing(place: Place) -> None:
         assert good == ("Signed in as" in browser.get(link).body)
         if not good:
             fields = hidden_fields(browser.get(link).body)
-            assert 403 == browser.post(link, {**fields, "answer": "approve", "losses": "accepted"}).status
+            assert (
+                403
+                == browser.post(link, {**fields, "answer": "approve", "losses": "accepted"}).status
+            )
     assert place.stage.episode(instance_id).outcome is None
 
 
@@ -271,7 +286,12 @@ def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> No
     """A certificate that nobody vouches for, and a port where nobody listens."""
 
     def begin(issuer: str) -> None:
-        where = {"state": "s", "nonce": "n", "verifier": "v", "redirect_uri": "https://api.example.com"}
+        where = {
+            "state": "s",
+            "nonce": "n",
+            "verifier": "v",
+            "redirect_uri": "https://api.example.com",
+        }
         OidcProvider(Client(issuer, "gpu-governor")).authorization_url(**where, fresh=False)
 
     with pytest.raises(IssuerUnavailable, match="SSLError"):
@@ -284,8 +304,8 @@ def test_an_issuer_that_cannot_be_reached_or_trusted_is_told(place: Place) -> No
 
 
 def test_the_sample_of_the_sign_in_leads_to_the_issuer(place: Place) -> None:
-    """`events/sign_in/begin.json`, made ready as `make invoke` does: its link is signed. As they are, all are
-    refused and write nothing."""
+    """`events/sign_in/begin.json`, made ready as `make invoke` does: its link is signed. As they
+    are, all are refused and write nothing."""
     sample = json.loads((Path(__file__).parents[2] / "events/sign_in/begin.json").read_text())
     event, _ = happening(place.stage.scene, "sign_in", sample, datetime.now(tz=UTC))
 

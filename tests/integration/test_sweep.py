@@ -14,8 +14,8 @@ from tests.integration.stage import TARGET, Stage
 
 
 def test_every_member_of_the_fleet_gets_its_verdict(stage: Stage) -> None:
-    """Sixteen instances, each there for one behaviour; the one without the tag is not judged, and shown once
-    an hour has begun since the sweep before."""
+    """Sixteen instances, each there for one behaviour; the one without the tag is not judged, and
+    shown once an hour has begun since the sweep before."""
     stage.policy("mode: ask\nplan: {action: notify-only}")
     ids = stage.scene.launch(demo_fleet())
     earlier = datetime.now(tz=UTC) - timedelta(hours=1)
@@ -90,7 +90,8 @@ def test_a_busy_instance_is_not_read_again_within_its_window(stage: Stage) -> No
 
 
 def test_a_sweep_that_left_a_target_out_fails_and_the_others_were_swept(stage: Stage) -> None:
-    """One Region of two refuses: the execution fails by name, and the other Region has its sweep."""
+    """One Region of two refuses: the execution fails by name, and the other Region has its
+    sweep."""
     regions = ("ap-southeast-2", "eu-north-1")  # no other test sweeps them
     stage.policy(f"mode: ask\ntargets: {{regions: [{', '.join(regions)}]}}")
     _refuse_one_listing(stage)
@@ -136,7 +137,9 @@ def test_a_sweep_that_swept_nothing_fails(stage: Stage) -> None:
 
 def test_the_schedule_starts_the_sweep(stage: Stage) -> None:
     """EventBridge Scheduler holds the rate of the parameter and points at the sweep machine."""
-    schedule = stage.scene.cloud.client("scheduler").get_schedule(Name=stage.scene.outputs["ScheduleName"])
+    schedule = stage.scene.cloud.client("scheduler").get_schedule(
+        Name=stage.scene.outputs["ScheduleName"]
+    )
 
     assert "rate(5 minutes)" == schedule["ScheduleExpression"]
     assert stage.scene.outputs["SweepStateMachineArn"] == schedule["Target"]["Arn"]
@@ -144,7 +147,8 @@ def test_the_schedule_starts_the_sweep(stage: Stage) -> None:
 
 
 def test_a_job_that_publishes_keeps_its_instance(stage: Stage) -> None:
-    """Quiet in every figure of the machine: what the job itself says makes it busy, and nobody is asked."""
+    """Quiet in every figure of the machine: what the job itself says makes it busy, and nobody is
+    asked."""
     instance_id = stage.launch()
     now = datetime.now(tz=UTC)
     points = tuple((now - timedelta(minutes=m), 512.0) for m in range(5, 15))

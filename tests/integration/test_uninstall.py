@@ -1,4 +1,5 @@
-"""From a deployed stack to an empty account, by `governor uninstall` and the delete of the stack."""
+"""From a deployed stack to an empty account, by `governor uninstall` and the delete of the
+stack."""
 
 from __future__ import annotations
 
@@ -19,15 +20,24 @@ from tests.integration.people import decide
 from tests.integration.stage import WAIT_SCALE, Stage
 from tests.integration.test_first_create import left
 
-POLICY = "ownership: {contacts: {people: {emails: [alice@example.com]}}, default_contacts: [people]}"
+POLICY = (
+    "ownership: {contacts: {people: {emails: [alice@example.com]}}, default_contacts: [people]}"
+)
 ALL = "tags,alarms,schedules,logs,table,copies,policy,reports,key"
-STAYS = {"instances", "addresses", "snapshots", "audit", *ALL.split(",")} - {"alarms", "schedules", "logs"}
+STAYS = {"instances", "addresses", "snapshots", "audit", *ALL.split(",")} - {
+    "alarms",
+    "schedules",
+    "logs",
+}
 
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """A stack of its own, which is removed."""
-    with Receivers() as receivers, LocalCloud(wait_scale=WAIT_SCALE, trust=receivers.certificate) as cloud:
+    with (
+        Receivers() as receivers,
+        LocalCloud(wait_scale=WAIT_SCALE, trust=receivers.certificate) as cloud,
+    ):
         before = dict(os.environ)
         os.environ.update(cloud.environment())
         try:
@@ -122,8 +132,17 @@ def test_from_a_deployed_stack_to_an_empty_account(
             capsys, "--remove", f"key{but}", "--confirm", STACK, expected=1
         )
     # What CloudFormation could not delete, and what another stack of a longer name has.
-    alarm = {"Namespace": "x", "MetricName": "x", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1.0}
-    for name in ("gpu-governor-NoSweepAlarm-ABCDEFGHIJKL", "gpu-governor-two-NoSweepAlarm-ABCDEFGHIJKL"):
+    alarm = {
+        "Namespace": "x",
+        "MetricName": "x",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 1.0,
+    }
+    for name in (
+        "gpu-governor-NoSweepAlarm-ABCDEFGHIJKL",
+        "gpu-governor-two-NoSweepAlarm-ABCDEFGHIJKL",
+    ):
         cloud.client("cloudwatch").put_metric_alarm(
             AlarmName=name, ComparisonOperator="GreaterThanThreshold", Statistic="Sum", **alarm
         )
@@ -142,7 +161,10 @@ def test_from_a_deployed_stack_to_an_empty_account(
     assert {"Key": "GpuGovernor", "Value": "exempt"} in tags(ec2)[waiting]
 
     # What Object Lock holds stays, and the next call says so again.
-    s3, locked = cloud.client("s3"), {"Bucket": scene.outputs["AuditBucketName"], "Key": "audit/locked"}
+    s3, locked = (
+        cloud.client("s3"),
+        {"Bucket": scene.outputs["AuditBucketName"], "Key": "audit/locked"},
+    )
     until = datetime.now(tz=UTC) + timedelta(days=1)
     s3.put_object_lock_configuration(
         Bucket=locked["Bucket"], ObjectLockConfiguration={"ObjectLockEnabled": "Enabled"}

@@ -26,7 +26,8 @@ def opened(front: Front, path: str) -> Reply:
 
 
 def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
-    """As an IAM user who may do nothing but ask for a code, with the rights that the policy gives them."""
+    """As an IAM user who may do nothing but ask for a code, with the rights that the policy gives
+    them."""
     stage.policy(VISITORS_POLICY + "mode: ask\n", as_it_is=True)
     with Front() as front:
         show(stage.scene, stage.state, front)
@@ -46,7 +47,9 @@ def test_whoever_opens_the_url_is_in_and_may_answer(stage: Stage) -> None:
             [newest] = re.findall(r'src="/simulated/[a-z]+/(\d+)/body"', listed)
             # The last sweep may have sent something about an instance of another test.
             paths = (f"/simulated/{channel}/{number}/body" for number in range(int(newest), 0, -1))
-            assert any(instance_id in front.answer("GET", one, {}).body.decode() for one in paths), channel
+            assert any(
+                instance_id in front.answer("GET", one, {}).body.decode() for one in paths
+            ), channel
 
 
 def test_an_account_is_swept_as_soon_as_the_stack_is_deployed(stage: Stage) -> None:
@@ -62,9 +65,11 @@ def test_an_account_is_swept_as_soon_as_the_stack_is_deployed(stage: Stage) -> N
 
 
 def test_make_cloud_gives_the_reader_an_account_until_it_is_ended() -> None:
-    """Another terminal is the user whom docs/operate.md names, whatever it has set for a real account."""
+    """Another terminal is the user whom docs/operate.md names, whatever it has set for a real
+    account."""
     line = [sys.executable, "-m", "cli.cloud"]
-    # Whatever runs the tests in the background has the signal of Ctrl-C ignored, and so would what it starts.
+    # Whatever runs the tests in the background has the signal of Ctrl-C ignored, and so would what
+    # it starts.
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         begun = subprocess.Popen(line, cwd=ROOT, stdout=subprocess.PIPE, text=True)
@@ -73,7 +78,9 @@ def test_make_cloud_gives_the_reader_an_account_until_it_is_ended() -> None:
     try:
         assert begun.stdout is not None
         said = next(
-            one for one in begun.stdout if "in another terminal in this folder: . build/cloud.env" in one
+            one
+            for one in begun.stdout
+            if "in another terminal in this folder: . build/cloud.env" in one
         )
         assert "then docs/operate.md" in said
         who = "import boto3; print(boto3.client('sts').get_caller_identity()['Arn'])"

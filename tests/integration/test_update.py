@@ -1,4 +1,5 @@
-"""A stack of an earlier release, with its own code, is updated while a question is open; and back again."""
+"""A stack of an earlier release, with its own code, is updated while a question is open; and back
+again."""
 
 from __future__ import annotations
 
@@ -79,7 +80,11 @@ def deployed(template: Path, policy: str) -> Iterator[Stage]:
 
 def resources(cloud: LocalCloud) -> dict[str, str]:
     """The physical id of every resource of the stack, by its logical id."""
-    pages = cloud.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=STACK)
+    pages = (
+        cloud.client("cloudformation")
+        .get_paginator("list_stack_resources")
+        .paginate(StackName=STACK)
+    )
     return {
         one["LogicalResourceId"]: one["PhysicalResourceId"]
         for page in pages
@@ -90,7 +95,9 @@ def resources(cloud: LocalCloud) -> dict[str, str]:
 def asked_again(stage: Stage, instance_id: str, before: str) -> str | None:
     """The link of a later question about the instance, which says why it is asked again."""
     for mail in stage.scene.read_mail():
-        is_question = mail["kind"] == "approval-requested" and mail.get("instance_id") == instance_id
+        is_question = (
+            mail["kind"] == "approval-requested" and mail.get("instance_id") == instance_id
+        )
         link = stage.scene.cloud.reachable_url(mail["link"]) if is_question else ""
         if is_question and page_of(link) != page_of(before):
             assert "You are asked again: GPU Governor was updated" in mail["facts"]["reason"]
@@ -100,13 +107,20 @@ def asked_again(stage: Stage, instance_id: str, before: str) -> str | None:
 
 def page_of(link: str) -> str:
     """The id of the question that a link of either release opens."""
-    return re.split(r"/(?:q|approvals)/", link)[1].partition(".")[0].partition("?")[0].partition("/")[0]
+    return (
+        re.split(r"/(?:q|approvals)/", link)[1]
+        .partition(".")[0]
+        .partition("?")[0]
+        .partition("/")[0]
+    )
 
 
-def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_again(earlier: Stage) -> None:
-    """Roles that members trust by name get that name, and those that the table trusts by a path, that path.
-    Every other resource but the layer keeps its physical id. The link still opens; no answer to it counts,
-    and a new question comes."""
+def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_again(
+    earlier: Stage,
+) -> None:
+    """Roles that members trust by name get that name, and those that the table trusts by a path,
+    that path. Every other resource but the layer keeps its physical id. The link still opens; no
+    answer to it counts, and a new question comes."""
     cloud = earlier.scene.cloud
     instance_id, link = earlier.ask()
     before = resources(cloud)
@@ -121,7 +135,9 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
     moved = {name for name in renamed if after[name] in of_the_path}
     assert WRITES_BY_PATH & before.keys() == moved
     assert (trusted & before.keys()) | moved == renamed
-    assert {"ExpireSnapshotsFunctionRole"} == trusted - before.keys(), "roles of functions that are new"
+    assert {"ExpireSnapshotsFunctionRole"} == trusted - before.keys(), (
+        "roles of functions that are new"
+    )
     for name in renamed - moved:
         assert re.fullmatch(rf"{STACK}-{REGION}-[a-z-]{{4,15}}", after[name])
         assert before[name] not in [one["RoleName"] for one in iam.list_roles()["Roles"]]
@@ -131,21 +147,28 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
     earlier.scene.sweep()
     assert "void" == earlier.outcome(instance_id)
     assert "running" == earlier.ec2_state(instance_id)
-    # A sweep that remembers nothing looks at all readings: they are two hours old, and the memory is not.
+    # A sweep that remembers nothing looks at all readings: they are two hours old, and the memory
+    # is not.
     earlier.state.remember(TARGET, {}, datetime.now(tz=UTC))
     earlier.scene.sweep()
-    again = earlier.eventually(lambda: asked_again(earlier, instance_id, link), "nobody is asked again")
+    again = earlier.eventually(
+        lambda: asked_again(earlier, instance_id, link), "nobody is asked again"
+    )
     assert 303 == decide(earlier.personal(again), "approve")[0]
     assert "stopped" == earlier.outcome(instance_id)
 
-    # The parameter counts on, until a first version of the policy is stored; every role may read that.
+    # The parameter counts on, until a first version of the policy is stored; every role may read
+    # that.
     earlier.scene.sweep()
     assert earlier.state.version_in_force() is None
     version = cloud.client("s3").put_object(
-        Bucket=outputs["PolicyBucketName"], Key="policy.yaml", Body=f"mode: ask\n{READER}\n".encode()
+        Bucket=outputs["PolicyBucketName"],
+        Key="policy.yaml",
+        Body=f"mode: ask\n{READER}\n".encode(),
     )["VersionId"]
     earlier.eventually(
-        lambda: earlier.state.version_in_force() == version or None, "the first version is not in force"
+        lambda: earlier.state.version_in_force() == version or None,
+        "the first version is not in force",
     )
     next_id, _ = earlier.ask()
     assert "ask" == earlier.episode(next_id).mode.value
@@ -154,8 +177,9 @@ def test_an_update_replaces_roles_alone_and_a_question_asked_before_is_asked_aga
 def test_a_rollback_destroys_nothing_and_the_way_back_is_as_documented(
     earlier: Stage, earlier_template: Path
 ) -> None:
-    """A question of the newer release ends as failed, and its instance runs on. The earlier release asks and
-    stops as before. After the next update no sweep works before the stored policy is put back."""
+    """A question of the newer release ends as failed, and its instance runs on. The earlier release
+    asks and stops as before. After the next update no sweep works before the stored policy is put
+    back."""
     scene, cloud = earlier.scene, earlier.scene.cloud
     s3, dynamodb = cloud.client("s3"), cloud.client("dynamodb")
 

@@ -1,7 +1,8 @@
-"""A stack of the commit 5cd4e086, whose answers bear no seals, is updated while its questions are open.
+"""A stack of the commit 5cd4e086, whose answers bear no seals, is updated while its questions are
+open.
 
-An answer that was not acted on ends as void, and people are asked again. An instance that is stopped already
-gets its snapshots, stays stopped, and its termination is asked anew.
+An answer that was not acted on ends as void, and people are asked again. An instance that is
+stopped already gets its snapshots, stays stopped, and its termination is asked anew.
 """
 
 from __future__ import annotations
@@ -36,13 +37,18 @@ def earlier(tmp_path: Path) -> Iterator[Stage]:
 
 
 def asked_anew(stage: Stage, instance_id: str, before: str) -> str:
-    """Sweep, without the memory of earlier sweeps, until people are asked again; return the new link."""
+    """Sweep, without the memory of earlier sweeps, until people are asked again; return the new
+    link."""
     stage.state.remember(TARGET, {}, datetime.now(tz=UTC))
     stage.scene.sweep()
-    return stage.eventually(lambda: asked_again(stage, instance_id, before), "nobody is asked again")
+    return stage.eventually(
+        lambda: asked_again(stage, instance_id, before), "nobody is asked again"
+    )
 
 
-def test_what_was_not_acted_on_is_asked_again_and_what_is_stopped_stays_stopped(earlier: Stage) -> None:
+def test_what_was_not_acted_on_is_asked_again_and_what_is_stopped_stays_stopped(
+    earlier: Stage,
+) -> None:
     """The snapshots of the one end after the update; nobody has answered the other."""
     earlier.scene.simulation.set_delays(state_change=0, snapshot=3_600)
     stopped, stopped_link = earlier.ask(name="half-done")

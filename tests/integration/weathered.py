@@ -1,7 +1,8 @@
-"""A fleet on the local cloud, a fifth of whose AWS calls meet faults: what happens to it, and what must hold.
+"""A fleet on the local cloud, a fifth of whose AWS calls meet faults: what happens to it, and what
+must hold.
 
-The real handlers, boto3 and state machines. Every instance has its story; all run at the same time. Then the
-weather clears, sweeps repair, and everything is looked at.
+The real handlers, boto3 and state machines. Every instance has its story; all run at the same time.
+Then the weather clears, sweeps repair, and everything is looked at.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ _POLICY = """
 mode: ask
 metrics: {publishers_are_trusted: true}
 approval: {digest_from: 0, digest_after_seconds: 0}
-caps: {organization_actions_per_hour: 1000, account_actions_per_hour: 1000, owner_actions_per_hour: 1000}
+caps:
+  organization_actions_per_hour: 1000
+  account_actions_per_hour: 1000
+  owner_actions_per_hour: 1000
 breaker: {minimum_instances: 1000}
 ownership:
   contacts: {ml: {emails: [alice@example.com, bob@example.com, dora@example.com]}}
@@ -45,7 +49,10 @@ overrides:
   - name: nobody answers
     match: {tags: {Kind: silent}}
     set:
-      approval: {remind_after_minutes: 0.05, escalate_after_minutes: 0.05, expire_after_minutes: 0.05}
+      approval:
+        remind_after_minutes: 0.05
+        escalate_after_minutes: 0.05
+        expire_after_minutes: 0.05
 """
 _TAKEN = frozenset({200, 303})
 _NOES = frozenset({"keep", "exempt", "hold"})
@@ -66,7 +73,8 @@ class Press:
 
 @dataclass(frozen=True)
 class Story:
-    """The story of one instance: its launch, the deeds of people, and the ends that its episode may have."""
+    """The story of one instance: its launch, the deeds of people, and the ends that its episode may
+    have."""
 
     name: str
     act: Callable[[Fleet, str], None]
@@ -105,7 +113,9 @@ class Fleet:
             scene.simulation.set_weather(self.seed, 0.0)
         self.sweep()
         self.sweep()
-        self.stage.eventually(lambda: None if self._untold() else True, "people are not notified of an end")
+        self.stage.eventually(
+            lambda: None if self._untold() else True, "people are not notified of an end"
+        )
         return self.complaints()
 
     # what happens
@@ -131,8 +141,8 @@ class Fleet:
         self.stage.eventually(over, f"the workflow of {instance_id} does not end")
 
     def _let_pass(self) -> None:
-        """Has minutes of the table pass as fast as those of the workflows, for all of them: a try to make
-        snapshots that got no answer keeps others away for minutes."""
+        """Has minutes of the table pass as fast as those of the workflows, for all of them: a try
+        to make snapshots that got no answer keeps others away for minutes."""
         table = DynamoTable(self.stage.clients, self.stage.scene.outputs["StateTableName"])
         for name in self._running():
             key = keys.episode(episode_from_execution_name(name))
@@ -144,15 +154,23 @@ class Fleet:
     def _running(self) -> list[str]:
         states = self.stage.scene.cloud.client("stepfunctions")
         machine = self.stage.scene.outputs["RemediationStateMachineArn"]
-        found = states.list_executions(stateMachineArn=machine, statusFilter="RUNNING")["executions"]
+        found = states.list_executions(stateMachineArn=machine, statusFilter="RUNNING")[
+            "executions"
+        ]
         return [one["name"] for one in found if any(mine in one["name"] for mine in self.stories)]
 
     def answer(self, instance_id: str, person: str, answer: str, **fields: str) -> int:
-        """Somebody opens a link and presses a button, and again, as long as the page is out of order."""
+        """Somebody opens a link and presses a button, and again, as long as the page is out of
+        order."""
         link = self.stage.personal(self.stage.question(instance_id), person)
         if answer == "keep":
             fields["keep_until"] = self._soon(link)
-        fields = {"typed_instance_id": instance_id, "losses": "accepted", "reason": "a demo", **fields}
+        fields = {
+            "typed_instance_id": instance_id,
+            "losses": "accepted",
+            "reason": "a demo",
+            **fields,
+        }
         status = 0
         for _ in range(_TRIES):
             status = request(link)[0]
@@ -183,11 +201,16 @@ class Fleet:
         """Return what is wrong."""
         found = [what for deed in self._deeds() for what in self._unsafe(deed)]
         for instance_id, story in self.stories.items():
-            found += [f"{story.name} {instance_id}: {what}" for what in self._ended_wrong(instance_id, story)]
+            found += [
+                f"{story.name} {instance_id}: {what}"
+                for what in self._ended_wrong(instance_id, story)
+            ]
         return [*found, *self._ledger(), *self._twice()]
 
     def _deeds(self) -> list[dict[str, Any]]:
-        return [one for one in self.stage.scene.simulation.deeds() if one["instance_id"] in self.stories]
+        return [
+            one for one in self.stage.scene.simulation.deeds() if one["instance_id"] in self.stories
+        ]
 
     def _unsafe(self, deed: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is wrong with one call that EC2 has accepted."""
@@ -219,7 +242,9 @@ class Fleet:
             saved = {
                 snapshot["volume_id"]
                 for snapshot in deed["completed"]
-                if snapshot["tags"].get(EPISODE_TAG) and begun and snapshot["begun"] >= int(begun[-1])
+                if snapshot["tags"].get(EPISODE_TAG)
+                and begun
+                and snapshot["begun"] >= int(begun[-1])
             }
             if missing := set(deed["volumes"]) - saved:
                 yield f"{name} without a completed snapshot of {', '.join(sorted(missing))}"
@@ -227,7 +252,9 @@ class Fleet:
     def _episodes(self, instance_id: str) -> list[tuple[Episode, Approval]]:
         states = self.stage.scene.cloud.client("stepfunctions")
         machine = self.stage.scene.outputs["RemediationStateMachineArn"]
-        names = [one["name"] for one in states.list_executions(stateMachineArn=machine)["executions"]]
+        names = [
+            one["name"] for one in states.list_executions(stateMachineArn=machine)["executions"]
+        ]
         found = []
         for name in sorted(name for name in names if instance_id in name):
             episode = self.stage.state.episode(episode_from_execution_name(name))
@@ -264,10 +291,15 @@ class Fleet:
         for instance_id, story in self.stories.items():
             booked = [one for one in entries if one.episode.instance_id == instance_id and one.ours]
             done = {deed["final"] for deed in self._deeds() if deed["instance_id"] == instance_id}
-            wanted = "terminated" if "terminated" in done else "stopped" if "stopped" in done else None
+            wanted = (
+                "terminated" if "terminated" in done else "stopped" if "stopped" in done else None
+            )
             found = [one.outcome.value for one in booked]
             if found != ([wanted] if wanted else []):
-                yield f"{story.name} {instance_id} was {wanted or 'not put away'}, and {found} is booked"
+                yield (
+                    f"{story.name} {instance_id} was {wanted or 'not put away'}, and "
+                    f"{found} is booked"
+                )
             if "running" in done and any(one.ended_at is None for one in booked):
                 yield f"{story.name} {instance_id} runs again, and still saves"
 
@@ -280,7 +312,8 @@ class Fleet:
                 ends = {
                     mail["dedup_id"]
                     for mail in self.stage.scene.read_mail()
-                    if mail["facts"].get("episode") == name and mail["kind"] in ("outcome", "failure")
+                    if mail["facts"].get("episode") == name
+                    and mail["kind"] in ("outcome", "failure")
                 }
                 told = {
                     one.target
@@ -300,9 +333,13 @@ class Fleet:
         struck: Counter[str] = Counter()
         for operation, kind, count in scene.simulation.weather()[1]:
             struck[operation.partition(":")[0]] += count * (kind in ("lost answer", "arrived late"))
-        taken = [one for one in receivers.received() if one.status < 300 and self._is_mine(one.payload)]
+        taken = [
+            one for one in receivers.received() if one.status < 300 and self._is_mine(one.payload)
+        ]
         posts = Counter(
-            f"{one.channel}: {one.payload}" for one in taken if one.operation in ("chat.postMessage", "post")
+            f"{one.channel}: {one.payload}"
+            for one in taken
+            if one.operation in ("chat.postMessage", "post")
         )
         yield from (f"{count} times to {text[:300]}" for text, count in posts.items() if count > 1)
         again = [one for one in taken if one.problem == "known already"]
@@ -316,7 +353,9 @@ class Fleet:
         if more > struck["ses"]:
             yield f"{more} mails came twice, and SES lost {struck['ses']} answers"
         plain = Counter(
-            mail["dedup_id"] for mail in scene.read_mail() if mail.get("instance_id") in self.stories
+            mail["dedup_id"]
+            for mail in scene.read_mail()
+            if mail.get("instance_id") in self.stories
         )
         more = sum(plain.values()) - len(plain)
         if more > struck["sns"]:
@@ -324,7 +363,8 @@ class Fleet:
 
 
 def played(seed: int) -> tuple[dict[str, int], list[str]]:
-    """Return the faults that all stories have met on a cloud of their own, and what is wrong after them."""
+    """Return the faults that all stories have met on a cloud of their own, and what is wrong after
+    them."""
     with guarded_stage(weather=True) as stage:
         try:
             found = Fleet(stage, seed).play(STORIES)
@@ -426,7 +466,9 @@ STORIES = (
     Story(
         "disputed",
         _everybody,
-        frozenset({Outcome.EXEMPTED, Outcome.HELD, Outcome.VOID, Outcome.TERMINATED, Outcome.REFUSED}),
+        frozenset(
+            {Outcome.EXEMPTED, Outcome.HELD, Outcome.VOID, Outcome.TERMINATED, Outcome.REFUSED}
+        ),
         _AWAY | _GONE,
         _kind("terminate"),
     ),

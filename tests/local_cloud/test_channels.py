@@ -1,4 +1,5 @@
-"""The senders over real TLS, to receivers that check what the real services check; mail, to the engine's SES.
+"""The senders over real TLS, to receivers that check what the real services check; mail, to the
+engine's SES.
 
 The receivers need no engine; they are here because unit tests open no socket.
 """
@@ -19,7 +20,13 @@ import pytest
 from governor.adapters.clients import Clients
 from governor.adapters.messaging import SesMailService
 from governor.channels.email import EmailChannel
-from governor.channels.message import CallbackRefused, Channel, DeliveryRefused, DeliveryRetryable, Table
+from governor.channels.message import (
+    CallbackRefused,
+    Channel,
+    DeliveryRefused,
+    DeliveryRetryable,
+    Table,
+)
 from governor.channels.pagerduty import PagerDutyChannel, dedup_key
 from governor.channels.slack import SlackApi, SlackAppChannel, SlackWebhookChannel
 from governor.channels.slack_actions import parse_slack_answer, verify_slack_request
@@ -51,7 +58,9 @@ def receivers(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receivers]:
         yield started
 
 
-def slack_app(receivers: Receivers, token: str | None = None, channel: str | None = None) -> SlackAppChannel:
+def slack_app(
+    receivers: Receivers, token: str | None = None, channel: str | None = None
+) -> SlackAppChannel:
     """In the receivers' conversation, with their token, unless told otherwise."""
     api = SlackApi(token or receivers.slack_token, Https(), NowClock(), receivers.slack_api_url)
     return SlackAppChannel(api, channel or receivers.slack_channel)
@@ -76,7 +85,9 @@ def sender(receivers: Receivers, name: str) -> Channel:
 def post(url: str, body: bytes, headers: dict[str, str], certificate: Path) -> tuple[int, Any]:
     """Somebody else's request: status and document."""
     context = ssl.create_default_context(cafile=str(certificate))
-    with urlopen(Request(url, data=body, headers=headers), context=context, timeout=ANSWER_SECONDS) as answer:
+    with urlopen(
+        Request(url, data=body, headers=headers), context=context, timeout=ANSWER_SECONDS
+    ) as answer:
         return answer.status, json.loads(answer.read())
 
 
@@ -91,12 +102,19 @@ def test_every_channel_is_taken_as_the_real_service_would(receivers: Receivers, 
     for message in (
         make_message(severity=Severity.CRITICAL),
         make_message(
-            severity=Severity.CRITICAL, link=None, evidence=None, sections=(), approval_id=None, answers=()
+            severity=Severity.CRITICAL,
+            link=None,
+            evidence=None,
+            sections=(),
+            approval_id=None,
+            answers=(),
         ),
         long,
     ):
         assert sender(receivers, name).send(message).delivery_id
-    assert ["", "", ""] == [one.problem.removeprefix("known already") for one in receivers.received(name)]
+    assert ["", "", ""] == [
+        one.problem.removeprefix("known already") for one in receivers.received(name)
+    ]
 
 
 @pytest.mark.parametrize("name", CHANNELS)
@@ -154,7 +172,9 @@ def test_wrong_credentials_are_refused_and_say_so(receivers: Receivers) -> None:
             channel.send(make_message(severity=Severity.CRITICAL))
 
 
-def test_an_answer_in_slack_comes_back_with_its_user_and_the_outcome_ends_it(receivers: Receivers) -> None:
+def test_an_answer_in_slack_comes_back_with_its_user_and_the_outcome_ends_it(
+    receivers: Receivers,
+) -> None:
     """Ask, press, verify, read, tell the outcome: then there is nothing to press any more."""
     channel = slack_app(receivers)
     thread = channel.send(make_message()).thread
@@ -221,7 +241,10 @@ def test_a_webhook_tells_a_repetition_from_something_new(receivers: Receivers) -
         ("slack_webhook_url", {"text": "x", "blocks": [{"type": "divider?"}]}, "unsupported type"),
         (
             "slack_webhook_url",
-            {"text": "x", "blocks": [{"type": "header", "text": {"type": "plain_text", "text": "x" * 151}}]},
+            {
+                "text": "x",
+                "blocks": [{"type": "header", "text": {"type": "plain_text", "text": "x" * 151}}],
+            },
             "too long",
         ),
         ("teams_url", {"type": "message", "attachments": []}, "attachments"),
@@ -249,7 +272,9 @@ def test_receivers_refuse_what_the_services_refuse(
 def test_a_signed_document_that_breaks_its_promise_is_refused(receivers: Receivers) -> None:
     """The signature alone is not enough."""
     body = b'{"version": 2}'
-    headers = {"GpuGovernor-Signature": sign_webhook([receivers.webhook_secret], body, datetime.now(UTC))}
+    headers = {
+        "GpuGovernor-Signature": sign_webhook([receivers.webhook_secret], body, datetime.now(UTC))
+    }
     with pytest.raises(URLError, match="422") as error:
         post(receivers.webhook_url, body, headers, receivers.certificate)
     error.value.close()  # type: ignore[attr-defined]
@@ -295,15 +320,20 @@ def test_a_planned_failure_names_a_channel_that_exists(receivers: Receivers) -> 
 def test_mail_is_taken_from_a_verified_sender_and_lies_in_the_mailbox(
     bare_cloud: LocalCloud, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both forms arrive, to the one recipient; without a verified sender the refusal says what to do."""
+    """Both forms arrive, to the one recipient; without a verified sender the refusal says what to
+    do."""
     for name, value in bare_cloud.environment().items():
         monkeypatch.setenv(name, value)
-    mail = EmailChannel(SesMailService(Clients()), sender="governor@example.com", recipient="ann@example.com")
+    mail = EmailChannel(
+        SesMailService(Clients()), sender="governor@example.com", recipient="ann@example.com"
+    )
     with pytest.raises(DeliveryRefused, match=r"MessageRejected.*verify the sender"):
         mail.send(make_message())
     bare_cloud.client("sesv2").create_email_identity(EmailIdentity="governor@example.com")
     delivered = mail.send(make_message(picture_png=b"\x89PNG\r\n\x1a\nand so on"))
-    with urlopen(f"{bare_cloud.endpoint_url}/_ministack/ses/messages", timeout=ANSWER_SECONDS) as answer:
+    with urlopen(
+        f"{bare_cloud.endpoint_url}/_ministack/ses/messages", timeout=ANSWER_SECONDS
+    ) as answer:
         (boxes,) = json.loads(answer.read())["messages"].values()
     (found,) = [one for one in boxes if one["MessageId"] == delivered.delivery_id]
     assert ["ann@example.com"] == found["To"]

@@ -26,12 +26,14 @@ def gone_in_time(pid: int) -> bool:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
 def test_the_engine_ends_with_its_parent(how: signal.Signals) -> None:
-    """SIGKILL leaves no chance to clean up; nothing is left all the same, the scratch directory included."""
+    """SIGKILL leaves no chance to clean up; nothing is left all the same, the scratch directory
+    included."""
     program = (
         # A shell starts what runs in its background with SIGINT ignored.
         "import signal, time; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from local.cloud import LocalCloud\n"
-        "cloud = LocalCloud().start(); print(cloud._process.pid, cloud.run_dir, flush=True); time.sleep(60)"
+        "cloud = LocalCloud().start(); print(cloud._process.pid, cloud.run_dir, "
+        "flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program],
@@ -54,7 +56,8 @@ def test_the_engine_ends_with_its_parent(how: signal.Signals) -> None:
 
 
 def test_it_listens_on_loopback_only(bare_cloud: LocalCloud) -> None:
-    """Nobody else on the network reaches it: every listening socket of the engine is on 127.0.0.1."""
+    """Nobody else on the network reaches it: every listening socket of the engine is on
+    127.0.0.1."""
     process = bare_cloud._process
     assert process is not None
     sockets = {

@@ -35,7 +35,9 @@ def put(cloudwatch: Any, *points: tuple[float, float], dimensions: Any = EXACT) 
         cloudwatch.put_metric_data(Namespace="N", MetricData=[datum])
 
 
-def query(name: str = "a", stat: str = "Maximum", period: int = 300, dimensions: Any = EXACT) -> Any:
+def query(
+    name: str = "a", stat: str = "Maximum", period: int = 300, dimensions: Any = EXACT
+) -> Any:
     """One query of the metric."""
     metric = {"Namespace": "N", "MetricName": "m", "Dimensions": dimensions}
     return {"Id": name, "MetricStat": {"Metric": metric, "Period": period, "Stat": stat}}
@@ -70,7 +72,9 @@ def test_a_series_is_found_by_its_exact_dimensions(cloudwatch: Any) -> None:
     answer = read(cloudwatch, query("a", dimensions=more), query("b", dimensions=[]))
 
     assert [[], []] == values(answer)
-    assert ["Complete", "Complete"] == [result["StatusCode"] for result in answer["MetricDataResults"]]
+    assert ["Complete", "Complete"] == [
+        result["StatusCode"] for result in answer["MetricDataResults"]
+    ]
 
 
 def test_the_newest_comes_first_unless_told(cloudwatch: Any) -> None:
@@ -78,7 +82,9 @@ def test_the_newest_comes_first_unless_told(cloudwatch: Any) -> None:
     put(cloudwatch, (0, 1.0), (10, 2.0))
 
     assert [[2.0, 1.0]] == values(read(cloudwatch, query(), minutes=15))
-    assert [[1.0, 2.0]] == values(read(cloudwatch, query(), minutes=15, ScanBy="TimestampAscending"))
+    assert [[1.0, 2.0]] == values(
+        read(cloudwatch, query(), minutes=15, ScanBy="TimestampAscending")
+    )
 
 
 def test_answers_come_in_pages_of_points(cloudwatch: Any) -> None:
@@ -145,7 +151,9 @@ def test_partial_data_and_throttles_can_be_planned(
     assert [[1.0]] == values(read(cloudwatch, query()))
 
 
-def test_metrics_are_listed_by_some_of_their_dimensions(simulation: Simulation, cloudwatch: Any) -> None:
+def test_metrics_are_listed_by_some_of_their_dimensions(
+    simulation: Simulation, cloudwatch: Any
+) -> None:
     """With or without a value; 500 a page; the recently active only, if so asked."""
     now = datetime.now(tz=UTC)
     recent = (((now - timedelta(minutes=5)), 1.0),)
@@ -181,10 +189,13 @@ def test_a_hundred_thousand_points_load_in_seconds(
     now = datetime.now(tz=UTC)
     times = [now - timedelta(minutes=minute) for minute in range(100)]
     series = [
-        Points("N", "bulk", {"InstanceId": f"i-{n}"}, tuple((at, 1.0) for at in times)) for n in range(1000)
+        Points("N", "bulk", {"InstanceId": f"i-{n}"}, tuple((at, 1.0) for at in times))
+        for n in range(1000)
     ]
     before = work_seconds(bare_cloud)
     simulation.put_metrics(series)
 
     assert 10 > work_seconds(bare_cloud) - before
-    assert 1 == len(cloudwatch.list_metrics(Dimensions=[{"Name": "InstanceId", "Value": "i-999"}])["Metrics"])
+    assert 1 == len(
+        cloudwatch.list_metrics(Dimensions=[{"Name": "InstanceId", "Value": "i-999"}])["Metrics"]
+    )

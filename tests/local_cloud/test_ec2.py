@@ -1,4 +1,5 @@
-"""The simulated EC2 answers and refuses as EC2 does: the product's tests are worth no more than this."""
+"""The simulated EC2 answers and refuses as EC2 does: the product's tests are worth no more than
+this."""
 
 from __future__ import annotations
 
@@ -107,7 +108,9 @@ def test_an_unknown_action_about_instances_is_refused(
 # dry runs and refusals
 
 
-def test_a_dry_run_is_an_error_that_says_yes(simulation: Simulation, ec2: Any, refusal: Refusal) -> None:
+def test_a_dry_run_is_an_error_that_says_yes(
+    simulation: Simulation, ec2: Any, refusal: Refusal
+) -> None:
     """And nothing happens."""
     instance = put(simulation)
     one = {"InstanceIds": [instance], "DryRun": True}
@@ -129,7 +132,8 @@ def test_a_dry_run_is_an_error_that_says_yes(simulation: Simulation, ec2: Any, r
 def test_what_cannot_be_stopped_is_refused_also_in_a_dry_run(
     simulation: Simulation, ec2: Any, refusal: Refusal, *, dry_run: bool
 ) -> None:
-    """One-time Spot, instance-store roots, protection, managed instances, unknown and malformed ids."""
+    """One-time Spot, instance-store roots, protection, managed instances, unknown and malformed
+    ids."""
     cases = {
         put(simulation, spot_request_type="one-time"): "UnsupportedOperation",
         put(simulation, root_device_type="instance-store"): "UnsupportedOperation",
@@ -175,13 +179,18 @@ def test_protection_from_termination_counts_zone_by_zone(
 # changes of state
 
 
-def test_a_stop_takes_its_time_and_loses_the_public_address(simulation: Simulation, ec2: Any) -> None:
+def test_a_stop_takes_its_time_and_loses_the_public_address(
+    simulation: Simulation, ec2: Any
+) -> None:
     """A start counts as a launch, from the moment that it is asked for."""
     simulation.set_delays(state_change=0.3, snapshot=0.05)
     instance = put(simulation, public_ip="203.0.113.7")
 
     change = ec2.stop_instances(InstanceIds=[instance])["StoppingInstances"][0]
-    assert ("running", "stopping") == (change["PreviousState"]["Name"], change["CurrentState"]["Name"])
+    assert ("running", "stopping") == (
+        change["PreviousState"]["Name"],
+        change["CurrentState"]["Name"],
+    )
     eventually(lambda: found(ec2, instance)["State"]["Name"], "stopped")
     assert "PublicIpAddress" not in found(ec2, instance)
     ec2.start_instances(InstanceIds=[instance])
@@ -197,7 +206,9 @@ def test_changes_of_state_are_told_to_eventbridge(
     """With the shape that EC2's own events have; warnings too, then the instance goes."""
     sqs, events = bare_cloud.client("sqs"), bare_cloud.client("events")
     queue = sqs.create_queue(QueueName="told")["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     events.put_rule(Name="told", EventPattern=json.dumps({"source": ["aws.ec2"]}))
     events.put_targets(Rule="told", Targets=[{"Id": "q", "Arn": arn}])
     instance = put(simulation, spot_request_type="one-time")
@@ -235,7 +246,9 @@ def test_a_persistent_request_launches_a_successor(simulation: Simulation, ec2: 
     assert [{"Key": "Purpose", "Value": "x"}] == seen["Tags"]
     assert "spot" == seen["InstanceLifecycle"]
     assert 1 == len(seen["BlockDeviceMappings"])
-    request = ec2.describe_spot_instance_requests(SpotInstanceRequestIds=[seen["SpotInstanceRequestId"]])
+    request = ec2.describe_spot_instance_requests(
+        SpotInstanceRequestIds=[seen["SpotInstanceRequestId"]]
+    )
     assert successor == request["SpotInstanceRequests"][0]["InstanceId"]
 
     ec2.cancel_spot_instance_requests(SpotInstanceRequestIds=[seen["SpotInstanceRequestId"]])
@@ -245,7 +258,9 @@ def test_a_persistent_request_launches_a_successor(simulation: Simulation, ec2: 
     assert ["terminated", "terminated"] == states(simulation)
 
 
-def test_a_stopped_persistent_instance_goes_with_its_request(simulation: Simulation, ec2: Any) -> None:
+def test_a_stopped_persistent_instance_goes_with_its_request(
+    simulation: Simulation, ec2: Any
+) -> None:
     """Cancelling the request of a stopped instance terminates it."""
     instance = put(simulation, spot_request_type="persistent")
     ec2.stop_instances(InstanceIds=[instance])
@@ -272,11 +287,16 @@ def test_run_instances_launches_what_is_asked_for(simulation: Simulation, ec2: A
         InstanceType="g4dn.xlarge",
         MinCount=1,
         MaxCount=2,
-        InstanceMarketOptions={"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "persistent"}},
+        InstanceMarketOptions={
+            "MarketType": "spot",
+            "SpotOptions": {"SpotInstanceType": "persistent"},
+        },
         BlockDeviceMappings=[
             {"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 50, "DeleteOnTermination": False}}
         ],
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "Purpose", "Value": "x"}]}],
+        TagSpecifications=[
+            {"ResourceType": "instance", "Tags": [{"Key": "Purpose", "Value": "x"}]}
+        ],
         DisableApiStop=True,
     )["Instances"]
 
@@ -294,7 +314,9 @@ def test_run_instances_launches_what_is_asked_for(simulation: Simulation, ec2: A
 # tags
 
 
-def test_a_bad_id_spoils_a_batch_of_tags(simulation: Simulation, ec2: Any, refusal: Refusal) -> None:
+def test_a_bad_id_spoils_a_batch_of_tags(
+    simulation: Simulation, ec2: Any, refusal: Refusal
+) -> None:
     """As on AWS: all or nothing."""
     instance = put(simulation)
     call = {"Resources": [instance, UNKNOWN], "Tags": [{"Key": "a", "Value": "b"}]}
@@ -318,7 +340,9 @@ def test_tags_have_their_limits(simulation: Simulation, ec2: Any, refusal: Refus
     assert "InvalidParameterValue" == refusal(lambda: ec2.create_tags(**crowd))
 
 
-def test_a_tag_named_with_a_value_goes_only_with_that_value(simulation: Simulation, ec2: Any) -> None:
+def test_a_tag_named_with_a_value_goes_only_with_that_value(
+    simulation: Simulation, ec2: Any
+) -> None:
     """Without a value it goes whatever it says."""
     instance = put(simulation, tags={"a": "1", "b": "2"})
 
@@ -341,7 +365,9 @@ def test_termination_takes_the_volumes_that_are_marked(simulation: Simulation, e
     eventually(lambda: list(simulation.dump()["volumes"].values()), ["available"])
 
 
-def test_snapshots_are_one_set_of_all_volumes(simulation: Simulation, ec2: Any, refusal: Refusal) -> None:
+def test_snapshots_are_one_set_of_all_volumes(
+    simulation: Simulation, ec2: Any, refusal: Refusal
+) -> None:
     """Pending first; tagged; what is excluded is left out; the root too if told."""
     simulation.set_delays(state_change=0.05, snapshot=0.3)
     instance = put(simulation, volumes=[VolumeSpec(10), VolumeSpec(20, "/dev/sdb")])
@@ -353,7 +379,9 @@ def test_snapshots_are_one_set_of_all_volumes(simulation: Simulation, ec2: Any, 
     mine = [{"Name": "tag:Episode", "Values": ["e"]}]
 
     def seen() -> set[str]:
-        return {s["State"] for s in ec2.describe_snapshots(OwnerIds=["self"], Filters=mine)["Snapshots"]}
+        return {
+            s["State"] for s in ec2.describe_snapshots(OwnerIds=["self"], Filters=mine)["Snapshots"]
+        }
 
     eventually(seen, {"completed"})
     data_only = ec2.create_snapshots(InstanceSpecification={**whole, "ExcludeBootVolume": True})
@@ -374,16 +402,22 @@ def test_snapshots_can_be_made_to_fail(simulation: Simulation, ec2: Any) -> None
 # capacity and types
 
 
-def test_reservations_and_types_are_told(simulation: Simulation, ec2: Any, refusal: Refusal) -> None:
+def test_reservations_and_types_are_told(
+    simulation: Simulation, ec2: Any, refusal: Refusal
+) -> None:
     """A Capacity Block is a reservation of its own kind; an unknown type is refused."""
     put(simulation, lifecycle="capacity-block", capacity_reservation_id="cr-0123456789abcdef0")
-    simulation.set_instance_types({"g5.xlarge": {"GpuInfo": {"Gpus": [{"Name": "A10G", "Count": 1}]}}})
+    simulation.set_instance_types(
+        {"g5.xlarge": {"GpuInfo": {"Gpus": [{"Name": "A10G", "Count": 1}]}}}
+    )
 
     (block,) = ec2.describe_capacity_reservations()["CapacityReservations"]
     assert ("capacity-block", "g5.xlarge") == (block["ReservationType"], block["InstanceType"])
     (shape,) = ec2.describe_instance_types(InstanceTypes=["g5.xlarge"])["InstanceTypes"]
     assert "A10G" == shape["GpuInfo"]["Gpus"][0]["Name"]
-    assert "InvalidInstanceType" == refusal(lambda: ec2.describe_instance_types(InstanceTypes=["x9.y"]))
+    assert "InvalidInstanceType" == refusal(
+        lambda: ec2.describe_instance_types(InstanceTypes=["x9.y"])
+    )
 
 
 # faults
@@ -392,7 +426,8 @@ def test_reservations_and_types_are_told(simulation: Simulation, ec2: Any, refus
 def test_a_fault_hits_the_calls_it_is_meant_for(
     bare_cloud: LocalCloud, simulation: Simulation, ec2: Any, refusal: Refusal
 ) -> None:
-    """As often as it says; with `match` only requests that hold the value; all calls are counted."""
+    """As often as it says; with `match` only requests that hold the value; all calls are
+    counted."""
     good, bad = put(simulation), put(simulation)
     code = "InsufficientInstanceCapacity"
     simulation.set_fault("ec2:StopInstances", code, times=2, match={"InstanceIds": bad})
@@ -420,5 +455,10 @@ def test_a_clear_leaves_nothing(simulation: Simulation, ec2: Any) -> None:
     simulation.clear()
 
     time.sleep(0.2)
-    assert {"instances": {}, "volumes": {}, "snapshots": {}, "spot_requests": {}} == simulation.dump()
+    assert {
+        "instances": {},
+        "volumes": {},
+        "snapshots": {},
+        "spot_requests": {},
+    } == simulation.dump()
     assert {} == simulation.calls()

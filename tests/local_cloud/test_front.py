@@ -1,4 +1,5 @@
-"""The front of `make up`: passes what a browser sends, lets people in, and answers no other host."""
+"""The front of `make up`: passes what a browser sends, lets people in, and answers no other
+host."""
 
 from __future__ import annotations
 
@@ -23,12 +24,18 @@ class _Api(BaseHTTPRequestHandler):
         is_locked = self.path.endswith("/kept") and "__Host-session=good" not in cookie
         said = f"<body>{self.command} {self.path} {cookie} {body}".encode()
         self.send_response(401 if is_locked else 303 if "/console" in self.path else 200)
-        self.send_header("Content-Type", "text/plain" if "csv" in self.path else "text/html; charset=utf-8")
+        self.send_header(
+            "Content-Type", "text/plain" if "csv" in self.path else "text/html; charset=utf-8"
+        )
         if self.path.endswith("/console") and body == "code=secret&answer=show":
-            self.send_header("Set-Cookie", "__Host-code=named; Path=/; Secure; HttpOnly; SameSite=Lax")
+            self.send_header(
+                "Set-Cookie", "__Host-code=named; Path=/; Secure; HttpOnly; SameSite=Lax"
+            )
         is_named = "__Host-code=named" in cookie
         if self.path.endswith("/console") and body == "code=secret&answer=open" and is_named:
-            self.send_header("Set-Cookie", "__Host-session=good; Path=/; Secure; HttpOnly; SameSite=Lax")
+            self.send_header(
+                "Set-Cookie", "__Host-session=good; Path=/; Secure; HttpOnly; SameSite=Lax"
+            )
         self.send_header("Content-Length", str(len(said)))
         self.end_headers()
         self.wfile.write(said)
@@ -90,7 +97,8 @@ def test_method_query_cookies_and_body_pass(front: Front, site: _Site) -> None:
     answer, said = _ask(front, "POST", "/q/1?a=b%20c", "answer=approve", Cookie="k=v; l=w")
     assert (
         200,
-        "dressed /q/1?a=b%20c <body>POST /prefix/$default/q/1?a=b%20c __Host-k=v; __Host-l=w answer=approve",
+        "dressed /q/1?a=b%20c <body>POST /prefix/$default/q/1?a=b%20c __Host-k=v; "
+        "__Host-l=w answer=approve",
     ) == (
         answer.status,
         said,
@@ -147,7 +155,9 @@ def test_pages_of_its_own_are_read_only(front: Front, site: _Site) -> None:
     assert "POST" in _ask(front, "POST", "/simulated/mail", "a=b")[1]
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1", "localhost:1", "127.0.0.1.evil.example"]
+)
 def test_another_host_is_refused_and_gets_no_session(front: Front, site: _Site, host: str) -> None:
     """A name that was rebound to this machine reads nothing."""
     answer, said = _ask(front, "GET", "/kept", Host=host, Accept="text/html")

@@ -1,4 +1,5 @@
-"""Each execution environment is a process with a state and variables of its own, though it was forked."""
+"""Each execution environment is a process with a state and variables of its own, though it was
+forked."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ class Function:
 
     def invoke(self, **event: Any) -> dict[str, Any]:
         """Its answer, or the document of its error."""
-        answer = self._client.invoke(FunctionName=self.outputs["ProbeArn"], Payload=json.dumps(event))
+        answer = self._client.invoke(
+            FunctionName=self.outputs["ProbeArn"], Payload=json.dumps(event)
+        )
         return dict(json.loads(answer["Payload"].read()))
 
     def describe(self, rest: float = 0) -> dict[str, Any]:
-        """Return what its process says of itself, after a rest in which others need a process of their
-        own."""
+        """Return what its process says of itself, after a rest in which others need a process of
+        their own."""
         return self.invoke(do="describe-yourself", rest=rest)
 
 

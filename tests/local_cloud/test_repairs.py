@@ -39,7 +39,9 @@ class Probe:
         """Step Functions."""
         return self.cloud.client("stepfunctions")
 
-    def task(self, payload: Mapping[str, Any], *, waits: bool = False, **more: Any) -> dict[str, Any]:
+    def task(
+        self, payload: Mapping[str, Any], *, waits: bool = False, **more: Any
+    ) -> dict[str, Any]:
         """A Task state that invokes the probe."""
         return {
             "Type": "Task",
@@ -76,7 +78,9 @@ class Probe:
 
     def _next(self, seconds: int) -> dict[str, Any] | None:
         sqs, url = self.cloud.client("sqs"), self.outputs["MailboxUrl"]
-        for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=seconds).get("Messages", ()):
+        for message in sqs.receive_message(QueueUrl=url, WaitTimeSeconds=seconds).get(
+            "Messages", ()
+        ):
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             return dict(json.loads(message["Body"]))
         return None
@@ -147,7 +151,9 @@ def test_a_retry_matches_one_error_only(probe: Probe) -> None:
 @pytest.mark.parametrize("error", ["States.ALL", "States.TaskFailed", "States.Runtime"])
 def test_nothing_catches_a_runtime_error(probe: Probe, error: str) -> None:
     """An execution that cannot go on fails; whoever needs to know listens to its events."""
-    broken = probe.task({"do": "answer"}, waits=True, Catch=caught(error), TimeoutSecondsPath="$.nowhere")
+    broken = probe.task(
+        {"do": "answer"}, waits=True, Catch=caught(error), TimeoutSecondsPath="$.nowhere"
+    )
     ended = probe.run(Try=broken, Caught=CAUGHT)
 
     assert ("FAILED", "States.Runtime") == (ended["status"], ended["error"])
@@ -174,7 +180,10 @@ def test_a_state_puts_out_256_kib_at_most(probe: Probe) -> None:
     large = probe.task({"do": "long", "characters": 300_000}, Catch=caught("States.ALL"))
     assert "States.DataLimitExceeded" == probe.run(Try=large, Caught=CAUGHT)["error"]
 
-    processor = {"StartAt": "Try", "States": {"Try": probe.task({"do": "long", "characters": 100_000})}}
+    processor = {
+        "StartAt": "Try",
+        "States": {"Try": probe.task({"do": "long", "characters": 100_000})},
+    }
     mapped = {"Type": "Map", "ItemsPath": "$.all", "ItemProcessor": processor, "End": True}
     assert "States.DataLimitExceeded" == probe.run({"all": [1, 2, 3]}, Each=mapped)["error"]
 
@@ -224,7 +233,9 @@ def test_a_time_out_is_taken_from_the_input(probe: Probe) -> None:
         {"do": "answer"}, waits=True, TimeoutSecondsPath=path, Catch=caught("States.Timeout")
     )
     before = time.monotonic()
-    assert "SUCCEEDED" == probe.run({"deep": {"seconds": 100}}, Ask=waiting, Caught=CAUGHT)["status"]
+    assert (
+        "SUCCEEDED" == probe.run({"deep": {"seconds": 100}}, Ask=waiting, Caught=CAUGHT)["status"]
+    )
 
     # On a busy machine it takes longer than its five seconds, but not as long as it would unscaled.
     assert 4.9 < time.monotonic() - before < 100
@@ -376,7 +387,11 @@ def test_many_events_at_once_wait_for_a_few_environments(probe: Probe) -> None:
     told = {"Id": "1", "Arn": probe.outputs["ProbeArn"], "InputPath": "$.detail"}
     events.put_targets(Rule="crowd", Targets=[told])
     for _ in range(2):
-        one = {"Source": "crowd", "DetailType": "crowd", "Detail": json.dumps({"do": "tell", "rest": 0.2})}
+        one = {
+            "Source": "crowd",
+            "DetailType": "crowd",
+            "Detail": json.dumps({"do": "tell", "rest": 0.2}),
+        }
         events.put_events(Entries=[one] * 8)
 
     processes = {probe.told()["process"] for _ in range(16)}
@@ -387,13 +402,18 @@ def test_many_events_at_once_wait_for_a_few_environments(probe: Probe) -> None:
 
 def test_a_stack_may_have_an_alarm_on_metric_math(probe: Probe) -> None:
     """It is there, and nothing more: no alarm goes off here."""
-    (alarm,) = probe.cloud.client("cloudwatch").describe_alarms(AlarmNames=["probe-more"])["MetricAlarms"]
+    (alarm,) = probe.cloud.client("cloudwatch").describe_alarms(AlarmNames=["probe-more"])[
+        "MetricAlarms"
+    ]
 
     assert "ApproximateNumberOfMessagesVisible" == alarm["MetricName"]
 
 
-def test_a_stack_does_not_delete_what_is_protected_or_filled(bare_cloud: LocalCloud, tmp_path: Path) -> None:
-    """A table with deletion protection, and a bucket with a version in it. Both go once they may."""
+def test_a_stack_does_not_delete_what_is_protected_or_filled(
+    bare_cloud: LocalCloud, tmp_path: Path
+) -> None:
+    """A table with deletion protection, and a bucket with a version in it. Both go once they
+    may."""
     template = tmp_path / "template.yaml"
     template.write_text(
         """
@@ -431,7 +451,9 @@ Outputs: {Table: {Value: !Ref Table}, Bucket: {Value: !Ref Bucket}}
     assert "DELETE_FAILED" == status
     assert "Table" in why
     assert "Bucket" in why
-    bare_cloud.client("dynamodb").update_table(TableName=outputs["Table"], DeletionProtectionEnabled=False)
+    bare_cloud.client("dynamodb").update_table(
+        TableName=outputs["Table"], DeletionProtectionEnabled=False
+    )
     assert "DELETE_FAILED" == deleted()[0]
     for one in (version, marker):
         s3.delete_object(Bucket=outputs["Bucket"], Key="a", VersionId=one)
@@ -456,5 +478,9 @@ def test_a_mail_is_kept_with_its_pictures(bare_cloud: LocalCloud) -> None:
     )
     with urlopen(f"{bare_cloud.endpoint_url}/_ministack/ses/messages") as answer:
         boxes = json.loads(answer.read())["messages"]
-    kept = [one["BodyHtml"] for box in boxes.values() for one in box if one["Subject"] == "A picture"]
-    assert ['<img src="data:image/png;base64,UE5H"><img src="cid:other">'] == [one.strip() for one in kept]
+    kept = [
+        one["BodyHtml"] for box in boxes.values() for one in box if one["Subject"] == "A picture"
+    ]
+    assert ['<img src="data:image/png;base64,UE5H"><img src="cid:other">'] == [
+        one.strip() for one in kept
+    ]

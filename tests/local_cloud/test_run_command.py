@@ -18,11 +18,15 @@ def test_a_command_is_taken_for_an_instance_that_runs(
     bare_cloud: LocalCloud, simulation: Simulation, refusal: Callable[[Callable[[], object]], str]
 ) -> None:
     """Its parameters are kept; another instance is refused as Systems Manager refuses it."""
-    instance_id = simulation.put_instance(InstanceSpec("g5.xlarge", datetime(2026, 1, 1, tzinfo=UTC)))
+    instance_id = simulation.put_instance(
+        InstanceSpec("g5.xlarge", datetime(2026, 1, 1, tzinfo=UTC))
+    )
     ssm = bare_cloud.client("ssm")
 
     def send(to: str) -> Any:
-        return ssm.send_command(InstanceIds=[to], DocumentName="hook", Parameters={"Reason": ["spot"]})
+        return ssm.send_command(
+            InstanceIds=[to], DocumentName="hook", Parameters={"Reason": ["spot"]}
+        )
 
     sent = send(instance_id)["Command"]
     (kept,) = simulation.commands()

@@ -53,11 +53,15 @@ def http(
 ) -> tuple[int, Any, bytes]:
     """Status, headers and body."""
     url = cloud.reachable_url(outputs["ApiUrl"] + path)
-    with urlopen(Request(url, data=body, method=method, headers=headers), timeout=ANSWER_SECONDS) as answer:
+    with urlopen(
+        Request(url, data=body, method=method, headers=headers), timeout=ANSWER_SECONDS
+    ) as answer:
         return answer.status, answer.headers, answer.read()
 
 
-def test_a_get_reaches_the_function_as_payload_2(bare_cloud: LocalCloud, outputs: dict[str, str]) -> None:
+def test_a_get_reaches_the_function_as_payload_2(
+    bare_cloud: LocalCloud, outputs: dict[str, str]
+) -> None:
     """Route, path, raw query and method; status, headers and cookies come back."""
     status, headers, body = http(bare_cloud, outputs, "GET", "/things/a%20b?s=1%2B2&e=3&e=4")
     event = json.loads(body)
@@ -65,7 +69,10 @@ def test_a_get_reaches_the_function_as_payload_2(bare_cloud: LocalCloud, outputs
     assert (202, "yes") == (status, headers["x-probe"])
     assert ["a=1; HttpOnly", "b=2"] == headers.get_all("set-cookie")
     assert ("2.0", "GET /things/{id}") == (event["version"], event["routeKey"])
-    assert ("GET", "s=1%2B2&e=3&e=4") == (event["requestContext"]["http"]["method"], event["rawQueryString"])
+    assert ("GET", "s=1%2B2&e=3&e=4") == (
+        event["requestContext"]["http"]["method"],
+        event["rawQueryString"],
+    )
     assert {"s": "1+2", "e": "3,4"} == event["queryStringParameters"]
     assert "a b" == event["pathParameters"]["id"]
 
@@ -134,11 +141,15 @@ def test_the_table_refuses_what_its_conditions_refuse(
     twice = {**new, "Item": {"pk": {"S": "a"}}}
     assert "ConditionalCheckFailedException" == refusal(lambda: table.put_item(**twice))
     both = [{"Put": {**new, "Item": {"pk": {"S": key}}}} for key in ("b", "a")]
-    assert "TransactionCanceledException" == refusal(lambda: table.transact_write_items(TransactItems=both))
+    assert "TransactionCanceledException" == refusal(
+        lambda: table.transact_write_items(TransactItems=both)
+    )
     assert "Item" not in table.get_item(TableName=name, Key={"pk": {"S": "b"}}, ConsistentRead=True)
 
 
-def test_secrets_are_made_and_settings_are_read(bare_cloud: LocalCloud, outputs: dict[str, str]) -> None:
+def test_secrets_are_made_and_settings_are_read(
+    bare_cloud: LocalCloud, outputs: dict[str, str]
+) -> None:
     """A generated secret is as long as asked for, inside its template."""
     secret = bare_cloud.client("secretsmanager").get_secret_value(SecretId=outputs["SecretArn"])
     setting = bare_cloud.client("ssm").get_parameter(Name=outputs["SettingName"])

@@ -134,7 +134,8 @@ def test_the_idle_stay_idle_and_the_busy_busy_for_hours(scene: Scene) -> None:
 
 
 def test_what_goes_on_continues_what_was_launched() -> None:
-    """The two halves are what one would have been: no minute twice, none left out, for EC2's own, too."""
+    """The two halves are what one would have been: no minute twice, none left out, for EC2's own,
+    too."""
     later = START + timedelta(minutes=30)
     for member in demo_fleet():
         whole = [*series_of(member, "i-1", START, START - timedelta(hours=3), later)]
@@ -144,7 +145,10 @@ def test_what_goes_on_continues_what_was_launched() -> None:
             strict=True,
         )
         for one, (before, after) in zip(whole, halves, strict=True):
-            assert sorted(one.points) == sorted(before.points + after.points), (member.name, one.metric)
+            assert sorted(one.points) == sorted(before.points + after.points), (
+                member.name,
+                one.metric,
+            )
 
 
 def test_what_does_not_run_publishes_nothing_and_goes_on_when_it_is_started(scene: Scene) -> None:
@@ -160,7 +164,9 @@ def test_what_does_not_run_publishes_nothing_and_goes_on_when_it_is_started(scen
     assert "i-notebook-1" not in stopped
     assert "i-train-a" in stopped
     own = next(one for one in scene.published if one.dimensions["InstanceId"] == "i-notebook-1")
-    assert [START + timedelta(minutes=10), START + timedelta(minutes=11)] == [at for at, _ in own.points]
+    assert [START + timedelta(minutes=10), START + timedelta(minutes=11)] == [
+        at for at, _ in own.points
+    ]
 
 
 def test_a_sweep_follows_when_a_workflow_has_moved_on(scene: Scene) -> None:
@@ -193,7 +199,10 @@ def test_the_story_ticks_itself(world: ConsoleWorld, story: Story) -> None:
     story.clock = lambda: NOW + timedelta(minutes=2)
     world.book(entry(saved_usd_per_hour=Decimal("21.93")))
     done, news = told(story)
-    assert ([True, True, False], True) == (done, news[0].endswith(" is stopped: it saves $526 a day."))
+    assert ([True, True, False], True) == (
+        done,
+        news[0].endswith(" is stopped: it saves $526 a day."),
+    )
     story.visit("/savings")
     assert [True, True, True] == told(story)[0]
     assert story.progress().news[0].path == "/instances/123456789012/us-east-1/i-00000000000000001"
@@ -218,7 +227,9 @@ def test_an_answer_is_said_to_be_in(world: ConsoleWorld, story: Story) -> None:
     world.state.take_lock(episode.ref)
     world.state.save_opened(episode)
     assert [] == told(story)[1]
-    world.state.settle(episode.approval_id, Decision(Answer.APPROVE, "link:ann@example.com", "page", NOW))
+    world.state.settle(
+        episode.approval_id, Decision(Answer.APPROVE, "link:ann@example.com", "page", NOW)
+    )
     assert ["Stopping notebook ..."] == told(story)[1]
 
 
@@ -308,7 +319,12 @@ def pages(scene: Scene, story: Story) -> Pages:
     scene.receivers.slack = {"C1:1790000000.000001": {"text": "notebook-7", "blocks": BLOCKS}}
     link = '<html><head></head><body><a href="http://127.0.0.1:1/q/1">Open</a></body></html>'
     scene.mail = [
-        {"To": ["ann@example.com"], "Subject": "notebook-7 is idle", "BodyHtml": link, "Timestamp": 1.0}
+        {
+            "To": ["ann@example.com"],
+            "Subject": "notebook-7 is idle",
+            "BodyHtml": link,
+            "Timestamp": 1.0,
+        }
     ]
     return Pages("http://127.0.0.1:1/x", str, Messages(scene), story)  # type: ignore[arg-type]
 
@@ -321,7 +337,8 @@ def shown(pages: Pages, path: str) -> Reply:
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_each_channel_shows_its_messages_with_links_that_open(pages: Pages, channel: str) -> None:
-    """The list names them, and each by itself is a document without scripts whose links take the window."""
+    """The list names them, and each by itself is a document without scripts whose links take the
+    window."""
     listed = shown(pages, f"/simulated/{channel}").body.decode()
     assert f"{CHANNELS[channel]} 1" in listed
     assert "notebook-7 is idle" in listed
@@ -334,7 +351,8 @@ def test_each_channel_shows_its_messages_with_links_that_open(pages: Pages, chan
 
 
 def test_an_incident_is_shown_as_it_is_now(pages: Pages, scene: Scene) -> None:
-    """As PagerDuty does: one entry, which is resolved and may open again; an end alone has no text."""
+    """As PagerDuty does: one entry, which is resolved and may open again; an end alone has no
+    text."""
 
     def sent(action: str, key: str, **more: object) -> str:
         event = {**more, "event_action": action, "dedup_key": key}
@@ -343,7 +361,11 @@ def test_an_incident_is_shown_as_it_is_now(pages: Pages, scene: Scene) -> None:
         return shown(pages, "/simulated/pagerduty").body.decode()
 
     found = sent("resolve", "e-1")
-    assert ("PagerDuty 1" in found, "resolved" in found, "triggered" in found) == (True, True, False)
+    assert ("PagerDuty 1" in found, "resolved" in found, "triggered" in found) == (
+        True,
+        True,
+        False,
+    )
     alone = shown(pages, "/simulated/pagerduty/1/body").body.decode()
     assert ("Resolved" in alone, "notebook-7 is idle" in alone) == (True, True)
     assert "triggered" in sent("trigger", "e-1", payload=EVENT["payload"])
@@ -358,7 +380,15 @@ def test_an_empty_channel_says_so(pages: Pages, scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/fleet", "/simulated", "/simulated/nothing", "/simulated/mail/0", "/simulated/mail/body"]
+    "path",
+    [
+        "/",
+        "/fleet",
+        "/simulated",
+        "/simulated/nothing",
+        "/simulated/mail/0",
+        "/simulated/mail/body",
+    ],
 )
 def test_other_paths_are_the_stacks(pages: Pages, path: str) -> None:
     """Which has none of these names."""
@@ -382,12 +412,15 @@ class _Linked:
 
     api = "http://127.0.0.1:1"
     linked: ClassVar[dict[str, str]] = {
-        "/": '<a href="/savings">S</a> <a href="FRONT/fleet?a=1&amp;b=2">F</a> <a href="/fleet.csv">CSV</a>'
+        "/": '<a href="/savings">S</a> <a href="FRONT/fleet?a=1&amp;b=2">F</a> <a '
+        'href="/fleet.csv">CSV</a>'
         '<form method="post" action="/sign-out"><input type="hidden" name="csrf" value="token">'
-        '<button>Out</button></form><script>fetch("/simulated/banner")</script><a href="https://elsewhere.example/">E</a>'
+        '<button>Out</button></form><script>fetch("/simulated/banner")</script><a '
+        'href="https://elsewhere.example/">E</a>'
         '<iframe src="/simulated/mail/1/body"></iframe>',
         "/savings": '<a href="/savings?month=2026-10">Earlier</a>',
-        "/savings?month=2026-10": '<a href="/savings?month=2026-09">Earlier</a> <a href="/">Overview</a>',
+        "/savings?month=2026-10": '<a href="/savings?month=2026-09">Earlier</a> <a '
+        'href="/">Overview</a>',
         "/fleet?a=1&b=2": "The fleet",
         "/simulated/mail/1/body": '<img src="data:image/png;base64,UE5H">'
         '<a href="FRONT/q/id.1.abcdefghijklmnopqrstuv">'
@@ -406,10 +439,14 @@ class _Linked:
     def own_page(self, path: str) -> Reply | None:
         kinds = (("Content-Type", "text/html"), ("Set-Cookie", "session=1; Path=/"))
         html = self.pages.get(path)
-        return Reply(200 if html else 404, kinds, (html or "").replace("FRONT", self.front.url).encode())
+        return Reply(
+            200 if html else 404, kinds, (html or "").replace("FRONT", self.front.url).encode()
+        )
 
 
-def test_a_copy_needs_no_server_and_holds_nothing_that_decides(tmp_path: Path, socket_enabled: None) -> None:
+def test_a_copy_needs_no_server_and_holds_nothing_that_decides(
+    tmp_path: Path, socket_enabled: None
+) -> None:
     """Every page that is linked is a file; a month leads to the one before it, and no further."""
     with Front() as front:
         front.site = _Linked(front)
@@ -417,7 +454,12 @@ def test_a_copy_needs_no_server_and_holds_nothing_that_decides(tmp_path: Path, s
         assert 5 == export(front, tmp_path)
     files = {path.name: path.read_text() for path in tmp_path.iterdir()}
 
-    assert {"index.html", "savings.html", "savings-month-2026-10.html", "fleet-a-1-b-2.html"} < files.keys()
+    assert {
+        "index.html",
+        "savings.html",
+        "savings-month-2026-10.html",
+        "fleet-a-1-b-2.html",
+    } < files.keys()
     assert "old.html" not in files
     whole = "".join(files.values())
     for gone in ("token", "<script", "/q/", "127.0.0.1", "elsewhere"):

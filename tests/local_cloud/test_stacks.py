@@ -15,12 +15,24 @@ pytestmark = pytest.mark.integration
 
 ELSEWHERE = "444444444444"
 HUB = {"HubAccountId": ACCOUNT, "HubRegion": REGION}
-BUNDLE = {"PublisherBucket": "bundles", "PublisherKey": "publisher.tar.gz", "PublisherSha256": "0" * 64}
+BUNDLE = {
+    "PublisherBucket": "bundles",
+    "PublisherKey": "publisher.tar.gz",
+    "PublisherSha256": "0" * 64,
+}
 STACKS = [
     ("member", HUB, {"AWS::IAM::Role": 10}),
     ("forward_events", HUB, {"AWS::Events::Rule": 6, "AWS::CloudWatch::Alarm": 2}),
-    ("telemetry", {"AlertEmail": "ops@example.com"}, {"AWS::SSM::Document": 4, "AWS::SSM::Association": 3}),
-    ("telemetry", {"TelemetryBy": "tag", **BUNDLE}, {"AWS::SSM::Document": 5, "AWS::SSM::Association": 4}),
+    (
+        "telemetry",
+        {"AlertEmail": "ops@example.com"},
+        {"AWS::SSM::Document": 4, "AWS::SSM::Association": 3},
+    ),
+    (
+        "telemetry",
+        {"TelemetryBy": "tag", **BUNDLE},
+        {"AWS::SSM::Document": 5, "AWS::SSM::Association": 4},
+    ),
 ]
 ROLE: dict[str, Any] = {
     "Type": "AWS::IAM::Role",
@@ -32,7 +44,8 @@ ROLE: dict[str, Any] = {
 def test_a_stack_is_deployed_twice_over_and_leaves_nothing(
     bare_cloud: LocalCloud, name: str, parameters: dict[str, str], some: dict[str, int]
 ) -> None:
-    """In a member account and another Region; deleted, it can be deployed again under the same names."""
+    """In a member account and another Region; deleted, it can be deployed again under the same
+    names."""
     cloudformation = bare_cloud.client("cloudformation", "eu-west-1", ELSEWHERE)
     stack = f"gpu-governor-{name.replace('_', '-')}"
     for _ in range(2):
@@ -60,19 +73,25 @@ def test_the_example_fleet_is_launched_governed_and_terminated(
     vpc = ec2.describe_vpcs()["Vpcs"][0]["VpcId"]
     subnets = ",".join(one["SubnetId"] for one in ec2.describe_subnets()["Subnets"])
     given = {"VpcId": vpc, "SubnetIds": subnets, "ImageId": "image", "OwnerTag": "ada"}
-    bare_cloud.client("ssm").put_parameter(Name="image", Value="ami-0123456789abcdef0", Type="String")
+    bare_cloud.client("ssm").put_parameter(
+        Name="image", Value="ami-0123456789abcdef0", Type="String"
+    )
     outputs = bare_cloud.deploy_plain(
         ROOT / "stacks/gpu_fleet.yaml", "fleet", given, region=REGION, account=ACCOUNT
     )
 
     launched = _instances(ec2)
     assert {"GPU-Workload"} == {tags["Purpose"] for tags, _ in launched}
-    assert {None: 1, "spot": 2} == {kind: [k for _, k in launched].count(kind) for _, kind in launched}
+    assert {None: 1, "spot": 2} == {
+        kind: [k for _, k in launched].count(kind) for _, kind in launched
+    }
     assert outputs["SpotFleetId"].startswith("fleet-")
 
     cloudformation = bare_cloud.client("cloudformation")
     cloudformation.delete_stack(StackName="fleet")
-    bare_cloud.wait_for(lambda: _is_gone(cloudformation, "fleet"), "the fleet's stack is still there")
+    bare_cloud.wait_for(
+        lambda: _is_gone(cloudformation, "fleet"), "the fleet's stack is still there"
+    )
     assert [] == _instances(ec2)
 
 
@@ -88,14 +107,17 @@ def test_the_example_fleet_is_launched_governed_and_terminated(
 def test_a_name_that_is_too_long_is_shortened_as_cloudformation_does(
     bare_cloud: LocalCloud, stack: str, logical_id: str, shown: str
 ) -> None:
-    """Stack and logical id share 50 of a role's 64 characters; what one does not need is the other's."""
+    """Stack and logical id share 50 of a role's 64 characters; what one does not need is the
+    other's."""
     cloudformation = bare_cloud.client("cloudformation", "eu-west-1", ELSEWHERE)
     cloudformation.create_stack(
         StackName=stack,
         TemplateBody=json.dumps({"Resources": {logical_id: ROLE}}),
         Capabilities=["CAPABILITY_IAM"],
     )
-    (made,) = bare_cloud.wait_for(lambda: _resources(cloudformation, stack) or None, "no role is made")
+    (made,) = bare_cloud.wait_for(
+        lambda: _resources(cloudformation, stack) or None, "no role is made"
+    )
 
     assert re.fullmatch(rf"{shown}-[A-Z0-9]{{12}}", made["PhysicalResourceId"])
     assert len(made["PhysicalResourceId"]) <= 64
@@ -117,7 +139,10 @@ def test_a_stack_has_the_description_of_its_last_template(bare_cloud: LocalCloud
         waiter = cloudformation.get_waiter(f"stack_{kind.lower()}_complete")
         waiter.wait(StackName="described", WaiterConfig={"Delay": 1})
 
-        assert said == cloudformation.describe_stacks(StackName="described")["Stacks"][0]["Description"]
+        assert (
+            said
+            == cloudformation.describe_stacks(StackName="described")["Stacks"][0]["Description"]
+        )
 
 
 def _deploy(
@@ -128,13 +153,18 @@ def _deploy(
 
 
 def _resources(cloudformation: Any, stack: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cloudformation.describe_stack_resources(StackName=stack)["StackResources"]
+    found: list[dict[str, Any]] = cloudformation.describe_stack_resources(StackName=stack)[
+        "StackResources"
+    ]
     return [one for one in found if one["ResourceStatus"] == "CREATE_COMPLETE"]
 
 
 def _is_gone(cloudformation: Any, stack: str) -> bool | None:
     there = cloudformation.list_stacks()["StackSummaries"]
-    return not [o for o in there if o["StackName"] == stack and o["StackStatus"] != "DELETE_COMPLETE"] or None
+    return (
+        not [o for o in there if o["StackName"] == stack and o["StackStatus"] != "DELETE_COMPLETE"]
+        or None
+    )
 
 
 def _instances(ec2: Any) -> list[tuple[dict[str, str], str | None]]:

@@ -1,4 +1,5 @@
-"""IAM holds for a table as on AWS: policies of the table itself, partitions, and attributes of an item."""
+"""IAM holds for a table as on AWS: policies of the table itself, partitions, and attributes of an
+item."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def enforcing() -> Iterator[LocalCloud]:
 
 
 @pytest.fixture
-def deploy(enforcing: LocalCloud, tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., str]:
+def deploy(
+    enforcing: LocalCloud, tmp_path: Path, request: pytest.FixtureRequest
+) -> Callable[..., str]:
     """Create or update a stack of one table, with this policy or none; return the table's name."""
     stack = request.node.name.replace("_", "-")
     made: list[str] = []
@@ -98,7 +101,9 @@ def as_role(enforcing: LocalCloud) -> Iterator[Callable[..., Any]]:
         if condition:
             allowed["Condition"] = condition
         document = json.dumps({"Version": "2012-10-17", "Statement": [allowed]})
-        role = iam.create_role(RoleName=name, Path=path, AssumeRolePolicyDocument=json.dumps(TRUST))["Role"]
+        role = iam.create_role(
+            RoleName=name, Path=path, AssumeRolePolicyDocument=json.dumps(TRUST)
+        )["Role"]
         iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=document)
         given = sts.assume_role(RoleArn=role["Arn"], RoleSessionName="probe")["Credentials"]
         return boto3.client(
@@ -136,7 +141,8 @@ def writes(client: Any, table: str) -> tuple[Callable[[], Any], ...]:
 def test_a_denial_in_a_tables_policy_holds_whatever_a_role_may(
     deploy: Callable[..., str], as_role: Callable[..., Any]
 ) -> None:
-    """Its own policy allows all; a role of the path that the table names writes, and everybody reads."""
+    """Its own policy allows all; a role of the path that the table names writes, and everybody
+    reads."""
     table = deploy(ONLY_WRITERS)
     named, other, alike = as_role("/probe/"), as_role(), as_role("/another/probe/")
 
@@ -169,7 +175,8 @@ def test_a_stack_gives_a_table_its_policy_and_takes_it_off(
 def test_attributes_that_a_write_sets_or_compares_are_a_condition(
     deploy: Callable[..., str], as_role: Callable[..., Any]
 ) -> None:
-    """An update, a whole item, a member of a transaction or a batch; the first part of a path; the keys."""
+    """An update, a whole item, a member of a transaction or a batch; the first part of a path; the
+    keys."""
     table = deploy(None)
     narrow = as_role(
         **{
@@ -179,7 +186,9 @@ def test_attributes_that_a_write_sets_or_compares_are_a_condition(
     )
     update = {"TableName": table, "Key": QUESTION, "ExpressionAttributeValues": {":a": {"S": "a"}}}
 
-    narrow.put_item(TableName=table, Item={**QUESTION, "status": {"S": "PENDING"}, "steps": {"M": {}}})
+    narrow.put_item(
+        TableName=table, Item={**QUESTION, "status": {"S": "PENDING"}, "steps": {"M": {}}}
+    )
     named = {"#status": "status", "#d": "decision"}
     narrow.update_item(
         **update,
@@ -197,7 +206,9 @@ def test_attributes_that_a_write_sets_or_compares_are_a_condition(
         lambda: narrow.update_item(
             **update, UpdateExpression="SET steps.stop = :a", ConditionExpression="decision = :a"
         ),
-        lambda: narrow.update_item(TableName=table, Key=QUESTION, UpdateExpression="REMOVE decision"),
+        lambda: narrow.update_item(
+            TableName=table, Key=QUESTION, UpdateExpression="REMOVE decision"
+        ),
         lambda: narrow.transact_write_items(
             TransactItems=[{"Update": {**update, "UpdateExpression": "SET decision.answer = :a"}}]
         ),

@@ -55,7 +55,12 @@ def through(bare_cloud: LocalCloud) -> Callable[[Weather], Maker]:
         ("dynamodb", "list_tables", "ThrottlingException", "InternalServerError"),
         ("ec2", "describe_instances", "RequestLimitExceeded", "InternalError"),
         ("s3", "list_buckets", "SlowDown", "InternalError"),
-        ("sesv2", "list_email_identities", "TooManyRequestsException", "InternalServiceErrorException"),
+        (
+            "sesv2",
+            "list_email_identities",
+            "TooManyRequestsException",
+            "InternalServiceErrorException",
+        ),
         ("sns", "list_topics", "Throttling", "InternalError"),
         ("stepfunctions", "list_state_machines", "ThrottlingException", "InternalFailure"),
     ],
@@ -79,7 +84,8 @@ def test_a_client_meets_the_errors_of_the_service(
 def test_an_answer_that_is_lost_says_nothing_of_what_was_done(
     bare_cloud: LocalCloud, through: Callable[[Weather], Maker], kind: str, arrives: bool
 ) -> None:
-    """The connection is cut; the request has taken effect, never will, or does so a moment later."""
+    """The connection is cut; the request has taken effect, never will, or does so a moment
+    later."""
     name = f"topic-{KINDS.index(kind)}"
     with pytest.raises(ConnectionClosedError):
         through(_Always(kind, 0.3))("sns").create_topic(Name=name)
@@ -87,7 +93,9 @@ def test_an_answer_that_is_lost_says_nothing_of_what_was_done(
     sns = bare_cloud.client("sns")
 
     def there() -> bool | None:
-        return any(one["TopicArn"].endswith(f":{name}") for one in sns.list_topics()["Topics"]) or None
+        return (
+            any(one["TopicArn"].endswith(f":{name}") for one in sns.list_topics()["Topics"]) or None
+        )
 
     if arrives:
         assert bare_cloud.wait_for(there, "it does not arrive")
@@ -96,7 +104,8 @@ def test_an_answer_that_is_lost_says_nothing_of_what_was_done(
 
 
 def test_the_same_seed_strikes_the_same_calls() -> None:
-    """About as many as asked for, whatever other operations do between them; none when it is over."""
+    """About as many as asked for, whatever other operations do between them; none when it is
+    over."""
     first, second, other = Weather(1, 0.2), Weather(1, 0.2), Weather(2, 0.2)
     struck = [first.strike("sns:Publish") for _ in range(500)]
     for _ in range(500):

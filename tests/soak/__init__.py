@@ -1,4 +1,6 @@
-"""The product as a whole on simulated time: crash points, faults, and invariants that no fault may break.
+"""The product as a whole on simulated time: crash points, faults, and invariants that no fault may
+break.
 
-`make soak` runs all of it. The real state machine runs over the real handlers; only AWS is in memory.
+`make soak` runs all of it. The real state machine runs over the real handlers; only AWS is in
+memory.
 """

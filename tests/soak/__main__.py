@@ -2,10 +2,11 @@
 
 Violations fail it. The last line is one JSON object.
 
-Functions that do the same again and again are tried at a sample of their calls; `--repetitions` tries all.
-`--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with it in their names;
-`--storms N` sails through so many storms, `--rounds N` through so many on the local cloud, with the real
-handlers and state machines. How far it has come goes to standard error, once a minute.
+Functions that do the same again and again are tried at a sample of their calls; `--repetitions`
+tries all. `--sample N` tries every N-th crash point only, `--scenario TEXT` those of scenarios with
+it in their names; `--storms N` sails through so many storms, `--rounds N` through so many on the
+local cloud, with the real handlers and state machines. How far it has come goes to standard error,
+once a minute.
 """
 
 from __future__ import annotations
@@ -66,9 +67,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="soak", description=__doc__)
     parser.add_argument("--repetitions", action="store_true", help="leave no repeated call out")
     parser.add_argument("--sample", type=int, default=1, help="try every N-th crash point")
-    parser.add_argument("--scenario", default="", help="try scenarios with this in their names only")
+    parser.add_argument(
+        "--scenario", default="", help="try scenarios with this in their names only"
+    )
     parser.add_argument("--storms", type=int, default=_STORMS, help="how many storms")
-    parser.add_argument("--rounds", type=int, default=_ROUNDS, help="how many storms on the local cloud")
+    parser.add_argument(
+        "--rounds", type=int, default=_ROUNDS, help="how many storms on the local cloud"
+    )
     parser.add_argument("--processes", type=int, default=min(8, os.cpu_count() or 1))
     asked = parser.parse_args(arguments)
     began = time.monotonic()
@@ -146,7 +151,9 @@ def _say_what_was_proven(tally: Tally, *, is_whole: bool) -> None:
     untested = sorted(PROMISES.keys() - tally.times.keys())
     if untested and is_whole:
         tally.violations += len(untested)
-        _say(f"no run has tested {', '.join(untested)}: write a story for it (tests/soak/stories.py)")
+        _say(
+            f"no run has tested {', '.join(untested)}: write a story for it (tests/soak/stories.py)"
+        )
 
 
 def _broken(violations: Iterable[str]) -> list[str]:
@@ -164,7 +171,8 @@ def played_without_faults(name: str) -> tuple[str, dict[str, int], list[str]]:
 
 
 def _prepare() -> None:
-    """Prepare a process for its whole life: what is loaded now is never looked through for garbage."""
+    """Prepare a process for its whole life: what is loaded now is never looked through for
+    garbage."""
     _ALWAYS.enter_context(simulated())
     gc.freeze()
 
@@ -181,7 +189,9 @@ def _done(
         if time.monotonic() - last >= _TELL_SECONDS:
             last = time.monotonic()
             count = len(parts) - len(open_now)
-            sys.stderr.write(f"{count} of {len(parts)} {name} after {(last - began) / 60:.0f} min\n")
+            sys.stderr.write(
+                f"{count} of {len(parts)} {name} after {(last - began) / 60:.0f} min\n"
+            )
             sys.stderr.flush()
 
 
@@ -190,7 +200,9 @@ def shares(points: Iterable[Point]) -> Iterator[Sequence[Point]]:
     for _, group in groupby(points, attrgetter("scenario")):
         calls = [list(faults) for _, faults in groupby(group, attrgetter("number"))]
         number = max(1, sum(map(len, calls)) // _SHARE)
-        yield from ([point for call in calls[start::number] for point in call] for start in range(number))
+        yield from (
+            [point for call in calls[start::number] for point in call] for start in range(number)
+        )
 
 
 def _told(one: Violation) -> str:

@@ -1,7 +1,7 @@
 """A strict interpreter of the state machine's own definition, for simulated time.
 
-It knows the states and fields that `statemachines/remediation.yaml` uses. Anything else is an error when the
-definition is loaded, so that a new field cannot pass here without a meaning.
+It knows the states and fields that `statemachines/remediation.yaml` uses. Anything else is an error
+when the definition is loaded, so that a new field cannot pass here without a meaning.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Await:
-    """The execution waits for an answer with this token, so many seconds at most; it is sent the answer, or
-    `None` when the time is over."""
+    """The execution waits for an answer with this token, so many seconds at most; it is sent the
+    answer, or `None` when the time is over."""
 
     token: str
     seconds: float
@@ -218,8 +218,11 @@ class Machine:
         """Return an execution that has not begun yet."""
         return Execution(self.definition["StartAt"], dict(_copied(given)))
 
-    def go_on(self, one: Execution, answer: Mapping[str, Any] | None = None) -> Pause | Await | None:
-        """Run to the next wait and return it, or `None` at the end; after an `Await` give its answer, if any.
+    def go_on(
+        self, one: Execution, answer: Mapping[str, Any] | None = None
+    ) -> Pause | Await | None:
+        """Run to the next wait and return it, or `None` at the end; after an `Await` give its
+        answer, if any.
 
         Raises: StepFailed, as the whole execution fails.
         """
@@ -284,7 +287,11 @@ class Machine:
                 raise
         if token is None:
             answer = {"Payload": result}
-            return _filled(state["ResultSelector"], answer, {}) if "ResultSelector" in state else answer
+            return (
+                _filled(state["ResultSelector"], answer, {})
+                if "ResultSelector" in state
+                else answer
+            )
         one.token = token
         found = self.host.answered(token)
         if found is None:
@@ -307,7 +314,9 @@ class Machine:
                 continue
             if tries[index] >= retrier.get("MaxAttempts", 3):
                 return None
-            seconds = retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2) ** tries[index]
+            seconds = (
+                retrier.get("IntervalSeconds", 1) * retrier.get("BackoffRate", 2) ** tries[index]
+            )
             seconds = min(seconds, retrier.get("MaxDelaySeconds", seconds))
             tries[index] += 1
             return float(seconds * self.host.jitter() if "JitterStrategy" in retrier else seconds)
@@ -367,7 +376,8 @@ def _names(path: str) -> list[str]:
 
 
 def _placed(part: Mapping[str, Any], data: Mapping[str, Any], result: Any) -> dict[str, Any]:
-    """The state's output: its input with the result where `ResultPath` says; `null` throws it away."""
+    """The state's output: its input with the result where `ResultPath` says; `null` throws it
+    away."""
     path = part.get("ResultPath", "$")
     if path is None:
         return dict(data)

@@ -36,7 +36,8 @@ class Trouble(StrEnum):
 
 @dataclass
 class SimulatedEc2(MemoryEc2):
-    """As its twin, with time: states change a minute after the call, and snapshots end after twenty."""
+    """As its twin, with time: states change a minute after the call, and snapshots end after
+    twenty."""
 
     cloud: Any = None
     """The cloud that is told of every deed."""
@@ -44,7 +45,9 @@ class SimulatedEc2(MemoryEc2):
     """When each snapshot began."""
     lost: dict[str, tuple[Snapshot, Mapping[str, str]]] = field(default_factory=dict)
     """Each deleted snapshot, with its tags."""
-    ran: dict[str, list[tuple[datetime, datetime | None]]] = field(default_factory=lambda: defaultdict(list))
+    ran: dict[str, list[tuple[datetime, datetime | None]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
     """From when to when each instance ran."""
     instead: Callable[[], object] | None = None
     """An act in place of the next termination; its caller hears that EC2 is not available."""
@@ -68,7 +71,9 @@ class SimulatedEc2(MemoryEc2):
 
     def _stop(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         if not dry_run and self.instances[instance_id].state in ("stopping", "stopped"):
-            self.cloud.did("stop", instance_id)  # as EC2 answers a second call: accepted, and nothing changes
+            self.cloud.did(
+                "stop", instance_id
+            )  # as EC2 answers a second call: accepted, and nothing changes
             return
         super().stop(target, instance_id, dry_run=dry_run)
         if not dry_run:
@@ -76,7 +81,9 @@ class SimulatedEc2(MemoryEc2):
             self._becomes(instance_id, "stopping", "stopped")
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
-        self._answered("terminate", partial(self._terminate, target, instance_id, dry_run=dry_run), dry_run)
+        self._answered(
+            "terminate", partial(self._terminate, target, instance_id, dry_run=dry_run), dry_run
+        )
 
     def _terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> None:
         if self.instead is not None:
@@ -94,7 +101,8 @@ class SimulatedEc2(MemoryEc2):
         self._answered("prepare", call, dry_run)
 
     def _answered(self, name: str, call: Callable[[], object], dry_run: bool) -> None:
-        """Carry out a call, or not, as `troubles` has it. Raises: Throttled, Unavailable, AccessDenied."""
+        """Carry out a call, or not, as `troubles` has it. Raises: Throttled, Unavailable,
+        AccessDenied."""
         planned = self.troubles.get(name)
         if not planned or dry_run:
             call()
@@ -124,7 +132,13 @@ class SimulatedEc2(MemoryEc2):
             self.cloud.state_changed(instance_id, "running")
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot: bool = True,
     ) -> list[Snapshot]:
         created = super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)
         if not dry_run:

@@ -1,7 +1,7 @@
 """The bugs that `make soak-honest` plants, each with the stories that must catch it.
 
-One for each guard, invariant and gate. Where two guards keep the same thing, the bug takes both: with one of
-them left nothing goes wrong, which is what the second one is for.
+One for each guard, invariant and gate. Where two guards keep the same thing, the bug takes both:
+with one of them left nothing goes wrong, which is what the second one is for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Bug:
     changes: tuple[Change, ...]
     stories: tuple[str, ...]
     kinds: tuple[str, ...] = ()
-    """Kinds of faults to try where the story alone does not show it; empty: everybody else acts, or none."""
+    """Kinds of faults to try where the story alone does not show it; empty: everybody else acts, or
+    none."""
     calls: str = ""
     """Beginning of the calls at which they are tried, as `function service.operation`."""
 
@@ -58,7 +59,12 @@ def _retries(state: str) -> Rewire:
     """The workflow repeats the call by itself."""
 
     def change(states: Mapping[str, Any]) -> None:
-        again = {"ErrorEquals": ["States.ALL"], "IntervalSeconds": 20, "BackoffRate": 2, "MaxAttempts": 5}
+        again = {
+            "ErrorEquals": ["States.ALL"],
+            "IntervalSeconds": 20,
+            "BackoffRate": 2,
+            "MaxAttempts": 5,
+        }
         states[state]["Retry"] = [again]
 
     return Rewire(change)
@@ -69,7 +75,9 @@ def _catches(state: str, target: str) -> Rewire:
 
     def change(states: Mapping[str, Any]) -> None:
         states[state].pop("Retry", None)
-        states[state]["Catch"] = [{"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": target}]
+        states[state]["Catch"] = [
+            {"ErrorEquals": ["States.ALL"], "ResultPath": "$.error", "Next": target}
+        ]
 
     return Rewire(change)
 
@@ -83,7 +91,9 @@ def _expires_as_yes(states: Mapping[str, Any]) -> None:
 # the bugs
 
 _WHO_MAY = (
-    _guard("_authorised", "if not was_rightly_approved(terms, episode.plan, approval):", "if False:"),
+    _guard(
+        "_authorised", "if not was_rightly_approved(terms, episode.plan, approval):", "if False:"
+    ),
     Edit(
         "domain.approvals.terms:check_terms",
         "if may(terms, plan, decision.answer, decision.person):",
@@ -91,7 +101,9 @@ _WHO_MAY = (
     ),
 )
 _FREEZES = Edit(
-    "usecases.brakes:frozen_by_breaker", "return None if why is None else", "return None if True else"
+    "usecases.brakes:frozen_by_breaker",
+    "return None if why is None else",
+    "return None if True else",
 )
 _NO_PROOF = Edit(
     f"{_RECHECK}._no_longer_idle",
@@ -151,7 +163,8 @@ BUGS = (
         (
             _guard(
                 "Guards._same_rules",
-                "(why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None",
+                "(why := self.accounts.ungoverned(self.policies.base().policy, "
+                "instance)) is not None",
                 "False and (why := '')",
             ),
         ),
@@ -163,7 +176,8 @@ BUGS = (
         (
             _guard(
                 "Guards._same_rules",
-                "(why := self.accounts.ungoverned(self.policies.base().policy, instance)) is not None",
+                "(why := self.accounts.ungoverned(self.policies.base().policy, "
+                "instance)) is not None",
                 "False and (why := '')",
             ),
             _guard(
@@ -296,9 +310,8 @@ BUGS = (
         (
             _guard(
                 "Guards._same_plan",
-                "if volume.delete_on_termination is not "
-                "asked.get(volume.volume_id, volume.delete_on_termination):",
-                "if False:",
+                "if volume.delete_on_termination is not asked.get(",
+                "if False and volume.delete_on_termination is not asked.get(",
             ),
         ),
         (f"a volume deleted with it {_END}",),
@@ -306,19 +319,37 @@ BUGS = (
     Bug(
         "another type is not noticed",
         "it_is_the_same_machine",
-        (_guard("Guards._same_plan", "instance.instance_type != episode.instance.instance_type", "False"),),
+        (
+            _guard(
+                "Guards._same_plan",
+                "instance.instance_type != episode.instance.instance_type",
+                "False",
+            ),
+        ),
         (f"another type {_END}",),
     ),
     Bug(
         "an attached volume is not noticed",
         "it_is_the_same_machine",
-        (_guard("Guards._same_plan", "added := sorted(instance.volume_ids - asked.keys())", "added := []"),),
+        (
+            _guard(
+                "Guards._same_plan",
+                "added := sorted(instance.volume_ids - asked.keys())",
+                "added := []",
+            ),
+        ),
         (f"another volume {_END}", f"another root volume {_STOP}"),
     ),
     Bug(
         "evidence may be changed in the table",
         "it_rests_on_what_people_saw",
-        (_guard("Guards._approval", "evidence_hash(episode.evidence) != episode.evidence_hash", "False"),),
+        (
+            _guard(
+                "Guards._approval",
+                "evidence_hash(episode.evidence) != episode.evidence_hash",
+                "False",
+            ),
+        ),
         (f"other evidence {_STOP}",),
     ),
     # the seals
@@ -340,9 +371,8 @@ BUGS = (
         (
             Edit(
                 "usecases.episode.seals:CheckSeals.__call__",
-                "self._must_fit(Duty.OPENING, opening_text(episode), episode.opening_seal,"
-                ' "the record of the episode")',
-                "pass",
+                "self._must_fit(\n        Duty.OPENING",
+                "(lambda *_: None)(\n        Duty.OPENING",
             ),
         ),
         ("forged terms, and a looser policy",),
@@ -416,7 +446,11 @@ BUGS = (
         "a pause holds nothing back",
         "nothing_during_a_pause",
         (
-            Edit("usecases.brakes:paused", "return None if pause is None else", "return None if True else"),
+            Edit(
+                "usecases.brakes:paused",
+                "return None if pause is None else",
+                "return None if True else",
+            ),
             Edit("stores.pauses:not_paused", 'absent("pause")', 'absent("nothing")'),
         ),
         (f"a pause {_STOP}", f"a pause {_END}"),
@@ -557,7 +591,9 @@ BUGS = (
         "work_keeps_it",
         (
             Edit(
-                f"{_VERDICT}:_judge_figures", "period = max(END_BIN, evidence.window.period)", "return None"
+                f"{_VERDICT}:_judge_figures",
+                "period = max(END_BIN, evidence.window.period)",
+                "return None",
             ),
             Edit(f"{_VERDICT}:activity", "for figure in FIGURES:", "for figure in ():"),
         ),
@@ -567,7 +603,10 @@ BUGS = (
         "the end of a proof may be silent",
         "silence_is_not_idleness",
         (Edit(f"{_VERDICT}:_judge_end", "if not unmeasured:", "if True:"),),
-        ("the agent is silent for the last minutes before the stop", "the agent dies while people are asked"),
+        (
+            "the agent is silent for the last minutes before the stop",
+            "the agent dies while people are asked",
+        ),
     ),
     Bug(
         "a hole in the proof is taken for idleness",
@@ -621,7 +660,8 @@ BUGS = (
         (
             _guard(
                 "Guards.user_data_must_be_kept",
-                "if not kept.is_of(self.snapshots.user_data(instance.target, instance.instance_id)):",
+                "if not kept.is_of(self.snapshots.user_data(instance.target, "
+                "instance.instance_id)):",
                 "if False:",
             ),
         ),
@@ -684,7 +724,13 @@ BUGS = (
     Bug(
         "mode auto may trust any publisher",
         "auto_needs_trusted_publishers",
-        (Edit("contracts.policy:_reckless", "if not policy.metrics.publishers_are_trusted:", "if False:"),),
+        (
+            Edit(
+                "contracts.policy:_reckless",
+                "if not policy.metrics.publishers_are_trusted:",
+                "if False:",
+            ),
+        ),
         ("mode auto where anybody may publish",),
     ),
     Bug(
@@ -752,7 +798,10 @@ BUGS = (
         "waiting ends in the call, round the recheck",
         "each_attempt_is_rechecked",
         (_goes_to("WaitToAct", "Stop"), *_NEEDS_NO_RECHECK),
-        ("work begins while EC2 throttles the stop", "work begins while EC2 is not available for the stop"),
+        (
+            "work begins while EC2 throttles the stop",
+            "work begins while EC2 is not available for the stop",
+        ),
     ),
     Bug(
         "each call is sent twice",
@@ -801,7 +850,13 @@ BUGS = (
     Bug(
         "changes of the policy's parameter are not announced",
         "changes_of_the_policy_are_announced",
-        (Edit("usecases.policy_versions:ReviewPolicy._note_parameter", "if text == noted:", "if True:"),),
+        (
+            Edit(
+                "usecases.policy_versions:ReviewPolicy._note_parameter",
+                "if text == noted:",
+                "if True:",
+            ),
+        ),
         ("the policy's parameter is changed",),
     ),
     Bug(

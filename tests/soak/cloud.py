@@ -1,7 +1,7 @@
 """The whole system on simulated time: the real state machine over the real handlers, AWS in memory.
 
-Handlers are loaded as Lambda loads them and wired by their own wiring; only the parts that reach AWS are
-replaced. Every call of such a part goes through `Cloud.port`, where faults happen.
+Handlers are loaded as Lambda loads them and wired by their own wiring; only the parts that reach
+AWS are replaced. Every call of such a part goes through `Cloud.port`, where faults happen.
 """
 
 from __future__ import annotations
@@ -33,7 +33,13 @@ from tests.soak.aws import SimulatedEc2
 from tests.soak.faults import Died, Faults, NoFaults, nobody
 from tests.soak.parts import ROOT, current, handler_of
 from tests.soak.readings import SimulatedMetrics
-from tests.twins import MemoryLifecycleHooks, MemoryVault, RecordingHook, StaticBatch, StaticSpotMarket
+from tests.twins import (
+    MemoryLifecycleHooks,
+    MemoryVault,
+    RecordingHook,
+    StaticBatch,
+    StaticSpotMarket,
+)
 from tests.twins.table import MemoryTable
 from tests.unit.wiring.samples import VARIABLES
 
@@ -178,8 +184,8 @@ class _Memory(MemoryTable):
 class Cloud:
     """One run of the system. Times are seconds from now; nothing happens by itself but in `run`.
 
-    All of it is plain data between two things that happen, and so `kept` can copy it: what is done later is a
-    method or a function with its arguments, never a closure.
+    All of it is plain data between two things that happen, and so `kept` can copy it: what is done
+    later is a method or a function with its arguments, never a closure.
     """
 
     def __init__(self, policy: str, faults: Faults | None = None, seed: int = 0) -> None:
@@ -227,7 +233,8 @@ class Cloud:
         self.acceptances: frozenset[str] = frozenset()
         """People who have accepted the policy in force themselves."""
         self.reviews = False
-        """True where each sweep begins with the review of the policy, as in the sweep's own machine."""
+        """True where each sweep begins with the review of the policy, as in the sweep's own
+        machine."""
         self.checked: Counter[str] = Counter()
         """How often each promise was checked."""
         self.presses: list[Press] = []
@@ -322,7 +329,8 @@ class Cloud:
         self.sweep()
 
     def sweep(self) -> bool:
-        """Sweep the target once, with one more try, as the sweep's own machine has; true when it worked."""
+        """Sweep the target once, with one more try, as the sweep's own machine has; true when it
+        worked."""
         if self.reviews:
             self._review()
         for _ in range(2):
@@ -375,7 +383,8 @@ class Cloud:
         self.cleared.append(Cleared(began_at, self.moment, name, event["before"]))
 
     def again(self) -> None:
-        """Work on the present event a second time, in the middle of the first; its result is lost."""
+        """Work on the present event a second time, in the middle of the first; its result is
+        lost."""
         if not self.inside:
             return
         function, event = self.inside[-1]
@@ -427,7 +436,8 @@ class Cloud:
         self.send("handle_state_change", event)
 
     def interrupt(self, instance_id: str, *, at_once: bool = False) -> None:
-        """EC2 takes a Spot instance back in two minutes. `at_once`: its warning is there already."""
+        """EC2 takes a Spot instance back in two minutes. `at_once`: its warning is there
+        already."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         event = self._event("EC2 Spot Instance Interruption Warning", "aws.ec2", detail)
         record = {
@@ -449,7 +459,9 @@ class Cloud:
 
     def _warn(self, record: Mapping[str, Any], left: int) -> None:
         try:
-            failed = self.invoke("handle_spot_interruption", {"Records": [record]})["batchItemFailures"]
+            failed = self.invoke("handle_spot_interruption", {"Records": [record]})[
+                "batchItemFailures"
+            ]
         except FunctionFailed:
             failed = [record]
         if failed and left:
@@ -570,7 +582,9 @@ class Cloud:
             del self.queue[name]
 
     def _deliver_when_visible(self, one: Queued) -> None:
-        self.later((one.visible_at - self.moment).total_seconds() + 0.1, partial(self._deliver, one.name))
+        self.later(
+            (one.visible_at - self.moment).total_seconds() + 0.1, partial(self._deliver, one.name)
+        )
 
     def mailed(self, to: str, document: Mapping[str, Any]) -> None:
         """A channel has taken a message."""
@@ -598,7 +612,9 @@ class Cloud:
 
     def send_to_ec2(self, what: str, instance_id: str) -> None:
         """A call leaves for EC2; what becomes of it is not known yet."""
-        seen = self.seen[-1] if self.seen else Seen(self.moment, dict(self.ec2.instances), self.policy)
+        seen = (
+            self.seen[-1] if self.seen else Seen(self.moment, dict(self.ec2.instances), self.policy)
+        )
         sent = Sent(self.moment, what, instance_id, self._open_episode(instance_id), seen)
         self.sent.append(sent)
         self.on_sent(sent)
@@ -711,6 +727,8 @@ _RUNNING: list[Run] = []
 
 @cache
 def definition() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((ROOT / "statemachines" / "remediation.asl.json").read_text())
+    found: dict[str, Any] = json.loads(
+        (ROOT / "statemachines" / "remediation.asl.json").read_text()
+    )
     check(found)
     return found

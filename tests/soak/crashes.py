@@ -1,7 +1,7 @@
 """Crash points: every fault at every call of a port in every scenario, each in a run of its own.
 
-What comes before the fault is the same in all runs of a scenario. It is followed once, and each run begins
-with a copy of the world from just before the event that makes the call.
+What comes before the fault is the same in all runs of a scenario. It is followed once, and each run
+begins with a copy of the world from just before the event that makes the call.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ _REPEATS_ITSELF = frozenset({"check_progress", "sweep_target", "deliver_alert", 
 _FIRST_TIMES = 2
 """So often each of their calls is tried, before only a sample of them is."""
 _SAMPLED = 13
-"""Of their later calls, every thirteenth is tried: a prime, so that the sample meets all of them."""
+"""One in thirteen of their later calls is tried: a prime, so that the sample meets all of
+them."""
 _EVERY_RIVAL = 7
 """Everybody else acts at every seventh of their calls."""
 _MAY_REPEAT = ("ses.send", "table.", "kms.generate_mac")
-"""Calls of `deliver_alert` after which a message comes twice, because nothing says that it was sent: the
-channel's answer is lost, or the record of it, which is sealed. Everything else must not repeat a message."""
+"""Calls of `deliver_alert` after which a message comes twice, because nothing says that it was
+sent: the channel's answer is lost, or the record of it, which is sealed. Everything else must not
+repeat a message."""
 
 
 @dataclass(frozen=True, order=True)
@@ -68,7 +70,8 @@ class Violation:
 
 
 def points(scenario: Scenario) -> tuple[Point, ...]:
-    """All of a scenario, played once for them. Others act only where something is about to change."""
+    """All of a scenario, played once for them. Others act only where something is about to
+    change."""
     return tuple(point for _, point in _points(scenario.name))
 
 
@@ -115,13 +118,18 @@ def all_points(*, with_repetitions: bool = False) -> list[Point]:
 
 
 def _end(scenario: Scenario, cloud: Cloud) -> datetime:
-    ends = [one.closed_at for one in episodes(cloud) if one.closed_at is not None and one.closed_at > START]
+    ends = [
+        one.closed_at
+        for one in episodes(cloud)
+        if one.closed_at is not None and one.closed_at > START
+    ]
     return min(ends, default=START + timedelta(hours=scenario.hours_of_faults))
 
 
 @dataclass(frozen=True)
 class Tried:
-    """How many faults were tried, how many of them needed no run to the end of their own, and what broke."""
+    """How many faults were tried, how many of them needed no run to the end of their own, and what
+    broke."""
 
     points: int
     alike: int
@@ -170,9 +178,9 @@ class End:
 def runs(scenario: Scenario, some: Iterable[Point]) -> Iterator[End]:
     """The end of the story for each of these faults.
 
-    After some faults of a call the world is the same, byte by byte, as after another one: a read that failed
-    before it was done, and one whose answer was lost. When such a fault is over, all that follows comes from
-    that world alone, so there is one end for both.
+    After some faults of a call the world is the same, byte by byte, as after another one: a read
+    that failed before it was done, and one whose answer was lost. When such a fault is over, all
+    that follows comes from that world alone, so there is one end for both.
     """
     recorder, seen, kept = NoFaults(), 0, b""
     cloud = scenario.begin(recorder)

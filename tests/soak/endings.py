@@ -1,4 +1,5 @@
-"""Promises that hold when all is quiet again: nobody is forgotten, and what is recorded is what happened."""
+"""Promises that hold when all is quiet again: nobody is forgotten, and what is recorded is what
+happened."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ def episode_of(cloud: Cloud, press: Press) -> Episode:
 
 @at_press
 def what_was_stopped_can_be_started(answered: tuple[Cloud, Press]) -> Iterator[str]:
-    """Somebody may start what was stopped by an episode that does no more to it. The page about several has
-    no such button."""
+    """Somebody may start what was stopped by an episode that does no more to it. The page about
+    several has no such button."""
     cloud, press = answered
     if press.answer != "undo" or press.approval_id.startswith(DIGEST_PREFIX):
         return
@@ -77,7 +78,9 @@ def _dead_workflows(cloud: Cloud) -> Iterator[str]:
         assert ref is not None
         run = cloud.runs.get(ref.execution_name)
         if run is None or (run.ended_at is not None and cloud.moment - run.ended_at > _STUCK):
-            yield f"{ref.execution_name} is open, and its workflow {'ended' if run else 'never was'}"
+            yield (
+                f"{ref.execution_name} is open, and its workflow {'ended' if run else 'never was'}"
+            )
     phases = {one.ref.execution_name: one.phase for one in episodes(cloud)}
     for name, run in cloud.runs.items():
         if run.status == "RUNNING" and cloud.moment - run.began_at > _OPENS:
@@ -133,13 +136,17 @@ def what_was_decided_is_done(cloud: Cloud) -> Iterator[str]:
 
 @at_end
 def too_late_was_too_late(cloud: Cloud) -> Iterator[str]:
-    """People who could hold nothing any more were too late: EC2 takes the call by then, if it ever does."""
+    """People who could hold nothing any more were too late: EC2 takes the call by then, if it ever
+    does."""
     for press in cloud.unheld:
         episode = episode_of(cloud, press)
         done = deeds(cloud, episode, episode.final_step.value)
         if done and min(done) > press.at + _UNDER_WAY:
             what = f"{episode.final_step.value} of {episode.ref.instance_id}"
-            yield f"{press.by} could not hold the {what} at {press.at}, and EC2 took it at {min(done)}"
+            yield (
+                f"{press.by} could not hold the {what} at {press.at}, and EC2 took it "
+                f"at {min(done)}"
+            )
         else:
             yield HELD
 
@@ -221,15 +228,20 @@ def _only_others_act(cloud: Cloud) -> bool:
 
 @at_end
 def the_ledger_is_right(cloud: Cloud) -> Iterator[str]:
-    """There is one entry for what we put away, none for anything else; it is open while that stays away."""
-    months = {key[0].removeprefix("LEDGER#") for key in cloud.memory.items if key[0].startswith("LEDGER#")}
+    """There is one entry for what we put away, none for anything else; it is open while that stays
+    away."""
+    months = {
+        key[0].removeprefix("LEDGER#") for key in cloud.memory.items if key[0].startswith("LEDGER#")
+    }
     entries = [entry for month in sorted(months) for entry in cloud.state.entries(month)]
     booked = Counter(entry.episode.execution_name for entry in entries)
     yield from (f"{name} is booked {count} times" for name, count in booked.items() if count > 1)
     for episode in episodes(cloud):
         if episode.phase is not Phase.CLOSED:
             continue
-        mine = [e for e in entries if e.episode.execution_name == episode.ref.execution_name and e.ours]
+        mine = [
+            e for e in entries if e.episode.execution_name == episode.ref.execution_name and e.ours
+        ]
         yield _booked(cloud, episode, mine[0].outcome.value if mine else None)
     for entry in entries:
         instance = cloud.ec2.instances[entry.episode.instance_id]

@@ -60,7 +60,8 @@ class Faults(Protocol):
 
 @dataclass
 class NoFaults:
-    """Everything works. `calls` keeps when each port was called, which one, and by which function."""
+    """Everything works. `calls` keeps when each port was called, which one, and by which
+    function."""
 
     calls: list[tuple[datetime, str, str]] = field(default_factory=list)
 
@@ -141,11 +142,12 @@ _ATTEMPTS = 5
 
 @dataclass
 class Storm:
-    """Faults on a share of all AWS calls until `until`, each of which the library repeats as it does.
+    """Faults on a share of all AWS calls until `until`, each of which the library repeats as it
+    does.
 
-    `down` names services and when they are. `stubborn` is the share of calls that fail however often they
-    are repeated, `deaths` of those at which the function is killed, and `rivals` of those at which somebody
-    else acts first.
+    `down` names services and when they are. `stubborn` is the share of calls that fail however
+    often they are repeated, `deaths` of those at which the function is killed, and `rivals` of
+    those at which somebody else acts first.
     """
 
     random: random.Random

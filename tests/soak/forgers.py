@@ -1,7 +1,8 @@
 """Somebody with a role that may write the table, and without the keys of the seals.
 
-They write what would let an instance be stopped or terminated: an answer, a delivery, an expiry, or other
-terms of an episode. Each writes past the product, with a seal that has the right form and does not fit.
+They write what would let an instance be stopped or terminated: an answer, a delivery, an expiry, or
+other terms of an episode. Each writes past the product, with a seal that has the right form and
+does not fit.
 """
 
 from __future__ import annotations
@@ -12,7 +13,14 @@ from dataclasses import replace
 from datetime import timedelta
 
 from governor.domain.alerts.alert import Delivery
-from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, Stage, stage_id
+from governor.domain.approvals.approval import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Decision,
+    Stage,
+    stage_id,
+)
 from governor.domain.approvals.sealing import VERSION
 from governor.domain.episode.episode import Episode
 from governor.domain.episode.plan import Step
@@ -67,7 +75,8 @@ def forges_an_expiry_and_deliveries(cloud: Cloud) -> None:
 
 
 def forges_the_mode_and_the_rest(cloud: Cloud) -> None:
-    """Write that the episode acts by itself, that its notice was delivered, and that Alice has said yes."""
+    """Write that the episode acts by itself, that its notice was delivered, and that Alice has said
+    yes."""
     forges_deliveries(cloud)
     forges_a_yes(cloud)
     for episode in _open(cloud):
@@ -100,7 +109,9 @@ def _questions(cloud: Cloud) -> Iterator[tuple[Episode, Approval]]:
 
 
 def _yes(cloud: Cloud, person: str) -> Decision:
-    return Decision(Answer.APPROVE, person, "email", as_utc(cloud.moment), person=person, seal=_SEAL)
+    return Decision(
+        Answer.APPROVE, person, "email", as_utc(cloud.moment), person=person, seal=_SEAL
+    )
 
 
 def _write_changed(cloud: Cloud, before: Episode, after: Episode) -> None:

@@ -1,8 +1,9 @@
-"""`make soak-honest`: plants each bug of `bugs.py`, and fails unless the soak's own stories catch it.
+"""`make soak-honest`: plants each bug of `bugs.py`, and fails unless the soak's own stories catch
+it.
 
-A bug is caught when the invariant that is named for it is broken: an exception in the product, or a story
-that ends elsewhere, is not enough. Each bug has a process of its own and 60 s of processor time. The last
-line is one JSON object.
+A bug is caught when the invariant that is named for it is broken: an exception in the product, or a
+story that ends elsewhere, is not enough. Each bug has a process of its own and 60 s of processor
+time. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _told(found: Found) -> str:
     if found.promise is None:
-        return f"NOT CAUGHT: {found.bug} ({found.why or 'no story breaks a promise'}), {found.seconds:.1f} s"
+        return (
+            f"NOT CAUGHT: {found.bug} ({found.why or 'no story breaks a promise'}), "
+            f"{found.seconds:.1f} s"
+        )
     return f"{found.promise}: {found.bug}, by '{found.story}', {found.seconds:.1f} s"
 
 
@@ -75,7 +79,9 @@ def _in_a_process(bug: Bug) -> Found:
     try:
         found: Found = receiver.recv()
     except EOFError:
-        found = Found(bug.name, None, "", CPU_SECONDS, f"it took more than {CPU_SECONDS} s, or crashed")
+        found = Found(
+            bug.name, None, "", CPU_SECONDS, f"it took more than {CPU_SECONDS} s, or crashed"
+        )
     process.join()
     return found
 
@@ -105,7 +111,8 @@ def caught(bug: Bug) -> Found:
 
 
 def _points_of(story: Scenario, bug: Bug) -> tuple[list[Point], list[Point]]:
-    """Return the faults to try first, which tell most, and the others; none where the story shows it."""
+    """Return the faults to try first, which tell most, and the others; none where the story shows
+    it."""
     first: list[Point] = []
     others: list[Point] = []
     if story.rivals is None and not bug.kinds:

@@ -1,7 +1,9 @@
-"""Promises that hold at every call of EC2, whatever fails. Each is named in a row of `docs/trust.md`.
+"""Promises that hold at every call of EC2, whatever fails. Each is named in a row of
+`docs/trust.md`.
 
-`watch` has them checked while a story is played, `after` when all is quiet again. The checks of the end are
-in `endings.py`. A new invariant takes a function here or there, and its name in the last column of the table.
+`watch` has them checked while a story is played, `after` when all is quiet again. The checks of the
+end are in `endings.py`. A new invariant takes a function here or there, and its name in the last
+column of the table.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ _HOUR = timedelta(hours=1)
 _SLACK = timedelta(minutes=1)
 """Between a moment of a story and the same moment as the system counts it."""
 _ALIVE = timedelta(minutes=15)
-"""The newest reading of an agent that is alive: two periods of five minutes, the lag, and a delay."""
+"""The newest reading of an agent that is alive: two periods of five minutes, the lag, and a
+delay."""
 _LONGEST_HOLE_UNSEEN = LONGEST_HOLE + timedelta(minutes=11)
 """A hole may begin and end within two periods, each of which holds a reading."""
 _RECHECK_HOLDS = timedelta(minutes=5)
@@ -64,15 +67,22 @@ def _check_call(cloud: Cloud, sent: Sent) -> None:
 def _check_press(cloud: Cloud, press: Press) -> None:
     cloud.violations += checked(promises_of(When.PRESS), (cloud, press), cloud.checked)
     approval = cloud.state.approval(press.approval_id)
-    if press.answer not in NOES or press.status != 409 or approval is None or approval.brake is not None:
+    if (
+        press.answer not in NOES
+        or press.status != 409
+        or approval is None
+        or approval.brake is not None
+    ):
         return
     if acts_by_itself(episode_of(cloud, press), approval, cloud.moment):
         cloud.unheld.append(press)
 
 
-def after(cloud: Cloud, *, duplicates: bool = False, counts: Counter[str] | None = None) -> list[str]:
-    """Return what is wrong when all is quiet again. `duplicates`: messages may have come twice. `counts`, if
-    given, counts what was checked."""
+def after(
+    cloud: Cloud, *, duplicates: bool = False, counts: Counter[str] | None = None
+) -> list[str]:
+    """Return what is wrong when all is quiet again. `duplicates`: messages may have come twice.
+    `counts`, if given, counts what was checked."""
     counted = Counter() if counts is None else counts
     return [*cloud.violations, *endings.wrong_in_the_end(cloud, counted, duplicates=duplicates)]
 
@@ -150,7 +160,12 @@ def it_is_the_same_machine(call: Call) -> Iterator[str]:
 @at_call(*_DESTROYS)
 def it_rests_on_what_people_saw(call: Call) -> Iterator[str]:
     """The evidence of the episode is the one that its first message was about."""
-    if call.shown is None or call.shown.evidence is None or call.episode is None or call.is_interfered:
+    if (
+        call.shown is None
+        or call.shown.evidence is None
+        or call.episode is None
+        or call.is_interfered
+    ):
         return
     is_same = call.episode.evidence == call.shown.evidence
     yield HELD if is_same else "its evidence was changed since people saw it"
@@ -162,7 +177,9 @@ def it_has_the_same_owner(call: Call) -> Iterator[str]:
     if shown is None or shown.instance is None or call.instance is None:
         return
     changed = [
-        key for key in ("Owner", "Project") if call.instance.tags.get(key) != shown.instance.tags.get(key)
+        key
+        for key in ("Owner", "Project")
+        if call.instance.tags.get(key) != shown.instance.tags.get(key)
     ]
     yield f"its tags {', '.join(changed)} were changed" if changed else HELD
 
@@ -205,7 +222,9 @@ def nothing_during_a_freeze(call: Call) -> Iterator[str]:
     lifted = call.now.get("breaker.lift_freezes_before")
     stored = [call.cloud.state.hub().freeze, call.cloud.state.breaker(TARGET)]
     for freeze in stored:
-        is_over = lifted is not None and freeze is not None and freeze.tripped_at < parse_iso(lifted)
+        is_over = (
+            lifted is not None and freeze is not None and freeze.tripped_at < parse_iso(lifted)
+        )
         if freeze is not None and freeze.tripped_at <= began_before and not is_over:
             yield f"the breaker is open since {freeze.tripped_at}"
             return
@@ -214,7 +233,8 @@ def nothing_during_a_freeze(call: Call) -> Iterator[str]:
 
 @at_call(*_DESTROYS, "delete")
 def nothing_during_a_pause(call: Call) -> Iterator[str]:
-    """Somebody has paused everything: before a stop is sent, or before the function of another call began."""
+    """Somebody has paused everything: before a stop is sent, or before the function of another call
+    began."""
     known_by = call.at if call.sent.what == "stop" else call.sent.seen.at
     paused = [at for at in call.cloud.pauses if at <= known_by]
     yield f"everything is paused since {paused[0]}" if paused else HELD
@@ -370,7 +390,8 @@ def observe_changes_nothing(call: Call) -> Iterator[str]:
 
 @at_call(*_OF_A_PLAN)
 def a_no_holds(call: Call) -> Iterator[str]:
-    """Nobody has said no and saw it accepted, not even while this invocation ran before its final call."""
+    """Nobody has said no and saw it accepted, not even while this invocation ran before its final
+    call."""
     if not call.is_of_a_plan or call.episode is None:
         return
     is_last = call.sent.what == call.episode.final_step.value
@@ -381,7 +402,12 @@ def a_no_holds(call: Call) -> Iterator[str]:
 @at_call(*_OF_A_PLAN)
 def stored_holds_are_obeyed(call: Call) -> Iterator[str]:
     """No keep and no exemption of this instance is stored."""
-    if not call.is_of_a_plan or call.episode is None or _is_after_the_stop(call) or call.is_interfered:
+    if (
+        not call.is_of_a_plan
+        or call.episode is None
+        or _is_after_the_stop(call)
+        or call.is_interfered
+    ):
         return
     # One that came while this invocation ran may be stored, and too late.
     if any(press.answer in NOES and press.at >= call.sent.seen.at for press in _presses(call)):
@@ -406,7 +432,11 @@ def enough_people_said_yes(call: Call) -> Iterator[str]:
     if not call.is_of_a_plan or not call.asks or _acts_on_silence(call):
         return
     said = {press.by for press in call.yes}
-    yield HELD if len(said) >= call.people_needed else f"{len(said)} of {call.people_needed} have approved it"
+    yield (
+        HELD
+        if len(said) >= call.people_needed
+        else f"{len(said)} of {call.people_needed} have approved it"
+    )
 
 
 @at_call(*_OF_A_PLAN)
@@ -415,7 +445,9 @@ def only_people_of_the_policy_decide(call: Call) -> Iterator[str]:
     if not call.is_of_a_plan or not call.asks or _acts_on_silence(call):
         return
     known = {press.by for press in call.yes} & call.then.people()
-    yield HELD if len(known) >= call.people_needed else f"{len(known)} known people have approved it"
+    yield (
+        HELD if len(known) >= call.people_needed else f"{len(known)} known people have approved it"
+    )
 
 
 @at_call(*_OF_A_PLAN)
@@ -432,7 +464,11 @@ def a_termination_is_typed(call: Call) -> Iterator[str]:
     """People who said yes to it have typed the id of the instance."""
     if not call.asks:
         return
-    typed = {press.by for press in call.yes if press.fields.get("typed_instance_id") == call.sent.instance_id}
+    typed = {
+        press.by
+        for press in call.yes
+        if press.fields.get("typed_instance_id") == call.sent.instance_id
+    }
     yield HELD if len(typed) >= call.people_needed else f"{len(typed)} people typed its id"
 
 
@@ -452,7 +488,8 @@ def silence_never_terminates(call: Call) -> Iterator[str]:
 
 @at_call("stop", "snapshot")
 def silence_needs_its_messages(call: Call) -> Iterator[str]:
-    """Both the question and the escalation were delivered, and people had the time of both to answer."""
+    """Both the question and the escalation were delivered, and people had the time of both to
+    answer."""
     if not call.is_of_a_plan or not call.is_silent or call.is_begun or not _acts_on_silence(call):
         return
     asked = min(call.mails("approval-requested"), default=None)
@@ -510,7 +547,8 @@ def auto_needs_trusted_publishers(call: Call) -> Iterator[str]:
 
 @at_call("terminate", "cancel")
 def auto_terminates_by_two_people(call: Call) -> Iterator[str]:
-    """An override for a tag of it allows that, and two people of the policy have accepted it themselves."""
+    """An override for a tag of it allows that, and two people of the policy have accepted it
+    themselves."""
     if not _acts_by_notice(call):
         return
     behind: set[str] = set()
@@ -526,8 +564,8 @@ def auto_terminates_by_two_people(call: Call) -> Iterator[str]:
 
 @at_call("terminate")
 def nothing_ends_unsaved(call: Call) -> Iterator[str]:
-    """Every volume has a completed snapshot of this episode, begun when nothing was written any more; where
-    the instance cannot be stopped, after the yes, and not long ago."""
+    """Every volume has a completed snapshot of this episode, begun when nothing was written any
+    more; where the instance cannot be stopped, after the yes, and not long ago."""
     if call.episode is None or call.instance is None or call.is_interfered:
         return
     since = _saved_since(call)

@@ -1,4 +1,5 @@
-"""The functions, loaded and wired as Lambda does, with parts of the simulated cloud in place of AWS's.
+"""The functions, loaded and wired as Lambda does, with parts of the simulated cloud in place of
+AWS's.
 
 Each call of such a part goes through `port` of the present cloud, where faults happen.
 """
@@ -121,7 +122,9 @@ class _Metrics(_Port):
 class _Tagger(_Port):
     """Failures are reasons by instance id."""
 
-    def set_tags(self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any) -> Any:
+    def set_tags(
+        self, target: Target, instance_ids: Sequence[str], *given: Any, **named: Any
+    ) -> Any:
         try:
             return self.__getattr__("set_tags")(target, instance_ids, *given, **named)
         except CloudError as error:
@@ -161,7 +164,10 @@ def _record(kind: Hashable, item: bytes) -> Any:
 
 def records_of(kind: type[Any], items: Iterable[Mapping[str, Any]]) -> Iterator[Any]:
     """The records of stored items, one by one."""
-    return (_record(cast("Hashable", kind), marshal.dumps(dict(item), _WITHOUT_REFERENCES)) for item in items)
+    return (
+        _record(cast("Hashable", kind), marshal.dumps(dict(item), _WITHOUT_REFERENCES))
+        for item in items
+    )
 
 
 class _CloudTable(Table):
@@ -209,11 +215,15 @@ class _Sns:
 
 
 class _Sqs:
-    def change_message_visibility(self, *, ReceiptHandle: str, VisibilityTimeout: int, **_: Any) -> Any:
+    def change_message_visibility(
+        self, *, ReceiptHandle: str, VisibilityTimeout: int, **_: Any
+    ) -> Any:
         cloud = _CLOUDS[-1]
         cloud.port("sqs.hide", lambda: cloud.hide(ReceiptHandle, VisibilityTimeout))
 
-    def send_message(self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int = 0, **_: Any) -> Any:
+    def send_message(
+        self, *, QueueUrl: str, MessageBody: str, DelaySeconds: int = 0, **_: Any
+    ) -> Any:
         cloud = _CLOUDS[-1]
         if QueueUrl == VARIABLES["DELIVERY_QUEUE_URL"]:
             cloud.port("sqs.send", lambda: cloud.put(MessageBody, DelaySeconds))
@@ -238,7 +248,9 @@ class _Kms:
     def verify_mac(self, *, KeyId: str, Message: bytes, Mac: bytes, **_: Any) -> Any:
         def check() -> dict[str, bool]:
             if Mac != self._mac(KeyId, Message):
-                said: Any = {"Error": {"Code": "KMSInvalidMacException", "Message": "the HMAC does not fit"}}
+                said: Any = {
+                    "Error": {"Code": "KMSInvalidMacException", "Message": "the HMAC does not fit"}
+                }
                 raise ClientError(said, "VerifyMac")
             return {"MacValid": True}
 
@@ -259,7 +271,9 @@ class _Ssm:
             invoked_after = parse_iso(wanted["InvokedAfter"])
             if since is None or not invoked_after < since <= cloud.moment:
                 return {"Sessions": []}
-            return {"Sessions": [{"Owner": "arn:aws:iam::123456789012:user/erin", "StartDate": since}]}
+            return {
+                "Sessions": [{"Owner": "arn:aws:iam::123456789012:user/erin", "StartDate": since}]
+            }
 
         return cloud.port("ssm.describe_sessions", sessions)
 
@@ -272,7 +286,9 @@ class _SimulatedClients(Clients):
         return known.get(service)
 
 
-def _send(self: object, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+def _send(
+    self: object, method: str, url: str, body: bytes, headers: Mapping[str, str]
+) -> HttpAnswer:
     """In place of an HTTPS request: Slack takes it."""
     del self, method, headers
     cloud, document = _CLOUDS[-1], json.loads(body)
@@ -311,7 +327,8 @@ def _sleep(seconds: float) -> None:
 
 
 class _Inline:
-    """An executor that does everything at once, in order: threads have no place in simulated time."""
+    """An executor that does everything at once, in order: threads have no place in simulated
+    time."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -338,7 +355,9 @@ class _Silent:
 def _parts(kind: type[Parts]) -> Parts:
     twins: dict[str, Any] = {
         "policy_text": SimpleNamespace(
-            read=lambda **_: _CLOUDS[-1].port("ssm.read", lambda: _CLOUDS[-1].policy) if _CLOUDS else ""
+            read=lambda **_: (
+                _CLOUDS[-1].port("ssm.read", lambda: _CLOUDS[-1].policy) if _CLOUDS else ""
+            )
         ),
         "documents": SimpleNamespace(newest=lambda: None),
         "clock": _Clock(),
@@ -346,10 +365,14 @@ def _parts(kind: type[Parts]) -> Parts:
         "workflow": _Port("states", "cloud"),
         "link_keys": SimpleNamespace(read=lambda: _CLOUDS[-1].port("secrets.read", lambda: KEYS)),
         "channel_secret": SimpleNamespace(
-            read=lambda: _CLOUDS[-1].port("secrets.read", lambda: _CLOUDS[-1].channels) if _CLOUDS else {}
+            read=lambda: (
+                _CLOUDS[-1].port("secrets.read", lambda: _CLOUDS[-1].channels) if _CLOUDS else {}
+            )
         ),
         "undoer": _Port("lambda", "cloud"),
-        **dict.fromkeys(("instances", "controller", "starter", "snapshots", "remover"), _Port("ec2", "ec2")),
+        **dict.fromkeys(
+            ("instances", "controller", "starter", "snapshots", "remover"), _Port("ec2", "ec2")
+        ),
         "vault": _Port("s3", "vault"),
         "tagger": _Tagger("ec2", "ec2"),
         "metrics": _Metrics("cloudwatch", "metrics"),
@@ -402,8 +425,10 @@ def _current_none() -> Iterator[None]:
 
 @contextmanager
 def simulated() -> Iterator[None]:
-    """Put what has no place in simulated time aside: threads, sleep, chance, logs, how a mail looks."""
-    # The same text is the same policy: it is parsed at every invocation, and is no part of what is proven.
+    """Put what has no place in simulated time aside: threads, sleep, chance, logs, how a mail
+    looks."""
+    # The same text is the same policy: it is parsed at every invocation, and is no part of what is
+    # proven.
     read = lru_cache(64)(read_document)
     books: dict[tuple[int, bool], PolicyBook] = {}
 
@@ -429,7 +454,10 @@ def simulated() -> Iterator[None]:
                 "governor.usecases.episode.open_episode.secrets.token_hex",
                 lambda size: f"{_bits(8 * size):032x}",
             ),
-            ("governor.channels.dispatch.secrets.token_urlsafe", lambda size: f"{_bits(8 * size):032x}"),
+            (
+                "governor.channels.dispatch.secrets.token_urlsafe",
+                lambda size: f"{_bits(8 * size):032x}",
+            ),
             ("governor.stores.sweeps.random", SimpleNamespace(getrandbits=_bits)),
             ("governor.contracts.policy.read_document", read),
             ("governor.contracts.policy.PolicyBook", book),
@@ -438,7 +466,9 @@ def simulated() -> Iterator[None]:
             patched.enter_context(mock.patch(name, value))
         for kind in (Dispatch, TakeSnapshot):
             init = kind.__init__
-            defaults = tuple(_sleep if one is time.sleep else one for one in init.__defaults__ or ())
+            defaults = tuple(
+                _sleep if one is time.sleep else one for one in init.__defaults__ or ()
+            )
             patched.enter_context(mock.patch.object(init, "__defaults__", defaults))
         yield
         handler_of.cache_clear()

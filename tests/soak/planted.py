@@ -1,6 +1,8 @@
-"""Plants a bug into the running product: a changed line of a function, or a changed state of the workflow.
+"""Plants a bug into the running product: a changed line of a function, or a changed state of the
+workflow.
 
-A change names the text that it replaces, so it fails loudly where the product no longer has that text.
+A change names the text that it replaces, so it fails loudly where the product no longer has that
+text.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ class NotPlanted(Exception):
 
 @dataclass(frozen=True)
 class Edit:
-    """Another line in a function of the product: `where` is `module:Class.function`, after `governor.`."""
+    """Another line in a function of the product: `where` is `module:Class.function`, after
+    `governor.`."""
 
     where: str
     old: str
@@ -102,7 +105,9 @@ class Rewire:
 
     def definition(self) -> Definition:
         """Return the definition with the change. Raises: NotPlanted."""
-        before: Definition = json.loads((ROOT / "statemachines" / "remediation.asl.json").read_text())
+        before: Definition = json.loads(
+            (ROOT / "statemachines" / "remediation.asl.json").read_text()
+        )
         after = copy.deepcopy(before)
         try:
             self.change(after["States"])

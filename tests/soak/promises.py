@@ -1,7 +1,8 @@
 """The registry of what the soak proves: named invariants, each named in a row of `docs/trust.md`.
 
-A check yields once for every time its promise had something to say: `HELD`, or what is wrong in words. What
-it yields is counted, so a promise that nothing ever tested shows in the table of `make soak`.
+A check yields once for every time its promise had something to say: `HELD`, or what is wrong in
+words. What it yields is counted, so a promise that nothing ever tested shows in the table of `make
+soak`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class Promise:
     check: Check
     calls: frozenset[str] = frozenset()
     repeats_allowed: bool = False
-    """True for a promise that a lost answer of a channel may break: messages may come twice then."""
+    """True for a promise that a lost answer of a channel may break: messages may come twice
+    then."""
 
 
 PROMISES: dict[str, Promise] = {}
@@ -76,7 +78,8 @@ def _add(promise: Promise) -> None:
 
 
 def checked(promises: Iterable[Promise], subject: Any, counts: Counter[str]) -> list[str]:
-    """Return what is wrong with the subject, each after the promise's name; count what was checked."""
+    """Return what is wrong with the subject, each after the promise's name; count what was
+    checked."""
     wrong: list[str] = []
     for promise in promises:
         for found in promise.check(subject):

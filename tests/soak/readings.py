@@ -1,7 +1,9 @@
-"""CloudWatch on simulated time: readings that come late, out of order, twice, not at all, or that lie.
+"""CloudWatch on simulated time: readings that come late, out of order, twice, not at all, or that
+lie.
 
-`busy` is the truth: when the GPUs of an instance work. `Habits` say what becomes of it on its way to whoever
-reads. The invariants ask this module what could be known at a moment; the product only reads.
+`busy` is the truth: when the GPUs of an instance work. `Habits` say what becomes of it on its way
+to whoever reads. The invariants ask this module what could be known at a moment; the product only
+reads.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ Busy = tuple[datetime, datetime]
 
 @dataclass(frozen=True)
 class Habits:
-    """How the readings of one instance come to CloudWatch. The defaults are those of a good agent."""
+    """How the readings of one instance come to CloudWatch. The defaults are those of a good
+    agent."""
 
     late: timedelta = timedelta()
     """Each reading comes up to so late, by itself: the newest may come before older ones."""
@@ -36,7 +39,8 @@ class Habits:
     gone: tuple[Busy, ...] = ()
     """When the agent publishes nothing."""
     lies_from: datetime | None = None
-    """From then on every GPU is published as 0, whatever it does. CPU and network are EC2's own figures."""
+    """From then on every GPU is published as 0, whatever it does. CPU and network are EC2's own
+    figures."""
     ahead: timedelta = timedelta()
     """How far the clock of the host is ahead."""
     level: float = 95.0
@@ -89,7 +93,9 @@ class SimulatedMetrics:
         instance_id = names["InstanceId"]
         return tuple(self._bins(instance_id, query.metric, query.statistic, window))
 
-    def _bins(self, instance_id: str, metric: str, statistic: str, window: Window) -> Iterator[float | None]:
+    def _bins(
+        self, instance_id: str, metric: str, statistic: str, window: Window
+    ) -> Iterator[float | None]:
         """Yield the value of each period of the window, as it can be read now."""
         ends = [window.bin_end(index) for index in range(window.bins)]
         if self.habits.get(instance_id, GOOD) == GOOD and statistic != "SampleCount":
@@ -99,7 +105,9 @@ class SimulatedMetrics:
         for end in ends:
             yield self._value(instance_id, metric, statistic, end, window.period)
 
-    def _plain_value(self, instance_id: str, metric: str, end: datetime, period: timedelta) -> float | None:
+    def _plain_value(
+        self, instance_id: str, metric: str, end: datetime, period: timedelta
+    ) -> float | None:
         """Return what a good agent has published of a period: all of it at once."""
         now = self.ec2.cloud.moment
         if end - period + MINUTE > now or not self._ran(instance_id, end - period, end):
@@ -124,7 +132,11 @@ class SimulatedMetrics:
             return None
         if statistic == "SampleCount":
             return float(len(values) * self._copies(instance_id, metric))
-        return max(values) if statistic == "Maximum" or metric == UTILIZATION else sum(values) / len(values)
+        return (
+            max(values)
+            if statistic == "Maximum" or metric == UTILIZATION
+            else sum(values) / len(values)
+        )
 
     def _copies(self, instance_id: str, metric: str) -> int:
         is_doubled = metric == UTILIZATION and self.habits.get(instance_id, GOOD).twice
@@ -133,7 +145,8 @@ class SimulatedMetrics:
     # readings
 
     def _reading(self, instance_id: str, metric: str, stamp: datetime) -> float | None:
-        """Return the reading of the minute that ends at `stamp` by the host's clock, if there is one."""
+        """Return the reading of the minute that ends at `stamp` by the host's clock, if there is
+        one."""
         habits = self.habits.get(instance_id, GOOD)
         end = self._true_time(instance_id, metric, stamp)
         if not self._ran(instance_id, end - MINUTE, end):
@@ -172,7 +185,8 @@ class SimulatedMetrics:
     def _ran(self, instance_id: str, begin: datetime, end: datetime) -> bool:
         """Return whether it ran from the begin to the end."""
         return any(
-            began <= begin and (until is None or end <= until) for began, until in self.ec2.ran[instance_id]
+            began <= begin and (until is None or end <= until)
+            for began, until in self.ec2.ran[instance_id]
         )
 
     # the truth, for the invariants
@@ -184,8 +198,8 @@ class SimulatedMetrics:
     def known_work(
         self, instance_id: str, since: datetime, by: datetime, threshold: float
     ) -> datetime | None:
-        """Return when the first work since then was, of which a reading had come by then; `None`: nothing
-        that could be read showed any."""
+        """Return when the first work since then was, of which a reading had come by then; `None`:
+        nothing that could be read showed any."""
         for began, until in sorted(self.busy[instance_id]):
             stamp = _next_minute(max(began, since))
             while stamp - MINUTE < min(until, by):

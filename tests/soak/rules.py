@@ -57,8 +57,8 @@ class Rules:
     tags: Mapping[str, str]
 
     def get(self, path: str) -> Any:
-        """Return a setting: of the last override for these tags that names it, of the document, or its
-        default."""
+        """Return a setting: of the last override for these tags that names it, of the document, or
+        its default."""
         document = _document(self.text)
         value = _in(document, path, DEFAULTS[path])
         for override in self.overrides():
@@ -83,7 +83,9 @@ class Rules:
         if "@" in owner:
             return frozenset({owner.lower()})
         named = contacts.get(owner)
-        found = [named] if named else [contacts[one] for one in ownership.get("default_contacts", ())]
+        found = (
+            [named] if named else [contacts[one] for one in ownership.get("default_contacts", ())]
+        )
         return frozenset(
             address for one in found for address in (*one.get("emails", ()), *one.get("lists", ()))
         )

@@ -1,6 +1,7 @@
 """The story of one instance from beginning to end, in each way there is.
 
-Times are short, so that a run takes a few simulated hours; the order of things is that of the real ones.
+Times are short, so that a run takes a few simulated hours; the order of things is that of the real
+ones.
 """
 
 from __future__ import annotations
@@ -81,12 +82,15 @@ def instance(instance_id: str = ID, **changes: Any) -> Instance:
         Volume(f"vol-{instance_id[2:]}", "/dev/xvda", True, 100, "gp3"),
         Volume(f"vol-f{instance_id[3:]}", "/dev/xvdb", False, 200, "gp3"),
     )
-    return make_instance(**{"instance_id": instance_id, "tags": tags, "volumes": volumes, **changes})
+    return make_instance(
+        **{"instance_id": instance_id, "tags": tags, "volumes": volumes, **changes}
+    )
 
 
 @dataclass(frozen=True)
 class Answers:
-    """A person's answer to a question: presses after so many seconds, and again until it is taken."""
+    """A person's answer to a question: presses after so many seconds, and again until it is
+    taken."""
 
     answer: str
     after: float = 300.0
@@ -109,7 +113,12 @@ class Person:
     def got(self, mail: Mail) -> None:
         """A mail has come."""
         is_question = mail.kind == self._answers.to
-        if mail.to != self._address or not is_question or mail.link is None or mail.episode in self._answered:
+        if (
+            mail.to != self._address
+            or not is_question
+            or mail.link is None
+            or mail.episode in self._answered
+        ):
             return
         self._answered.add(mail.episode)
         self._cloud.later(self._answers.after, partial(self._press, mail.link, self._answers.tries))
@@ -206,13 +215,18 @@ class Scenario:
     def complaints(
         self, cloud: Cloud, *, duplicates: bool = False, counts: Counter[str] | None = None
     ) -> list[str]:
-        """Return what is wrong with a run. `counts`, if given, counts what was checked in its end."""
+        """Return what is wrong with a run. `counts`, if given, counts what was checked in its
+        end."""
         found = invariants.after(cloud, duplicates=duplicates, counts=counts)
         state = cloud.ec2.instances[ID].state
         if state not in self.ends:
-            found.append(f"the instance is {state} in the end, not {' or '.join(sorted(self.ends))}")
+            found.append(
+                f"the instance is {state} in the end, not {' or '.join(sorted(self.ends))}"
+            )
         if self.snapshots_left not in (None, len(cloud.ec2.snapshots)):
-            found.append(f"{len(cloud.ec2.snapshots)} snapshots are left, not {self.snapshots_left}")
+            found.append(
+                f"{len(cloud.ec2.snapshots)} snapshots are left, not {self.snapshots_left}"
+            )
         return found
 
 
@@ -272,7 +286,9 @@ def _put_away(cloud: Cloud, ago: timedelta, outcome: Outcome) -> None:
     cloud.state.note_step(ref, Step.STOP.value, at)
     if ago > _RETAINED:
         _copied(cloud, asked, at)
-    cloud.state.settle("approval-0", Decision(Answer.APPROVE, f"link:{ALICE}", "page", at, person=ALICE))
+    cloud.state.settle(
+        "approval-0", Decision(Answer.APPROVE, f"link:{ALICE}", "page", at, person=ALICE)
+    )
     cloud.state.close_episode(ref, outcome, "it is put away", at, quiet_until=None, ledger=entry)
     cloud.state.note_told(ref, at)
     done = ["stop", "terminate"][: 2 if outcome is Outcome.TERMINATED else 1]
@@ -283,7 +299,9 @@ def _copied(cloud: Cloud, episode: Episode, at: datetime) -> None:
     """Its volumes were copied, and the copies may go by now."""
     tags = {EPISODE_TAG: episode.ref.execution_name, DELETE_AFTER_TAG: iso(at + _RETAINED)}
     for number, volume in enumerate(episode.instance.volumes):
-        copy = Snapshot(f"snap-{number:017x}", volume.volume_id, "completed", at, TARGET.account, 100, tags)
+        copy = Snapshot(
+            f"snap-{number:017x}", volume.volume_id, "completed", at, TARGET.account, 100, tags
+        )
         cloud.ec2.snapshots[copy.snapshot_id] = (copy, tags)
         cloud.ec2.began[copy.snapshot_id] = at
     volumes = {name: one.volume_id for name, (one, _) in cloud.ec2.snapshots.items()}
@@ -331,7 +349,8 @@ def stop_by_hand(cloud: Cloud) -> None:
 
 
 def _change_user_data(cloud: Cloud) -> None:
-    """Somebody writes another script for its next start, which EC2 lets them do while it is stopped."""
+    """Somebody writes another script for its next start, which EC2 lets them do while it is
+    stopped."""
     cloud.ec2.user_data_of[ID] = f"{SECRET}-changed".encode()
 
 
@@ -370,7 +389,9 @@ def _update(cloud: Cloud) -> None:
     for episode in invariants.episodes(cloud):
         before = _evidence_of_2428e04(episode.evidence)
         key, digests[episode.evidence_hash] = keys.episode(episode.ref), evidence_hash(before)
-        cloud.memory.items[key]["evidence"] = zlib.compress(json.dumps(evidence_document(before)).encode())
+        cloud.memory.items[key]["evidence"] = zlib.compress(
+            json.dumps(evidence_document(before)).encode()
+        )
     for item in cloud.memory.items.values():
         if "evidence_hash" in item:
             item["evidence_hash"] = digests[item["evidence_hash"]]
@@ -402,8 +423,16 @@ def _starts_and_answers(cloud: Cloud) -> None:
 def _everybody(cloud: Cloud) -> None:
     """Two sweeps, three people who do not agree, and somebody in EC2."""
     cloud.sweep()
-    links = {mail.to: mail.link for mail in cloud.mails if mail.kind == "approval-requested" and mail.link}
-    for person, answer in ((ALICE, "approve"), ("bob@example.com", "keep"), ("dora@example.com", "hold")):
+    links = {
+        mail.to: mail.link
+        for mail in cloud.mails
+        if mail.kind == "approval-requested" and mail.link
+    }
+    for person, answer in (
+        (ALICE, "approve"),
+        ("bob@example.com", "keep"),
+        ("dora@example.com", "hold"),
+    ):
         if person in links:
             fields = {"losses": "accepted", "typed_instance_id": ID, "keep_date": "2026-11-25"}
             cloud.press(person, links[person], answer, **fields)
@@ -553,7 +582,11 @@ SCENARIOS = (
         policy("auto"),
         _STAYS,
         Outcome.HELD,
-        people={ALICE: Answers("keep", 300.0, {"keep_date": "2026-11-25"}, "idle-found", _UNTIL_IT_WORKS)},
+        people={
+            ALICE: Answers(
+                "keep", 300.0, {"keep_date": "2026-11-25"}, "idle-found", _UNTIL_IT_WORKS
+            )
+        },
         hours=5.0,
     ),
     Scenario(
@@ -635,7 +668,12 @@ SCENARIOS = (
             ("snapshots of a terminated instance stay", Outcome.TERMINATED, 2, ()),
             ("snapshots expire, exempt since", Outcome.STOPPED, 2, ((5 * _DAY, _tag_as_exempt),)),
             ("snapshots expire, to be kept", Outcome.STOPPED, 2, ((5 * _DAY, _keep_copies),)),
-            ("snapshots expire, only observed since", Outcome.STOPPED, 2, ((5 * _DAY, only_observe),)),
+            (
+                "snapshots expire, only observed since",
+                Outcome.STOPPED,
+                2,
+                ((5 * _DAY, only_observe),),
+            ),
         )
     ),
     Scenario("aborted", policy(), _AWAY, Outcome.FAILED, people=_YES, script=((200.0, _abort),)),

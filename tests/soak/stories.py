@@ -1,7 +1,8 @@
 """Stories in which readings lie, EC2 fails, and people change everything meanwhile.
 
-Each is one instance, or a few, with one thing that goes wrong. Where somebody acts "at every call", the story
-is played once for each call of the system, and everybody else acts in the middle of that call.
+Each is one instance, or a few, with one thing that goes wrong. Where somebody acts "at every call",
+the story is played once for each call of the system, and everybody else acts in the middle of that
+call.
 """
 
 from __future__ import annotations
@@ -168,8 +169,8 @@ def _metrics(
     metrics: str = "",
     **changes: Any,
 ) -> Scenario:
-    """A stop that is approved a while after the question, or acts after its notice. `idle` and `metrics` are
-    further settings of these sections."""
+    """A stop that is approved a while after the question, or acts after its notice. `idle` and
+    `metrics` are further settings of these sections."""
     script = () if work_after is None else ((work_after, works),)
     document = policy(mode).replace("idle: {", f"idle: {{{idle}")
     document = document.replace("metrics: {", f"metrics: {{{metrics}")
@@ -189,7 +190,10 @@ def _metrics(
 _LATE = Habits(late=_minutes(10))
 _READINGS = (
     _metrics(
-        "readings come up to ten minutes late, out of order", _LATE, ends=_AWAY, outcome=Outcome.STOPPED
+        "readings come up to ten minutes late, out of order",
+        _LATE,
+        ends=_AWAY,
+        outcome=Outcome.STOPPED,
     ),
     *(
         _metrics(
@@ -269,7 +273,11 @@ _READINGS = (
         ends=_RUNS | _AWAY,
         outcome=None,
     ),
-    _metrics("work resumes in the last minutes before the stop", Habits(on_gpu_alone=True), work_after=300),
+    _metrics(
+        "work resumes in the last minutes before the stop",
+        Habits(on_gpu_alone=True),
+        work_after=300,
+    ),
 )
 
 
@@ -340,7 +348,8 @@ def deletes_on_termination(cloud: Cloud) -> None:
 
 
 def comes_back(cloud: Cloud) -> None:
-    """It is gone, and its id comes back: another run, with the same tags. One that ends stays to be seen."""
+    """It is gone, and its id comes back: another run, with the same tags. One that ends stays to be
+    seen."""
     if cloud.ec2.instances[ID].state in ("shutting-down", "terminated"):
         return
     now = cloud.moment.replace(microsecond=0)
@@ -500,12 +509,18 @@ _MEANWHILE = (
     _at_every_call(_STOP, "an Auto Scaling group", joins_a_group),
     _at_every_call(_STOP, "a removed target", removes_the_target),
     _at_every_call(_STOP, "mode observe", only_observe),
-    _at_every_call(_STOP, "a person who leaves", partial(_rewrites, "alice@example.com, bob", "bob")),
     _at_every_call(
-        _STOP, "a plan that only notifies", partial(_rewrites, "action: stop", "action: notify-only")
+        _STOP, "a person who leaves", partial(_rewrites, "alice@example.com, bob", "bob")
     ),
     _at_every_call(
-        _STOP, "two people for a stop", partial(_rewrites, "approval:", "approval:\n  people_to_stop: 2")
+        _STOP,
+        "a plan that only notifies",
+        partial(_rewrites, "action: stop", "action: notify-only"),
+    ),
+    _at_every_call(
+        _STOP,
+        "two people for a stop",
+        partial(_rewrites, "approval:", "approval:\n  people_to_stop: 2"),
     ),
     _at_every_call(_STOP, "work at eight percent, and a looser policy", works_a_little),
     _at_every_call(_STOP, "a session", logs_in),
@@ -532,7 +547,9 @@ _MEANWHILE = (
         partial(_rewrites, "publishers_are_trusted: true", "publishers_are_trusted: false"),
     ),
     _at_every_call(
-        _AUTO, "a longer notice", partial(_rewrites, "approval:", "approval:\n  notice_minutes: 240")
+        _AUTO,
+        "a longer notice",
+        partial(_rewrites, "approval:", "approval:\n  notice_minutes: 240"),
     ),
     _at_every_call(_AUTO, "mode ask", partial(_rewrites, "mode: auto", "mode: ask")),
     _at_every_call(_AUTO, "a hold", partial(presses, "hold")),
@@ -733,7 +750,9 @@ def _approves(instance_id: str, cloud: Cloud) -> None:
 
 def _approved_at(*minutes: float) -> tuple[tuple[float, Callable[[Cloud], None]], ...]:
     """Bob approves the first of the neighbors then, the second one then, and so on."""
-    return tuple((60.0 * at, partial(_approves, f"i-{number:017x}")) for number, at in enumerate(minutes))
+    return tuple(
+        (60.0 * at, partial(_approves, f"i-{number:017x}")) for number, at in enumerate(minutes)
+    )
 
 
 _CAP = "caps: {owner_actions_per_hour: 2}\n"
@@ -754,7 +773,8 @@ _FLEETS = (
         policy(approval="digest_from: 0") + _CAP,
         _AWAY,
         Outcome.STOPPED,
-        # Two are stopped at once; those of 10, 30 and 59 minutes later wait for the window to move on.
+        # Two are stopped at once; those of 10, 30 and 59 minutes later wait for the window to move
+        # on.
         before=partial(_neighbors, 4),
         script=((400.0, partial(_approves, ID)), *_approved_at(7, 17, 37, 66)),
         hours=10.0,
@@ -888,6 +908,15 @@ _POLICY = (
     ),
 )
 
-STORIES = (*_ANSWERS_OF_EC2, *_READINGS, *_MEANWHILE, *_PEOPLE, *_UNASKED, *_FLEETS, *_FORGED, *_POLICY)
+STORIES = (
+    *_ANSWERS_OF_EC2,
+    *_READINGS,
+    *_MEANWHILE,
+    *_PEOPLE,
+    *_UNASKED,
+    *_FLEETS,
+    *_FORGED,
+    *_POLICY,
+)
 ALL_STORIES: tuple[Scenario, ...] = (*SCENARIOS, *STORIES)
 """All that `make soak` plays."""

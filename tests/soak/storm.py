@@ -1,4 +1,5 @@
-"""A fleet in a storm: faults on a fifth of all AWS calls, outages, poisoned events, people who disagree.
+"""A fleet in a storm: faults on a fifth of all AWS calls, outages, poisoned events, people who
+disagree.
 
 Then all is quiet for half a day, and every invariant must hold. Messages may have come twice.
 """
@@ -182,7 +183,9 @@ class Weather:
             else:
                 self.cloud.later(self.random.choice((0.0, 60.0, 1_800.0, 5_000.0)), press)
             if self.random.random() < 0.15:
-                self.cloud.later(self.random.uniform(0.0, 4_000.0), partial(self._press, mail, "hold", 3))
+                self.cloud.later(
+                    self.random.uniform(0.0, 4_000.0), partial(self._press, mail, "hold", 3)
+                )
         elif mail.kind == "outcome" and self.random.random() < 0.1:
             self.cloud.later(600.0, partial(self._press, mail, "undo", 3))
 

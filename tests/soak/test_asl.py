@@ -147,14 +147,24 @@ def test_an_answer_that_came_before_the_function_failed_stands() -> None:
     [
         (lambda m: m.update(TimeoutSeconds=1), "the machine: unknown fields TimeoutSeconds"),
         (lambda m: m["States"].update(Two={"Type": "Parallel"}), "a state of type Parallel"),
-        (lambda m: m["States"]["One"].update(HeartbeatSeconds=1), "unknown fields HeartbeatSeconds"),
-        (lambda m: m["States"]["One"].update(Resource="arn:aws:states:::sqs:sendMessage"), "the resource"),
+        (
+            lambda m: m["States"]["One"].update(HeartbeatSeconds=1),
+            "unknown fields HeartbeatSeconds",
+        ),
+        (
+            lambda m: m["States"]["One"].update(Resource="arn:aws:states:::sqs:sendMessage"),
+            "the resource",
+        ),
         (lambda m: m["States"]["One"].update(Next="Nowhere"), "leads to Nowhere"),
-        (lambda m: m["States"].update(C={"Type": "Choice", "Choices": [{"StringMatches": "*"}]}), "the rule"),
+        (
+            lambda m: m["States"].update(C={"Type": "Choice", "Choices": [{"StringMatches": "*"}]}),
+            "the rule",
+        ),
     ],
 )
 def test_what_is_not_known_is_refused(change: Callable[[Any], None], why: str) -> None:
-    """A new field of the real machine must be given a meaning here before anything is proven by it."""
+    """A new field of the real machine must be given a meaning here before anything is proven by
+    it."""
     definition = _machine(One={**_TASK, "Parameters": _CALL, "Next": "Done"}, Done=_DONE)
     change(definition)
 

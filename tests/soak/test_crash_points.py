@@ -93,7 +93,8 @@ def test_shares_hold_each_crash_point_once_and_the_faults_of_a_call_together() -
 
 @pytest.mark.parametrize("seed", [0, 1, 4])
 def test_a_fleet_comes_through_a_storm(seed: int) -> None:
-    """Faults on a fifth of all calls, outages, poison, rivals; when all is quiet again, all is right.
+    """Faults on a fifth of all calls, outages, poison, rivals; when all is quiet again, all is
+    right.
 
     In storm 4, somebody opens the page while a call to EC2 has no answer, to hold it.
     """

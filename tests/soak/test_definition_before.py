@@ -1,7 +1,7 @@
 """The definition of the release before, over the code of this one.
 
-Executions that are open at an update keep their definition. It repeats a failed stop or termination without a
-recheck, so the functions alone must keep every call behind one.
+Executions that are open at an update keep their definition. It repeats a failed stop or termination
+without a recheck, so the functions alone must keep every call behind one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def _simulated(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def _played(story: str, call: str, trouble: Trouble, *, resumes: bool) -> tuple[Scenario, Cloud]:
-    """Play a story in which EC2 answers five calls with trouble, and the GPU works from the first one on."""
+    """Play a story in which EC2 answers five calls with trouble, and the GPU works from the first
+    one on."""
     scenario = BY_NAME[story]
     cloud = scenario.begin()
     cloud.expects = None
@@ -54,14 +55,18 @@ def _played(story: str, call: str, trouble: Trouble, *, resumes: bool) -> tuple[
 
 def test_the_definition_before_repeats_what_this_one_does_not() -> None:
     """Or these stories would prove nothing about it."""
-    repeated = {error for retry in BEFORE["States"]["Stop"]["Retry"] for error in retry["ErrorEquals"]}
+    repeated = {
+        error for retry in BEFORE["States"]["Stop"]["Retry"] for error in retry["ErrorEquals"]
+    }
 
     assert {"Throttled", "Unavailable", "Sandbox.Timedout"} <= repeated
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
 @pytest.mark.parametrize("story", STORIES)
-def test_a_stop_that_fails_is_not_repeated_on_a_gpu_that_works(story: str, trouble: Trouble) -> None:
+def test_a_stop_that_fails_is_not_repeated_on_a_gpu_that_works(
+    story: str, trouble: Trouble
+) -> None:
     """The first call may be carried out; no later one follows."""
     _, cloud = _played(story, "stop", trouble, resumes=True)
 
@@ -72,7 +77,9 @@ def test_a_stop_that_fails_is_not_repeated_on_a_gpu_that_works(story: str, troub
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-@pytest.mark.parametrize(("story", "call"), [("stop", "stop"), ("stop, snapshot, terminate", "terminate")])
+@pytest.mark.parametrize(
+    ("story", "call"), [("stop", "stop"), ("stop, snapshot, terminate", "terminate")]
+)
 def test_what_fails_for_a_while_is_done_in_the_end(story: str, call: str, trouble: Trouble) -> None:
     """Each call after a recheck of its own."""
     scenario, cloud = _played(story, call, trouble, resumes=False)
@@ -83,7 +90,8 @@ def test_what_fails_for_a_while_is_done_in_the_end(story: str, call: str, troubl
 
 @pytest.mark.parametrize("story", STORIES)
 def test_no_fault_at_a_call_to_ec2_breaks_a_promise(story: str) -> None:
-    """Errors, lost answers and deaths of the function right before and after each call that it makes."""
+    """Errors, lost answers and deaths of the function right before and after each call that it
+    makes."""
     scenario = BY_NAME[story]
     tried = [one for one in points(scenario) if one.kind in FAULTS][::41]
 

@@ -1,4 +1,5 @@
-"""A sample of `make soak-honest`: the soak's own stories notice bugs that are planted into the product."""
+"""A sample of `make soak-honest`: the soak's own stories notice bugs that are planted into the
+product."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _NOT_PLANTED = frozenset(
         "too_late_was_too_late",
     }
 )
-"""Invariants that no bug has tested yet: nobody has written one. Take a name out with its first bug."""
+"""Invariants that no bug has tested yet: nobody has written one. Take a name out with its first
+bug."""
 
 
 def test_there_are_bugs_enough() -> None:
@@ -43,7 +45,8 @@ def test_each_invariant_is_tested_by_a_bug() -> None:
 
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_each_bug_can_be_planted(bug: Bug) -> None:
-    """The product still has what it changes; else look what has become of that guard, and change the bug."""
+    """The product still has what it changes; else look what has become of that guard, and change
+    the bug."""
     assert bug.promise in PROMISES
     assert set() == set(bug.stories) - BY_NAME.keys()
     with ExitStack() as planted:

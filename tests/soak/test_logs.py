@@ -1,4 +1,5 @@
-"""The functions' logs hold no task token, link, secret or address: whoever reads logs could use them."""
+"""The functions' logs hold no task token, link, secret or address: whoever reads logs could use
+them."""
 
 from __future__ import annotations
 
@@ -129,7 +130,8 @@ def test_a_planted_leak_is_found(text: str, what: str) -> None:
 
 
 def test_an_address_is_hidden_wherever_it_is_logged(logged: list[str]) -> None:
-    """In the message, in what is beside it, in an exception; by the functions and by what they call."""
+    """In the message, in what is beside it, in an exception; by the functions and by what they
+    call."""
     for logger in (observability.logger, logging.getLogger("governor.anywhere")):
         try:
             raise ValueError("alice@example.com is not verified")

@@ -1,6 +1,8 @@
-"""A model-based test: sweeps, answers, events, people in EC2 and faults in any order, under the invariants.
+"""A model-based test: sweeps, answers, events, people in EC2 and faults in any order, under the
+invariants.
 
-The model is what people themselves remember: `invariants.watch` compares each call that EC2 accepts with it.
+The model is what people themselves remember: `invariants.watch` compares each call that EC2 accepts
+with it.
 """
 
 from __future__ import annotations
@@ -52,7 +54,11 @@ class System(RuleBasedStateMachine):
         """Instances of each kind."""
         for one, kind in zip(_IDS, kinds, strict=True):
             plain = instance(one)
-            spot = {"lifecycle": Lifecycle.SPOT, "spot_request_id": f"sir-{one}"} if kind == "spot" else {}
+            spot = (
+                {"lifecycle": Lifecycle.SPOT, "spot_request_id": f"sir-{one}"}
+                if kind == "spot"
+                else {}
+            )
             self.cloud.ec2.spot_requests[f"sir-{one}"] = SpotRequestType.PERSISTENT
             self.cloud.ec2.add(instance(one, tags={**plain.tags, "Kind": kind}, **spot))
         self.sweep()
@@ -68,7 +74,9 @@ class System(RuleBasedStateMachine):
         """As the schedule starts it."""
         self._now(self.cloud.sweep)
 
-    @rule(number=st.integers(1, 60), kind=st.sampled_from(Kind), minutes=st.sampled_from((0, 5, 20)))
+    @rule(
+        number=st.integers(1, 60), kind=st.sampled_from(Kind), minutes=st.sampled_from((0, 5, 20))
+    )
     def fault(self, number: int, kind: Kind, minutes: int) -> None:
         """One at some call of a sweep, or of what follows it."""
         point = CrashPoint(number, kind)
@@ -86,7 +94,9 @@ class System(RuleBasedStateMachine):
 
     @precondition(lambda self: self.inbox)
     @rule(data=st.data(), answers=st.tuples(_ANSWERS, _ANSWERS), number=st.integers(1, 40))
-    def two_answers_at_once(self, data: st.DataObject, answers: tuple[str, str], number: int) -> None:
+    def two_answers_at_once(
+        self, data: st.DataObject, answers: tuple[str, str], number: int
+    ) -> None:
         """One in the middle of the other."""
         mail = data.draw(st.sampled_from(self.inbox))
         self.cloud.faults = _Meanwhile(number, partial(self._press, mail, answers[1]))

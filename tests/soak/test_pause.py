@@ -1,4 +1,5 @@
-"""A pause of everything, pressed at every state of the workflow and at every call of the function that acts.
+"""A pause of everything, pressed at every state of the workflow and at every call of the function
+that acts.
 
 No destructive call follows until it is ended. Then each workflow goes on, or ends as it should.
 """
@@ -25,11 +26,15 @@ from tests.soak.faults import World
 from tests.soak.parts import ROOT, simulated
 from tests.soak.scenarios import HOURS, ID, SCENARIOS, Scenario
 
-STATES: dict[str, Any] = json.loads((ROOT / "statemachines" / "remediation.asl.json").read_text())["States"]
+STATES: dict[str, Any] = json.loads((ROOT / "statemachines" / "remediation.asl.json").read_text())[
+    "States"
+]
 DESTROYS = frozenset({"stop", "terminate", "delete"})
 BY = "oidc:ada@example.com"
 PAUSED_HOURS = 3
-STORIES = {one.name: one for one in SCENARIOS if one.outcome is not None and "at once" not in one.name}
+STORIES = {
+    one.name: one for one in SCENARIOS if one.outcome is not None and "at once" not in one.name
+}
 FORCED = {"UnknownPath": "Path?", "UnknownDecision": "Decision?", "NothingToDo": "Recheck"}
 """States that no sound workflow enters, and the state in whose place the test enters each."""
 FROZEN_AT = {
@@ -125,7 +130,8 @@ class Story:
 
     @property
     def complaints(self) -> list[str]:
-        """Return what is wrong in the end: a promise that was broken, or a workflow that did not end."""
+        """Return what is wrong in the end: a promise that was broken, or a workflow that did not
+        end."""
         running = [name for name, run in self.cloud.runs.items() if run.status == "RUNNING"]
         old = [name for name in running if name == min(self.cloud.runs)]
         return [*invariants.after(self.cloud), *(f"{name} still runs" for name in old)]
@@ -150,7 +156,8 @@ def stories_by_state() -> dict[str, list[str]]:
 
 
 def stories_of(state: str) -> list[Story]:
-    """Return at most two stories in which the state is entered: those that destroy most come first."""
+    """Return at most two stories in which the state is entered: those that destroy most come
+    first."""
     reached_by = FORCED.get(state) or FROZEN_AT.get(state) or FAILS_AT.get(state) or state
     names = stories_by_state().get(reached_by, [])
     by_harm = sorted(names, key=lambda name: ("terminate" not in name, list(STORIES).index(name)))
@@ -198,7 +205,11 @@ class PausedAt:
     """The step was noted as begun when everything was paused."""
 
     def around(self, world: World, name: str, call: Callable[[], Any]) -> Any:
-        if not world.inside or world.inside[-1][0] != "put_away" or self.story.paused_at is not None:
+        if (
+            not world.inside
+            or world.inside[-1][0] != "put_away"
+            or self.story.paused_at is not None
+        ):
             return call()
         self.seen += 1
         if self.seen != self.number:
@@ -218,8 +229,11 @@ class PausedAt:
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_pause_in_the_middle_of_the_call_leaves_one_call_that_was_noted_before(after: bool) -> None:
-    """The bound: a call whose note was written before the pause may still go out, and none after it."""
+def test_a_pause_in_the_middle_of_the_call_leaves_one_call_that_was_noted_before(
+    after: bool,
+) -> None:
+    """The bound: a call whose note was written before the pause may still go out, and none after
+    it."""
     outcomes = set()
     for number in range(1, 100):
         story = Story(STORIES["stop"], "nowhere")

@@ -33,14 +33,17 @@ ROWS = _rows()
 
 @cache
 def _tests() -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in Path(ROOT / "tests").rglob("test_*.py"))
+    return "\n".join(
+        path.read_text(encoding="utf-8") for path in Path(ROOT / "tests").rglob("test_*.py")
+    )
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[1].strip()[:60])
 def test_each_promise_names_a_test_and_an_invariant(row: list[str]) -> None:
     """Or it says that no run can show it, and its tests do."""
     how = (
-        "a row of docs/trust.md is: mode, promise, `test_...`, `an_invariant` of tests/soak/invariants.py or "
+        "a row of docs/trust.md is: mode, promise, `test_...`, `an_invariant` of "
+        "tests/soak/invariants.py or "
         f" endings.py; where no run can show it, write '{BY_TESTS_ALONE}'"
     )
     assert len(row) == 4, how
@@ -56,7 +59,9 @@ def test_each_invariant_is_named_by_a_promise() -> None:
     """One that nobody promised would not be missed."""
     named = {name for row in ROWS for name in _NAME.findall(row[-1])}
 
-    assert set() == PROMISES.keys() - named, "add it to the last column of the table in docs/trust.md"
+    assert set() == PROMISES.keys() - named, (
+        "add it to the last column of the table in docs/trust.md"
+    )
 
 
 @pytest.mark.parametrize("path", DEFAULTS)

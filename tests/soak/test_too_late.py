@@ -1,4 +1,5 @@
-"""Whoever is told that it is too late to hold it: it was, and what is only stopped can be started again."""
+"""Whoever is told that it is too late to hold it: it was, and what is only stopped can be started
+again."""
 
 from __future__ import annotations
 
@@ -46,7 +47,11 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_while_it_waits() -> Non
 
 def test_a_stop_that_cannot_be_held_any_more_can_be_undone_while_its_snapshots_run() -> None:
     """The hold comes a few minutes after the call, and so does the undo."""
-    people = {ALICE: YES, DORA: Answers("hold", after=600.0), "bob@example.com": Answers("undo", after=660.0)}
+    people = {
+        ALICE: YES,
+        DORA: Answers("hold", after=600.0),
+        "bob@example.com": Answers("undo", after=660.0),
+    }
     story = Scenario("undone", policy(), frozenset({"running"}), Outcome.STOPPED, people=people)
     cloud = story.play()
 
@@ -55,7 +60,8 @@ def test_a_stop_that_cannot_be_held_any_more_can_be_undone_while_its_snapshots_r
 
 
 def test_an_undo_of_several_at_once_is_refused_and_breaks_nothing() -> None:
-    """Pressed as a form that the page of several does not have: the machine of random stories found it."""
+    """Pressed as a form that the page of several does not have: the machine of random stories found
+    it."""
     cloud = SCENARIOS[0].play()
     watch(cloud)
     cloud.on_press(Press(cloud.moment, ALICE, f"{DIGEST_PREFIX}{'0' * 32}", "undo", 409))

@@ -1,7 +1,8 @@
-"""The truth at the moment of a call, by the simulated world: EC2, metrics, people, the policy's text.
+"""The truth at the moment of a call, by the simulated world: EC2, metrics, people, the policy's
+text.
 
-`Call` answers the questions of the invariants. It reads what the system has stored only where that is the
-question itself: which episode is open, what it plans, which snapshots belong to it.
+`Call` answers the questions of the invariants. It reads what the system has stored only where that
+is the question itself: which episode is open, what it plans, which snapshots belong to it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class Call:
 
     @property
     def is_of_a_plan(self) -> bool:
-        """Return whether it carries out a step. Snapshots before an interruption destroy nothing."""
+        """Return whether it carries out a step. Snapshots before an interruption destroy
+        nothing."""
         return self.sent.what != "snapshot" or self.function == "take_snapshot"
 
     @cached_property
@@ -98,7 +100,8 @@ class Call:
 
     @property
     def is_interfered(self) -> bool:
-        """Return whether somebody acted while this invocation ran: it may have read what was before."""
+        """Return whether somebody acted while this invocation ran: it may have read what was
+        before."""
         at = self.cloud.interfered_at
         return at is not None and at >= self.sent.seen.at
 
@@ -132,7 +135,8 @@ class Call:
 
     @property
     def looked_at_since(self) -> datetime:
-        """Return since when work keeps the instance, whatever the ends of the readings' periods are."""
+        """Return since when work keeps the instance, whatever the ends of the readings' periods
+        are."""
         minutes = max(rules.get("approval.ask_after_minutes") for rules in self.both)
         since = self.at - timedelta(minutes=minutes - 10)
         return max(since, self.instance.launch_time) if self.instance else since
@@ -169,7 +173,8 @@ class Call:
 
     @property
     def is_begun(self) -> bool:
-        """Return whether the episode has sent a call before this one: what was begun is gone on with."""
+        """Return whether the episode has sent a call before this one: what was begun is gone on
+        with."""
         return any(
             one.episode == self.sent.episode and one is not self.sent and one.what != "start"
             for one in self.cloud.sent
@@ -187,7 +192,9 @@ class Call:
         before = [
             one.at
             for one in self.cloud.sent
-            if one.episode == self.sent.episode and one.what == self.sent.what and one is not self.sent
+            if one.episode == self.sent.episode
+            and one.what == self.sent.what
+            and one is not self.sent
         ]
         since = max(before, default=None)
         return [

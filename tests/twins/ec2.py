@@ -25,9 +25,9 @@ from governor.errors import CloudError, NotFound, Protected, Unavailable, Unsupp
 class MemoryEc2:
     """A small EC2: reads, tags, stops, terminates and snapshots as EC2 answers them.
 
-    `failures` maps an operation to errors that are raised by its next calls, first come first served.
-    Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same refusals, and does
-    nothing.
+    `failures` maps an operation to errors that are raised by its next calls, first come first
+    served. Snapshots are `pending` until `finish_snapshots` is called. A dry run meets the same
+    refusals, and does nothing.
     """
 
     instances: dict[str, Instance] = field(default_factory=dict)
@@ -64,7 +64,9 @@ class MemoryEc2:
 
     # SessionReader
 
-    def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
+    def open_sessions(
+        self, target: Target, instance_id: str, since: datetime
+    ) -> tuple[Session, ...]:
         self._raise_planned("open_sessions")
         return tuple(one for one in self.sessions.get(instance_id, []) if one.since > since)
 
@@ -87,7 +89,11 @@ class MemoryEc2:
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         self._raise_planned("list_ungoverned")
-        running = [one for one in self.instances.values() if one.target == target and one.state == "running"]
+        running = [
+            one
+            for one in self.instances.values()
+            if one.target == target and one.state == "running"
+        ]
         return [one for one in running if not selector.is_on(one)]
 
     def creator(self, target: Target, instance_id: str) -> str | None:
@@ -101,7 +107,9 @@ class MemoryEc2:
             raise CloudError(self.odd[instance_id])
         return self.instances.get(instance_id)
 
-    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance | CloudError]:
+    def describe_all(
+        self, target: Target, instance_ids: Sequence[str]
+    ) -> dict[str, Instance | CloudError]:
         self._raise_planned("describe_all")
         found: dict[str, Instance | CloudError] = {
             one: self.instances[one] for one in instance_ids if one in self.instances
@@ -125,14 +133,21 @@ class MemoryEc2:
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         """Every volume that has none yet has 100 GiB."""
         return tuple(
-            volume if volume.size_gib is not None else replace(volume, size_gib=100, volume_type="gp3")
+            volume
+            if volume.size_gib is not None
+            else replace(volume, size_gib=100, volume_type="gp3")
             for volume in instance.volumes
         )
 
     # InstanceTagger
 
     def set_tags(
-        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str | None], *, dry_run: bool
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        tags: Mapping[str, str | None],
+        *,
+        dry_run: bool,
     ) -> dict[str, str]:
         operation = "set_tags" if any(tags.values()) else "remove_tags"
         failures = {}
@@ -153,9 +168,13 @@ class MemoryEc2:
     # InstanceController
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
-        instance = self._checked("stop", instance_id, dry_run, self.protection(target, instance_id).stop)
+        instance = self._checked(
+            "stop", instance_id, dry_run, self.protection(target, instance_id).stop
+        )
         request = instance.spot_request_id and self.spot_requests.get(instance.spot_request_id)
-        one_time = instance.spot_request_id is not None and request is not SpotRequestType.PERSISTENT
+        one_time = (
+            instance.spot_request_id is not None and request is not SpotRequestType.PERSISTENT
+        )
         if instance.root_device_type != "ebs" or one_time:
             raise Unsupported(f"{instance_id} cannot be stopped")
         if instance.state != "running":
@@ -172,7 +191,9 @@ class MemoryEc2:
         instance = self._checked("start", instance_id, False, False)
         if instance.state not in ("stopped", "pending", "running"):
             raise WrongState(f"{instance_id} is {instance.state}")
-        self.instances[instance_id] = replace(instance, state="running", launch_time=self.started_at)
+        self.instances[instance_id] = replace(
+            instance, state="running", launch_time=self.started_at
+        )
         return self._request_id(False)
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
@@ -207,7 +228,9 @@ class MemoryEc2:
         """Numbered by the call."""
         return None if dry_run else f"request-{len(self.calls)}"
 
-    def _checked(self, operation: str, instance_id: str, dry_run: bool, protected: bool) -> Instance:
+    def _checked(
+        self, operation: str, instance_id: str, dry_run: bool, protected: bool
+    ) -> Instance:
         self.calls.append((operation, instance_id, dry_run))
         self._raise_planned(operation)
         instance = self._existing(instance_id)
@@ -225,7 +248,13 @@ class MemoryEc2:
     # Snapshotter
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot: bool = True,
     ) -> list[Snapshot]:
         self.calls.append(("create_snapshots", instance_id, dry_run))
         self._raise_planned("create_snapshots")

@@ -16,7 +16,8 @@ Dimensions = tuple[tuple[str, str], ...]
 
 @dataclass
 class MemoryMetrics:
-    """Metrics by `(metric, dimensions)`: a function of the window that gives the series, or a fixed series.
+    """Metrics by `(metric, dimensions)`: a function of the window that gives the series, or a fixed
+    series.
 
     `broken` holds metrics, or ids of instances, whose reads fail with that reason.
     """
@@ -30,9 +31,11 @@ class MemoryMetrics:
     bound: dict[str, Series] = field(default_factory=dict)
     """Utilization by the namespace that belongs to one role and instance."""
     period: timedelta | None = None
-    """Period of the published, where a read of shorter ones must see it so; else each value is a period."""
+    """Period of the published, where a read of shorter ones must see it so; else each value is a
+    period."""
     now: Callable[[], datetime] | None = None
-    """Nothing is published in periods that begin later; without it a series may reach into the future."""
+    """Nothing is published in periods that begin later; without it a series may reach into the
+    future."""
     lists: int = 0
     lists_of_work: int = 0
     list_failure: CloudError | None = None
@@ -45,7 +48,8 @@ class MemoryMetrics:
         statistic: str = "",
         namespace: str = "",
     ) -> None:
-        """A series, oldest first; it is aligned to the end of whatever window is read, or to now."""
+        """A series, oldest first; it is aligned to the end of whatever window is read, or to
+        now."""
         key = tuple(sorted(dimensions.items()))
         if namespace:
             self.namespaces[metric, key] = namespace
@@ -71,7 +75,9 @@ class MemoryMetrics:
             if found is not None:
                 times = max(1, self.period // window.period) if self.period else 1
                 ahead = self._ahead(window)
-                padded = (None,) * window.bins + tuple(value for value in found for _ in range(times))
+                padded = (None,) * window.bins + tuple(
+                    value for value in found for _ in range(times)
+                )
                 series[query.key] = (*padded, *(None,) * ahead)[-window.bins :]
         return MetricAnswer(series, problems)
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from governor.domain.alerts.alert import Delivery
-from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, SealedExpiry
+from governor.domain.approvals.approval import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Decision,
+    SealedExpiry,
+)
 from governor.domain.approvals.sealing import (
     Duty,
     SealMaker,
@@ -28,7 +34,8 @@ from tests.twins.table import MemoryStateTable, MemoryTable
 
 @dataclass
 class MemorySeals:
-    """Makes and checks seals; `failure` is raised by every call, and `checked` keeps the duties asked for."""
+    """Makes and checks seals; `failure` is raised by every call, and `checked` keeps the duties
+    asked for."""
 
     failure: CloudError | None = None
     checked: list[Duty] = field(default_factory=list)
@@ -68,7 +75,8 @@ class MemorySeals:
 class SealedStateTable(MemoryStateTable):
     """Stores what a test writes by itself as the functions of each duty would have sealed it.
 
-    What is written behind its back, by `items` or a plain `MemoryStateTable` over its `memory`, has no seal.
+    What is written behind its back, by `items` or a plain `MemoryStateTable` over its `memory`, has
+    no seal.
     """
 
     def __init__(self, memory: MemoryTable | None = None, seals: MemorySeals | None = None) -> None:
@@ -82,7 +90,9 @@ class SealedStateTable(MemoryStateTable):
         """Stores the records as they are, but for seals: each is of what it says now."""
         super().put(*map(self._resealed, records))
 
-    def _resealed(self, record: Episode | Approval | InstanceRecord) -> Episode | Approval | InstanceRecord:
+    def _resealed(
+        self, record: Episode | Approval | InstanceRecord
+    ) -> Episode | Approval | InstanceRecord:
         if isinstance(record, Episode):
             return self._opened(record)
         episode = self.episode(record.episode) if isinstance(record, Approval) else None
@@ -104,7 +114,9 @@ class SealedStateTable(MemoryStateTable):
 
     def note_delivery(self, delivery: Delivery) -> None:
         if delivery.seal is None and counts_for_silence(delivery):
-            delivery = replace(delivery, seal=sealed(self.seals.deliveries, delivery_text(delivery)))
+            delivery = replace(
+                delivery, seal=sealed(self.seals.deliveries, delivery_text(delivery))
+            )
         super().note_delivery(delivery)
 
     def void(

@@ -122,7 +122,9 @@ class StaticSpotMarket(_Failing):
     asked: list[tuple[str, ...]] = field(default_factory=list)
     scored: list[tuple[str, ...]] = field(default_factory=list)
 
-    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+    def prices(
+        self, target: Target, regions: Sequence[str], instance_type: str, platform: str
+    ) -> SpotPrices:
         self.asked.append(tuple(regions))
         return self.answer
 
@@ -149,7 +151,8 @@ class StaticBatch(_Failing):
 
 @dataclass
 class RecordingHook(_Failing):
-    """Keeps what was sent: instance, reason, seconds left, and whether processes may be signalled."""
+    """Keeps what was sent: instance, reason, seconds left, and whether processes may be
+    signalled."""
 
     sent: list[tuple[str, str, int, bool]] = field(default_factory=list)
     commands: list[tuple[str, ...]] = field(default_factory=list)
@@ -160,7 +163,13 @@ class RecordingHook(_Failing):
     """Instances that it was asked about."""
 
     def send(
-        self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        reason: str,
+        seconds_left: int,
+        *,
+        signal: bool,
     ) -> str:
         self._may_fail()
         if self.unmanaged.intersection(instance_ids):
@@ -192,7 +201,8 @@ class MemoryVault(_Failing):
 
 @dataclass
 class MemoryLifecycleHooks(_Failing):
-    """Hooks that wait as long as `waits` says, by group and name; `completed` keeps what was let go on."""
+    """Hooks that wait as long as `waits` says, by group and name; `completed` keeps what was let go
+    on."""
 
     waits: dict[tuple[str, str], timedelta] = field(default_factory=dict)
     completed: list[tuple[str, LifecycleAction]] = field(default_factory=list)

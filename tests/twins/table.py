@@ -19,17 +19,22 @@ from governor.errors import CloudError, ConflictError
 from governor.stores import EventLog, StateTable, keys
 from governor.stores.table import Condition, Document, Key, Table, Write
 
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"<": operator.lt, "<=": operator.le, ">": operator.gt}
+_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+}
 
 ASKED: list[Callable[[str, str], None]] = []
 WRITTEN: list[Callable[[str, str, frozenset[str]], None]] = []
 
 
 class MemoryTable(Table):
-    """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every call.
+    """Items by key. One lock stands for DynamoDB's atomic writes; `failure` is raised by every
+    call.
 
-    Those in `ASKED` are told the IAM action and the partition of every request; those in `WRITTEN`, of every
-    write and check, with the attributes that it names (`tests/rights.py`).
+    Those in `ASKED` are told the IAM action and the partition of every request; those in `WRITTEN`,
+    of every write and check, with the attributes that it names (`tests/rights.py`).
     """
 
     document, records = staticmethod(written), staticmethod(read_all)
@@ -60,7 +65,9 @@ class MemoryTable(Table):
         _ask("dynamodb:Query", pk)
         with self._turn():
             found = sorted(key for key in self.items if key[0] == pk and key[1].startswith(prefix))
-            return iter([_copy(self.items[key]) for key in found if after is None or key[1] > after])
+            return iter(
+                [_copy(self.items[key]) for key in found if after is None or key[1] > after]
+            )
 
     def write(self, one: Write) -> Document:
         with self._turn():
@@ -114,10 +121,11 @@ def _ask(action: str, pk: str) -> None:
 
 
 def named_attributes(one: Write) -> frozenset[str]:
-    """Return the attributes that a write names, those of its condition included, as `dynamodb:Attributes`.
+    """Return the attributes that a write names, those of its condition included, as
+    `dynamodb:Attributes`.
 
-    Source: DynamoDB Developer Guide, "Using IAM policy conditions for fine-grained access control": the key
-    attributes count, and of a path its first part.
+    Source: DynamoDB Developer Guide, "Using IAM policy conditions for fine-grained access control":
+    the key attributes count, and of a path its first part.
     """
     names = {"pk", "sk", *attributes(one), *one.remove, *one.add}
     if one.first is not None:
@@ -140,14 +148,17 @@ def _copy(document: Document) -> Document:
 
 
 def _stored(document: Document) -> Document:
-    """Through the real encoding, which refuses what DynamoDB cannot hold and gives lists for tuples."""
+    """Through the real encoding, which refuses what DynamoDB cannot hold and gives lists for
+    tuples."""
     return unpacked(packed(document))
 
 
 def _holds(condition: Condition, item: Document) -> bool:
     left, right = condition.left, condition.right
     if isinstance(left, Condition):
-        return (all if condition.operator == "AND" else any)(_holds(one, item) for one in (left, right))
+        return (all if condition.operator == "AND" else any)(
+            _holds(one, item) for one in (left, right)
+        )
     right = _stored({"right": right})["right"]
     outer, _, inner = str(left).rpartition(".")
     item, left = (item.get(outer, {}), inner) if outer else (item, left)

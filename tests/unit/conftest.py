@@ -14,5 +14,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Runs that test last, and only in a session that drives every use case."""
     last = [item for item in items if item.name == _AFTER_ALL]
     here, chosen = Path(__file__).parent, {item.path for item in items}
-    is_whole = all(path in chosen for folder in _DRIVEN for path in (here / folder).rglob("test_*.py"))
+    is_whole = all(
+        path in chosen for folder in _DRIVEN for path in (here / folder).rglob("test_*.py")
+    )
     items[:] = [item for item in items if item not in last] + (last if is_whole else [])

@@ -35,7 +35,8 @@ LOOSE: list[str] = []
 
 
 def _by_metric(original: Any) -> Any:
-    """Let moto look for the points of a metric among its own, not among all: in a fiftieth of the time."""
+    """Let moto look for the points of a metric among its own, not among all: in a fiftieth of the
+    time."""
 
     def get_metric_data(self: CloudWatchBackend, queries: Any, *rest: Any, **more: Any) -> Any:
         found: dict[tuple[str, ...], list[Any]] = defaultdict(list)
@@ -44,7 +45,10 @@ def _by_metric(original: Any) -> Any:
         answers = []
         for query in queries:
             metric = query["MetricStat"]["Metric"]
-            key = metric["MetricName"], *sorted(f"{it['Name']}={it['Value']}" for it in metric["Dimensions"])
+            key = (
+                metric["MetricName"],
+                *sorted(f"{it['Name']}={it['Value']}" for it in metric["Dimensions"]),
+            )
             own = SimpleNamespace(get_all_metrics=lambda key=key: found[key])
             answers += original(own, [query], *rest, **more)
         return answers
@@ -57,7 +61,11 @@ def _listed_once(original: Any) -> Any:
 
     def get_filtered_metrics(self: CloudWatchBackend, *asked: Any) -> Any:
         one_each = {
-            (one.namespace, one.name, *sorted(f"{it.name}={it.value}" for it in one.dimensions)): one
+            (
+                one.namespace,
+                one.name,
+                *sorted(f"{it.name}={it.value}" for it in one.dimensions),
+            ): one
             for one in self.get_all_metrics()
         }
         return original(SimpleNamespace(get_all_metrics=one_each.values), *asked)
@@ -67,7 +75,8 @@ def _listed_once(original: Any) -> Any:
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """moto's AWS with a g5.12xlarge of which one GPU worked for a week, and an empty reservation."""
+    """moto's AWS with a g5.12xlarge of which one GPU worked for a week, and an empty
+    reservation."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     (tmp_path / "policy.yaml").write_text("advice: {weeks: 1, minimum_weeks: 1}\n")
@@ -91,10 +100,14 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
         boto3.client("dynamodb").create_table(
             TableName="state",
             KeySchema=[{"AttributeName": name, "KeyType": kind} for name, kind in keys],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name, _ in keys],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name, _ in keys
+            ],
             BillingMode="PAY_PER_REQUEST",
         )
-        loose = ec2.run_instances(ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g5.xlarge")
+        loose = ec2.run_instances(
+            ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g5.xlarge"
+        )
         LOOSE.append(loose["Instances"][0]["InstanceId"])
         # moto knows no wildcards in its filters.
         monkeypatch.setattr(
@@ -102,7 +115,9 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
             "list_ungoverned",
             lambda its, target, _: list(its.describe_all(target, [LOOSE[-1]]).values()),
         )
-        monkeypatch.setattr(Ec2Instances, "creator", lambda *_: "arn:aws:iam::123456789012:user/bob")
+        monkeypatch.setattr(
+            Ec2Instances, "creator", lambda *_: "arn:aws:iam::123456789012:user/bob"
+        )
         monkeypatch.setattr(Ec2Instances, "reservations", lambda *_: [RESERVATION])
         _publish(made, last_days(datetime.now(tz=UTC), 7).start)
         yield made
@@ -122,7 +137,12 @@ def _publish(instance_id: str, start: datetime) -> None:
             client.put_metric_data(
                 Namespace="GPU/EC2",
                 MetricData=[
-                    {"MetricName": name, "Value": value, "Dimensions": dimensions, "Timestamp": start + at}
+                    {
+                        "MetricName": name,
+                        "Value": value,
+                        "Dimensions": dimensions,
+                        "Timestamp": start + at,
+                    }
                     for at in (timedelta(hours=hour) for hour in range(168))
                 ],
             )
@@ -133,7 +153,9 @@ def _publish(instance_id: str, start: datetime) -> None:
     client.put_metric_data(Namespace="AWS/EC2", MetricData=data)
 
 
-def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str) -> tuple[int, str, str]:
+def run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, *arguments: str
+) -> tuple[int, str, str]:
     """Exit status, and what was said where."""
     code = main(["advice", "--file", str(tmp_path / "policy.yaml"), *arguments])
     said = capsys.readouterr()
@@ -163,7 +185,10 @@ def test_the_weeks_of_an_account_become_advice(
 
 
 def test_a_group_is_read_by_ten_minutes(
-    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It publishes in the first ten minutes of each hour alone, one GPU at 90% and three at 0%."""
     groups: list[Group] = []
@@ -185,7 +210,10 @@ def test_a_group_is_read_by_ten_minutes(
 
 
 def test_dismissed_advice_stays_away_for_the_policy_s_days(
-    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And comes back after them; with --all it is shown in any case."""
     name = f"smaller-type:{account}"
@@ -228,7 +256,10 @@ def test_nothing_is_read_that_may_cost_more_than_was_allowed(
 
 
 def test_what_may_not_be_read_is_said(
-    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A table that cannot be read leaves nothing out."""
     monkeypatch.setattr(advice, "described", lambda *_: ({"StateTableName": "gone"}, {}))
@@ -241,8 +272,14 @@ def test_what_may_not_be_read_is_said(
 
 def test_a_creator_is_who_ran_the_instance_by_cloudtrail() -> None:
     """Other calls name the instance, too. What CloudTrail has forgotten is not known."""
-    started = {"EventName": "StartInstances", "CloudTrailEvent": json.dumps({"userIdentity": {"arn": "x"}})}
-    ran = {"EventName": "RunInstances", "CloudTrailEvent": json.dumps({"userIdentity": {"arn": "arn:bob"}})}
+    started = {
+        "EventName": "StartInstances",
+        "CloudTrailEvent": json.dumps({"userIdentity": {"arn": "x"}}),
+    }
+    ran = {
+        "EventName": "RunInstances",
+        "CloudTrailEvent": json.dumps({"userIdentity": {"arn": "arn:bob"}}),
+    }
     service = {"EventName": "RunInstances", "CloudTrailEvent": "{}", "Username": "autoscaling"}
 
     def creator(*pages: dict[str, Any]) -> str | None:
@@ -256,7 +293,10 @@ def test_a_creator_is_who_ran_the_instance_by_cloudtrail() -> None:
 
 
 def test_a_list_that_ends_early_says_so(
-    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The first so many that are not governed are read."""
     monkeypatch.setattr(capacity, "MOST_UNGOVERNED", 2)
@@ -266,11 +306,17 @@ def test_a_list_that_ends_early_says_so(
 
     monkeypatch.setattr(capacity, "MOST_UNGOVERNED", 1)
     _, _, err = run(capsys, tmp_path)
-    assert "not known: instances in 123456789012/us-east-1 that are not governed: the first 1 alone" in err
+    assert (
+        "not known: instances in 123456789012/us-east-1 that are not governed: the first 1 alone"
+        in err
+    )
 
 
 def test_what_may_not_be_looked_up_is_asked_for_once(
-    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The instance is listed all the same, and the missing right is named."""
 

@@ -1,4 +1,5 @@
-"""The command line's calls: each way in which an answer stays away is said, and what is unsure then."""
+"""The command line's calls: each way in which an answer stays away is said, and what is unsure
+then."""
 
 from __future__ import annotations
 
@@ -19,17 +20,24 @@ from cli.errors import CommandError
 
 Document = dict[str, str]
 UNSURE = "look before you ask again"
-SESSION: Any = SimpleNamespace(get_credentials=lambda: Credentials("a", "b"), region_name="us-east-1")
+SESSION: Any = SimpleNamespace(
+    get_credentials=lambda: Credentials("a", "b"), region_name="us-east-1"
+)
 
 
 def said(
-    monkeypatch: pytest.MonkeyPatch, method: str, answer: Exception | bytes | Document, status: int = 503
+    monkeypatch: pytest.MonkeyPatch,
+    method: str,
+    answer: Exception | bytes | Document,
+    status: int = 503,
 ) -> str:
     """Return what a person reads when the API answers so."""
 
     def urlopen(*_: Any, **__: Any) -> io.BytesIO:
         if isinstance(answer, dict):
-            raise HTTPError("https://x", status, "", Message(), io.BytesIO(json.dumps(answer).encode()))
+            raise HTTPError(
+                "https://x", status, "", Message(), io.BytesIO(json.dumps(answer).encode())
+            )
         if isinstance(answer, Exception):
             raise answer
         return io.BytesIO(answer)
@@ -61,7 +69,8 @@ def test_a_request_that_was_sent_may_have_been_taken(
 
 
 @pytest.mark.parametrize(
-    ("reason", "text"), [(TimeoutError("timed out"), "reached: timed out"), ("no such host", "no such host")]
+    ("reason", "text"),
+    [(TimeoutError("timed out"), "reached: timed out"), ("no such host", "no such host")],
 )
 def test_a_request_that_never_left_changed_nothing(
     monkeypatch: pytest.MonkeyPatch, reason: str | OSError, text: str
@@ -82,7 +91,11 @@ def test_a_request_that_never_left_changed_nothing(
             "is expired: sign in again, or pass another --profile",
         ),
         (403, {"error": "not yours"}, "not yours"),
-        (404, {"message": "Not Found"}, "https://x knows no such call (404): is its stack older than this"),
+        (
+            404,
+            {"message": "Not Found"},
+            "https://x knows no such call (404): is its stack older than this",
+        ),
         (404, {"error": "there is no such question"}, "there is no such question"),
     ],
 )

@@ -84,7 +84,9 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
     [
         (
             {
-                "freezes": [{"what": "everything", "why": "12 turned", "since": "2026-11-20T12:00:00Z"}],
+                "freezes": [
+                    {"what": "everything", "why": "12 turned", "since": "2026-11-20T12:00:00Z"}
+                ],
                 "caps": [
                     {"what": "ORGANIZATION", "used": 3, "most": 50},
                     {"what": "OWNER#ml", "used": 3, "most": 5},
@@ -104,7 +106,11 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
             {
                 "pause": {"since": "2026-11-20T12:00:00+00:00"},
                 "freezes": [
-                    {"what": "everything", "why": "paused by ada: x", "since": "2026-11-20T12:00:00+00:00"}
+                    {
+                        "what": "everything",
+                        "why": "paused by ada: x",
+                        "since": "2026-11-20T12:00:00+00:00",
+                    }
                 ],
                 "caps": [],
                 "waiting": [],
@@ -116,7 +122,11 @@ def test_a_name_commands_no_terminal(capsys: pytest.CaptureFixture[str]) -> None
             ],
         ),
         (
-            {"freezes": [], "caps": [{"what": "ORGANIZATION", "used": 0, "most": 50}], "waiting": []},
+            {
+                "freezes": [],
+                "caps": [{"what": "ORGANIZATION", "used": 0, "most": 50}],
+                "waiting": [],
+            },
             [
                 "nothing is frozen",
                 "stops and terminations that began in the last 60 minutes:",
@@ -179,11 +189,18 @@ ASKED: dict[str, Any] = {
 NOW = datetime(2026, 11, 20, 8, tzinfo=UTC)
 HOURS_AGO = f"{NOW - timedelta(hours=2, seconds=9):%Y-%m-%dT%H:%M:%SZ}"
 IN_HOURS = f"{NOW + timedelta(hours=5, seconds=50):%Y-%m-%dT%H:%M:%SZ}"
-APPROVED = {"status": "APPROVED", "decided_by": "alice", "decided_at": HOURS_AGO, "decision": "approve"}
+APPROVED = {
+    "status": "APPROVED",
+    "decided_by": "alice",
+    "decided_at": HOURS_AGO,
+    "decision": "approve",
+}
 
 
 def approved(
-    capsys: pytest.CaptureFixture[str], posted: dict[str, Any] | None, stored: dict[str, Any] | None = None
+    capsys: pytest.CaptureFixture[str],
+    posted: dict[str, Any] | None,
+    stored: dict[str, Any] | None = None,
 ) -> str:
     """Return what is said after an approval that the API answers so; none: it refuses."""
 
@@ -205,7 +222,10 @@ def test_an_approval_says_what_happens_next(capsys: pytest.CaptureFixture[str]) 
     """The steps of the plan, that idleness is checked again, and how to hold it."""
     said = approved(capsys, {**APPROVED, "needs_another": False})
 
-    assert "  next: the instance is checked again, and nothing happens if its GPUs are at work. " in said
+    assert (
+        "  next: the instance is checked again, and nothing happens if its GPUs are at work. "
+        in said
+    )
     assert "Else: stop the instance; then snapshot it.\n" in said
     assert f"governor approvals hold {'a' * 32}" in said
 
@@ -215,15 +235,20 @@ def test_a_repeat_after_ec2_was_asked_offers_no_hold(capsys: pytest.CaptureFixtu
     said = approved(capsys, {**APPROVED, "needs_another": False, "can_hold": False})
 
     assert (
-        f"  next: EC2 was already asked to; see what came of it: governor approvals show {'a' * 32}" in said
+        f"  next: EC2 was already asked to; see what came of it: governor approvals show {'a' * 32}"
+        in said
     )
     assert "approvals hold" not in said
     assert "checked again" not in said
 
 
-def test_a_list_says_when_questions_end_as_people_read_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_list_says_when_questions_end_as_people_read_times(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """How far off and by the clock, as everywhere else; what can be held has no end."""
-    found = listed(capsys, QUESTION, {**QUESTION, "can_hold": True}, {**QUESTION, "can_hold_late": True})
+    found = listed(
+        capsys, QUESTION, {**QUESTION, "can_hold": True}, {**QUESTION, "can_hold_late": True}
+    )
     assert ("  in 5 h (" in found[1], "  can be held  " in found[2]) == (True, True)
     assert "  EC2 was asked  " in found[3]
     assert "2026-11-20T" not in "".join(found)
@@ -241,13 +266,18 @@ def test_the_first_of_two_approvals_says_who_is_awaited(capsys: pytest.CaptureFi
 
         assert "  open: it ends in 5 h (" in said
         assert f"); if nobody answers, {silence}; id " in said
-        assert f"  next: a second person must approve, too; without that {silence}. It ends in 5 h (" in said
+        assert (
+            f"  next: a second person must approve, too; without that {silence}. It ends in 5 h ("
+            in said
+        )
         assert "checked again" not in said
 
 
 def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) -> None:
     """One's own is answered with the record; another's is refused, with both in the refusal."""
-    assert "  Approved by alice, 2 h ago (" in approved(capsys, {**APPROVED, "needs_another": False})
+    assert "  Approved by alice, 2 h ago (" in approved(
+        capsys, {**APPROVED, "needs_another": False}
+    )
     with pytest.raises(
         CommandError, match=r"already decided by alice: approved\. Approved by alice, 2 h ago"
     ):
@@ -257,7 +287,8 @@ def test_a_repeat_says_who_decided_and_when(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_record_is_in_plain_words(capsys: pytest.CaptureFixture[str]) -> None:
-    """People by their names, times by the clock of this machine; the ARN and UTC are in the JSON."""
+    """People by their names, times by the clock of this machine; the ARN and UTC are in the
+    JSON."""
     root = "aws:arn:aws:iam::123456789012:root"
     kept = {"status": "KEPT", "decided_by": root, "decided_at": HOURS_AGO, "decision": "keep"}
     said = approved(capsys, {**kept, "kept_until": IN_HOURS})

@@ -1,4 +1,5 @@
-"""`make audit` proves nothing it has not looked up; the security linter has no exception without a reason."""
+"""`make audit` proves nothing it has not looked up; the security linter has no exception without a
+reason."""
 
 from __future__ import annotations
 
@@ -18,15 +19,24 @@ FOUND = "Found 1 known vulnerability in 1 package"
     ("says", "status", "last"),
     [
         ("exit 0", 0, "requirements/uv.txt: no known vulnerabilities"),
-        (f"echo '{FOUND}'; exit 1", 1, "Raise the packages named above: make lock, then make check."),
+        (
+            f"echo '{FOUND}'; exit 1",
+            1,
+            "Raise the packages named above: make lock, then make check.",
+        ),
         (f"echo '{UNKNOWN}'; exit 1", 2, "Not everything was audited, so nothing is proved."),
-        ("echo 'requests.exceptions.ConnectionError: no route'; exit 1", 2, "Not everything was audited"),
+        (
+            "echo 'requests.exceptions.ConnectionError: no route'; exit 1",
+            2,
+            "Not everything was audited",
+        ),
     ],
 )
 def test_an_audit_is_green_only_where_everything_was_looked_up(
     tmp_path: Path, says: str, status: int, last: str
 ) -> None:
-    """Behind a mirror that PyPI's answers do not pass, pip-audit alone says that nothing is known."""
+    """Behind a mirror that PyPI's answers do not pass, pip-audit alone says that nothing is
+    known."""
     tool = tmp_path / "pip-audit"
     tool.write_text(f'#!/bin/sh\ncase "$*" in *--strict*) ;; *) exit 9 ;; esac\n{says}\n')
     tool.chmod(0o755)
@@ -46,7 +56,16 @@ def test_an_audit_is_green_only_where_everything_was_looked_up(
 
 def test_no_exception_of_the_security_linter_is_without_a_reason() -> None:
     """In everything that runs outside of tests."""
-    folders = ("layers", "functions", "agent/src", "cli", "local", "benchmarks", "simulation", "scripts")
+    folders = (
+        "layers",
+        "functions",
+        "agent/src",
+        "cli",
+        "local",
+        "benchmarks",
+        "simulation",
+        "scripts",
+    )
     lines = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for folder in folders

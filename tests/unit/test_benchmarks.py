@@ -1,4 +1,5 @@
-"""The benchmarks time what they say: each small one runs once, so that a new rule cannot empty it."""
+"""The benchmarks time what they say: each small one runs once, so that a new rule cannot empty
+it."""
 
 from __future__ import annotations
 
@@ -30,15 +31,16 @@ def test_as_many_are_judged_idle_as_are_timed(idle_share: float) -> None:
 
 
 def test_the_pages_of_the_console_take_at_most_ten_reads() -> None:
-    """Reads of the table, with the session and the version of the policy, however many instances there
-    are."""
+    """Reads of the table, with the session and the version of the policy, however many instances
+    there are."""
     for one in console.measure(instances=40, runs=1):
         assert one.reads <= 10, one
         assert one.milliseconds > 0
 
 
 def test_every_protocol_of_cloudwatch_is_read_by_our_own_parser_of_times() -> None:
-    """Whichever the client speaks, its points arrive; botocore's parser takes several times as long."""
+    """Whichever the client speaks, its points arrive; botocore's parser takes several times as
+    long."""
     readings = parsing.measure(series=40, runs=3)
 
     assert {"smithy-rpc-v2-cbor", "json", "query"} == {one.protocol for one in readings}
@@ -53,7 +55,8 @@ def test_instances_are_read_by_what_came() -> None:
 
 
 def test_calls_made_at_once_wait_at_once_and_compute_one_after_the_other() -> None:
-    """Eight threads, twenty tasks: three rounds of waiting, unless the processor is what is short."""
+    """Eight threads, twenty tasks: three rounds of waiting, unless the processor is what is
+    short."""
     waiting, computing = Pool(8, [[(0.0, 0.05)]] * 20), Pool(8, [[(0.01, 0.05)]] * 20)
 
     assert waiting.seconds(1.0) == pytest.approx(0.15)
@@ -87,7 +90,8 @@ def test_the_simulated_clock_goes_as_threads_that_wait() -> None:
 
 @pytest.mark.parametrize("style", sweep.STYLES)
 def test_a_sweep_through_the_wire_asks_once_and_then_reads_less(style: Style) -> None:
-    """The real sweep behind the stub: its questions stay open, and its memory spares it most reads."""
+    """The real sweep behind the stub: its questions stay open, and its memory spares it most
+    reads."""
     bench = sweep.Bench(style, 40)
 
     first, second = bench.sweep(), bench.sweep()
@@ -101,12 +105,15 @@ def test_a_sweep_through_the_wire_asks_once_and_then_reads_less(style: Style) ->
 
 
 def test_another_instance_costs_a_large_fleet_no_more_than_a_small_one() -> None:
-    """Counted in calls of functions, so that it holds beside other programs. Two calls more for each pair of
-    instances would break it."""
+    """Counted in calls of functions, so that it holds beside other programs. Two calls more for
+    each pair of instances would break it."""
     hundred, two, four = (size * sweep.work("aggregate", size) for size in (100, 200, 400))
 
     assert 0 < (four - two) / 200 <= (two - hundred) / 100
-    assert sweep.spread_of_work({("aggregate", 1): 2.0, ("aggregate", 2): 3.0, ("per-gpu", 1): 1.0}) == 1.5
+    assert (
+        sweep.spread_of_work({("aggregate", 1): 2.0, ("aggregate", 2): 3.0, ("per-gpu", 1): 1.0})
+        == 1.5
+    )
 
 
 def test_the_tables_stub_keeps_what_a_table_keeps() -> None:
@@ -162,9 +169,9 @@ def test_both_ways_to_read_a_metric_give_the_same_readings() -> None:
             dimensions = [{"Name": "InstanceId", "Value": instance_id(number)}]
             metric = {"Namespace": "GPU/EC2", "MetricName": UTILIZATION, "Dimensions": dimensions}
             asked = {"Id": "a", "MetricStat": {"Metric": metric, "Period": 300, "Stat": "Maximum"}}
-            [data] = client.get_metric_data(MetricDataQueries=[asked], StartTime=since, EndTime=until)[
-                "MetricDataResults"
-            ]
+            [data] = client.get_metric_data(
+                MetricDataQueries=[asked], StartTime=since, EndTime=until
+            )["MetricDataResults"]
             points = client.get_metric_statistics(
                 **metric, StartTime=since, EndTime=until, Period=300, Statistics=["Maximum"]
             )["Datapoints"]

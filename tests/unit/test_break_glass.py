@@ -21,8 +21,11 @@ BY_THE_TABLE = (
 OTHERWISE = "User: arn:aws:iam::1:user/ada is not authorized to perform: dynamodb:UpdateItem"
 
 
-def reason(monkeypatch: pytest.MonkeyPatch, error: Exception, parameters: dict[str, str] | None) -> str:
-    """Return the reason that a person reads, in a stack with these parameters; `None`: it cannot be read."""
+def reason(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, parameters: dict[str, str] | None
+) -> str:
+    """Return the reason that a person reads, in a stack with these parameters; `None`: it cannot be
+    read."""
 
     def described(*_: object) -> tuple[dict[str, str], dict[str, str]]:
         if parameters is None:
@@ -35,10 +38,14 @@ def reason(monkeypatch: pytest.MonkeyPatch, error: Exception, parameters: dict[s
 
 
 def denied(message: str) -> ClientError:
-    return ClientError({"Error": {"Code": "AccessDeniedException", "Message": message}}, "UpdateItem")
+    return ClientError(
+        {"Error": {"Code": "AccessDeniedException", "Message": message}}, "UpdateItem"
+    )
 
 
-@pytest.mark.parametrize("error", [denied(BY_THE_TABLE), AccessDenied(BY_THE_TABLE)], ids=["boto", "ours"])
+@pytest.mark.parametrize(
+    "error", [denied(BY_THE_TABLE), AccessDenied(BY_THE_TABLE)], ids=["boto", "ours"]
+)
 def test_a_denial_of_the_table_names_the_role_that_may(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
@@ -50,7 +57,9 @@ def test_a_denial_of_the_table_names_the_role_that_may(
     unnamed = reason(monkeypatch, error, {"BreakGlassRoleArn": ""})
     assert "make deploy PARAMETERS=BreakGlassRoleArn=ARN" in unnamed
 
-    assert "its parameter BreakGlassRoleArn names: run this as that role" in reason(monkeypatch, error, None)
+    assert "its parameter BreakGlassRoleArn names: run this as that role" in reason(
+        monkeypatch, error, None
+    )
 
 
 def test_any_other_failure_says_what_aws_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +86,9 @@ def test_restore_writes_nothing_where_the_table_denies_the_first_write(
     monkeypatch.setattr(restore, "check", lambda *_: None)
     monkeypatch.setattr(restore, "_check", lambda *_: None)
     monkeypatch.setattr(Stack, "outputs", {"StateTableName": "state"})
-    monkeypatch.setattr(restore, "_items", lambda _, table, **__: lacking if table == "copy" else [])
+    monkeypatch.setattr(
+        restore, "_items", lambda _, table, **__: lacking if table == "copy" else []
+    )
     monkeypatch.setattr(restore, "_freeze", refused)
     monkeypatch.setattr(restore, "_put", lambda *given: put_back.append(given))
     monkeypatch.setattr(break_glass, "described", lambda *_: ({}, {"BreakGlassRoleArn": ROLE}))

@@ -1,4 +1,5 @@
-"""The payer's data that `governor advice --commitments` reads, in the shapes of botocore's models."""
+"""The payer's data that `governor advice --commitments` reads, in the shapes of botocore's
+models."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def rate(usd: str, seconds: int = 31_536_000, usage: str = "BoxUsage:g5.xlarge")
 def payer() -> Mock:
     """An account that pays 10 USD an hour On-Demand, in two pages; a plan costs three quarters."""
     client = Mock()
-    client.describe_organization.return_value = {"Organization": {"MasterAccountId": TARGET.account}}
+    client.describe_organization.return_value = {
+        "Organization": {"MasterAccountId": TARGET.account}
+    }
     client.get_savings_plans_coverage.side_effect = [
         {"SavingsPlansCoverages": [day("240")] * 20, "NextToken": "more"},
         {"SavingsPlansCoverages": [day("240.00")] * 22},
@@ -50,7 +53,8 @@ def looked(client: Mock) -> tuple[list[Advice], dict[str, None]]:
 
 
 def test_a_payer_gets_a_plan_by_its_days_and_by_the_rate_of_its_types() -> None:
-    """A quarter less of 10 USD an hour; rates of three years and of unused reservations are others."""
+    """A quarter less of 10 USD an hour; rates of three years and of unused reservations are
+    others."""
     client = payer()
     (found,), unread = looked(client)
 
@@ -63,11 +67,15 @@ def test_a_payer_gets_a_plan_by_its_days_and_by_the_rate_of_its_types() -> None:
 
 def test_the_floor_of_an_organization_is_unknown_to_its_members() -> None:
     client = payer()
-    client.describe_organization.return_value = {"Organization": {"MasterAccountId": "999999999999"}}
+    client.describe_organization.return_value = {
+        "Organization": {"MasterAccountId": "999999999999"}
+    }
     found, unread = looked(client)
 
     assert [] == found
-    assert ["Savings Plan: the floor is unknown, as 123456789012 is not the payer 999999999999"] == [*unread]
+    assert [
+        "Savings Plan: the floor is unknown, as 123456789012 is not the payer 999999999999"
+    ] == [*unread]
     assert not client.get_savings_plans_coverage.called
 
 

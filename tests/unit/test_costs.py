@@ -18,19 +18,29 @@ PAGE = (ROOT / "docs" / "costs.md").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 NUMBERS = ["no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 GOALS = {100: 14, 1_000: 29}
-"""USD a month, for a fleet with aggregates. Four keys of seals cost a dollar each (decision 0011)."""
+"""USD a month, for a fleet with aggregates. Four keys of seals cost a dollar each (decision
+0011)."""
 
 
 def reads(items: dict[str, Decimal]) -> Decimal:
     """Return what CloudWatch's reads are of it."""
-    return round(sum((usd for name, usd in items.items() if "GetMetricData" in name), Decimal(0)), 1)
+    return round(
+        sum((usd for name, usd in items.items() if "GetMetricData" in name), Decimal(0)), 1
+    )
 
 
-@pytest.mark.parametrize(("style", "size"), [("aggregate", 100), ("aggregate", 1_000), ("per-gpu", 100)])
+@pytest.mark.parametrize(
+    ("style", "size"), [("aggregate", 100), ("aggregate", 1_000), ("per-gpu", 100)]
+)
 def test_the_pages_costs_are_the_benchs(style: Style, size: int) -> None:
     """To the dollar, and what CloudWatch's reads are of it to ten cents."""
-    items, named = monthly_usd(size, style), {"aggregate": "aggregate", "per-gpu": "per GPU, 8 each"}[style]
-    row = re.search(rf"^\| {size:,} \| {named} \| (\d+) \| ([\d.]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+    items, named = (
+        monthly_usd(size, style),
+        {"aggregate": "aggregate", "per-gpu": "per GPU, 8 each"}[style],
+    )
+    row = re.search(
+        rf"^\| {size:,} \| {named} \| (\d+) \| ([\d.]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE
+    )
     assert row is not None
 
     telemetry = f"{sweep.telemetry_usd(size, style):,.0f}"
@@ -56,15 +66,22 @@ def test_what_the_free_tier_saves_is_on_the_page() -> None:
 
 def test_how_much_more_others_cost_is_what_the_table_beside_them_says() -> None:
     """At 2,000 instances, the cheaper of the two."""
-    _, _, of_2000 = (ROOT / "docs" / "benchmarks-peer.md").read_text(encoding="utf-8").partition("| 2,000 |")
+    _, _, of_2000 = (
+        (ROOT / "docs" / "benchmarks-peer.md").read_text(encoding="utf-8").partition("| 2,000 |")
+    )
     ours, custodian, plain = (
         Decimal(usd) for usd in re.findall(r"\| ([\d.]+) \|$", of_2000, re.MULTILINE)[:3]
     )
 
-    assert f"{NUMBERS[round(min(custodian, plain) / ours)]} times as much at 2,000 instances" in PAGE
+    assert (
+        f"{NUMBERS[round(min(custodian, plain) / ours)]} times as much at 2,000 instances" in PAGE
+    )
 
 
 def test_every_alarm_of_the_template_is_counted() -> None:
-    """The bench reads the template, not a number somebody once wrote; two metrics in one count twice."""
-    assert any(f"({sweep.ALARMS})" in name for name in monthly_usd(100, "aggregate") if "alarms" in name)
+    """The bench reads the template, not a number somebody once wrote; two metrics in one count
+    twice."""
+    assert any(
+        f"({sweep.ALARMS})" in name for name in monthly_usd(100, "aggregate") if "alarms" in name
+    )
     assert sweep.ALARMS >= 20

@@ -21,22 +21,35 @@ from local.cloud import LocalCloudError
     ("reason", "shown"),
     [
         ("Idle for 3 h 25 min (every GPU under 5%).", "idle for 3 h 25 min"),
-        ("stop protection (disableApiStop) is on: a human said no", "stop protection is on: a human said no"),
+        (
+            "stop protection (disableApiStop) is on: a human said no",
+            "stop protection is on: a human said no",
+        ),
         (
             "it runs in a Capacity Block, which is paid in advance: stopping saves nothing",
             "runs in a Capacity Block, which is paid in advance",
         ),
         (
-            "it is a one-time Spot instance, which cannot be stopped; the policy then says terminate",
+            "it is a one-time Spot instance, which cannot be stopped; the policy then "
+            "says terminate",
             "one-time Spot instance, which cannot be stopped",
         ),
         (
             "utilization reached 96.9% in the last 60 min, last at 2026-11-22T18:50:00Z",
             "utilization reached 96.9% in the last 60 min",
         ),
-        ("the instance published nothing in the newest 35 min", "published nothing in the newest 35 min"),
-        ("started 10 min ago; judged from 2026-11-22T19:41:22Z on (grace 30 min)", "started 10 min ago"),
-        ("kept by decision until 2020-03-01T18:54:22Z", "kept by decision until Sun Mar 1, 18:54 UTC"),
+        (
+            "the instance published nothing in the newest 35 min",
+            "published nothing in the newest 35 min",
+        ),
+        (
+            "started 10 min ago; judged from 2026-11-22T19:41:22Z on (grace 30 min)",
+            "started 10 min ago",
+        ),
+        (
+            "kept by decision until 2020-03-01T18:54:22Z",
+            "kept by decision until Sun Mar 1, 18:54 UTC",
+        ),
     ],
 )
 def test_a_reason_is_one_short_clause(reason: str, shown: str) -> None:
@@ -57,7 +70,10 @@ def test_the_count_adds_up_and_each_group_has_its_cost() -> None:
     (asked,) = (line for line in lines if line.startswith("  Idle"))
     assert asked.endswith("  2 instances, $3.20 an hour")
     assert WIDTH == len(asked)
-    assert "    c                      unassigned   unpriced  lacks the tag, so nobody is asked" in lines
+    assert (
+        "    c                      unassigned   unpriced  lacks the tag, so nobody is asked"
+        in lines
+    )
 
 
 def test_another_terminal_reads_the_environment_while_the_demo_runs(
@@ -68,7 +84,9 @@ def test_another_terminal_reads_the_environment_while_the_demo_runs(
     monkeypatch.setattr(demo, "ENVIRONMENT", tmp_path / "build" / "demo.env")
     with demo.environment_file("export GOVERNOR_API_URL='http://127.0.0.1:1/$default'") as path:
         line = f". {path}; echo $GOVERNOR_API_URL"
-        said = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True)
+        said = subprocess.run(
+            ["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
     assert "http://127.0.0.1:1/$default\n" == said.stdout
     assert not (tmp_path / path).exists()
 
@@ -80,8 +98,11 @@ def test_the_last_line_sums_the_story_up() -> None:
     assert "4 asked, 2 stopped, 1 terminated, $1,024.22 an hour saved" == demo.closing(4, summary)
 
 
-def test_the_first_failed_workflow_ends_the_wait_for_people(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others wait for answers, which may take hours; its cause was told only after the last of them."""
+def test_the_first_failed_workflow_ends_the_wait_for_people(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The others wait for answers, which may take hours; its cause was told only after the last of
+    them."""
 
     def nothing_happened() -> SimpleNamespace:
         raise AssertionError("it went on waiting")
@@ -99,7 +120,9 @@ def test_the_first_failed_workflow_ends_the_wait_for_people(monkeypatch: pytest.
     one.state = cast("Any", SimpleNamespace(records=lambda _: {}))
     monkeypatch.setattr(time, "sleep", lambda _: nothing_happened())
 
-    with pytest.raises(LocalCloudError, match=r"train-a ended FAILED: AccessDenied\n.*stop: AccessDenied"):
+    with pytest.raises(
+        LocalCloudError, match=r"train-a ended FAILED: AccessDenied\n.*stop: AccessDenied"
+    ):
         one.follow(patiently=True)
 
 

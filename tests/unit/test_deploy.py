@@ -52,7 +52,9 @@ class Account:
         self.deploy_status = [0, 0]
         self.confirms = True
         self.log_groups: list[str] = []
-        self.parameter = 'mode: observe\nselector: {tag_key: Purpose, tag_value: "GPU-Workload"}\n\n'
+        self.parameter = (
+            'mode: observe\nselector: {tag_key: Purpose, tag_value: "GPU-Workload"}\n\n'
+        )
 
     def client(self, service: str, region_name: str) -> Any:
         """All services at once."""
@@ -96,9 +98,9 @@ class Account:
         if command[1] != "deploy":
             return 0
         values = yaml.safe_load(
-            Path(command[command.index("--parameter-overrides") + 1].removeprefix("file://")).read_text(
-                encoding="utf-8"
-            )
+            Path(
+                command[command.index("--parameter-overrides") + 1].removeprefix("file://")
+            ).read_text(encoding="utf-8")
         )
         values = {name: as_sam_reads_it(value) for name, value in values.items()}
         self.set.append(values)
@@ -116,7 +118,9 @@ def as_sam_reads_it(value: str) -> str:
     return value
 
 
-def deployed(account: Account, answers: Callable[[str, str], str] | None = None, **given: str) -> Account:
+def deployed(
+    account: Account, answers: Callable[[str, str], str] | None = None, **given: str
+) -> Account:
     """`make deploy` with these variables; without `answers`, where there is no terminal."""
     if answers is None:
         given.setdefault("YES", "1")
@@ -155,7 +159,8 @@ def test_a_first_deploy_takes_what_is_given_and_protects_the_table_afterwards(
 
 
 def test_a_first_deploy_at_a_terminal_is_guided(capsys: pytest.CaptureFixture[str]) -> None:
-    """Questions with defaults, a wrong answer again; then a summary. SAM CLI asks about the change set."""
+    """Questions with defaults, a wrong answer again; then a summary. SAM CLI asks about the change
+    set."""
     asked: list[tuple[str, str]] = []
     mode = iter(["everything", "ask"])
 
@@ -165,7 +170,9 @@ def test_a_first_deploy_at_a_terminal_is_guided(capsys: pytest.CaptureFixture[st
 
     account = deployed(Account(), answer)
 
-    assert ["us-east-1", "gpu-governor", "observe", "observe", "GPU-Workload", ""] == [d for _, d in asked]
+    assert ["us-east-1", "gpu-governor", "observe", "observe", "GPU-Workload", ""] == [
+        d for _, d in asked
+    ]
     said = capsys.readouterr().out
     assert "MODE=everything is not allowed: set one of 'observe', 'ask', 'auto'" in said
     assert said.index("Mode                ask") < said.index(
@@ -183,7 +190,9 @@ def test_a_later_deploy_asks_only_for_the_region_and_sets_only_what_is_given() -
         asked.append(question)
         return default
 
-    account = deployed(Account(a_stack("gpu-governor")), answer, STACK="gpu-governor", ALERT_EMAIL="a@b.c")
+    account = deployed(
+        Account(a_stack("gpu-governor")), answer, STACK="gpu-governor", ALERT_EMAIL="a@b.c"
+    )
 
     assert ["Region"] == asked
     assert [{"AlertEmail": "a@b.c", "DeletionProtection": "true"}] == account.set
@@ -244,7 +253,9 @@ def test_what_the_machine_or_the_login_lacks_is_said_with_what_to_set(
 
     account = Account()
     account.region_name = ""
-    assert refusal(account).startswith("there is no Region: set REGION=, as in make deploy REGION=us-east-1")
+    assert refusal(account).startswith(
+        "there is no Region: set REGION=, as in make deploy REGION=us-east-1"
+    )
     assert "'us-east1' is no Region: set REGION=" in refusal(account, REGION="us-east1")
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     assert "us-west-2" in deployed(Account()).commands[0]
@@ -268,7 +279,8 @@ def test_what_the_machine_or_the_login_lacks_is_said_with_what_to_set(
     "status", ["CREATE_COMPLETE", "UPDATE_COMPLETE", "DELETE_FAILED", "CREATE_IN_PROGRESS"]
 )
 def test_a_second_stack_over_the_same_instances_is_refused(status: str) -> None:
-    """In the same account and Region, with the same value of the tag, in any state but without resources."""
+    """In the same account and Region, with the same value of the tag, in any state but without
+    resources."""
     twin = Account(a_stack("other"), a_stack("more", SelectorTagValue="B"), a_stack("gpu", status))
     twin.stacks.pop("other")
     said = refusal(twin, STACK="gpu-governor-2")
@@ -286,7 +298,9 @@ def test_a_stack_does_not_move_onto_the_instances_of_another() -> None:
     assert "the stack other governs" in refusal(account, SELECTOR="B")
 
 
-def test_two_stacks_that_are_there_already_can_be_updated(capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_stacks_that_are_there_already_can_be_updated(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """An earlier release did not refuse the second: it is named, and not in the way."""
     account = deployed(Account(a_stack("gpu-governor"), a_stack("gpu-governor-prod")))
     assert 1 == len(account.set)
@@ -302,7 +316,10 @@ def test_a_stack_without_resources_is_in_nobody_s_way(left: str) -> None:
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        ("ROLLBACK_COMPLETE", "aws cloudformation delete-stack --stack-name gpu-governor --region us-east-1"),
+        (
+            "ROLLBACK_COMPLETE",
+            "aws cloudformation delete-stack --stack-name gpu-governor --region us-east-1",
+        ),
         ("ROLLBACK_FAILED", "describe-stack-events"),
         ("UPDATE_ROLLBACK_FAILED", "continue-update-rollback"),
         ("UPDATE_IN_PROGRESS", "wait until that has ended"),
@@ -341,7 +358,9 @@ def test_a_stored_policy_is_never_changed_by_a_deploy(tmp_path: Path) -> None:
     """`Mode` and `PolicyYaml` are seeds: the command that counts is named."""
     account = Account(a_stack("gpu-governor"), a_stack("lab", SelectorTagValue="B"), stored=True)
     said = refusal(account, MODE="ask")
-    assert "the policy of gpu-governor is stored as versions, and Mode no longer counts: use" in said
+    assert (
+        "the policy of gpu-governor is stored as versions, and Mode no longer counts: use" in said
+    )
     assert "use bin/governor mode ask, without a deploy" in said
     assert "bin/governor mode auto --stack-name lab" in refusal(account, MODE="auto", STACK="lab")
     assert "bin/governor policy put FILE" in refusal(
@@ -396,7 +415,8 @@ def test_whether_a_policy_is_stored_must_be_known(monkeypatch: pytest.MonkeyPatc
 def test_a_first_policy_comes_from_a_file_and_arrives_whole(tmp_path: Path) -> None:
     """Quotes, backslashes, several lines."""
     text = (
-        'ownership:\n  default_contacts: [ops]\n  contacts: {ops: {emails: ["o\'k@example.com"]}}\n# \\" é\n'
+        "ownership:\n  default_contacts: [ops]\n  contacts: {ops: {emails: "
+        '["o\'k@example.com"]}}\n# \\" é\n'
     )
     file = tmp_path / "policy.yaml"
     file.write_text(text, encoding="utf-8")
@@ -404,14 +424,20 @@ def test_a_first_policy_comes_from_a_file_and_arrives_whole(tmp_path: Path) -> N
 
 
 def test_a_first_policy_with_another_exemption_key_than_iam_is_refused(tmp_path: Path) -> None:
-    """IAM denies by one exact key. A stack that is there keeps its own, which `governor doctor` compares."""
+    """IAM denies by one exact key. A stack that is there keeps its own, which `governor doctor`
+    compares."""
     file = tmp_path / "policy.yaml"
     file.write_text("exemption: {tag_key: Keep, tag_value: 'yes'}\n", encoding="utf-8")
 
     said = refusal(Account(), POLICY=str(file))
-    assert "exempts by the key Keep, and IAM would deny by GpuGovernor: add ExemptionTagKey=Keep" in said
+    assert (
+        "exempts by the key Keep, and IAM would deny by GpuGovernor: add ExemptionTagKey=Keep"
+        in said
+    )
     assert deployed(Account(), POLICY=str(file), PARAMETERS="ExemptionTagKey=Keep").set
-    wrong = refusal(Account(a_stack("gpu-governor")), POLICY=str(file), PARAMETERS="ExemptionTagKey=Other")
+    wrong = refusal(
+        Account(a_stack("gpu-governor")), POLICY=str(file), PARAMETERS="ExemptionTagKey=Other"
+    )
     assert "IAM would deny by Other" in wrong
     assert deployed(Account(a_stack("gpu-governor")), POLICY=str(file)).set
 
@@ -423,7 +449,10 @@ def test_a_first_policy_that_would_be_cut_or_refused_is_not_deployed(tmp_path: P
         ("# " + "é" * 2048, "POLICY has 4,098 bytes, and CloudFormation takes 4,096 at most"),
         ("# " + "x" * 4095, "store it with bin/governor policy put FILE, which takes 65,536"),
         ("mode: ask\n", "set MODE= and SELECTOR= instead"),
-        ("idle: {max_gpu_percent: lots}\n", "the policy was refused: idle.max_gpu_percent (line 1): "),
+        (
+            "idle: {max_gpu_percent: lots}\n",
+            "the policy was refused: idle.max_gpu_percent (line 1): ",
+        ),
         ("\n\nidel: {}\n", "the policy was refused: idel (line 3): "),
     ):
         file.write_text(text, encoding="utf-8")
@@ -450,7 +479,10 @@ def test_the_page_s_example_of_parameters_is_allowed() -> None:
         ("PolicyYaml='targets:", "PARAMETERS cannot be read"),
         ("LogRetention=30", "no parameter 'LogRetention': did you mean LogRetentionDays?"),
         ("LogRetentionDays=31", "LogRetentionDays=31 is not allowed: set one of '30', '60'"),
-        ("OrganizationId=me", "OrganizationId=me is not allowed: it must be the ID of an organization"),
+        (
+            "OrganizationId=me",
+            "OrganizationId=me is not allowed: it must be the ID of an organization",
+        ),
         (
             "OidcGroupsClaim='my groups'",
             "OidcGroupsClaim=my groups is not allowed: it must be one word without spaces",
@@ -463,7 +495,9 @@ def test_the_page_s_example_of_parameters_is_allowed() -> None:
         ("AlertEmail=ops", "ALERT_EMAIL=ops is no address"),
     ],
 )
-def test_other_parameters_are_checked_before_anything_is_created(parameters: str, said: str) -> None:
+def test_other_parameters_are_checked_before_anything_is_created(
+    parameters: str, said: str
+) -> None:
     """An unquoted value would be cut at its first space, and a mistyped name would be ignored."""
     assert said in refusal(Account(), PARAMETERS=parameters, MODE="ask")
 
@@ -473,15 +507,22 @@ def test_every_pattern_of_the_template_is_said_in_words() -> None:
     parameters = load_template(ROOT / "template.yaml")["Parameters"]
     patterns = {name for name, rules in parameters.items() if "AllowedPattern" in rules}
     assert patterns
-    assert patterns == {name for name, rules in parameters.items() if "ConstraintDescription" in rules}
+    assert patterns == {
+        name for name, rules in parameters.items() if "ConstraintDescription" in rules
+    }
 
 
 def test_other_parameters_are_passed_on() -> None:
     """Quoted as in a shell."""
     account = deployed(
-        Account(), PARAMETERS="LogRetentionDays=365 OidcIssuer=https://id.example.com 'OidcClientId=a b'"
+        Account(),
+        PARAMETERS="LogRetentionDays=365 OidcIssuer=https://id.example.com 'OidcClientId=a b'",
     )
-    expected = {"LogRetentionDays": "365", "OidcIssuer": "https://id.example.com", "OidcClientId": "a b"}
+    expected = {
+        "LogRetentionDays": "365",
+        "OidcIssuer": "https://id.example.com",
+        "OidcClientId": "a b",
+    }
     assert {**expected, "DeletionProtection": "false"} == account.set[0]
 
 
@@ -490,7 +531,8 @@ def test_sam_cli_itself_reads_every_value_whole(tmp_path: Path) -> None:
     """Releases differ in what they strip from values; the pinned one is asked."""
     chance = random.Random(14)
     values = {
-        f"P{n}": "".join(chance.choices(" \"'\\\nab:#é{}[]😀\t", k=chance.randint(0, 30))) for n in range(300)
+        f"P{n}": "".join(chance.choices(" \"'\\\nab:#é{}[]😀\t", k=chance.randint(0, 30)))
+        for n in range(300)
     }
     file = tmp_path / "parameters.yaml"
     file.write_text(for_sam(values), encoding="utf-8")
@@ -499,7 +541,9 @@ def test_sam_cli_itself_reads_every_value_whole(tmp_path: Path) -> None:
         "print(json.dumps(Type().convert((f'file://{sys.argv[1]}',), None, None)))"
     )
     python = SAM.with_name("python")
-    found = subprocess.run([python, "-c", script, file], capture_output=True, text=True, check=True, env={})
+    found = subprocess.run(
+        [python, "-c", script, file], capture_output=True, text=True, check=True, env={}
+    )
     assert values == json.loads(found.stdout)
 
 
@@ -548,8 +592,14 @@ def test_make_hands_every_variable_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (" -- REGOIN=us-east-1 YES=1", "no variable REGOIN; did you mean REGION? Known: REGION, PROFILE"),
-        (r"kw -- YES=1 POLICY=a\ b.yaml ALERT_MAIL=x", "no variable ALERT_MAIL; did you mean ALERT_EMAIL?"),
+        (
+            " -- REGOIN=us-east-1 YES=1",
+            "no variable REGOIN; did you mean REGION? Known: REGION, PROFILE",
+        ),
+        (
+            r"kw -- YES=1 POLICY=a\ b.yaml ALERT_MAIL=x",
+            "no variable ALERT_MAIL; did you mean ALERT_EMAIL?",
+        ),
         ("-- region=us-east-1", "no variable region. Known: REGION"),
         ("-j4 -- X=1", "no variable X. Known"),
     ],

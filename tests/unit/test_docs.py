@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
-    [ROOT / "README.md", ROOT / "agent/README.md", ROOT / "local/README.md", *ROOT.glob("docs/**/*.md")]
+    [
+        ROOT / "README.md",
+        ROOT / "agent/README.md",
+        ROOT / "local/README.md",
+        *ROOT.glob("docs/**/*.md"),
+    ]
 )
 MOST_CHARACTERS = 100
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -29,7 +34,9 @@ def _anchors(page: Path) -> set[str]:
 def test_lines_fit(page: Path) -> None:
     """In the source, too. A row of a table is one line, and so is a command."""
     prose = _prose(page.read_text(encoding="utf-8")).splitlines()
-    assert [] == [line for line in prose if len(line) > MOST_CHARACTERS and not line.startswith("|")]
+    assert [] == [
+        line for line in prose if len(line) > MOST_CHARACTERS and not line.startswith("|")
+    ]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

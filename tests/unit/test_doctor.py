@@ -18,8 +18,14 @@ from tests.twins import MemoryEc2, MemoryMetrics
 def fleet() -> tuple[MemoryEc2, MemoryMetrics]:
     """One that publishes, one that does not, one that is not selected."""
     ec2, metrics = MemoryEc2(), MemoryMetrics()
-    for number, tags in ((1, {"Purpose": "GPU-Workload"}), (2, {"Purpose": "GPU-Workload"}), (3, {})):
-        instance = make_instance(instance_id=f"i-{number:017x}", tags={**tags, "Name": f"n\x1b[2J{number}"})
+    for number, tags in (
+        (1, {"Purpose": "GPU-Workload"}),
+        (2, {"Purpose": "GPU-Workload"}),
+        (3, {}),
+    ):
+        instance = make_instance(
+            instance_id=f"i-{number:017x}", tags={**tags, "Name": f"n\x1b[2J{number}"}
+        )
         ec2.add(instance)
         own = {"InstanceId": instance.instance_id}
         for metric in ("CPUUtilization", "NetworkIn", "NetworkOut"):
@@ -74,7 +80,8 @@ def test_what_is_found_is_printed(capsys: pytest.CaptureFixture[str], as_json: b
 
 
 def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> None:
-    """With how many they are of; the advice once; of each what it has for itself; not hundreds of lines."""
+    """With how many they are of; the advice once; of each what it has for itself; not hundreds of
+    lines."""
     ec2, metrics = MemoryEc2(), MemoryMetrics()
     for number in range(1, 31):
         own = {"InstanceId": f"i-{number:017x}"}
@@ -101,7 +108,12 @@ def test_findings_of_one_cause_are_one(capsys: pytest.CaptureFixture[str]) -> No
 
 
 HEAT = "nvidia_smi_temperature_gpu"
-AS_THE_AGENT = {"InstanceId": f"i-{1:017x}", "InstanceType": "g5.xlarge", "index": "0", "name": "A10G"}
+AS_THE_AGENT = {
+    "InstanceId": f"i-{1:017x}",
+    "InstanceType": "g5.xlarge",
+    "index": "0",
+    "name": "A10G",
+}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +129,8 @@ AS_THE_AGENT = {"InstanceId": f"i-{1:017x}", "InstanceType": "g5.xlarge", "index
 def test_whom_the_alarm_on_heat_does_not_see_is_said(
     capsys: pytest.CaptureFixture[str], dimensions: dict[str, str] | None, seen: bool
 ) -> None:
-    """Its query matches one set of dimensions exactly; of a silent instance nothing more is said."""
+    """Its query matches one set of dimensions exactly; of a silent instance nothing more is
+    said."""
     ec2, metrics = fleet()
     if dimensions is not None:
         metrics.publish(HEAT, dimensions, [50.0] * 12)
@@ -134,9 +147,9 @@ def test_whom_the_alarm_on_heat_does_not_see_is_said(
 
 def test_the_alarm_on_heat_is_the_one_that_is_deployed() -> None:
     """The same metric, namespace and dimensions."""
-    (metric,) = load_template(ROOT / "stacks" / "telemetry.yaml")["Resources"]["HotGpuAlarm"]["Properties"][
-        "Metrics"
-    ]
+    (metric,) = load_template(ROOT / "stacks" / "telemetry.yaml")["Resources"]["HotGpuAlarm"][
+        "Properties"
+    ]["Metrics"]
     keys = ", ".join(f'"{key}"' for key in sorted(doctor.HEAT_ALARM.dimensions))
 
     assert f"({doctor.HEAT_ALARM.metric}) " in metric["Expression"]

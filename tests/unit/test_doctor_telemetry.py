@@ -49,11 +49,26 @@ def test_what_suffices_is_right(evidence: Evidence) -> None:
             "allow cloudwatch",
         ),
         (make_evidence((*QUIET[:6], *[None] * 6)), Health.WRONG, "GPU 0 50%", "restarts"),
-        (make_evidence(*[QUIET] * 7, gpus_expected=8, aggregate=QUIET), Health.WRONG, "7 of 8", "MIG"),
+        (
+            make_evidence(*[QUIET] * 7, gpus_expected=8, aggregate=QUIET),
+            Health.WRONG,
+            "7 of 8",
+            "MIG",
+        ),
         (aggregate(gpus_reporting=40), Health.WRONG, "40 of 8", "collection_interval_seconds"),
         (make_evidence(QUIET, gpus_expected=None), Health.WRONG, "not in the catalogue", "update"),
-        (make_evidence(QUIET, measured_percent={"cpu": 100.0}), Health.WRONG, "long enough: network", "EC2"),
-        (make_evidence(*[QUIET] * 8), Health.COSTLY, "read GPU by GPU (8 series)", "aggregation_dimensions"),
+        (
+            make_evidence(QUIET, measured_percent={"cpu": 100.0}),
+            Health.WRONG,
+            "long enough: network",
+            "EC2",
+        ),
+        (
+            make_evidence(*[QUIET] * 8),
+            Health.COSTLY,
+            "read GPU by GPU (8 series)",
+            "aggregation_dimensions",
+        ),
     ],
 )
 def test_what_does_not_is_said_with_what_to_do(

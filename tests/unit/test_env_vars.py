@@ -29,7 +29,9 @@ class Stack:
             if name == self.denied:
                 raise client_error("AccessDeniedException")
             if name == "describe_stacks":
-                return {"Stacks": [{"Outputs": [{"OutputKey": "ApiUrl", "OutputValue": "https://api"}]}]}
+                return {
+                    "Stacks": [{"Outputs": [{"OutputKey": "ApiUrl", "OutputValue": "https://api"}]}]
+                }
             return {"Environment": {"Variables": {"TABLE_NAME": f"of-{given['FunctionName']}"}}}
 
         return call
@@ -44,7 +46,11 @@ class Stack:
         return [
             {
                 "StackResourceSummaries": [
-                    {"LogicalResourceId": name, "PhysicalResourceId": f"stack-{name}", "ResourceType": kind}
+                    {
+                        "LogicalResourceId": name,
+                        "PhysicalResourceId": f"stack-{name}",
+                        "ResourceType": kind,
+                    }
                 ]
             }
             for name, kind in self.resources
@@ -72,7 +78,9 @@ def test_it_only_reads(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     assert {name: {"TABLE_NAME": f"of-stack-{name}"} for name in ("PutAway", "Ask")} == json.loads(
         capsys.readouterr().out
     )
-    assert {"describe_stacks", "list_stack_resources", "get_function_configuration"} == set(stack.calls)
+    assert {"describe_stacks", "list_stack_resources", "get_function_configuration"} == set(
+        stack.calls
+    )
 
 
 @pytest.mark.parametrize(

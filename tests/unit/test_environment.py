@@ -23,7 +23,9 @@ def clone(tmp_path: Path) -> Path:
     """Return the parts of a fresh clone that `make` needs; nothing is installed in it."""
     for name in ("Makefile", "scripts", "requirements"):
         source = ROOT / name
-        shutil.copytree(source, tmp_path / name) if source.is_dir() else shutil.copy(source, tmp_path)
+        shutil.copytree(source, tmp_path / name) if source.is_dir() else shutil.copy(
+            source, tmp_path
+        )
     return tmp_path
 
 
@@ -66,9 +68,13 @@ TARGETS = sorted(
 def test_a_python_that_makes_no_environments_is_told_in_the_first_line(
     clone: Path, bare_debian: dict[str, str], target: str
 ) -> None:
-    """Debian and Ubuntu split it off: the package and the command that installs it, nothing of pip."""
-    # The Makefile sets PYTHONPATH itself, so the stub goes where this clone's own modules are looked for.
-    shutil.copytree(Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip")
+    """Debian and Ubuntu split it off: the package and the command that installs it, nothing of
+    pip."""
+    # The Makefile sets PYTHONPATH itself, so the stub goes where this clone's own modules are
+    # looked for.
+    shutil.copytree(
+        Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip"
+    )
     said = say_first(clone, target, PATH=bare_debian["PATH"])
 
     name = Path(sys.executable).name
@@ -92,7 +98,9 @@ def test_whatever_is_missing_is_named_at_once(
     clone: Path, bare_debian: dict[str, str], tmp_path: Path
 ) -> None:
     """Not one package at a time."""
-    shutil.copytree(Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip")
+    shutil.copytree(
+        Path(bare_debian["STUB"]) / "ensurepip", clone / "layers" / "shared" / "ensurepip"
+    )
     tools = tmp_path / "bin"
     for name in ("bash", "make", "env"):
         (tools / name).symlink_to(str(shutil.which(name)))
@@ -138,7 +146,9 @@ def test_uv_is_told_nothing_when_pip_knows_nothing() -> None:
 
 def test_uv_learns_the_mirror_that_pip_uses() -> None:
     """Both from pip's file and from its variables; the variables win, as they do for pip."""
-    config = ":env:.index-url='https://b.invalid/simple'\nglobal.index-url='https://a.invalid/simple'\n"
+    config = (
+        ":env:.index-url='https://b.invalid/simple'\nglobal.index-url='https://a.invalid/simple'\n"
+    )
     assert {"UV_DEFAULT_INDEX": "https://b.invalid/simple"} == uv_settings(config, {})
 
 
@@ -156,7 +166,9 @@ def test_several_indexes_are_all_searched() -> None:
 def test_what_is_set_for_uv_is_left_alone() -> None:
     """Somebody meant it."""
     config = "global.index-url='https://a.invalid/simple'\nglobal.cert='/c.pem'\n"
-    assert {"UV_DEFAULT_INDEX": "https://a.invalid/simple"} == uv_settings(config, {"SSL_CERT_FILE": "/x"})
+    assert {"UV_DEFAULT_INDEX": "https://a.invalid/simple"} == uv_settings(
+        config, {"SSL_CERT_FILE": "/x"}
+    )
 
 
 def test_settings_that_are_not_about_where_packages_are_stay_with_pip() -> None:

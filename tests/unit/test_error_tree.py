@@ -44,7 +44,9 @@ def defined() -> dict[str, str]:
     found = {}
     for module in modules():
         for name, one in vars(module).items():
-            is_error = isinstance(one, type) and issubclass(one, Exception) and not name.startswith("_")
+            is_error = (
+                isinstance(one, type) and issubclass(one, Exception) and not name.startswith("_")
+            )
             if is_error and one.__module__ == module.__name__:
                 found[name] = one.__base__.__name__
     return found

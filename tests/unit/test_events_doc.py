@@ -8,7 +8,8 @@ TEXT = (ROOT / "docs" / "events.md").read_text()
 
 
 def test_every_rule_is_described() -> None:
-    """By its detail types, the rest of a prefix written as dots, and by the function that has samples."""
+    """By its detail types, the rest of a prefix written as dots, and by the function that has
+    samples."""
     assert 16 == len(rules())
     for rule in rules():
         assert f"`{rule.folder}`" in TEXT

@@ -27,9 +27,13 @@ def test_every_room_is_found(room: Room) -> None:
 
 def test_the_layer_is_counted_whole() -> None:
     """All of its modules, in whatever folder."""
-    modules = [path for path in (figures.ROOT / LAYER).rglob("*.py") if "__pycache__" not in path.parts]
+    modules = [
+        path for path in (figures.ROOT / LAYER).rglob("*.py") if "__pycache__" not in path.parts
+    ]
 
-    assert figures.lines(figures.ROOT, ROOMS[0]) == sum(path.read_text().count("\n") for path in modules)
+    assert figures.lines(figures.ROOT, ROOMS[0]) == sum(
+        path.read_text().count("\n") for path in modules
+    )
 
 
 def test_code_is_not_words() -> None:
@@ -41,7 +45,9 @@ def test_figures_that_nobody_measured_are_not_run(tmp_path: Path) -> None:
     """Nor over, nor fine."""
     rows = {row.name: row for heading, rows in figures.counted(tmp_path) for row in rows}
 
-    assert "make demo                            not run        60 s" == str(rows["make demo"]).strip()
+    assert (
+        "make demo                            not run        60 s" == str(rows["make demo"]).strip()
+    )
     assert not rows["make demo"].is_over
 
 

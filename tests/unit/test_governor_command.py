@@ -1,4 +1,5 @@
-"""The root of the command line: what may stand anywhere, what is said where something lacks, its cost."""
+"""The root of the command line: what may stand anywhere, what is said where something lacks, its
+cost."""
 
 from __future__ import annotations
 
@@ -96,7 +97,12 @@ def test_every_command_answers_for_help(name: str, capsys: pytest.CaptureFixture
 def test_common_options_stand_anywhere(line: str) -> None:
     given = governor.parsed(line.split())
 
-    assert ("other", ["eu-west-1"], "p", True) == (given.stack_name, given.region, given.profile, given.json)
+    assert ("other", ["eu-west-1"], "p", True) == (
+        given.stack_name,
+        given.region,
+        given.profile,
+        given.json,
+    )
     assert ("approvals", "show", "x") == (given.area, given.command, given.id)
 
 
@@ -143,7 +149,10 @@ def test_every_command_takes_each_common_option_at_each_place(
     parts: list[list[str]], option: list[str]
 ) -> None:
     """Before, between and after its words; and the rest of the line means what it meant."""
-    name, value = option[0].strip("-").partition("=")[0].replace("-", "_"), option[-1].rpartition("=")[2]
+    name, value = (
+        option[0].strip("-").partition("=")[0].replace("-", "_"),
+        option[-1].rpartition("=")[2],
+    )
     wanted: object = {"region": [value], "json": True}.get(name, value)
     without = vars(governor.parsed([word for part in parts for word in part]))
     without = {key: one for key, one in without.items() if key != "run"}
@@ -257,11 +266,15 @@ def test_a_stack_that_is_missing_is_said_with_its_region() -> None:
     session: Any = SimpleNamespace(
         region_name="eu-west-1", client=lambda _: SimpleNamespace(describe_stacks=describe)
     )
-    with pytest.raises(CommandError, match=r"no stack 'other' in eu-west-1 .*--stack-name, --region"):
+    with pytest.raises(
+        CommandError, match=r"no stack 'other' in eu-west-1 .*--stack-name, --region"
+    ):
         described("other", session)
 
 
-def test_the_first_of_many_regions_counts_where_there_is_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_of_many_regions_counts_where_there_is_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The stack is in the Region of the shell; the instances are where the line says."""
     assert "us-east-1" == aws.session(["eu-west-1"]).region_name
     monkeypatch.delenv("AWS_DEFAULT_REGION")

@@ -27,7 +27,11 @@ def world() -> HealthWorld:
 def looked(made: HealthWorld) -> list[HealthReading]:
     """Return what the command finds."""
     return health.look(
-        TARGET, parse_policy("health: {window_minutes: 90}"), made.ec2, made.metrics, made.clock.now()
+        TARGET,
+        parse_policy("health: {window_minutes: 90}"),
+        made.ec2,
+        made.metrics,
+        made.clock.now(),
     )
 
 
@@ -45,12 +49,15 @@ def test_the_gravest_come_first_and_what_is_unknown_before_what_is_sound(
 
 
 def test_it_says_whose_faults_cannot_be_seen(capsys: pytest.CaptureFixture[str]) -> None:
-    """The CloudWatch agent publishes none: a machine of its own may be sound and have lost memory."""
+    """The CloudWatch agent publishes none: a machine of its own may be sound and have lost
+    memory."""
     health._print(looked(world()), as_json=False)
     out = capsys.readouterr().out
 
     assert "2 of 4 publish no Xid, ECC, throttling or lost GPUs" in out
-    marked = [line.split()[1] for line in out.splitlines() if line.endswith("(faults cannot be seen)")]
+    marked = [
+        line.split()[1] for line in out.splitlines() if line.endswith("(faults cannot be seen)")
+    ]
     assert [f"i-{number:017x}" for number in (3, 4)] == marked
 
     made = HealthWorld()

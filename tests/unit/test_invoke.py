@@ -16,7 +16,10 @@ FOREIGN = "events/serve_approval/get.json"
     [
         ([], "FUNCTION is missing: make invoke FUNCTION="),
         (["", FOREIGN], "FUNCTION is missing"),
-        (["serve_apy", FOREIGN], "FUNCTION=serve_apy: there is no such function; did you mean serve_api?"),
+        (
+            ["serve_apy", FOREIGN],
+            "FUNCTION=serve_apy: there is no such function; did you mean serve_api?",
+        ),
         (["ServeApiFunction", FOREIGN], "did you mean serve_api?"),
         (["xxxx", FOREIGN], "there is no such function. The functions are ask_owner, "),
         (["serve_api"], "EVENT is missing. Samples of serve_api: events/serve_api/freezes.json, "),
@@ -29,7 +32,10 @@ FOREIGN = "events/serve_approval/get.json"
             ["serve_api", FOREIGN],
             f"EVENT={FOREIGN} is a sample of serve_approval, not of serve_api: make invoke",
         ),
-        (["serve_api", "README.md"], "EVENT=README.md is not JSON: Expecting value (line 1, column 1)"),
+        (
+            ["serve_api", "README.md"],
+            "EVENT=README.md is not JSON: Expecting value (line 1, column 1)",
+        ),
         (["serve_api", FOREIGN, "more"], "no 'more'"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -1,4 +1,5 @@
-"""The guard around unit tests is itself tested: without it the other tests could pass for a wrong reason."""
+"""The guard around unit tests is itself tested: without it the other tests could pass for a wrong
+reason."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ import boto3
 import pytest
 from pytest_socket import SocketBlockedError
 
-# The guard warns before it refuses. Elsewhere that warning is an error; here the refusal itself is at stake.
+# The guard warns before it refuses. Elsewhere that warning is an error; here the refusal itself is
+# at stake.
 pytestmark = pytest.mark.filterwarnings("ignore:A test tried to use socket:UserWarning")
 
 

@@ -78,7 +78,9 @@ def test_the_hours_are_those_of_who_is_asked_when_the_question_is_opened() -> No
     assert MONDAY == keep_end(opened, NOW)
 
 
-@pytest.mark.parametrize(("days", "label"), [(30, "Keep until Sat 09:00"), (0, "Keep until Fri 12:02")])
+@pytest.mark.parametrize(
+    ("days", "label"), [(30, "Keep until Sat 09:00"), (0, "Keep until Fri 12:02")]
+)
 def test_no_keep_is_offered_beyond_what_the_policy_allows(days: int, label: str) -> None:
     """Nor with a cost where none is known."""
     asked = replace(

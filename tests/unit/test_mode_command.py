@@ -1,4 +1,5 @@
-"""`governor mode`, `governor policy get|diff|put|history|rollback`: what they store, and what they leave."""
+"""`governor mode`, `governor policy get|diff|put|history|rollback`: what they store, and what they
+leave."""
 
 from __future__ import annotations
 
@@ -97,7 +98,9 @@ def stack(monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(policy_versions, "_api", lambda *_: found)
     for module in (mode, policy_versions):
         monkeypatch.setattr(module, "deployed", lambda *_: found.document)
-    monkeypatch.setattr(mode, "read", lambda *_: {"subscribers": Line("1 confirmed", found.subscribers)})
+    monkeypatch.setattr(
+        mode, "read", lambda *_: {"subscribers": Line("1 confirmed", found.subscribers)}
+    )
     return found
 
 
@@ -157,7 +160,9 @@ def test_a_mode_that_the_policy_does_not_bear_is_refused(
     assert [] == stack.versions
 
 
-def test_overrides_that_go_their_own_way_are_named(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_overrides_that_go_their_own_way_are_named(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`observe` would otherwise seem to have stopped everything."""
     stack.parameter = PARAMETER.replace("observe", "ask") + (
         "overrides: [{name: lab, match: {tags: {Team: lab}}, set: {mode: ask}}]\n"
@@ -181,7 +186,9 @@ def test_a_version_that_waits_is_named_before_its_place_is_taken(
     said(capsys, "mode", "ask")
     stack.waits = True
     stack.put_object(Body=b"mode: ask\n", Metadata={"author": "arn:bob"})
-    assert "version 1 of arn:bob is not in force, and this takes its place" in said(capsys, "mode", "observe")
+    assert "version 1 of arn:bob is not in force, and this takes its place" in said(
+        capsys, "mode", "observe"
+    )
 
 
 def test_a_policy_that_is_refused_now_can_still_be_set_to_observe(
@@ -215,7 +222,14 @@ def test_the_mode_changes_and_nothing_else(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["x: &m auto\nmode: *m\n", "mode: &m auto\nx: *m\n", "mode: |-\n  auto\nx: 1\n", "- 1\n", "a: [", "x"],
+    [
+        "x: &m auto\nmode: *m\n",
+        "mode: &m auto\nx: *m\n",
+        "mode: |-\n  auto\nx: 1\n",
+        "- 1\n",
+        "a: [",
+        "x",
+    ],
 )
 def test_what_a_small_change_could_break_is_left_to_people(text: str) -> None:
     """Aliases, blocks of text, and what is no policy."""
@@ -223,16 +237,18 @@ def test_what_a_small_change_could_break_is_left_to_people(text: str) -> None:
         with_mode(text, "ask")
 
 
-def test_an_earlier_version_becomes_the_newest(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_earlier_version_becomes_the_newest(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
     """As a version of its own: nothing is deleted, and history says who did what."""
     said(capsys, "mode", "ask")
     said(capsys, "mode", "observe")
     out = said(capsys, "policy", "rollback", "0")
 
     assert "-mode: observe\n+mode: ask\n" in out
-    assert [PARAMETER.replace("observe", "ask"), PARAMETER] * 2 == [text for text, _ in stack.versions] + [
-        PARAMETER
-    ]
+    assert [PARAMETER.replace("observe", "ask"), PARAMETER] * 2 == [
+        text for text, _ in stack.versions
+    ] + [PARAMETER]
     lines = said(capsys, "policy", "history").splitlines()
     assert ["2", "1", "0"] == [line.split()[0] for line in lines]
     assert "in force" in lines[0]
@@ -280,7 +296,9 @@ def test_a_document_is_compared_before_it_is_stored(
     """With what is risky in it, and whether two people are needed."""
     stack.parameter = PARAMETER + "two_people_for_policy: true\n"
     file = tmp_path / "policy.yaml"
-    file.write_text(stack.parameter.replace("observe", "ask") + "caps: {account_actions_per_hour: 9}\n")
+    file.write_text(
+        stack.parameter.replace("observe", "ask") + "caps: {account_actions_per_hour: 9}\n"
+    )
     out = said(capsys, "policy", "diff", str(file))
     assert "+mode: ask" in out
     assert "risky: mode" in out
@@ -323,7 +341,9 @@ def test_with_json_a_command_prints_one_document(
     assert ("ask", True) == (compared["mode"], "stored" not in compared)
     assert "1" == document("policy", "put", str(file))["stored"]
     assert stack.document == document("policy", "get")["document"]
-    assert ["1", "0"] == [one["version"] for one in json.loads(said(capsys, "policy", "history", "--json"))]
+    assert ["1", "0"] == [
+        one["version"] for one in json.loads(said(capsys, "policy", "history", "--json"))
+    ]
     file.write_text("idle: {window_minute: 60}\n")
     checked = document("policy", "check", str(file), status=1)
     (problem,) = checked["problems"]
@@ -340,7 +360,8 @@ def test_an_override_that_people_must_accept_is_named_as_such(
     """The command reads no acceptances: it says what the mode depends on."""
     stack.parameter = PARAMETER.replace("observe", "ask") + (
         "metrics: {publishers_are_trusted: true}\n"
-        "overrides: [{name: lab, match: {tags: {Team: lab}}, set: {mode: auto, plan: {action: terminate}}, "
+        "overrides: [{name: lab, match: {tags: {Team: lab}}, set: {mode: auto, plan: "
+        "{action: terminate}}, "
         "approved_by: [alice@example.com, bob@example.com]}]\n"
     )
     until = "mode auto, or in ask until everybody in approved_by has accepted it"

@@ -25,9 +25,13 @@ from governor.observability import MetricUnit, count, observed, tally
     ],
 )
 def test_a_dimension_is_one_that_cloudwatch_takes(
-    project: str, dimension: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    project: str,
+    dimension: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It drops a metric with any other without a word, and people choose the names of their projects."""
+    """It drops a metric with any other without a word, and people choose the names of their
+    projects."""
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "gpu-governor")
     count("EstimatedCost", 12.5, MetricUnit.NoUnit, Project=project)
 

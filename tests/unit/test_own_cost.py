@@ -29,7 +29,9 @@ QUANTITIES = st.dictionaries(
 
 
 @given(QUANTITIES, st.decimals("0.01", 10**6, places=2))
-def test_the_cost_is_the_sum_of_what_is_known(used: dict[str, Decimal | None], fleet: Decimal) -> None:
+def test_the_cost_is_the_sum_of_what_is_known(
+    used: dict[str, Decimal | None], fleet: Decimal
+) -> None:
     """Unknown parts are in no sum, and are never zero."""
     cost = own_cost(used)
 
@@ -86,7 +88,8 @@ class Metered:
             },
             "get_execution_history": lambda **_: {
                 "events": [
-                    {"type": one} for one in ("ExecutionStarted", "PassStateEntered", "TaskStateEntered")
+                    {"type": one}
+                    for one in ("ExecutionStarted", "PassStateEntered", "TaskStateEntered")
                 ]
             },
         }
@@ -100,8 +103,15 @@ class Metered:
         return SimpleNamespace(get_paginator=page, list_executions=lambda **_: last)
 
     def _data(self, **asked: Any) -> dict[str, Any]:
-        names = [(one["Id"], one["MetricStat"]["Metric"]["MetricName"]) for one in asked["MetricDataQueries"]]
-        return {"MetricDataResults": [{"Id": key, "Values": self.sums.get(name, [])} for key, name in names]}
+        names = [
+            (one["Id"], one["MetricStat"]["Metric"]["MetricName"])
+            for one in asked["MetricDataQueries"]
+        ]
+        return {
+            "MetricDataResults": [
+                {"Id": key, "Values": self.sums.get(name, [])} for key, name in names
+            ]
+        }
 
 
 def read(stack: Any, fleet: int = 100_000) -> measured.Measured:
@@ -180,7 +190,9 @@ def test_what_may_not_be_read_is_said_and_the_rest_is_there() -> None:
     stack.denied = {"list_functions"}
     found = read(stack)
 
-    assert {"gb_seconds", "invocations"} == {name for name, amount in usd(found).items() if amount is None}
+    assert {"gb_seconds", "invocations"} == {
+        name for name, amount in usd(found).items() if amount is None
+    }
     assert any(line.startswith("Not read: ") and "list_functions" in line for line in found.lines)
 
 

@@ -1,4 +1,5 @@
-"""The package of the command line: whole by itself, with the versions that are tested, and no more."""
+"""The package of the command line: whole by itself, with the versions that are tested, and no
+more."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def packaged() -> Iterator[tuple[Path, Path]]:
 
 def test_it_depends_on_what_the_layer_ships_and_on_boto3() -> None:
     """Each pin of the requirements and its later patches: one list made from the other."""
-    layer = (ROOT / "layers" / "shared" / "requirements.in").read_text(encoding="utf-8").splitlines()
+    layer = (
+        (ROOT / "layers" / "shared" / "requirements.in").read_text(encoding="utf-8").splitlines()
+    )
     mine = (ROOT / "requirements" / "project.in").read_text(encoding="utf-8").splitlines()
     pins = [line.strip() for line in (*layer, *(one for one in mine if one.startswith("boto3==")))]
 
@@ -45,7 +48,8 @@ def test_its_version_is_the_product_s() -> None:
 
 
 def test_nothing_in_it_needs_what_is_not() -> None:
-    """A command that reached for a module of the clone alone would fail where the package is installed."""
+    """A command that reached for a module of the clone alone would fail where the package is
+    installed."""
     absent = {name.removesuffix(".py").replace("/", ".") for name in WHEEL["exclude"]}
     absent |= {path.name for path in ROOT.iterdir() if path.is_dir()} - set(WHEEL["packages"])
     for path, _ in packaged():

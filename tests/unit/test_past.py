@@ -105,7 +105,8 @@ def maxima(simulator: CloudWatchSimulator, instance_id: str, now: datetime) -> d
 
 
 def test_stops_are_over_before_the_fleet_of_the_demo_started(state: StateTable) -> None:
-    """No two of one instance overlap, one in some was a mistake, and nothing is left open or unsaid."""
+    """No two of one instance overlap, one in some was a mistake, and nothing is left open or
+    unsaid."""
     stops = entries(state)
     records = state.records(TARGET)
 
@@ -120,7 +121,11 @@ def test_stops_are_over_before_the_fleet_of_the_demo_started(state: StateTable) 
         record = records.get(instance_id)
         assert (record is not None) == bool(mine)
         if record is not None:
-            assert (None, None, Outcome.STOPPED) == (record.open_episode, record.untold, record.last_outcome)
+            assert (None, None, Outcome.STOPPED) == (
+                record.open_episode,
+                record.untold,
+                record.last_outcome,
+            )
             assert len(mine) == record.episodes
             assert [] == state.open_entries(TARGET, instance_id)
 
@@ -146,4 +151,6 @@ def test_the_page_has_a_day_of_readings(state: StateTable) -> None:
     assert ["not-selected"] == [name for name, row in rows.items() if row.verdict == UNGOVERNED]
     assert max(one or 0 for one in rows["notebook-1"].hours[-6:]) <= 2
     assert max(one or 0 for one in rows["notebook-1"].hours[:12]) >= 60
-    assert part_of(next(one for one in demo_fleet() if one.name == "fresh"), NOW - WEEKS, NOW) is None
+    assert (
+        part_of(next(one for one in demo_fleet() if one.name == "fresh"), NOW - WEEKS, NOW) is None
+    )

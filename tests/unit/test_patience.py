@@ -58,7 +58,9 @@ def test_a_wait_goes_on_as_long_as_anything_moves() -> None:
 @pytest.fixture
 def group() -> Iterator[subprocess.Popen[str]]:
     """The leader of a process group with one other process, which works whenever a line comes."""
-    child = "import sys\nfor line in sys.stdin: sum(range(3_000_000)); print(line, end='', flush=True)"
+    child = (
+        "import sys\nfor line in sys.stdin: sum(range(3_000_000)); print(line, end='', flush=True)"
+    )
     leader = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
     with subprocess.Popen(
         [sys.executable, "-c", leader],

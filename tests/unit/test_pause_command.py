@@ -20,7 +20,9 @@ class FakeApi:
         self.pause, self.waiting = pause, list(waiting)
         self.asked: list[tuple[str, str, dict[str, Any] | None]] = []
 
-    def call(self, method: str, path: str, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    def call(
+        self, method: str, path: str, document: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """As the API."""
         self.asked.append((method, path, document))
         if path == "/api/freezes":
@@ -41,7 +43,8 @@ def test_one_call_pauses(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> No
     assert [("POST", "/api/pause", {"reason": "a drill"})] == api.asked
     said = capsys.readouterr().out
     assert (
-        "Everything is paused. ada (AWS identity) began the pause at Fri Nov 20, 12:00 UTC: a drill." in said
+        "Everything is paused. ada (AWS identity) began the pause at Fri Nov 20, 12:00 "
+        "UTC: a drill." in said
     )
     assert "governor resume --all" in said
 
@@ -57,7 +60,9 @@ def test_resume_shows_what_goes_on_and_changes_nothing(
     assert f"governor resume --all --since {SINCE}" in said
 
 
-def test_resume_ends_the_pause_that_is_named(api: FakeApi, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resume_ends_the_pause_that_is_named(
+    api: FakeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 0 == governor.main(["resume", "--all", "--since", SINCE])
 
     assert ("POST", "/api/resume", {"since": SINCE}) == api.asked[-1]

@@ -36,7 +36,9 @@ def test_a_picture_shows_what_its_page_says_now(shown: list[Picture]) -> None:
     for picture in shown:
         kept = (FOLDER / f"{picture.page}.txt").read_text(encoding="utf-8")
         assert picture.text.splitlines() == kept.splitlines(), picture.name
-        assert picture.digest == text_entries(FOLDER / f"{picture.name}.png").get(TEXT_KEY), picture.name
+        assert picture.digest == text_entries(FOLDER / f"{picture.name}.png").get(TEXT_KEY), (
+            picture.name
+        )
 
 
 def test_no_picture_is_left_over(shown: list[Picture]) -> None:

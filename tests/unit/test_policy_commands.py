@@ -18,7 +18,10 @@ from cli.policy_schema import policy_schema
 from governor.contracts.policy import parse_policy
 from governor.domain.policy.consent import Acceptances
 
-PEOPLE = "ownership: {contacts: {a: {emails: [alice@example.com, bob@example.com]}}, default_contacts: [a]}\n"
+PEOPLE = (
+    "ownership: {contacts: {a: {emails: [alice@example.com, bob@example.com]}}, "
+    "default_contacts: [a]}\n"
+)
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))
 
@@ -30,7 +33,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
     return code, said.out + said.err
 
 
-def assert_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str) -> None:
+def assert_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, said: str
+) -> None:
     """`policy check` exits with 1, and says why."""
     file = tmp_path / "policy.yaml"
     file.write_text(text)
@@ -42,7 +47,10 @@ def assert_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("mode: ask\nidle:\n  window_minute: 60\n", ":3: error: idle.window_minute: unknown setting"),
+        (
+            "mode: ask\nidle:\n  window_minute: 60\n",
+            ":3: error: idle.window_minute: unknown setting",
+        ),
         ("mode: ask\n\nmodes: auto\n", ":3: error: modes: unknown setting"),
         (
             "overrides:\n  - name: x\n    match: {}\n    set:\n      plan: {action: hibernate}\n",
@@ -62,7 +70,8 @@ def assert_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str
             "metrics: {period_seconds: 60}\noverrides:\n"
             "  - {name: a, match: {}, set: {idle: {window_minutes: 61}}}\n"
             "  - {name: b, match: {tags: {A: a}}, set: {metrics: {period_seconds: 300}}}\n",
-            ":4: error: overrides.1: where 'a', 'b' meet: idle.window_minutes: 61 is not a whole number",
+            ":4: error: overrides.1: where 'a', 'b' meet: idle.window_minutes: 61 is not "
+            "a whole number",
         ),
         ("approval: {on_expiry: act}\nplan: {action: terminate}\n", "silence is no yes"),
     ],
@@ -104,30 +113,45 @@ def test_an_unknown_setting_is_guessed(
             "local NVMe is wiped",
         ),
         ("mode: ask\napproval: {on_expiry: act}", "lets anybody who may publish metrics"),
-        ("approval: {broadcast_may: [keep, stop]}", "has no effect while approval.people_to_stop is not 0"),
+        (
+            "approval: {broadcast_may: [keep, stop]}",
+            "has no effect while approval.people_to_stop is not 0",
+        ),
         (
             "approval: {on_expiry: act, expire_after_minutes: 60, remind_after_minutes: 1, "
             "escalate_after_minutes: 1}",
             "8 hours",
         ),
-        ("plan: {action: terminate}\napproval: {broadcast_may: [terminate]}", "broadcast_may has no effect"),
+        (
+            "plan: {action: terminate}\napproval: {broadcast_may: [terminate]}",
+            "broadcast_may has no effect",
+        ),
         ("idle: {window_minutes: 10}", "coffee break"),
         ("mode: ask\nvetoes: {required: []}", "not measured counts as quiet"),
         (
-            "vetoes: {power_percent_of_limit: null, cpu_percent: null, network_bytes_per_second: null}",
+            "vetoes: {power_percent_of_limit: null, cpu_percent: null, "
+            "network_bytes_per_second: null}",
             "no veto",
         ),
         (
             "approval: {two_people_above_usd_per_hour: 5}\n"
             "plan: {action: terminate}\n"
             "ownership: {contacts: {\n"
-            "  a: {emails: [al@example.com, bob@example.com], identities: {'slack:U012': al@example.com}},\n"
+            "  a: {emails: [al@example.com, bob@example.com], identities: {'slack:U012': "
+            "al@example.com}},\n"
             "  b: {emails: [alice@example.com], identities: {'slack:U012': alice@example.com}}}}",
-            "slack:U012 has the addresses al@example.com and alice@example.com, and so counts as two people",
+            "slack:U012 has the addresses al@example.com and alice@example.com, and so "
+            "counts as two people",
         ),
         ("breaker: {turned_idle_percent: 95}", "hardly ever trips"),
-        ("metrics: {lag_seconds: 901}", "nobody is ever asked: metrics.lag_seconds is 901; set 120"),
-        ("metrics: {lag_seconds: 601}", "approval.ask_after_released_minutes is never used; set 120"),
+        (
+            "metrics: {lag_seconds: 901}",
+            "nobody is ever asked: metrics.lag_seconds is 901; set 120",
+        ),
+        (
+            "metrics: {lag_seconds: 601}",
+            "approval.ask_after_released_minutes is never used; set 120",
+        ),
         (
             "mode: auto\nmetrics: {publishers_are_trusted: true, lag_seconds: 241}",
             "a step often waits, or never begins: the newest GPU reading may be 5 min old (metrics."
@@ -135,7 +159,8 @@ def test_an_unknown_setting_is_guessed(
             "metrics.unasked_newest_reading_minutes allows 5 min",
         ),
         (
-            "mode: ask\napproval: {on_expiry: act}\nmetrics: {unasked_newest_5_minute_reading_minutes: 7, "
+            "mode: ask\napproval: {on_expiry: act}\nmetrics: "
+            "{unasked_newest_5_minute_reading_minutes: 7, "
             "collection_interval_seconds: 300, lag_seconds: 180}",
             "a step often waits, or never begins: the newest GPU reading may be 8 min old",
         ),
@@ -164,7 +189,8 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
         ("mode: ask", "one person must approve a stop, and the contacts name 0 by address"),
         ("mode: auto\nmetrics: {publishers_are_trusted: true}", "one person must approve a stop"),
         (
-            "mode: ask\nownership: {contacts: {a: {lists: [all@example.com]}}}\nidle: {window_minutes: 60}",
+            "mode: ask\nownership: {contacts: {a: {lists: [all@example.com]}}}\nidle: "
+            "{window_minutes: 60}",
             ":2: error: ownership.contacts: base: one person",
         ),
         (
@@ -178,9 +204,11 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
             "error: ownership.contacts: x: 2 people must approve",
         ),
         (
-            "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]}, b: {lists: [b@example.com]}},\n"
+            "mode: ask\nownership: {contacts: {a: {emails: [a@example.com]}, b: {lists: "
+            "[b@example.com]}},\n"
             "  default_contacts: [b]}",
-            ":3: error: ownership.default_contacts: base: one person must approve a stop, and of those "
+            ":3: error: ownership.default_contacts: base: one person must approve a "
+            "stop, and of those "
             "who are asked 0 are known by address",
         ),
         (
@@ -193,7 +221,8 @@ def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None
             "of those who are asked 1 is known by address",
         ),
         (
-            "mode: ask\nownership: {project_owners: {x: l}, contacts: {a: {emails: [a@example.com]},\n"
+            "mode: ask\nownership: {project_owners: {x: l}, contacts: {a: {emails: "
+            "[a@example.com]},\n"
             "  l: {lists: [b@example.com]}}}",
             ":2: error: ownership.project_owners.x: base: one person",
         ),
@@ -234,16 +263,21 @@ def test_who_is_asked_later_may_approve_too(
         contacts += f", {name}: {{emails: [{name}@example.com], {identities}}}"
     file = tmp_path / "policy.yaml"
     file.write_text(
-        f"mode: ask\nplan: {{action: terminate}}\nownership: {{contacts: {{{contacts}}}, {ownership}}}"
+        f"mode: ask\nplan: {{action: terminate}}\nownership: {{contacts: {{{contacts}}}, "
+        f"{ownership}}}"
     )
     code, out = run(capsys, "check", str(file))
     assert (0, 1) == (code, len(out.splitlines())), out
 
 
-def test_an_overrides_danger_is_told_by_its_name(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_an_overrides_danger_is_told_by_its_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """The base may be harmless."""
     file = tmp_path / "policy.yaml"
-    file.write_text("overrides: [{name: research, match: {}, set: {ledger: {false_stop_within_minutes: 0}}}]")
+    file.write_text(
+        "overrides: [{name: research, match: {}, set: {ledger: {false_stop_within_minutes: 0}}}]"
+    )
 
     code, out = run(capsys, "check", str(file))
     assert (0, True) == (code, "warning: research: ledger.false_stop" in out)
@@ -274,7 +308,8 @@ def test_what_overrides_bring_about_together_is_told_once(
         f"mode: ask\nmetrics: {{publishers_are_trusted: true}}\n{PEOPLE}vetoes: {{required: []}}\n"
         "overrides:\n"
         "  - {name: now, match: {tags: {A: a}}, set: {mode: auto}}\n"
-        "  - {name: gone, match: {tags: {B: b}}, set: {plan: {local_disks_may_be_lost_unasked: true}}}\n"
+        "  - {name: gone, match: {tags: {B: b}}, set: {plan: "
+        "{local_disks_may_be_lost_unasked: true}}}\n"
         "  - {name: short, match: {tags: {C: c}}, set: {idle: {window_minutes: 10}}}\n"
     )
     code, out = run(capsys, "check", str(file))
@@ -298,7 +333,9 @@ def test_a_document_of_30_kb_is_fine(capsys: pytest.CaptureFixture[str], tmp_pat
     assert (0, False) == (code, "characters" in out)
 
 
-@pytest.mark.parametrize("content", [b"mode: ask\n# \xff", b"\xff\xfem\x00", b"mode: ask\x00", b"? [a]\n: b"])
+@pytest.mark.parametrize(
+    "content", [b"mode: ask\n# \xff", b"\xff\xfem\x00", b"mode: ask\x00", b"? [a]\n: b"]
+)
 def test_no_file_makes_the_check_fall_over(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes
 ) -> None:
@@ -328,7 +365,10 @@ def test_every_example_is_a_policy(capsys: pytest.CaptureFixture[str], example: 
             "mode: auto\nmetrics: {publishers_are_trusted: true}\napproval: {notice_minutes: 29}",
             "approval.notice_minutes is too short",
         ),
-        ("approval: {tag_owner_may: [keep, stop]}\nownership: {email_domains: [a.example]}", "may tag"),
+        (
+            "approval: {tag_owner_may: [keep, stop]}\nownership: {email_domains: [a.example]}",
+            "may tag",
+        ),
         ("caps: {owner_actions_per_hour: 0}", "caps.owner_actions_per_hour is 0"),
         ("caps: {account_actions_per_hour: 500}", "more than people could put right"),
         ("breaker: {turned_silent_percent: 99}", "breaker hardly ever trips"),
@@ -358,14 +398,17 @@ def test_a_policy_for_production_passes_and_says_what_it_cannot_see(
 ) -> None:
     """An override that loosens it is named."""
     file = tmp_path / "policy.yaml"
-    people = PEOPLE.replace("default_contacts: [a]", "default_contacts: [a], escalation_contacts: [a]")
+    people = PEOPLE.replace(
+        "default_contacts: [a]", "default_contacts: [a], escalation_contacts: [a]"
+    )
     file.write_text(f"mode: ask\n{people}")
     code, out = run(capsys, "check", "--production", str(file))
     assert (0, True, True) == (code, "look yourself: sign-in" in out, "ok, version" in out), out
     assert "two_people_for_policy holds only from the first `bin/governor policy put` on" in out
 
     file.write_text(
-        f"mode: ask\n{people}overrides: [{{name: x, match: {{}}, set: {{vetoes: {{required: []}}}}}}]"
+        f"mode: ask\n{people}overrides: [{{name: x, match: {{}}, set: {{vetoes: "
+        "{required: []}}}]"
     )
     code, out = run(capsys, "check", "--production", str(file))
     assert (1, True) == (code, "not for production: x: vetoes.required" in out), out
@@ -398,7 +441,10 @@ def test_an_override_that_names_people_is_not_ok_until_they_accept(
     file.write_text(ACCEPTED.replace(": alice@example.com}", f": alice@example.com, {bob}"))
     code, out = run(capsys, "check", *option, str(file))
 
-    until = "Override scratch counts as ask until alice@example.com and bob@example.com accept this version."
+    until = (
+        "Override scratch counts as ask until alice@example.com and bob@example.com "
+        "accept this version."
+    )
     assert (0, True, False) == (code, until in out, ": ok" in out), out
     assert "usable, but 1 override counts as ask until people accept, version" in out
 
@@ -410,7 +456,10 @@ def test_a_person_whom_no_identity_stands_for_could_not_accept(
     file.write_text(ACCEPTED)
     code, out = run(capsys, "check", str(file))
 
-    assert (0, True) == (code, "nobody can accept as bob@example.com: map an aws: identity" in out), out
+    assert (0, True) == (
+        code,
+        "nobody can accept as bob@example.com: map an aws: identity" in out,
+    ), out
     assert "nobody can accept as alice@example.com" not in out
 
 
@@ -418,7 +467,9 @@ def test_after_a_version_is_stored_its_people_are_told_to_accept_it() -> None:
     """Nothing is said where nobody is missing."""
     book = parse_policy(ACCEPTED)
     said = next_steps(book.unaccepted(), "v7")
-    assert "Next, each of alice@example.com, bob@example.com runs `governor policy accept v7`" in said
+    assert (
+        "Next, each of alice@example.com, bob@example.com runs `governor policy accept v7`" in said
+    )
 
     both = frozenset({"alice@example.com", "bob@example.com"})
     book.accepted_by(Acceptances(book.terms, both))
@@ -435,14 +486,18 @@ def test_a_team_of_one_is_told_what_it_can_do_instead(
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ("two_people_for_policy: false\n", "two_people_for_policy is false, and the policy terminates"),
+        (
+            "two_people_for_policy: false\n",
+            "two_people_for_policy is false, and the policy terminates",
+        ),
         ("", "ownership.contacts maps 1 person to aws: identities"),
     ],
 )
 def test_production_refuses_one_writer_for_a_policy_that_terminates(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, said: str, why: str
 ) -> None:
-    """An explicit false, and a default of true that nobody could fulfill. Otherwise it is a warning."""
+    """An explicit false, and a default of true that nobody could fulfill. Otherwise it is a
+    warning."""
     file = tmp_path / "policy.yaml"
     file.write_text(said + ACCEPTED)
     code, out = run(capsys, "check", "--production", str(file))
@@ -452,7 +507,9 @@ def test_production_refuses_one_writer_for_a_policy_that_terminates(
     assert (0, True) == (code, "warning: " + why.replace(" ", ": ", 1) in out), out
 
 
-def test_the_schema_beside_the_examples_is_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_schema_beside_the_examples_is_the_present_one(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """`governor policy schema > examples/policy.schema.json` makes it."""
     code, out = run(capsys, "schema")
     stored = json.loads((ROOT / "examples" / "policy.schema.json").read_text())
@@ -469,13 +526,18 @@ def test_an_instance_is_explained(
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     file = tmp_path / "policy.yaml"
     file.write_text(
-        "mode: ask\noverrides: [{name: research, match: {tags: {Project: llm}}, set: {plan: {action: "
+        "mode: ask\noverrides: [{name: research, match: {tags: {Project: llm}}, set: "
+        "{plan: {action: "
         "terminate}}}]"
     )
     ec2 = boto3.client("ec2", region_name="us-east-1")
     tags: Any = [{"ResourceType": "instance", "Tags": [{"Key": "Project", "Value": "llm"}]}]
     made = ec2.run_instances(
-        ImageId="ami-12c6146b", MinCount=1, MaxCount=1, InstanceType="g5.xlarge", TagSpecifications=tags
+        ImageId="ami-12c6146b",
+        MinCount=1,
+        MaxCount=1,
+        InstanceType="g5.xlarge",
+        TagSpecifications=tags,
     )["Instances"][0]["InstanceId"]
 
     code, out = run(capsys, "explain", made, "--file", str(file), "--region", "us-east-1")
@@ -486,7 +548,9 @@ def test_an_instance_is_explained(
     _, out = run(capsys, "explain", made, "--file", str(file), "--region", "us-east-1", "--json")
     explained = json.loads(out)
     assert (["research"], made) == (explained["overrides"], explained["instance_id"])
-    assert {"path": "plan.action", "value": "terminate", "set_by": "override"} in explained["settings"]
+    assert {"path": "plan.action", "value": "terminate", "set_by": "override"} in explained[
+        "settings"
+    ]
     file.write_text(
         'overrides: [{name: "a\\x1b[2Jb", match: {}, set: {vetoes: {cpu_percent: null}}}]\n'
         "ownership: {contacts: {a: {emails: [a@example.com], working_days: [mon, tue]}}}"
@@ -499,5 +563,7 @@ def test_an_instance_is_explained(
     assert "vetoes.cpu_percent: null   (an override; the document says 30.0)" in out
     assert "working_days: [mon, tue]   (the document;" in out
     assert "Weekday" not in out
-    code, out = run(capsys, "explain", "i-0123456789abcdef0", "--file", str(file), "--region", "us-east-1")
+    code, out = run(
+        capsys, "explain", "i-0123456789abcdef0", "--file", str(file), "--region", "us-east-1"
+    )
     assert (1, True) == (code, "there is no instance" in out)

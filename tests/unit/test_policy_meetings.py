@@ -29,7 +29,9 @@ overrides:
         ("tags: {A: b}", False),
     ],
 )
-def test_overrides_that_contradict_each_other_where_they_meet_are_found(match: str, can_meet: bool) -> None:
+def test_overrides_that_contradict_each_other_where_they_meet_are_found(
+    match: str, can_meet: bool
+) -> None:
     """Each is fine alone, and an instance of both could never be judged."""
     book = parse_policy(CONTRADICTION % match)
     found = [(one.line, one.path, one.reason.partition(":")[0]) for one in meetings(book).problems]
@@ -51,14 +53,18 @@ def test_three_that_contradict_only_together_are_found() -> None:
 """
     )
     (problem,) = meetings(book).problems
-    reason = "where 'a', 'b', 'c' meet: approval.expire_after_minutes: a question would stay open for 20 days"
+    reason = (
+        "where 'a', 'b', 'c' meet: approval.expire_after_minutes: a question would "
+        "stay open for 20 days"
+    )
     assert problem.reason.startswith(reason)
 
 
 def test_an_override_for_all_is_always_with_the_others() -> None:
     """A contradiction that it mends is none."""
     mended = (
-        CONTRADICTION % "tags: {B: b}" + "  - {name: all, match: {}, set: {metrics: {period_seconds: 60}}}\n"
+        CONTRADICTION % "tags: {B: b}"
+        + "  - {name: all, match: {}, set: {metrics: {period_seconds: 60}}}\n"
     )
     met = meetings(parse_policy(mended))
 

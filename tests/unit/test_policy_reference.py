@@ -17,7 +17,10 @@ ROWS = [line for text in PAGES.values() for line in text.splitlines() if line.st
 
 def section(name: str, setting: dict[str, Any]) -> dict[str, Any]:
     """A schema with one section of one setting."""
-    inner = {"description": "About it.", "properties": {name: {"description": "What it is.", **setting}}}
+    inner = {
+        "description": "About it.",
+        "properties": {name: {"description": "What it is.", **setting}},
+    }
     return {
         "description": "All.",
         "properties": {"idle": {"$ref": "#/$defs/Idle", "description": "Idle."}},
@@ -40,12 +43,16 @@ def test_every_setting_says_what_it_means() -> None:
     """A row without a meaning sends its reader into the code."""
     assert [] == [row for row in ROWS if row.endswith("|  |")]
     for kind in (Policy, Override, *sections(Policy), *sections(Override)):
-        assert [] == [name for name, meaning in meanings(kind).items() if not meaning.endswith(".")], kind
+        assert [] == [
+            name for name, meaning in meanings(kind).items() if not meaning.endswith(".")
+        ], kind
 
 
 def test_every_setting_has_a_row() -> None:
     """As many as there are, less the sections, which have a table each."""
-    kinds = {kind.__name__: len(meanings(kind)) for kind in (*sections(Policy), *sections(Override))}
+    kinds = {
+        kind.__name__: len(meanings(kind)) for kind in (*sections(Policy), *sections(Override))
+    }
     within = 3  # `contacts`, `scopes` and `work` have a row and a table.
     tables = sum(text.count("\n## ") for text in PAGES.values())
     # A tag stands for two tables; of the document itself `mode`, `version` and
@@ -58,16 +65,28 @@ def test_every_setting_has_a_row() -> None:
 @pytest.mark.parametrize(
     ("setting", "row"),
     [
-        ({"type": "integer", "minimum": 5, "maximum": 20160, "default": 60}, "| `60` | 5 to 20,160 |"),
+        (
+            {"type": "integer", "minimum": 5, "maximum": 20160, "default": 60},
+            "| `60` | 5 to 20,160 |",
+        ),
         (
             {"type": "number", "exclusiveMinimum": 0, "maximum": 10, "default": 1.5},
             "| `1.5` | above 0 to 10 |",
         ),
         ({"type": "number", "exclusiveMinimum": 0, "default": 1e6}, "| `1000000` | above 0 |"),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}], "default": None}, "| `null` | text, or `null` |"),
+        (
+            {"anyOf": [{"type": "string"}, {"type": "null"}], "default": None},
+            "| `null` | text, or `null` |",
+        ),
         ({"$ref": "#/$defs/Kind", "default": "a"}, "| `a` | `a`, `b` |"),
-        ({"type": "array", "items": {"type": "string"}, "default": ["x"]}, "| `[x]` | list: text |"),
-        ({"type": "object", "additionalProperties": {"type": "string"}}, "| `{}` | by name: text |"),
+        (
+            {"type": "array", "items": {"type": "string"}, "default": ["x"]},
+            "| `[x]` | list: text |",
+        ),
+        (
+            {"type": "object", "additionalProperties": {"type": "string"}},
+            "| `{}` | by name: text |",
+        ),
         ({"type": "boolean", "default": False}, "| `false` | `true`, `false` |"),
     ],
 )

@@ -1,4 +1,5 @@
-"""`governor preflight`: each check confirms, refutes, or says what it lacks; and none can change anything.
+"""`governor preflight`: each check confirms, refutes, or says what it lacks; and none can change
+anything.
 
 Calls and answers are held to botocore's models: nothing here was seen from AWS itself.
 """
@@ -112,12 +113,15 @@ def metrics(**parameters: Any) -> dict[str, Any]:
 
 
 def values(**parameters: Any) -> dict[str, Any]:
-    """One datapoint where an instance is asked about; nothing of what never was, or never failed."""
+    """One datapoint where an instance is asked about; nothing of what never was, or never
+    failed."""
     answers = []
     for query in parameters["MetricDataQueries"]:
         asked = query["MetricStat"]["Metric"]
         here = asked["Dimensions"][0]["Value"] == INSTANCE
-        found = {"Timestamps": [NEWEST], "Values": [1.0]} if here else {"Timestamps": [], "Values": []}
+        found = (
+            {"Timestamps": [NEWEST], "Values": [1.0]} if here else {"Timestamps": [], "Values": []}
+        )
         answers.append(
             {"Id": query["Id"], "Label": query.get("Label", "m"), "StatusCode": "Complete", **found}
         )
@@ -125,7 +129,8 @@ def values(**parameters: Any) -> dict[str, Any]:
 
 
 def simulated(**parameters: Any) -> dict[str, Any]:
-    """IAM's answer, by the project's own evaluation of the statement, or of the role in the template."""
+    """IAM's answer, by the project's own evaluation of the statement, or of the role in the
+    template."""
     context = {
         one["ContextKeyName"]: one["ContextKeyValues"]
         if one["ContextKeyType"] == "stringList"
@@ -137,7 +142,9 @@ def simulated(**parameters: Any) -> dict[str, Any]:
         policy = json.loads(parameters["PolicyInputList"][0])["Statement"]
     else:
         name = parameters["PolicySourceArn"].rpartition(f"{STACK}-{REGION}-")[2]
-        (function,) = [one for one, end in [*MEMBER_ROLES.items(), ("Actor", "actor")] if end == name]
+        (function,) = [
+            one for one, end in [*MEMBER_ROLES.items(), ("Actor", "actor")] if end == name
+        ]
         policy = hub_roles()[function]
         if action.startswith("dynamodb:"):
             resource = TABLE
@@ -147,18 +154,26 @@ def simulated(**parameters: Any) -> dict[str, Any]:
 
 
 EVENT = {
-    "userIdentity": {"sessionContext": {"sessionIssuer": {"userName": f"{STACK}-{REGION}-sweep-target"}}}
+    "userIdentity": {
+        "sessionContext": {"sessionIssuer": {"userName": f"{STACK}-{REGION}-sweep-target"}}
+    }
 }
 PRICE = instance_product("g5.xlarge", "1.006", "us-east-1")
 ROUTES = ["GET /", "GET /api/approvals"]
 
 WELL: Mapping[str, Any] = {
-    "GetCallerIdentity": {"Account": ACCOUNT, "Arn": f"arn:aws:iam::{ACCOUNT}:user/ada", "UserId": "AIDA"},
+    "GetCallerIdentity": {
+        "Account": ACCOUNT,
+        "Arn": f"arn:aws:iam::{ACCOUNT}:user/ada",
+        "UserId": "AIDA",
+    },
     "DescribeRegions": {"Regions": [{"RegionName": REGION}]},
     "GetAccountSettings": {
         "AccountLimit": {"ConcurrentExecutions": 1000, "UnreservedConcurrentExecutions": 900}
     },
-    "ListServiceQuotas": {"Quotas": [{"QuotaName": "Rate of GetMetricData requests", "Value": 500.0}]},
+    "ListServiceQuotas": {
+        "Quotas": [{"QuotaName": "Rate of GetMetricData requests", "Value": 500.0}]
+    },
     "GetMetricData": values,
     "ListMetrics": metrics,
     "DescribeOrganization": {"Organization": {"Id": "o-1234567890"}},
@@ -169,7 +184,9 @@ WELL: Mapping[str, Any] = {
     },
     "DescribeSpotPriceHistory": {"SpotPriceHistory": [{"SpotPrice": "0.4"}]},
     "DescribeSessions": {"Sessions": [{"Target": INSTANCE, "StartDate": NOW}]},
-    "DescribeTrails": {"trailList": [{"TrailARN": "arn:aws:cloudtrail:us-east-1:123456789012:trail/all"}]},
+    "DescribeTrails": {
+        "trailList": [{"TrailARN": "arn:aws:cloudtrail:us-east-1:123456789012:trail/all"}]
+    },
     "GetEventSelectors": {
         "EventSelectors": [{"DataResources": [{"Type": "AWS::S3::Object", "Values": ["arn"]}]}]
     },
@@ -193,7 +210,9 @@ WELL: Mapping[str, Any] = {
         ]
     },
     "DescribeSpotInstanceRequests": {"SpotInstanceRequests": [{"Type": "persistent"}]},
-    "DescribeVolumes": {"Volumes": [{"VolumeId": "vol-1", "Encrypted": True, "KmsKeyId": "arn:aws:kms:key"}]},
+    "DescribeVolumes": {
+        "Volumes": [{"VolumeId": "vol-1", "Encrypted": True, "KmsKeyId": "arn:aws:kms:key"}]
+    },
     "DescribeKey": lambda KeyId: {
         "KeyMetadata": {
             "KeyId": KeyId,
@@ -224,10 +243,16 @@ WELL: Mapping[str, Any] = {
         ]
     },
     "ListAttachedRolePolicies": {
-        "AttachedPolicies": [{"PolicyName": "base", "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/base"}]
+        "AttachedPolicies": [
+            {"PolicyName": "base", "PolicyArn": f"arn:aws:iam::{ACCOUNT}:policy/base"}
+        ]
     },
     "ListRolePolicies": {
-        "PolicyNames": ["reach-members", "ServeApiFunctionRolePolicy1", "PlanSweepFunctionOnFailureSQSPolicy"]
+        "PolicyNames": [
+            "reach-members",
+            "ServeApiFunctionRolePolicy1",
+            "PlanSweepFunctionOnFailureSQSPolicy",
+        ]
     },
     "GetBucketVersioning": {"Status": "Enabled"},
     "GetObjectLockConfiguration": {"ObjectLockConfiguration": {"ObjectLockEnabled": "Enabled"}},
@@ -257,12 +282,16 @@ WELL: Mapping[str, Any] = {
     "ValidateStateMachineDefinition": {"result": "OK", "diagnostics": []},
     "GetStages": {
         "Items": [
-            {"StageName": "$default", "RouteSettings": {one: {"ThrottlingRateLimit": 10.0} for one in ROUTES}}
+            {
+                "StageName": "$default",
+                "RouteSettings": {one: {"ThrottlingRateLimit": 10.0} for one in ROUTES},
+            }
         ]
     },
     "GetRoutes": {
         "Items": [
-            {"RouteKey": one, "AuthorizationType": "AWS_IAM" if "/api/" in one else "NONE"} for one in ROUTES
+            {"RouteKey": one, "AuthorizationType": "AWS_IAM" if "/api/" in one else "NONE"}
+            for one in ROUTES
         ]
     },
     "GetEventSourceMapping": {"State": "Enabled", "LastProcessingResult": "OK"},
@@ -324,11 +353,15 @@ class Account:
             answer = self.answers[model.name]
             parsed = dict(answer(**self.given) if callable(answer) else self._or_refuse(answer))
             wrong = ParamValidator().validate(
-                {key: one for key, one in parsed.items() if key != "ResponseMetadata"}, model.output_shape
+                {key: one for key, one in parsed.items() if key != "ResponseMetadata"},
+                model.output_shape,
             )
             assert not wrong.has_errors(), wrong.generate_report()
         except Refused as error:
-            status, parsed = 400, {"Error": {"Code": str(error), "Message": f"{error} does not exist"}}
+            status, parsed = (
+                400,
+                {"Error": {"Code": str(error), "Message": f"{error} does not exist"}},
+            )
         headers = {"date": format_datetime(self.date, usegmt=True)}
         parsed["ResponseMetadata"] = {"HTTPStatusCode": status, "HTTPHeaders": headers}
         return SimpleNamespace(status_code=status, headers=headers), parsed
@@ -373,7 +406,9 @@ def test_where_all_is_well_each_check_confirms(name: str) -> None:
     assert (CONFIRMED, "") == (one.outcome, one.advice), one
 
 
-@pytest.mark.parametrize("name", [one.name for one in preflight.CHECKS if one.needs is not Needs.STACK])
+@pytest.mark.parametrize(
+    "name", [one.name for one in preflight.CHECKS if one.needs is not Needs.STACK]
+)
 def test_before_a_deploy_what_needs_no_stack_confirms_as_well(name: str) -> None:
     """IAM is asked about the template's statements then."""
     one = found(Account(), name, is_deployed=False)
@@ -411,7 +446,11 @@ def late(**asked: Any) -> dict[str, Any]:
 
 def failing(**asked: Any) -> dict[str, Any]:
     answer = values(**asked)
-    answer["MetricDataResults"][0] |= {"Timestamps": [NOW], "Values": [3.0], "StatusCode": "Complete"}
+    answer["MetricDataResults"][0] |= {
+        "Timestamps": [NOW],
+        "Values": [3.0],
+        "StatusCode": "Complete",
+    }
     return answer
 
 
@@ -421,14 +460,22 @@ def everything(**asked: Any) -> dict[str, Any]:
 
 
 def by_name(**asked: Any) -> dict[str, Any]:
-    return {"Metrics": [{**metrics(**asked)["Metrics"][0], "Dimensions": [{"Name": "GpuId", "Value": "0"}]}]}
+    return {
+        "Metrics": [
+            {**metrics(**asked)["Metrics"][0], "Dimensions": [{"Name": "GpuId", "Value": "0"}]}
+        ]
+    }
 
 
 SIMULATED = {"SimulatePrincipalPolicy": everything, "SimulateCustomPolicy": everything}
 AFTER = {"GetMetricData": late}
 KEY = WELL["DescribeKey"]
 WRONG: list[tuple[str, dict[str, Any], str]] = [
-    ("credentials", {"GetCallerIdentity": {"Account": ACCOUNT, "Arn": "arn:aws-cn:iam::1:user/a"}}, "aws-cn"),
+    (
+        "credentials",
+        {"GetCallerIdentity": {"Account": ACCOUNT, "Arn": "arn:aws-cn:iam::1:user/a"}},
+        "aws-cn",
+    ),
     ("regions", {"DescribeRegions": {"Regions": []}}, REGION),
     (
         "lambda-concurrency",
@@ -441,30 +488,52 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "metric-quota",
-        {"ListServiceQuotas": {"Quotas": [{"QuotaName": "x GetMetricData requests", "Value": 5.0}]}},
+        {
+            "ListServiceQuotas": {
+                "Quotas": [{"QuotaName": "x GetMetricData requests", "Value": 5.0}]
+            }
+        },
         "5",
     ),
     ("missing-metric", {"GetMetricData": failing}, "(1, 'Complete')"),
-    ("organization", {"DescribeOrganization": {"Organization": {"Id": "o-0987654321"}}}, "o-0987654321"),
-    ("organization", {"DescribeOrganization": Refused("AWSOrganizationsNotInUseException")}, "None"),
+    (
+        "organization",
+        {"DescribeOrganization": {"Organization": {"Id": "o-0987654321"}}},
+        "o-0987654321",
+    ),
+    (
+        "organization",
+        {"DescribeOrganization": Refused("AWSOrganizationsNotInUseException")},
+        "None",
+    ),
     (
         "list-prices",
         {"GetProducts": {"PriceList": [PRICE.replace("1.006", "0.5")]}},
         "0.5 listed",
     ),
-    ("units", {"ListAccountsForParent": Refused("ParentNotFoundException")}, "no unit ou-abcd-11111111"),
+    (
+        "units",
+        {"ListAccountsForParent": Refused("ParentNotFoundException")},
+        "no unit ou-abcd-11111111",
+    ),
     ("units", {"ListAccountsForParent": {"Accounts": [{"Id": ACCOUNT}]}}, f"no state of {ACCOUNT}"),
     ("list-prices", {"GetProducts": {"PriceList": []}}, "none listed"),
     (
         "instance-shapes",
         {
             "DescribeInstanceTypes": {
-                "InstanceTypes": [{"InstanceType": "g5.xlarge", "GpuInfo": {"Gpus": [{"Count": 4}]}}]
+                "InstanceTypes": [
+                    {"InstanceType": "g5.xlarge", "GpuInfo": {"Gpus": [{"Count": 4}]}}
+                ]
             }
         },
         "4 by EC2",
     ),
-    ("spot-prices", {"DescribeSpotPriceHistory": {"SpotPriceHistory": [{"SpotPrice": "0"}]}}, "a price of 0"),
+    (
+        "spot-prices",
+        {"DescribeSpotPriceHistory": {"SpotPriceHistory": [{"SpotPrice": "0"}]}},
+        "a price of 0",
+    ),
     ("sessions", {"DescribeSessions": {"Sessions": [{"SessionId": "s"}]}}, "SessionId"),
     ("iam-stop", SIMULATED, "is allowed"),
     ("iam-own-rights", SIMULATED, "is allowed"),
@@ -501,11 +570,19 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("group-tags", {"DescribeInstances": altered(Tags=[])}, INSTANCE),
     ("spot-requests", {"DescribeSpotInstanceRequests": {"SpotInstanceRequests": []}}, "0 of 1"),
     ("spot-requests", {"DescribeInstances": altered(SpotInstanceRequestId="")}, "name no request"),
-    ("volume-keys", {"DescribeKey": {"KeyMetadata": {"KeyId": "k", "KeyState": "Disabled"}}}, "is Disabled"),
+    (
+        "volume-keys",
+        {"DescribeKey": {"KeyMetadata": {"KeyId": "k", "KeyState": "Disabled"}}},
+        "is Disabled",
+    ),
     ("snapshot-keys", {"DescribeSnapshots": {"Snapshots": [{"State": "error"}]}}, "1 of 1"),
     ("mail", {"GetAccount": {"SendingEnabled": True, "ProductionAccessEnabled": False}}, "sandbox"),
     ("mail", {"GetAccount": {"SendingEnabled": False}}, "sends nothing"),
-    ("mail", {"GetEmailIdentity": Refused("NotFoundException")}, "neither gpu@example.com nor example.com"),
+    (
+        "mail",
+        {"GetEmailIdentity": Refused("NotFoundException")},
+        "neither gpu@example.com nor example.com",
+    ),
     (
         "subscriptions",
         {
@@ -539,7 +616,11 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("buckets", {"GetBucketVersioning": {}}, "PolicyBucket keeps no versions"),
     ("buckets", {"GetBucketNotificationConfiguration": {}}, "notifies EventBridge of nothing"),
-    ("buckets", {"DescribeStacks": lambda **_: {"Stacks": [stack(AuditLockMode="COMPLIANCE")]}}, "mode none"),
+    (
+        "buckets",
+        {"DescribeStacks": lambda **_: {"Stacks": [stack(AuditLockMode="COMPLIANCE")]}},
+        "mode none",
+    ),
     (
         "table",
         {"DescribeTimeToLive": {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}},
@@ -551,7 +632,9 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {
             "ValidateStateMachineDefinition": {
                 "result": "FAIL",
-                "diagnostics": [{"severity": "ERROR", "code": "SCHEMA_VALIDATION_FAILED", "message": "m"}],
+                "diagnostics": [
+                    {"severity": "ERROR", "code": "SCHEMA_VALIDATION_FAILED", "message": "m"}
+                ],
             }
         },
         "SCHEMA_VALIDATION_FAILED",
@@ -568,8 +651,16 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
         {"GetEventSourceMapping": {"State": "Enabled", "LastProcessingResult": "PROBLEM: no"}},
         "PROBLEM",
     ),
-    ("reserved-concurrency", {"GetFunctionConcurrency": {"ReservedConcurrentExecutions": 5}}, "5 reserved"),
-    ("reserved-concurrency", {"GetFunctionConcurrency": {"ReservedConcurrentExecutions": 0}}, "0 reserved"),
+    (
+        "reserved-concurrency",
+        {"GetFunctionConcurrency": {"ReservedConcurrentExecutions": 5}},
+        "5 reserved",
+    ),
+    (
+        "reserved-concurrency",
+        {"GetFunctionConcurrency": {"ReservedConcurrentExecutions": 0}},
+        "0 reserved",
+    ),
     ("link-keys", {"DescribeSecret": {"RotationEnabled": True}}, "never rotated"),
     ("link-keys", {"DescribeSecret": {}}, "rotation is off"),
     (
@@ -584,15 +675,25 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("event-delivery", {"GetMetricData": failing}, "3"),
     (
         "session-names",
-        {"LookupEvents": {"Events": [{"CloudTrailEvent": json.dumps(EVENT).replace("-target", "")}]}},
+        {
+            "LookupEvents": {
+                "Events": [{"CloudTrailEvent": json.dumps(EVENT).replace("-target", "")}]
+            }
+        },
         "sweep",
     ),
-    ("checkpoint-document", {"DescribeInstanceInformation": {"InstanceInformationList": []}}, "0 of 1"),
+    (
+        "checkpoint-document",
+        {"DescribeInstanceInformation": {"InstanceInformationList": []}},
+        "0 of 1",
+    ),
     ("checkpoint-document", {"DescribeDocument": {"Document": {"Status": "Failed"}}}, "is Failed"),
 ]
 
 
-@pytest.mark.parametrize(("name", "changed", "text"), WRONG, ids=[f"{one[0]}-{one[2]}" for one in WRONG])
+@pytest.mark.parametrize(
+    ("name", "changed", "text"), WRONG, ids=[f"{one[0]}-{one[2]}" for one in WRONG]
+)
 def test_each_check_refutes(name: str, changed: dict[str, Any], text: str) -> None:
     """And says what to do."""
     one = found(Account(**changed), name)
@@ -601,7 +702,9 @@ def test_each_check_refutes(name: str, changed: dict[str, Any], text: str) -> No
 
 
 @pytest.mark.parametrize(("sender", "versions"), [("gpu@example.com", 1), ("", 2)])
-def test_where_contacts_have_mail_or_channels_nobody_has_to_subscribe(sender: str, versions: int) -> None:
+def test_where_contacts_have_mail_or_channels_nobody_has_to_subscribe(
+    sender: str, versions: int
+) -> None:
     there = Account(
         ListSubscriptionsByTopic={"Subscriptions": []},
         DescribeStacks=lambda **_: {"Stacks": [stack(EmailSender=sender)]},
@@ -628,7 +731,9 @@ def test_a_wrong_clock_is_refuted() -> None:
 
 def test_roles_of_other_names_are_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
     """As CloudFormation would make them up; and what is longer than IAM allows."""
-    monkeypatch.setitem(RESOURCES, "PutAwayFunctionRole", ("AWS::IAM::Role", "gpu-PutAwayFunctionRole-1A"))
+    monkeypatch.setitem(
+        RESOURCES, "PutAwayFunctionRole", ("AWS::IAM::Role", "gpu-PutAwayFunctionRole-1A")
+    )
     monkeypatch.setitem(RESOURCES, "ActorRole", ("AWS::IAM::Role", "gpu-ActorRole-1A"))
     monkeypatch.setitem(RESOURCES, "OtherRole", ("AWS::IAM::Role", "x" * 65))
     one = found(Account(), "role-names")
@@ -669,7 +774,10 @@ EMPTY: list[tuple[str, dict[str, Any]]] = [
     ("drift", {"DescribeStacks": lambda **_: {"Stacks": [stack("NOT_CHECKED")]}}),
     ("alarm-actions", {"DescribeAlarmHistory": {"AlarmHistoryItems": []}}),
     ("session-names", {"LookupEvents": {"Events": []}}),
-    ("checkpoint-document", {"DescribeStacks": lambda **_: {"Stacks": [stack(CheckpointDocumentName="")]}}),
+    (
+        "checkpoint-document",
+        {"DescribeStacks": lambda **_: {"Stacks": [stack(CheckpointDocumentName="")]}},
+    ),
     *(
         (one.name, {"DescribeInstances": {"Reservations": []}})
         for one in preflight.CHECKS
@@ -690,16 +798,22 @@ def test_every_check_can_refute() -> None:
     assert {"trail"} == set(NAMES) - refutable
 
 
-@pytest.mark.parametrize("name", [one for one in NAMES if one not in ("credentials", "clock", "drift")])
+@pytest.mark.parametrize(
+    "name", [one for one in NAMES if one not in ("credentials", "clock", "drift")]
+)
 @pytest.mark.parametrize("is_deployed", [True, False])
 def test_without_a_right_the_missing_action_is_named(name: str, is_deployed: bool) -> None:
     """Each by itself: the others go on."""
     denied = {
-        one: Refused("AccessDenied") for one in WELL if one not in ("GetCallerIdentity", "DescribeStacks")
+        one: Refused("AccessDenied")
+        for one in WELL
+        if one not in ("GetCallerIdentity", "DescribeStacks")
     }
     one = found(Account(**denied), name, is_deployed=is_deployed)
     assert UNKNOWN is one.outcome
-    assert re.search(r"\w+:[A-Z]\w+", f"{one.seen} {one.advice}") or "there is no stack" in one.seen, one
+    assert (
+        re.search(r"\w+:[A-Z]\w+", f"{one.seen} {one.advice}") or "there is no stack" in one.seen
+    ), one
 
 
 def test_an_answer_in_another_form_is_unknown() -> None:
@@ -708,7 +822,8 @@ def test_an_answer_in_another_form_is_unknown() -> None:
 
 
 def test_nothing_but_reads_and_dry_runs_leaves_this_machine() -> None:
-    """By the one way to AWS, of what it would let through, and of what all checks together have called."""
+    """By the one way to AWS, of what it would let through, and of what all checks together have
+    called."""
     world = Account().world()
     for operation in (
         "ec2:StopInstances",
@@ -751,7 +866,9 @@ def test_nothing_is_begun_after_15_minutes() -> None:
 
 
 @pytest.mark.parametrize("name", rights.RULES)
-def test_the_statements_asked_before_a_deploy_decide_as_the_roles_of_the_template(name: str) -> None:
+def test_the_statements_asked_before_a_deploy_decide_as_the_roles_of_the_template(
+    name: str,
+) -> None:
     """For every call that the check asks, both allow it or both refuse it."""
     rule = rights.RULES[name]
     resource = rule.resource.format(partition="aws", region=REGION, account=ACCOUNT, table=TABLE)
@@ -761,7 +878,9 @@ def test_the_statements_asked_before_a_deploy_decide_as_the_roles_of_the_templat
     ):
         for context in contexts:
             request = Request(action, resource, context)
-            assert is_allowed is allows(rule.statements(resource), request) is allows(role, request), request
+            assert (
+                is_allowed is allows(rule.statements(resource), request) is allows(role, request)
+            ), request
 
 
 @pytest.fixture
@@ -782,7 +901,9 @@ def test_it_ends_well_when_nothing_is_refuted(capsys: pytest.CaptureFixture[str]
     assert NAMES == re.findall(r"^confirmed  ([\w-]+): ", "\n".join(lines), re.MULTILINE)
 
 
-def test_it_ends_with_1_when_something_is_refuted(here: Account, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_ends_with_1_when_something_is_refuted(
+    here: Account, capsys: pytest.CaptureFixture[str]
+) -> None:
     here.answers["DescribeRegions"] = {"Regions": []}
     assert 1 == governor.main(["preflight", "--only", "regions", "--only", "table", "--json"])
     said = {one["check"]: one for one in json.loads(capsys.readouterr().out)}
@@ -801,7 +922,9 @@ def test_checks_are_chosen_by_name(capsys: pytest.CaptureFixture[str]) -> None:
 def documented() -> dict[str, str]:
     """The rows of the docs: each check, and what it needs."""
     text = (ROOT / "docs/preflight.md").read_text(encoding="utf-8")
-    return dict(re.findall(r"^\| `([a-z0-9-]+)` \| (nothing|instances|the stack) \|", text, re.MULTILINE))
+    return dict(
+        re.findall(r"^\| `([a-z0-9-]+)` \| (nothing|instances|the stack) \|", text, re.MULTILINE)
+    )
 
 
 def test_the_docs_count_the_checks() -> None:

@@ -15,7 +15,11 @@ from tests.unit.channels.builders import make_message, make_outcome
 
 def test_every_block_of_our_messages_is_shown() -> None:
     """With buttons, with the link alone, and as an outcome."""
-    for message, interactive in ((make_message(), True), (make_message(), False), (make_outcome(), True)):
+    for message, interactive in (
+        (make_message(), True),
+        (make_message(), False),
+        (make_outcome(), True),
+    ):
         page = slack_page(slack_blocks(message, interactive=interactive))
         assert ("Open its page" if interactive and message.answers else message.button) in page
         assert "notebook (i-0123456789abcdef0) · p5.48xlarge · Owner: ann@example.com" in page
@@ -31,9 +35,14 @@ def test_a_card_is_shown_with_its_buttons_and_nothing_that_is_folded() -> None:
 
 def test_names_stay_text() -> None:
     """Escapes of Slack are shown as the characters they stand for, never as markup of the page."""
-    section = {"type": "section", "text": {"type": "mrkdwn", "text": "*Name*\n&lt;b&gt; &amp; co *x<i>*"}}
+    section = {
+        "type": "section",
+        "text": {"type": "mrkdwn", "text": "*Name*\n&lt;b&gt; &amp; co *x<i>*"},
+    }
 
-    assert "<strong>Name</strong>\n&lt;b&gt; &amp; co <strong>x&lt;i&gt;</strong>" in slack_page([section])
+    assert "<strong>Name</strong>\n&lt;b&gt; &amp; co <strong>x&lt;i&gt;</strong>" in slack_page(
+        [section]
+    )
 
 
 def test_what_the_previews_do_not_know_they_refuse() -> None:

@@ -37,7 +37,10 @@ def test_what_takes_long_is_said_and_taken_back(monkeypatch: pytest.MonkeyPatch)
         progress.show("reading eu-west-1")
         with Progress("waiting", after_seconds=0):
             progress.show("on")
-    assert "\rreading …\rreading eu-west-1 …\ron …               \r                   \r" == screen.getvalue()
+    assert (
+        "\rreading …\rreading eu-west-1 …\ron …               \r                   \r"
+        == screen.getvalue()
+    )
     with Progress("again", after_seconds=0):
         await_text(screen, "\ragain …")
 

@@ -17,7 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINE, VERSIONS = "integration/test_command_line.py", "integration/test_policy_versions.py"
 RUN_BY = {
     "make up": "integration/test_up.py::test_whoever_opens_the_url_is_in_and_may_answer",
-    "make cloud": "integration/test_up.py::test_make_cloud_gives_the_reader_an_account_until_it_is_ended",
+    "make cloud": (
+        "integration/test_up.py::test_make_cloud_gives_the_reader_an_account_until_it_is_ended"
+    ),
     "make deploy": "unit/test_deploy.py::test_make_hands_every_variable_on",
     "make check": "unit/test_run_tests.py::",
     "make env-project": "unit/test_environment.py::",
@@ -31,7 +33,9 @@ RUN_BY = {
     "governor pause --all": "unit/test_pause_command.py::test_one_call_pauses",
     "governor resume --all": "unit/test_pause_command.py::test_resume_ends_the_pause_that_is_named",
     "governor policy check FILE": "unit/test_policy_commands.py::test_every_example_is_a_policy",
-    "governor policy put FILE": f"{VERSIONS}::test_a_risky_version_waits_until_another_person_accepts_it",
+    "governor policy put FILE": (
+        f"{VERSIONS}::test_a_risky_version_waits_until_another_person_accepts_it"
+    ),
     "governor preflight": f"{LINE}::test_preflight_refutes_only_what_is_unlike_aws",
     "governor simulate": "unit/simulation/test_command.py::",
     "governor status": f"{LINE}::test_the_status_is_one_screen",
@@ -75,7 +79,8 @@ def test_what_a_forgotten_instance_costs_a_day_is_its_list_price() -> None:
 def test_the_pictures_come_first() -> None:
     """Then three commands; the everyday ones and the first week follow."""
     places = [
-        README.index(one) for one in ("images/question-phone.png", "```sh", "## Everyday", "## The first")
+        README.index(one)
+        for one in ("images/question-phone.png", "```sh", "## Everyday", "## The first")
     ]
     assert sorted(places) == places
     assert 3 == len(README.split("```sh\n")[1].split("```")[0].strip().splitlines())

@@ -1,7 +1,8 @@
-"""The four recipes of `docs/architecture.md` are true of every channel, verdict, cause and step there is.
+"""The four recipes of `docs/architecture.md` are true of every channel, verdict, cause and step
+there is.
 
-Each of them is named in the files of its recipe and in no other file of the product, so that the next one
-needs no more than those.
+Each of them is named in the files of its recipe and in no other file of the product, so that the
+next one needs no more than those.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ def recipe(title: str) -> set[str]:
 
 @cache
 def mentions() -> dict[str, frozenset[str]]:
-    """By module of the product, what its code names: `Enum.MEMBER`, imported modules, texts as a whole."""
+    """By module of the product, what its code names: `Enum.MEMBER`, imported modules, texts as a
+    whole."""
     found = {}
     for path in [*(ROOT / LAYER).rglob("*.py"), *(ROOT / "functions").rglob("*.py")]:
         found[str(path.relative_to(ROOT))] = frozenset(_named(path))

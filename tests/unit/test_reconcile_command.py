@@ -56,7 +56,9 @@ def cur(start: Any, usd: str, kind: str = "Usage", **more: str) -> dict[str, str
         "line_item_usage_amount": "1",
         "line_item_unblended_cost": usd if kind == "Usage" else "0",
         "line_item_blended_cost": "999",
-        "savings_plan_savings_plan_effective_cost": usd if kind == "SavingsPlanCoveredUsage" else "",
+        "savings_plan_savings_plan_effective_cost": usd
+        if kind == "SavingsPlanCoveredUsage"
+        else "",
         "reservation_effective_cost": usd if kind == "DiscountedUsage" else "",
         "line_item_currency_code": "USD",
         **more,
@@ -70,7 +72,9 @@ def state(monkeypatch: pytest.MonkeyPatch) -> MemoryStateTable:
     made._table.transact(*booking(ENTRY))
     described = {"StackId": "arn:aws:cloudformation:us-east-1:123456789012:stack/x/1"}
     outputs = [{"OutputKey": "StateTableName", "OutputValue": "state"}]
-    client = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [{**described, "Outputs": outputs}]})
+    client = SimpleNamespace(
+        describe_stacks=lambda **_: {"Stacks": [{**described, "Outputs": outputs}]}
+    )
     monkeypatch.setattr(aws, "session", lambda *_: SimpleNamespace(client=lambda _: client))
     monkeypatch.setattr(times, "now", lambda: NOW)
     monkeypatch.setattr(reconcile, "StateTable", lambda _: made)
@@ -103,7 +107,11 @@ def test_an_hour_costs_what_the_bill_says_amortized(
     code, document = said(capsys, export(tmp_path, *rows))
 
     [one] = document["entries"]
-    assert (0, "3.97", "3.97") == (code, one["cash_low_usd_per_hour"], one["cash_high_usd_per_hour"])
+    assert (0, "3.97", "3.97") == (
+        code,
+        one["cash_low_usd_per_hour"],
+        one["cash_high_usd_per_hour"],
+    )
     assert (1, 1, 0) == (document["actions"], document["in_the_bill"], document["corrected"])
 
 
@@ -117,7 +125,10 @@ def test_an_hour_costs_what_the_bill_says_amortized(
     ids=["focus", "savings plan", "reserved instance"],
 )
 def test_what_a_commitment_paid_may_be_no_cash(
-    committed: dict[str, str], state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    committed: dict[str, str],
+    state: MemoryStateTable,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Half of the hours at 4, half at 2 by a commitment: between 2 and 3 an hour, less storage."""
     make = focus if "ResourceId" in committed else cur
@@ -130,7 +141,8 @@ def test_what_a_commitment_paid_may_be_no_cash(
 def test_corrections_are_entries(
     state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Entry and end stay as they are, the last correction counts, and the net at list prices stays."""
+    """Entry and end stay as they are, the last correction counts, and the net at list prices
+    stays."""
     assert state.settle_entry(ENTRY, STOP + HOUR * 20, Ending.STARTED, NOW)
     before = list(state._table.query("LEDGER#2026-11"))
     net = total(state).net_usd
@@ -140,7 +152,9 @@ def test_corrections_are_entries(
         times.now = lambda: NOW + HOUR  # type: ignore[assignment]
         assert (0, 1) == (code, document["corrected"])
 
-    assert before == [one for one in state._table.query("LEDGER#2026-11") if "#BILL#" not in one["sk"]]
+    assert before == [
+        one for one in state._table.query("LEDGER#2026-11") if "#BILL#" not in one["sk"]
+    ]
     [entry] = state.entries("2026-11")
     assert ("bill.csv", Ending.STARTED, True) == (entry.cash_source, entry.ended, entry.ours)
     assert (net, Decimal("3.97") * 20, Decimal("3.97") * 20) == (
@@ -159,7 +173,8 @@ def total(state: MemoryStateTable) -> Any:
 def test_what_ran_on_is_said(
     state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit status 1: the ledger counts hours that were billed. That of the stop itself is none of them."""
+    """Exit status 1: the ledger counts hours that were billed. That of the stop itself is none of
+    them."""
     rows = [focus(STOP + HOUR * number, "4.00") for number in (-1, 0, 5, 6)]
     code, document = said(capsys, export(tmp_path, *rows))
 
@@ -169,9 +184,12 @@ def test_what_ran_on_is_said(
 def test_what_ran_on_into_the_next_month_is_said(
     state: MemoryStateTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By the next month's file alone, which has no hour before the stop and says nothing of what it cost."""
+    """By the next month's file alone, which has no hour before the stop and says nothing of what it
+    cost."""
     december = month_end(STOP)
-    _, document = said(capsys, export(tmp_path, focus(december + HOUR, "4.00", ResourceId="i-other")))
+    _, document = said(
+        capsys, export(tmp_path, focus(december + HOUR, "4.00", ResourceId="i-other"))
+    )
     assert [] == document["entries"]
 
     code, document = said(capsys, export(tmp_path, focus(december + HOUR, "4.00")), "--store")
@@ -216,7 +234,10 @@ def rows(*found: dict[str, str]) -> str:
         ("", "is neither"),
         (rows(focus(STOP, "x")), "line 2: 'x' is no amount"),
         (rows(focus(STOP, "1"), focus(STOP, "NaN")), "line 3: 'NaN' is no amount"),
-        (rows(focus(STOP, "1", ChargePeriodStart="soon")), "line 2: Invalid isoformat string: 'soon'"),
+        (
+            rows(focus(STOP, "1", ChargePeriodStart="soon")),
+            "line 2: Invalid isoformat string: 'soon'",
+        ),
         (rows(focus(STOP, "1")) + "\ni-1,2026", "line 3: it is cut short"),
         (rows(cur(STOP, "1")) + "\ni-1,2026", "line 3: it is cut short"),
         (
@@ -246,11 +267,16 @@ def test_a_file_that_is_no_export_is_said(
 
 
 @pytest.mark.usefixtures("state")
-def test_people_read_it_a_line_an_action(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_read_it_a_line_an_action(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """With the net at list beside what the bill has."""
     rows = [focus(STOP - HOUR, "4.00"), focus(STOP - HOUR * 2, "2.00", CommitmentDiscountId="sp-1")]
     assert 0 == governor.main(["reconcile", export(tmp_path, *rows)])
 
     out = capsys.readouterr().out
     assert "The bill has 1 of 1 action of its months in the ledger." in out
-    assert "net at list $5.6700 an hour, in the bill $1.9700 to $2.9700: a commitment paid for some" in out
+    assert (
+        "net at list $5.6700 an hour, in the bill $1.9700 to $2.9700: a commitment paid for some"
+        in out
+    )

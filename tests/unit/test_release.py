@@ -42,7 +42,9 @@ def test_what_is_published_has_a_date() -> None:
     ("tag", "changes", "said"),
     [("v1.0.1", "", "the tag must be v1.0.0"), ("v1.0.0", " M x", "commit or remove")],
 )
-def test_only_a_clean_commit_with_its_own_tag_is_released(tag: str, changes: str, said: str) -> None:
+def test_only_a_clean_commit_with_its_own_tag_is_released(
+    tag: str, changes: str, said: str
+) -> None:
     release.check("v1.0.0", "1.0.0", "")
     with pytest.raises(release.NotReadyError, match=said):
         release.check(tag, "1.0.0", changes)
@@ -76,7 +78,8 @@ def test_what_is_packed_beside_the_build_exists() -> None:
 
 
 def test_a_package_without_what_its_template_names_is_none() -> None:
-    """As `sam build` writes paths: of the build, or of the sources that it leaves where they are."""
+    """As `sam build` writes paths: of the build, or of the sources that it leaves where they
+    are."""
     template = "      CodeUri: AskOwner\n      DefinitionUri: ../../statemachines/sweep.asl.json\n"
     names = {".aws-sam/build/AskOwner/handler.py": ROOT, "statemachines/sweep.asl.json": ROOT}
 
@@ -86,7 +89,9 @@ def test_a_package_without_what_its_template_names_is_none() -> None:
             release.check_whole({one: path for one, path in names.items() if one != name}, template)
 
 
-def test_the_command_line_says_the_version_that_is_released(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_says_the_version_that_is_released(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with pytest.raises(SystemExit):
         governor(["--version"])
     assert release.version() in capsys.readouterr().out
@@ -94,12 +99,19 @@ def test_the_command_line_says_the_version_that_is_released(capsys: pytest.Captu
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_may_do_nothing_that_it_does_not_need(path: Path) -> None:
-    """No rights but its jobs' own; each action by the hash of a commit, not a tag that somebody can move."""
+    """No rights but its jobs' own; each action by the hash of a commit, not a tag that somebody can
+    move."""
     workflow: dict[str, Any] = yaml.safe_load(path.read_text())
-    uses = [step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
+    uses = [
+        step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step
+    ]
 
     assert {} == workflow["permissions"]
-    assert all("permissions" in job and "timeout-minutes" in job for job in workflow["jobs"].values())
+    assert all(
+        "permissions" in job and "timeout-minutes" in job for job in workflow["jobs"].values()
+    )
     assert all(re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", one) for one in uses)
-    runs = [step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step]
+    runs = [
+        step["run"] for job in workflow["jobs"].values() for step in job["steps"] if "run" in step
+    ]
     assert "make check" in runs

@@ -46,7 +46,9 @@ def deployed(monkeypatch: pytest.MonkeyPatch, world: ConsoleWorld) -> None:
     """A stack whose state table is that one."""
     hub = f"arn:aws:cloudformation:us-east-1:{TARGET.account}:stack/gpu-governor/1"
     outputs = [{"OutputKey": "StateTableName", "OutputValue": "state"}]
-    stacks = SimpleNamespace(describe_stacks=lambda **_: {"Stacks": [{"StackId": hub, "Outputs": outputs}]})
+    stacks = SimpleNamespace(
+        describe_stacks=lambda **_: {"Stacks": [{"StackId": hub, "Outputs": outputs}]}
+    )
     monkeypatch.setattr(aws, "session", lambda *_: SimpleNamespace(client=lambda _: stacks))
     monkeypatch.setattr(times, "now", lambda: NOW)
     monkeypatch.setattr(report, "deployed", lambda *_: "")
@@ -67,14 +69,26 @@ def test_command_mail_and_page_say_the_same_cents(
     """Net, cash, conservative and idle; and the rows of the file and the page add up to them."""
     document = json.loads(printed(capsys, "--month", month, "--json"))
     page: Any = json.loads(as_json(200, savings(world.asked(None, month=month)).document).body)
-    rows = list(csv.DictReader(io.StringIO(printed(capsys, "--month", month, "--format", "csv"), newline="")))
-    start = month_start(NOW) if month == MONTHS[-1] else month_start(month_start(NOW) - timedelta(days=1))
+    rows = list(
+        csv.DictReader(
+            io.StringIO(printed(capsys, "--month", month, "--format", "csv"), newline="")
+        )
+    )
+    start = (
+        month_start(NOW)
+        if month == MONTHS[-1]
+        else month_start(month_start(NOW) - timedelta(days=1))
+    )
     mail = sent(world, Period(f"month-{month}", start, min(NOW, month_end(start))))
 
-    amounts = {name: Decimal(document["saved"][name]) for name in ("cash_low_usd", "by_morning_usd")}
+    amounts = {
+        name: Decimal(document["saved"][name]) for name in ("cash_low_usd", "by_morning_usd")
+    }
     assert amounts == {name: Decimal(page["saved"][name]) for name in amounts}
     assert amounts == {name: Decimal(str(mail[name])) for name in amounts}
-    idle = {one["step"]: Decimal(one["usd"]) for one in page["steps"]}["Not answered, or before the answer"]
+    idle = {one["step"]: Decimal(one["usd"]) for one in page["steps"]}[
+        "Not answered, or before the answer"
+    ]
     assert -idle == Decimal(str(mail["idle_usd"])) > 100
     net = Decimal(document["net_usd"])
     assert net == Decimal(page["net_usd"]) == Decimal(str(mail["net_usd"])) > 100
@@ -96,7 +110,8 @@ def sent(world: ConsoleWorld, period: Period) -> Any:
 
 @pytest.mark.usefixtures("deployed")
 def test_the_table_is_read_by_people(capsys: pytest.CaptureFixture[str]) -> None:
-    """The words of the mail, then each question with how it ended; nothing is wider than a terminal."""
+    """The words of the mail, then each question with how it ended; nothing is wider than a
+    terminal."""
     lines = printed(capsys).splitlines()
 
     assert lines[0].startswith("GPU costs of November 2026 so far: $")
@@ -133,6 +148,8 @@ def test_a_part_is_a_part(world: ConsoleWorld, capsys: pytest.CaptureFixture[str
     ("month", "says"), [("2026-13", "write it as 2026-11"), ("2027-01", "has not begun")]
 )
 @pytest.mark.usefixtures("deployed")
-def test_a_month_that_cannot_be_is_said(month: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_month_that_cannot_be_is_said(
+    month: str, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 1 == governor.main(["report", "--month", month])
     assert says in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""Rules about the tree as a whole that no linter here can hold: pins, imports of functions, machine paths."""
+"""Rules about the tree as a whole that no linter here can hold: pins, imports of functions, machine
+paths."""
 
 from __future__ import annotations
 
@@ -21,7 +22,16 @@ DISTRIBUTIONS = {
     "jwt": "pyjwt",
 }  # where a package is imported by another name than it is installed by
 MACHINE_PATH = re.compile(r"(?<![\w.:/-])/(?:root|home|Users|work)/\w+")
-NOT_OURS = {".git", ".venv", ".tools", ".aws-sam", ".hypothesis", "build", "__pycache__", "node_modules"}
+NOT_OURS = {
+    ".git",
+    ".venv",
+    ".tools",
+    ".aws-sam",
+    ".hypothesis",
+    "build",
+    "__pycache__",
+    "node_modules",
+}
 NOT_OURS |= {".mypy_cache", ".pytest_cache", ".ruff_cache", ".import_linter_cache"}
 
 
@@ -79,7 +89,11 @@ def test_every_requirement_is_exact_and_hashed(path: Path) -> None:
     """Packages are installed as they were pinned, byte for byte."""
     entries = pinned(path.read_text(encoding="utf-8"))
     assert entries
-    loose = {name for name, entry in entries.items() if "==" not in entry or "--hash=sha256:" not in entry}
+    loose = {
+        name
+        for name, entry in entries.items()
+        if "==" not in entry or "--hash=sha256:" not in entry
+    }
     assert set() == loose
 
 
@@ -111,7 +125,8 @@ def test_the_layer_leaves_boto3_to_the_runtime() -> None:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=_relative)
 def test_shipped_code_imports_only_what_is_shipped(path: Path) -> None:
-    """`sam build` does not notice a package that the layer lacks: Lambda does, at the first event."""
+    """`sam build` does not notice a package that the layer lacks: Lambda does, at the first
+    event."""
     names = {name.split(".")[0] for name in outside(imports(path.read_text()), "governor")}
     wanted = {DISTRIBUTIONS.get(name, name.replace("_", "-")) for name in names - RUNTIME}
     assert set() == wanted - pinned((LAYER / "requirements.txt").read_text()).keys()
@@ -122,33 +137,49 @@ def test_no_function_imports_another() -> None:
     assert FUNCTIONS
     for path in FUNCTIONS:
         names = imports(path.read_text())
-        assert set() == within(names, "functions") | {name for name in names if name.startswith(".")}, path
+        assert set() == within(names, "functions") | {
+            name for name in names if name.startswith(".")
+        }, path
 
 
 def test_functions_reach_aws_through_the_wiring_only() -> None:
     """A handler that opens a client has a right nobody reviewed."""
     for path in FUNCTIONS:
-        assert set() == within(imports(path.read_text()), "boto3", "botocore", "governor.adapters"), path
+        assert set() == within(
+            imports(path.read_text()), "boto3", "botocore", "governor.adapters"
+        ), path
 
 
 def test_domain_imports_the_standard_library_and_the_errors() -> None:
-    """Decisions stay pure whatever is installed: a list of what is allowed, not of what is forbidden."""
+    """Decisions stay pure whatever is installed: a list of what is allowed, not of what is
+    forbidden."""
     paths = sorted((LAYER / "governor" / "domain").rglob("*.py"))
     assert paths
     for path in paths:
-        assert set() == outside(imports(path.read_text()), "governor.domain", "governor.errors"), path
+        assert set() == outside(imports(path.read_text()), "governor.domain", "governor.errors"), (
+            path
+        )
 
 
 def test_use_cases_import_domain_ports_stores_and_errors() -> None:
-    """They name what they need by port and never learn who answers; the stores know a table by its port."""
-    allowed = ("governor.domain", "governor.errors", "governor.ports", "governor.stores", "governor.usecases")
+    """They name what they need by port and never learn who answers; the stores know a table by its
+    port."""
+    allowed = (
+        "governor.domain",
+        "governor.errors",
+        "governor.ports",
+        "governor.stores",
+        "governor.usecases",
+    )
     governor = LAYER / "governor"
     stores = sorted((governor / "stores").glob("*.py"))
     assert stores
     for path in [*sorted((governor / "usecases").rglob("*.py")), *stores, governor / "ports.py"]:
         assert set() == outside(imports(path.read_text()), *allowed), path
     for path in stores:
-        assert set() == within(imports(path.read_text()), "governor.ports", "governor.usecases"), path
+        assert set() == within(imports(path.read_text()), "governor.ports", "governor.usecases"), (
+            path
+        )
 
 
 def test_only_the_wiring_imports_adapters() -> None:
@@ -176,7 +207,10 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 def test_the_rules_see_what_they_forbid() -> None:
     """Each of the tests above rests on these three answers."""
-    source = "import boto3\ndef late():\n    from governor import adapters\n    from .. import functions\n"
+    source = (
+        "import boto3\ndef late():\n    from governor import adapters\n    from .. "
+        "import functions\n"
+    )
     assert {"boto3", "governor.adapters", "...functions"} == imports(source)
     assert {"boto3"} == outside({"boto3", "json", "governor.domain.units"}, "governor.domain")
     assert {"governor.adapters.ec2"} == within(
@@ -188,5 +222,6 @@ def test_the_rules_see_what_they_forbid() -> None:
 def test_what_only_the_type_checker_sees_is_no_import() -> None:
     """Stubs of boto3 are not in the layer and need not be."""
     assert {"typing.TYPE_CHECKING"} == imports(
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mypy_boto3_ec2 import EC2Client\n"
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from mypy_boto3_ec2 "
+        "import EC2Client\n"
     )

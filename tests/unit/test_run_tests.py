@@ -39,7 +39,9 @@ def test_a_part_that_is_killed_is_a_suite_that_fails(capfd: pytest.CaptureFixtur
     assert capfd.readouterr().out.endswith("0 passed, 1 failed, 0 skipped\n")
 
 
-def test_what_comes_after_a_check_that_fails_runs_all_the_same(capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_comes_after_a_check_that_fails_runs_all_the_same(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """One run tells everything that is wrong."""
     row = [program("checks", 1), program("3 passed in 1s", 0)]
     assert 1 == run_tests.side_by_side(program("cloud", 0), row)
@@ -70,7 +72,9 @@ def test_every_test_of_the_cloud_runs_in_one_part(
 
 def test_each_test_on_an_engine_of_its_own_runs_in_one_part() -> None:
     """One part runs what it names, and the other what is left."""
-    (first, *named), (mark, *where) = (part for part in run_tests.PARTS if part[0].startswith("apart"))
+    (first, *named), (mark, *where) = (
+        part for part in run_tests.PARTS if part[0].startswith("apart")
+    )
 
     assert (first, list(run_tests.ENGINES)) == (mark, named)
     assert where == [*run_tests.CLOUD, *(f"--ignore={path}" for path in named)]
@@ -90,8 +94,16 @@ def test_every_other_test_runs_in_one_part() -> None:
     ("arguments", "chromium", "says"),
     [
         (["--checks"], "/usr/bin/chromium", ""),
-        (["--checks"], None, "The tests in a browser do not run here: Chromium is not installed.\n"),
-        ([], "/usr/bin/chromium", f"The tests in a browser do not run here: `make check` runs them.\n{NOR}"),
+        (
+            ["--checks"],
+            None,
+            "The tests in a browser do not run here: Chromium is not installed.\n",
+        ),
+        (
+            [],
+            "/usr/bin/chromium",
+            f"The tests in a browser do not run here: `make check` runs them.\n{NOR}",
+        ),
         ([], None, f"The tests in a browser do not run here: Chromium is not installed.\n{NOR}"),
     ],
 )

@@ -69,7 +69,10 @@ def test_all_times_keep_their_distance() -> None:
     change = notice_of(event)
     assert isinstance(change, ScheduledChange)
     (notice,) = change.notices.values()
-    assert (SENT + timedelta(days=14, hours=6), SENT - timedelta(minutes=2)) == (notice.at, notice.said_at)
+    assert (SENT + timedelta(days=14, hours=6), SENT - timedelta(minutes=2)) == (
+        notice.at,
+        notice.said_at,
+    )
     assert "moved" in notes[0]
 
     event, _, _ = made("handle_spot_interruption/capacity-reservation")
@@ -87,7 +90,11 @@ def test_all_times_keep_their_distance() -> None:
         ("handle_spot_interruption/terminate", "spot", "one-time"),
         ("handle_spot_interruption/stop", "spot", "persistent"),
         ("handle_spot_interruption/hibernate", "spot", "persistent"),
-        ("handle_spot_interruption/capacity-reservation", "interruptible-capacity-reservation", None),
+        (
+            "handle_spot_interruption/capacity-reservation",
+            "interruptible-capacity-reservation",
+            None,
+        ),
         ("handle_rebalance_recommendation/recommended", "spot", "one-time"),
         ("handle_lifecycle_action/scale-in", "on-demand", None),
         ("handle_notice/retirement", "on-demand", None),
@@ -127,12 +134,17 @@ def test_each_warning_of_a_batch_has_its_instance() -> None:
 
 
 OF_AWS = ("handle_lifecycle_action", "handle_notice", "handle_rebalance_recommendation")
-"""They need no episode, as the batches of a fourth do not. The others: tests/integration/test_samples.py."""
+"""They need no episode, as the batches of a fourth do not. The others:
+tests/integration/test_samples.py."""
 
 
 @pytest.mark.parametrize(
     "sample",
-    sorted(path for name in (*OF_AWS, "handle_spot_interruption") for path in EVENTS.glob(f"{name}/*.json")),
+    sorted(
+        path
+        for name in (*OF_AWS, "handle_spot_interruption")
+        for path in EVENTS.glob(f"{name}/*.json")
+    ),
     ids=lambda path: path.stem,
 )
 def test_every_sample_can_be_tried(sample: Path) -> None:
@@ -175,10 +187,12 @@ def test_a_sample_comes_where_the_state_machine_would_send_it(
     assert (plans[plan], before) == way_to(function, event)
 
 
-@pytest.mark.skipif(not SAM_PYTHON.exists(), reason="SAM is not installed here: make build installs it")
+@pytest.mark.skipif(
+    not SAM_PYTHON.exists(), reason="SAM is not installed here: make build installs it"
+)
 def test_sam_finds_every_function_and_no_route() -> None:
-    """With samconfig.toml's language extensions; start-api serves nothing. What no file of environment values
-    names is the logical id of a resource, which is nothing that is deployed."""
+    """With samconfig.toml's language extensions; start-api serves nothing. What no file of
+    environment values names is the logical id of a resource, which is nothing that is deployed."""
     code = (
         "from samcli.lib.providers.sam_stack_provider import SamLocalStackProvider as Stacks\n"
         "from samcli.lib.providers.api_provider import ApiProvider\n"
@@ -193,7 +207,11 @@ def test_sam_finds_every_function_and_no_route() -> None:
         "print(found['TABLE_NAME'], found['POLICY_BUCKET'])\n"
         "print(*(one.name for one in known.get_all()))"
     )
-    keys = {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none", "AWS_DEFAULT_REGION": "us-east-1"}
+    keys = {
+        "AWS_ACCESS_KEY_ID": "none",
+        "AWS_SECRET_ACCESS_KEY": "none",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     found = subprocess.run(
         [SAM_PYTHON, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, env=keys
     ).stdout.split()

@@ -1,4 +1,5 @@
-"""An operator sees who is signed in to the console, and ends a session: it counts at once, and is audited."""
+"""An operator sees who is signed in to the console, and ends a session: it counts at once, and is
+audited."""
 
 from __future__ import annotations
 
@@ -32,12 +33,21 @@ def signed_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[SignIns]:
                 {"AttributeName": "pk", "KeyType": "HASH"},
                 {"AttributeName": "sk", "KeyType": "RANGE"},
             ],
-            AttributeDefinitions=[{"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")],
+            AttributeDefinitions=[
+                {"AttributeName": name, "AttributeType": "S"} for name in ("pk", "sk")
+            ],
         )
         stored = SignIns(DynamoTable(Clients(), "state"))
-        for name, person, hours in (("a", "ada", 8), ("b", "ada", 1), ("c", "bob", 8), ("d", "eve", -1)):
+        for name, person, hours in (
+            ("a", "ada", 8),
+            ("b", "ada", 1),
+            ("c", "bob", 8),
+            ("d", "eve", -1),
+        ):
             email = f"{person}@example.com"
-            who = SignIn(f"oidc:{person}", f"oidc:{email}", NOW, NOW + timedelta(hours=hours), email)
+            who = SignIn(
+                f"oidc:{person}", f"oidc:{email}", NOW, NOW + timedelta(hours=hours), email
+            )
             stored.keep_session(name, who)
         yield stored
 
@@ -63,7 +73,10 @@ def test_the_sessions_of_one_person_end_at_once(
 def test_all_of_them_end(signed_in: SignIns, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == governor.main(["sessions", "end", "--all"])
     assert "" == hold(signed_in)
-    assert (1, 0) == (governor.main(["sessions", "end", "--all"]), governor.main(["sessions", "list"]))
+    assert (1, 0) == (
+        governor.main(["sessions", "end", "--all"]),
+        governor.main(["sessions", "list"]),
+    )
     assert 2 == capsys.readouterr().out.count("nobody is signed in")
 
 
@@ -81,7 +94,11 @@ def test_nobody_else_is_signed_out(signed_in: SignIns, capsys: pytest.CaptureFix
         governor.main(["sessions", "end"])
 
 
-def test_the_end_of_a_session_is_said_as_json(signed_in: SignIns, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_of_a_session_is_said_as_json(
+    signed_in: SignIns, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 0 == governor.main(["sessions", "end", "oidc:bob", "--json"])
-    assert ["oidc:bob@example.com"] == [one["who"] for one in json.loads(capsys.readouterr().out)["ended"]]
+    assert ["oidc:bob@example.com"] == [
+        one["who"] for one in json.loads(capsys.readouterr().out)["ended"]
+    ]
     assert "ab" == hold(signed_in)

@@ -20,18 +20,25 @@ from governor.ports import SpotPrices
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Any]]:
-    """Return the requests to the market; it knows one zone in each of two Regions, and one that is closed."""
+    """Return the requests to the market; it knows one zone in each of two Regions, and one that is
+    closed."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    (tmp_path / "policy.yaml").write_text("events: {spot_price_regions: [us-east-1, eu-west-1, us-west-2]}")
+    (tmp_path / "policy.yaml").write_text(
+        "events: {spot_price_regions: [us-east-1, eu-west-1, us-west-2]}"
+    )
     calls: list[Any] = []
 
-    def prices(_: object, target: object, regions: Sequence[str], name: str, platform: str) -> SpotPrices:
+    def prices(
+        _: object, target: object, regions: Sequence[str], name: str, platform: str
+    ) -> SpotPrices:
         calls.append((tuple(regions), name, platform))
         known = [("eu-west-1", "0.3"), ("us-east-1", "0.6036000004")]
         found = tuple(SpotPrice(region, f"{region}a", Decimal(usd)) for region, usd in known)
         return SpotPrices(found, {"us-west-2": "no network"})
 
-    def scores(_: object, target: object, regions: Sequence[str], types: Sequence[str]) -> Mapping[str, int]:
+    def scores(
+        _: object, target: object, regions: Sequence[str], types: Sequence[str]
+    ) -> Mapping[str, int]:
         calls.append((tuple(regions), tuple(types)))
         return {"us-east-1": 9}
 
@@ -49,7 +56,9 @@ def test_zones_come_cheapest_first_with_the_score_of_their_region(
     said = capsys.readouterr()
 
     assert 0 == code
-    assert ["ZONE", "eu-west-1a", "us-east-1a"] == [line.split()[0] for line in said.out.splitlines()]
+    assert ["ZONE", "eu-west-1a", "us-east-1a"] == [
+        line.split()[0] for line in said.out.splitlines()
+    ]
     assert ["0.3000", "30%", "unknown"] == said.out.splitlines()[1].split()[1:]
     assert ["0.6036", "60%", "9"] == said.out.splitlines()[2].split()[1:]
     assert "not known: Spot prices in us-west-2: no network" in said.err
@@ -80,7 +89,9 @@ def test_too_few_types_have_no_score(asked: list[Any]) -> None:
     assert 1 == len(asked)
 
 
-def test_a_type_that_is_none_is_refused(asked: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_type_that_is_none_is_refused(
+    asked: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 1 == main(["spot", "m5.large", "--region", "us-east-1"])
     assert "is no accelerated type" in capsys.readouterr().err
     assert [] == asked

@@ -72,7 +72,12 @@ class Cloud:
         }
         self.executions: list[dict[str, Any]] = [
             {"status": "RUNNING", "executionArn": "b", "input": "{}"},
-            {"status": "SUCCEEDED", "stopDate": NOW, "executionArn": "h", "input": '{"check":"health"}'},
+            {
+                "status": "SUCCEEDED",
+                "stopDate": NOW,
+                "executionArn": "h",
+                "input": '{"check":"health"}',
+            },
             {
                 "status": "SUCCEEDED",
                 "stopDate": NOW - timedelta(minutes=4),
@@ -90,7 +95,11 @@ class Cloud:
         self.versions = {"1": ["AWSCURRENT"]}
         self.subscriptions = [
             {"Protocol": "sqs", "SubscriptionArn": "arn:aws:sns:queue", "Endpoint": "arn:queue"},
-            {"Protocol": "email", "SubscriptionArn": "arn:aws:sns:mail", "Endpoint": "Ops@example.com"},
+            {
+                "Protocol": "email",
+                "SubscriptionArn": "arn:aws:sns:mail",
+                "Endpoint": "Ops@example.com",
+            },
         ]
         self.unswept: dict[Target, Unswept] = {}
         self.in_alarm: list[dict[str, str]] = []
@@ -117,7 +126,11 @@ class Cloud:
         names = ("ResourceType", "LogicalResourceId", "PhysicalResourceId")
         found = {
             "list_stack_resources": [
-                {"StackResourceSummaries": [dict(zip(names, one, strict=True)) for one in resources]}
+                {
+                    "StackResourceSummaries": [
+                        dict(zip(names, one, strict=True)) for one in resources
+                    ]
+                }
             ],
             "list_subscriptions_by_topic": [{"Subscriptions": self.subscriptions}],
             "describe_alarms": [{"MetricAlarms": self.in_alarm}],
@@ -161,7 +174,9 @@ def cloud(monkeypatch: pytest.MonkeyPatch) -> Cloud:
     monkeypatch.setattr(status, "Api", lambda *_: made)
     monkeypatch.setattr(status, "Fleet", lambda _: SimpleNamespace(pages=lambda: made.pages))
     monkeypatch.setattr(status, "unswept", lambda _: made.unswept)
-    monkeypatch.setattr(status, "StateTable", lambda _: SimpleNamespace(failing=lambda: made.failing))
+    monkeypatch.setattr(
+        status, "StateTable", lambda _: SimpleNamespace(failing=lambda: made.failing)
+    )
     return made
 
 
@@ -173,7 +188,9 @@ def shown(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, str]]:
     return code, {line[:11].strip(): line[11:].strip() for line in lines}
 
 
-def test_a_stack_that_works_fits_one_screen(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stack_that_works_fits_one_screen(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
     cloud.answers["/api/approvals"] = {
         "questions": [
             QUESTION,
@@ -185,7 +202,9 @@ def test_a_stack_that_works_fits_one_screen(cloud: Cloud, capsys: pytest.Capture
     code, lines = shown(capsys)
 
     assert 0 == code, lines
-    assert lines["stack"].startswith("version 1.2.3 in 123456789012/us-east-1, UPDATE_COMPLETE 2 h ago (")
+    assert lines["stack"].startswith(
+        "version 1.2.3 in 123456789012/us-east-1, UPDATE_COMPLETE 2 h ago ("
+    )
     assert "ask" == lines["mode"]
     assert lines["policy"].endswith("stored as v7")
     assert lines["last sweep"].startswith("4 min ago (")
@@ -193,7 +212,11 @@ def test_a_stack_that_works_fits_one_screen(cloud: Cloud, capsys: pytest.Capture
     assert "3 of 3 read" == lines["targets"]
     assert ("rate(5 minutes), enabled", "1 confirmed") == (lines["schedule"], lines["subscribers"])
     assert "2 open: $786 a day, 1 without a price" == lines["questions"]
-    assert ("none", "none", "none of 1") == (lines["freezes"], lines["undelivered"], lines["alarms"])
+    assert ("none", "none", "none of 1") == (
+        lines["freezes"],
+        lines["undelivered"],
+        lines["alarms"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +240,9 @@ def test_accounts_of_units_are_targets(
     document = "mode: ask\ntargets: {units: [ou-abcd-11111111]}"
     cloud.answers["/api/policy"] = {"document": document, "in_force": "v7"}
     monkeypatch.setattr(
-        status, "StateTable", lambda _: SimpleNamespace(accounts_of=lambda _: accounts, failing=list)
+        status,
+        "StateTable",
+        lambda _: SimpleNamespace(accounts_of=lambda _: accounts, failing=list),
     )
 
     code, lines = shown(capsys)
@@ -263,7 +288,9 @@ def test_an_override_of_the_parameter_lacks_acceptances_and_says_what_to_do(
     assert (1, True) == (code, "store it with `governor policy put`" in lines["policy"])
 
 
-def test_workflows_that_fail_are_listed_by_cause(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+def test_workflows_that_fail_are_listed_by_cause(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Until they fail no more; else a question that reaches nobody is seen in the console alone."""
     one = Failing(
         Target(ACCOUNT, "us-east-1"), "i-1", "trainer", "c", "NobodyListens: no channel", "ask", NOW
@@ -281,11 +308,19 @@ def test_workflows_that_fail_are_listed_by_cause(cloud: Cloud, capsys: pytest.Ca
     assert (0, "none") == ((found := shown(capsys))[0], found[1]["failing"])
 
 
-def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_said_where_it_is(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
     """And somebody should look: exit status 1."""
     first, second, _ = cloud.pages
     cloud.pages = [
-        FleetPage(first.account, first.region, first.swept_at, "ask", "its \x1b[2Jmetrics could not be read"),
+        FleetPage(
+            first.account,
+            first.region,
+            first.swept_at,
+            "ask",
+            "its \x1b[2Jmetrics could not be read",
+        ),
         FleetPage(second.account, second.region, NOW - timedelta(hours=3), "ask"),
     ]
     cloud.executions[-1]["status"] = "FAILED"
@@ -302,22 +337,31 @@ def test_what_is_wrong_is_said_where_it_is(cloud: Cloud, capsys: pytest.CaptureF
         f"0 of 3 read; unread: {ACCOUNT}/us-east-1: its [2Jmetrics could not be read; "
         f"{ACCOUNT}/eu-west-1: last swept 3 h ago ("
     )
-    assert lines["targets"].endswith(f"{ACCOUNT}/eu-north-1: not swept yet, wait for the next sweep")
+    assert lines["targets"].endswith(
+        f"{ACCOUNT}/eu-north-1: not swept yet, wait for the next sweep"
+    )
     assert lines["freezes"].startswith("everything, frozen 5 h ago (")
     assert lines["freezes"].endswith("): 12 turned idle; 1 step waiting (`governor freezes`)")
     assert "2 in AlertFailures (docs/events.md)" == lines["undelivered"]
     assert "NoSweepAlarm: No target has been swept." == lines["alarms"]
 
 
-def test_why_a_target_was_not_swept_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
+def test_why_a_target_was_not_swept_is_said(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Until it is swept again; in the words of the function's error."""
-    cause = json.dumps({"errorMessage": "no role\x1b there", "errorType": "AccessDenied", "stackTrace": []})
+    cause = json.dumps(
+        {"errorMessage": "no role\x1b there", "errorType": "AccessDenied", "stackTrace": []}
+    )
     west, east = Target(ACCOUNT, "eu-west-1"), Target(ACCOUNT, "us-east-1")
     cloud.unswept = {
         west: Unswept(NOW - timedelta(minutes=2), "AccessDenied", cause),
         east: Unswept(NOW - timedelta(minutes=9), "States.Timeout", ""),
     }
-    cloud.executions[-1] |= {"status": "FAILED", "cause": json.dumps({"errorMessage": "1 of 3 targets"})}
+    cloud.executions[-1] |= {
+        "status": "FAILED",
+        "cause": json.dumps({"errorMessage": "1 of 3 targets"}),
+    }
     _, lines = shown(capsys)
 
     assert f"2 of 3 read; unread: {ACCOUNT}/eu-west-1: not swept 2 min ago (" in lines["targets"]
@@ -353,11 +397,16 @@ def test_a_schedule_that_is_off_is_said(cloud: Cloud, capsys: pytest.CaptureFixt
     cloud.schedule["State"] = "DISABLED"
     code, lines = shown(capsys)
     assert 1 == code
-    assert "rate(5 minutes), disabled: nothing is swept until somebody enables it" == lines["schedule"]
+    assert (
+        "rate(5 minutes), disabled: nothing is swept until somebody enables it" == lines["schedule"]
+    )
 
 
-def test_that_nobody_would_get_an_alert_is_said(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    """With what to do; where contacts get messages by SES or by channels, nobody has to subscribe."""
+def test_that_nobody_would_get_an_alert_is_said(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With what to do; where contacts get messages by SES or by channels, nobody has to
+    subscribe."""
     cloud.subscriptions = cloud.subscriptions[:1]
     code, lines = shown(capsys)
     nobody = "no subscription of the alert topic is confirmed"
@@ -387,15 +436,20 @@ def test_that_nobody_would_get_an_alert_is_said(cloud: Cloud, capsys: pytest.Cap
 def test_a_contact_that_nothing_reaches_is_named(
     mode: str, cloud: Cloud, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its questions would fail; from mode `ask` on somebody should look. A channel of everybody reaches only
-    those without one of their own, and a subscription whose filter may leave questions out for none."""
+    """Its questions would fail; from mode `ask` on somebody should look. A channel of everybody
+    reaches only those without one of their own, and a subscription whose filter may leave questions
+    out for none."""
     contacts = (
-        "{ops: {emails: [ops@example.com]}, ml: {emails: [a@example.com]}, web: {lists: [web@example.com]}}"
+        "{ops: {emails: [ops@example.com]}, ml: {emails: [a@example.com]}, web: "
+        "{lists: [web@example.com]}}"
     )
     cloud.answers["/api/policy"]["document"] = f"mode: {mode}\nownership: {{contacts: {contacts}}}"
     cloud.pages = cloud.pages[:1]
     code, lines = shown(capsys)
-    says = "1 confirmed; nothing reaches the contacts ml, web (set EmailSender or Slack, or let ALERT_EMAIL"
+    says = (
+        "1 confirmed; nothing reaches the contacts ml, web (set EmailSender or Slack, "
+        "or let ALERT_EMAIL"
+    )
     assert (int(mode == "ask"), True) == (code, lines["subscribers"].startswith(says)), lines
 
     def names() -> list[str]:
@@ -460,14 +514,16 @@ def test_a_second_stack_and_a_table_without_protection_are_found(
             "exemption: {tag_key: 'team keep', tag_value: 'yes'}",
             True,
             "the policy exempts by the key team keep, and IAM denies by GpuGovernor alone: run "
-            "`make deploy PARAMETERS=\"'ExemptionTagKey=team keep'\"`, and set it in the member stacks",
+            "`make deploy PARAMETERS=\"'ExemptionTagKey=team keep'\"`, and set it in the "
+            "member stacks",
         ),
         (
             "GpuGovernor",
             "overrides: [{name: one, match: {tags: {Team: ml}}, "
             "set: {exemption: {tag_key: Keep, tag_value: 'yes'}}}]",
             True,
-            "overrides exempt by the key Keep, which IAM does not see: it denies by GpuGovernor alone. "
+            "overrides exempt by the key Keep, which IAM does not see: it denies by "
+            "GpuGovernor alone. "
             "Use one key in the whole policy",
         ),
         (
@@ -513,8 +569,16 @@ def test_the_exemption_key_of_iam_is_compared_with_the_policys(
             "alarms",
             "not readable: needs cloudformation:ListStackResources, and",
         ),
-        ("/api/policy", "mode", "not readable: AWS refused the call: your identity needs execute-api:Invoke"),
-        ("scheduler", "schedule", "not readable: needs cloudformation:ListStackResources, and scheduler:"),
+        (
+            "/api/policy",
+            "mode",
+            "not readable: AWS refused the call: your identity needs execute-api:Invoke",
+        ),
+        (
+            "scheduler",
+            "schedule",
+            "not readable: needs cloudformation:ListStackResources, and scheduler:",
+        ),
         (
             "sns:list_subscriptions_by_topic",
             "subscribers",
@@ -541,8 +605,12 @@ def test_a_line_that_may_not_be_read_says_what_it_needs(
     assert "none is open" == lines["questions"]
 
 
-def test_without_a_stack_there_is_no_screen(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -> None:
-    with mock.patch.object(cloud, "_answer", side_effect=client_error("ValidationError", "does not exist")):
+def test_without_a_stack_there_is_no_screen(
+    cloud: Cloud, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mock.patch.object(
+        cloud, "_answer", side_effect=client_error("ValidationError", "does not exist")
+    ):
         assert 1 == governor.main(["status", "--stack-name", "other"])
     said = capsys.readouterr()
     assert ("", True) == (said.out, "no stack 'other' in us-east-1" in said.err)
@@ -551,7 +619,9 @@ def test_without_a_stack_there_is_no_screen(cloud: Cloud, capsys: pytest.Capture
 def test_the_docs_name_what_it_needs() -> None:
     """Every action, so that a role can be made for it."""
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
-    actions = {one for text in status._NEEDS.values() for one in re.findall(r"\b[a-z-]+:[A-Z]\w+", text)}
+    actions = {
+        one for text in status._NEEDS.values() for one in re.findall(r"\b[a-z-]+:[A-Z]\w+", text)
+    }
 
     assert 6 < len(actions)
     assert set() == {one for one in actions if f"`{one}`" not in page}
@@ -563,7 +633,11 @@ def test_json_holds_the_same(cloud: Cloud, capsys: pytest.CaptureFixture[str]) -
     assert 1 == governor.main(["status", "--json"])
     found = json.loads(capsys.readouterr().out)
 
-    assert ("1.2.3", "ask", "v7") == (found["stack"]["version"], found["mode"], found["policy"]["in_force"])
+    assert ("1.2.3", "ask", "v7") == (
+        found["stack"]["version"],
+        found["mode"],
+        found["policy"]["in_force"],
+    )
     assert {"open": 1, "usd_per_day": "786.4872", "without_price": 0} == found["questions"]
     assert found["last_sweep"]["needs"].startswith("states:ListExecutions")
     assert {"targets": 3, "unread": {}} == found["targets"]
@@ -588,7 +662,8 @@ def test_doctor_says_whether_the_deploy_worked(
     assert int(not is_well) == code
     assert [
         ["ok", "stack"], ["ok", "policy"], ["ok", "exemption"], ["ok", "schedule"], [bad, "last"],
-        ["ok", "targets"], [bad, "subscribers"], ["ok", "alarms"], ["ok", "telemetry"], ["did", "it"],
+        ["ok", "targets"], [bad, "subscribers"], ["ok", "alarms"], ["ok", "telemetry"], ["did",
+        "it"],
     ] == lines  # fmt: skip
     end = "yes" if is_well else "not yet: 2 of 9 need a look"
     assert checklist.endswith(f"did it work? {end}")
@@ -615,7 +690,9 @@ def test_doctor_where_no_instance_is_selected_needs_a_look(
     assert cloud
     book = parse_policy("selector: {tag_key: Team, tag_value: GPUs}")
     monkeypatch.setattr(doctor, "examine", lambda *_: [])
-    monkeypatch.setattr(doctor, "over_the_fleet", lambda _, look: look(Target(ACCOUNT, "us-east-1"), book))
+    monkeypatch.setattr(
+        doctor, "over_the_fleet", lambda _, look: look(Target(ACCOUNT, "us-east-1"), book)
+    )
     assert 1 == governor.main(["doctor"])
     says = "LOOK  telemetry    no running instance here carries Team=GPUs: tag those to be judged"
     assert says in capsys.readouterr().out
@@ -643,13 +720,18 @@ def test_doctor_goes_on_where_the_policy_cannot_be_read(
 @pytest.mark.parametrize(
     ("stack_status", "says"),
     [
-        ("REVIEW_IN_PROGRESS", "is not deployed: nobody has accepted its change set: run make deploy STACK="),
+        (
+            "REVIEW_IN_PROGRESS",
+            "is not deployed: nobody has accepted its change set: run make deploy STACK=",
+        ),
         ("CREATE_IN_PROGRESS", "is being created"),
         ("ROLLBACK_COMPLETE", "could not be created (ROLLBACK_COMPLETE)"),
         ("CREATE_COMPLETE", "is no stack of GPU Governor: pass --stack-name"),
     ],
 )
-@pytest.mark.parametrize("command", [["status"], ["doctor"], ["restore", "--from", "copy"], ["mode", "ask"]])
+@pytest.mark.parametrize(
+    "command", [["status"], ["doctor"], ["restore", "--from", "copy"], ["mode", "ask"]]
+)
 def test_a_stack_that_is_not_deployed_or_another_product_s_is_said_to_be(
     command: list[str],
     stack_status: str,
@@ -659,7 +741,9 @@ def test_a_stack_that_is_not_deployed_or_another_product_s_is_said_to_be(
 ) -> None:
     """After a change set that nobody accepted, too; no traceback."""
     others = (
-        [{"OutputKey": "Url", "OutputValue": "https://example.com"}] if "COMPLETE" in stack_status else []
+        [{"OutputKey": "Url", "OutputValue": "https://example.com"}]
+        if "COMPLETE" in stack_status
+        else []
     )
     cloud.stacks = [{**STACK, "StackStatus": stack_status, "Outputs": others}]
 

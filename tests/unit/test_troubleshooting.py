@@ -14,7 +14,9 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
 LINES = sorted(set(re.findall(r"`(governor [^`]+)`", PAGE)))
 ROWS = [
-    row for row in re.findall(r"^\| (.*) \|$", PAGE, re.MULTILINE) if not row.startswith(("symptom", "-"))
+    row
+    for row in re.findall(r"^\| (.*) \|$", PAGE, re.MULTILINE)
+    if not row.startswith(("symptom", "-"))
 ]
 
 

@@ -22,8 +22,12 @@ from governor.stores.ledger import booking
 from tests.twins.table import MemoryStateTable
 from tests.unit.adapters import state_samples as samples
 
-DENIED = ClientError({"Error": {"Code": "AccessDenied", "Message": "may not list buckets"}}, "ListBuckets")
-GONE = ClientError({"Error": {"Code": "ValidationError", "Message": "does not exist"}}, "DescribeStacks")
+DENIED = ClientError(
+    {"Error": {"Code": "AccessDenied", "Message": "may not list buckets"}}, "ListBuckets"
+)
+GONE = ClientError(
+    {"Error": {"Code": "ValidationError", "Message": "does not exist"}}, "DescribeStacks"
+)
 
 
 def fails(error: Exception) -> Any:
@@ -72,7 +76,9 @@ def run(capsys: pytest.CaptureFixture[str], *given: str) -> tuple[int, str]:
     return code, said.out + said.err
 
 
-def test_what_may_not_be_read_is_said(removed: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_may_not_be_read_is_said(
+    removed: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """The rest is shown all the same."""
     code, said = run(capsys)
     assert 1 == code
@@ -86,7 +92,11 @@ def test_what_may_not_be_read_is_said(removed: list[str], capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("usd_a_month", "last"),
     [
-        (None, "  nothing. If you expected some: --stack-name, --region and --profile say where it was"),
+        (
+            None,
+            "  nothing. If you expected some: --stack-name, --region and --profile say "
+            "where it was",
+        ),
         ("0.001", "Together at most $0.01 a month, by AWS's list prices in us-east-1."),
         ("0", "Together at most $0.00 a month, by AWS's list prices in us-east-1."),
     ],
@@ -113,7 +123,10 @@ def test_the_sum_agrees_with_its_lines(
         (["--remove", "tags,table"], "tags cannot be read, so nothing was removed"),
         (["--remove", "key"], "without the key nobody can read table, audit: remove"),
         (["--remove", "key,table"], "without the key nobody can read audit: remove"),
-        (["--remove", "workflow"], "'workflow' is none of workflows, tags, alarms, schedules, logs, table"),
+        (
+            ["--remove", "workflow"],
+            "'workflow' is none of workflows, tags, alarms, schedules, logs, table",
+        ),
         (["--remove", "workflow"], "; did you mean workflows?"),
         (["--remove", "workflows"], "workflows have ended with the stack"),
         (["--remove", "instances"], "'instances' is none of workflows, tags"),
@@ -144,10 +157,14 @@ TABLES: dict[str, dict[str, Any]] = {
     "gpu-governor-StateTable-ABCDEFGHIJKL": {"SSEDescription": {"KMSMasterKeyArn": KEY}},
     "copied": {"SSEDescription": {"KMSMasterKeyArn": KEY}},
     "copied-under-another-key": {
-        "RestoreSummary": {"SourceTableArn": "arn:aws:dynamodb:::table/gpu-governor-StateTable-ABCDEFGHIJKL"}
+        "RestoreSummary": {
+            "SourceTableArn": "arn:aws:dynamodb:::table/gpu-governor-StateTable-ABCDEFGHIJKL"
+        }
     },
     "copied-from-another-stack": {
-        "RestoreSummary": {"SourceTableArn": "arn:aws:dynamodb:::table/other-StateTable-ABCDEFGHIJKL"}
+        "RestoreSummary": {
+            "SourceTableArn": "arn:aws:dynamodb:::table/other-StateTable-ABCDEFGHIJKL"
+        }
     },
     "orders": {"SSEDescription": {"KMSMasterKeyArn": f"{KEY}2"}},
 }
@@ -197,7 +214,10 @@ def test_a_stack_of_another_product_is_left_alone(
     monkeypatch.setattr(aws, "session", lambda *_: session)
 
     code, said = run(capsys, "--stack-name", "shop")
-    assert (1, "governor: the stack 'shop' is no stack of GPU Governor: pass --stack-name\n") == (code, said)
+    assert (1, "governor: the stack 'shop' is no stack of GPU Governor: pass --stack-name\n") == (
+        code,
+        said,
+    )
 
 
 def tagged(snapshot_id: str, until: str | None = "2027-01-31T00:00:00Z") -> dict[str, Any]:
@@ -217,11 +237,18 @@ def snapshots_left(
     )
     state.put(episode)
     state.memory.transact(*booking(replace(samples.entry(booked_at=datetime.now(tz=UTC)))))
-    found = [tagged("snap-ours"), tagged("snap-wanted", None), tagged("snap-backup"), tagged("snap-member")]
+    found = [
+        tagged("snap-ours"),
+        tagged("snap-wanted", None),
+        tagged("snap-backup"),
+        tagged("snap-member"),
+    ]
 
     def delete(SnapshotId: str) -> None:
         if SnapshotId == refuse:
-            raise ClientError({"Error": {"Code": "InvalidSnapshot.InUse", "Message": "an AMI needs it"}}, "x")
+            raise ClientError(
+                {"Error": {"Code": "InvalidSnapshot.InUse", "Message": "an AMI needs it"}}, "x"
+            )
         asked.append(SnapshotId)
 
     monkeypatch.setattr(Leftovers, "_client", lambda *_: SimpleNamespace(delete_snapshot=delete))
@@ -253,7 +280,8 @@ def test_a_tag_alone_removes_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> Non
         "deleted snapshot snap-ours in us-east-1",
         "kept snapshot snap-wanted in us-east-1: its tag DeleteAfter is no date: somebody wants it",
         *(
-            f"kept snapshot {one} in us-east-1: no state table has recorded it; delete it yourself if nobody "
+            f"kept snapshot {one} in us-east-1: no state table has recorded it; delete it "
+            "yourself if nobody "
             "needs it"
             for one in ("snap-backup", "snap-member")
         ),
@@ -342,7 +370,9 @@ def left_by_a_termination(
     return Leftovers(session, "gpu-governor", ["us-east-1"], "GPU-Workload"), asked
 
 
-def test_volumes_of_terminated_instances_are_listed_with_their_price(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_volumes_of_terminated_instances_are_listed_with_their_price(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Unattached ones that EC2 was to keep: by type and IOPS where their prices are known."""
     left, asked = left_by_a_termination(monkeypatch)
     found = left.volumes()
@@ -352,11 +382,16 @@ def test_volumes_of_terminated_instances_are_listed_with_their_price(monkeypatch
     assert found
     assert ["us-east-1 vol-2", "us-east-1 vol-3"] == found.names
     assert Decimal("12.5") + 65 + 4 == found.usd_a_month
-    assert "2 volumes of instances that it terminated (vol-2, vol-3), 150 GiB; never removed" == found.text
+    assert (
+        "2 volumes of instances that it terminated (vol-2, vol-3), 150 GiB; never removed"
+        == found.text
+    )
     assert found.remove is None
 
 
-def test_addresses_of_stopped_and_terminated_instances_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_of_stopped_and_terminated_instances_are_listed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Those that an instance which runs holds, or that nothing of ours held, are not."""
     left, _ = left_by_a_termination(monkeypatch)
     found = left.addresses()
@@ -366,10 +401,15 @@ def test_addresses_of_stopped_and_terminated_instances_are_listed(monkeypatch: p
     assert found.remove is None
 
 
-def test_each_becomes_a_line_of_advice_with_its_price_and_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dearest may go first; an address that a stopped instance holds has no command: it may need it."""
+def test_each_becomes_a_line_of_advice_with_its_price_and_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The dearest may go first; an address that a stopped instance holds has no command: it may
+    need it."""
     left, _ = left_by_a_termination(monkeypatch)
-    found = {one.advice_id: one for one in left_behind(Target(samples.TARGET.account, "us-east-1"), left)}
+    found = {
+        one.advice_id: one for one in left_behind(Target(samples.TARGET.account, "us-east-1"), left)
+    }
     amounts = {name: one.usd_per_month for name, one in found.items()}
     assert amounts == {
         "left-volume:vol-2": Decimal("77.5"),
@@ -382,9 +422,15 @@ def test_each_becomes_a_line_of_advice_with_its_price_and_command(monkeypatch: p
     assert addresses
     assert sum(filter(None, amounts.values())) == volumes.usd_a_month + addresses.usd_a_month
     command = "aws ec2 delete-volume --region us-east-1 --volume-id vol-2"
-    assert (command, "io2") == (found["left-volume:vol-2"].command, found["left-volume:vol-2"].instance_type)
+    assert (command, "io2") == (
+        found["left-volume:vol-2"].command,
+        found["left-volume:vol-2"].instance_type,
+    )
     held = found["left-address:203.0.113.8"]
-    assert ("", "Of i-stopped, which GPU Governor stopped") == (held.command, held.text.partition(":")[0])
+    assert ("", "Of i-stopped, which GPU Governor stopped") == (
+        held.command,
+        held.text.partition(":")[0],
+    )
     assert [] == list(left_behind(Target(samples.TARGET.account, "eu-west-1"), left))
 
 
@@ -393,7 +439,10 @@ def test_each_becomes_a_line_of_advice_with_its_price_and_command(monkeypatch: p
     [
         (Outcome.STOPPED, {}),
         (Outcome.TERMINATED, {"ours": False}),
-        (Outcome.TERMINATED, {"booked_at": datetime.now(tz=UTC) - timedelta(days=31 * LEDGER_MONTHS)}),
+        (
+            Outcome.TERMINATED,
+            {"booked_at": datetime.now(tz=UTC) - timedelta(days=31 * LEDGER_MONTHS)},
+        ),
         (Outcome.TERMINATED, {"episode": replace(samples.ref(), account="210987654321")}),
         (Outcome.TERMINATED, {"episode": replace(samples.ref(), region="eu-west-1")}),
     ],

@@ -1,4 +1,5 @@
-"""Texts for people use the project's words: one word for one thing, in messages, templates and docs."""
+"""Texts for people use the project's words: one word for one thing, in messages, templates and
+docs."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ import yaml
 ROOT = Path(__file__).parent.parent.parent
 LAYER = ROOT / "layers/shared/governor"
 SAY = {
-    r"\btold\b|\btell(s|ing)?\b(?! (\w+ ){0,4}(apart|from))|\btellers?\b": "notify, notification, send",
+    r"\btold\b|\btell(s|ing)?\b(?! (\w+ ){0,4}(apart|from))|\btellers?\b": (
+        "notify, notification, send"
+    ),
     r"(?<!AWS )(?<!EC2 has )\bannounce[sd]?\b(?! dates?\b)|\bannouncers?\b": "notify, send",
     r"\bheard\b|\bhas taken (it|the message)\b|\bnot taken\b|\bTaken:": "delivered, recorded",
     r"\bsaid nothing\b": "silent",
@@ -25,17 +28,22 @@ SAY = {
     r"\bgravest\b|\bdearest\b": "severity, highest priority, most expensive",
     r"\bwhoever\b": "approver, owner, on-call",
     r"\bbought as\b": "Savings Plan, Reserved Instance, On-Demand, Capacity Reservation",
-    r"\bwhat other services run\b": "Auto Scaling group, managed node group, Batch compute environment",
+    r"\bwhat other services run\b": "Auto Scaling group, managed node group, Batch "
+    "compute environment",
     r"(?<!AWS )(?<!scheduled )(?<!interruption )(?<!two-minute )\bnotices?\b(?! period)": (
         "alert, finding, question (a notice is one of AWS, or the notice period)"
     ),
 }
 MODULES = sorted(
     path
-    for folder in (LAYER, *(ROOT / name for name in ("agent/src", "cli", "functions", "local", "simulation")))
+    for folder in (
+        LAYER,
+        *(ROOT / name for name in ("agent/src", "cli", "functions", "local", "simulation")),
+    )
     for path in folder.rglob("*.py")
 )
-"""Whatever text of theirs a person may read: messages, reasons, errors, what a command prints, logs."""
+"""Whatever text of theirs a person may read: messages, reasons, errors, what a command prints,
+logs."""
 PAGES = [
     LAYER / "data/alerts.txt",
     *sorted((LAYER / "web/templates").glob("*.html")),
@@ -54,7 +62,8 @@ DOCS = [
 ]
 EXAMPLES = sorted((ROOT / "examples" / "policies").glob("*.yaml"))
 """Their comments, and the names of their overrides; settings are named as they are."""
-# Of fenced blocks those that name a language are code; the others are diagrams and what commands print.
+# Of fenced blocks those that name a language are code; the others are diagrams and what commands
+# print.
 _CODE = re.compile(r"```\w.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
 _MARKUP = re.compile(r"\{[%{#].*?[%}#]\}|<[^>]*>", re.DOTALL)
 _TEMPLATE = re.compile(r"^\[.*|^#[^#].*|^([?!]\w+(=\S+)? )+|\{[^}]*\}", re.MULTILINE)
@@ -192,7 +201,8 @@ def test_the_check_finds_what_it_is_for(text: str, wrong: int) -> None:
 
 
 def sentences_without_a_subject(page: str) -> list[str]:
-    """Return the sentences of a page whose first word is no subject; headings and questions aside."""
+    """Return the sentences of a page whose first word is no subject; headings and questions
+    aside."""
     text = re.sub(r"^```.*?^```|^#.*?$|\*\*", "", page, flags=re.DOTALL | re.MULTILINE)
     blocks = re.split(r"\n\s*\n|\|\n?|^\s*(?:[-*]|\d+\.) ", text, flags=re.MULTILINE)
     said = [one for block in blocks for one in re.split(r"(?<=[.!?:])\s+", " ".join(block.split()))]
@@ -250,7 +260,11 @@ def test_a_docstring_opens_with_a_verb_or_a_noun(folder: str) -> None:
 
 @pytest.mark.parametrize(
     ("source", "wrong"),
-    [('"""What it does."""', 1), ('A = 1\n"""Of the stack."""', 1), ('"""Return what it does."""', 0)],
+    [
+        ('"""What it does."""', 1),
+        ('A = 1\n"""Of the stack."""', 1),
+        ('"""Return what it does."""', 0),
+    ],
 )
 def test_the_check_finds_docstrings_of_constants_too(source: str, wrong: int) -> None:
     """Not what stands inside of one."""

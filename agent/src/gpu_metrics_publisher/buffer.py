@@ -1,7 +1,7 @@
 """Calls that CloudWatch has not accepted yet: compressed, in memory, bounded, the newest first.
 
-Memory and not disk: the bound is a day, and figures of a machine that was restarted since tell nobody
-anything. This module must not know why a call was not taken.
+Memory and not disk: the bound is a day, and figures of a machine that was restarted since tell
+nobody anything. This module must not know why a call was not taken.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from gpu_metrics_publisher.metrics import Call
 _log = logging.getLogger(__name__)
 
 MAX_AGE_SECONDS = 24 * 3600
-"""CloudWatch takes two weeks, but shows what is older than a day up to two days late. What it finds too
-old, or more than two hours ahead, it refuses itself."""
+"""CloudWatch takes two weeks, but shows what is older than a day up to two days late. What it finds
+too old, or more than two hours ahead, it refuses itself."""
 MAX_BYTES = 7 * 1024 * 1024
 """A day of eight busy GPUs with every metric is about 6 MB."""
 
 
 @dataclass(eq=False)
 class Entry:
-    """One call under way. `kept_at` is in seconds of a clock that nobody sets; the figures' own may jump."""
+    """One call under way. `kept_at` is in seconds of a clock that nobody sets; the figures' own may
+    jump."""
 
     kept_at: float
     datums: int
@@ -66,7 +67,9 @@ class Buffer:
 
     def put(self, call: Call) -> None:
         """Keeps a call; may drop the oldest."""
-        text = json.dumps({"namespace": call.namespace, "datums": call.datums}, separators=(",", ":"))
+        text = json.dumps(
+            {"namespace": call.namespace, "datums": call.datums}, separators=(",", ":")
+        )
         now = self._monotonic()
         entry = Entry(now, len(call.datums), zlib.compress(text.encode()))
         lost = 0
@@ -90,7 +93,8 @@ class Buffer:
             )
 
     def newest(self, passed: Collection[Entry] = ()) -> Entry | None:
-        """The entry to send next: what is measured now matters most. `None` when all are in `passed`."""
+        """The entry to send next: what is measured now matters most. `None` when all are in
+        `passed`."""
         with self._lock:
             return next((entry for entry in reversed(self._entries) if entry not in passed), None)
 

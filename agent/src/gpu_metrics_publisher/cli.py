@@ -1,7 +1,8 @@
-"""The command `gpu-metrics-publisher`: parses settings, wires everything, turns errors into exit codes.
+"""The command `gpu-metrics-publisher`: parses settings, wires everything, turns errors into exit
+codes.
 
-Exit codes: 0 done, 2 wrong usage, 3 no usable driver (`--once`), 4 the instance's identity is unknown,
-5 CloudWatch did not take the data (`--once`).
+Exit codes: 0 done, 2 wrong usage, 3 no usable driver (`--once`), 4 the instance's identity is
+unknown, 5 CloudWatch did not take the data (`--once`).
 """
 
 from __future__ import annotations
@@ -58,10 +59,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """The options; exits with code 2 and a reason when they make no sense."""
-    parser = argparse.ArgumentParser(prog="gpu-metrics-publisher", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="gpu-metrics-publisher", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--once", action="store_true", help="sample and send once, then exit")
     parser.add_argument(
-        "--print", action="store_true", help="with --once: print as JSON what would be sent, send nothing"
+        "--print",
+        action="store_true",
+        help="with --once: print as JSON what would be sent, send nothing",
     )
     parser.add_argument(
         "--metrics",
@@ -85,7 +90,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--print needs --once")
     if options.publish_seconds < 60 or options.publish_seconds % 60:
         parser.error(
-            "--publish-seconds must be a multiple of 60: CloudWatch keeps these metrics by the minute"
+            "--publish-seconds must be a multiple of 60: CloudWatch keeps these metrics "
+            "by the minute"
         )
     if not 1 <= options.sample_seconds <= options.publish_seconds:
         parser.error("--sample-seconds must be between 1 and --publish-seconds")
@@ -93,23 +99,28 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def identify(options: argparse.Namespace, environment: Mapping[str, str]) -> Identity:
-    """Return who this instance is: by the options where they say so, by the metadata service otherwise.
+    """Return who this instance is: by the options where they say so, by the metadata service
+    otherwise.
 
     Raises:
         MetadataError: neither tells.
     """
     if options.instance_id and options.region:
         return Identity(options.instance_id, "", options.region)
-    # The variable is botocore's own, so that the identity and the credentials come from the same place.
+    # The variable is botocore's own, so that the identity and the credentials come from the same
+    # place.
     endpoint = environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or DEFAULT_ENDPOINT
     found = read_identity(endpoint, direct_open())
     return Identity(
-        options.instance_id or found.instance_id, found.instance_type, options.region or found.region
+        options.instance_id or found.instance_id,
+        found.instance_type,
+        options.region or found.region,
     )
 
 
 def once(source: GpuSource, host: Host, groups: Sequence[str], sink: Sink | None) -> int:
-    """One sample of everything, sent to `sink`, or printed where there is none; returns the exit code."""
+    """One sample of everything, sent to `sink`, or printed where there is none; returns the exit
+    code."""
     window = Window(int(time.time()) // 60 * 60)
     try:
         source.open()
@@ -144,7 +155,10 @@ def serve(
     publisher = Publisher(source, buffer, host, options.metrics, pace, sender.wake)
     sender.start()
     _log.info(
-        "publishing %s of %s every %d s", ",".join(options.metrics), host.instance_id, pace.publish_seconds
+        "publishing %s of %s every %d s",
+        ",".join(options.metrics),
+        host.instance_id,
+        pace.publish_seconds,
     )
     try:
         publisher.run(stop, time.time, time.monotonic)

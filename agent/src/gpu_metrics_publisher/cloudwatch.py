@@ -1,7 +1,8 @@
 """The only code that knows botocore: sends one call and says whether it may be tried again.
 
-botocore looks for credentials once, when a client is made. A role can be attached to a running instance, or
-another in its place, so a client is made when there are credentials, and anew when there are others.
+botocore looks for credentials once, when a client is made. A role can be attached to a running
+instance, or another in its place, so a client is made when there are credentials, and anew when
+there are others.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _NEVER = frozenset(
         "ValidationException",
     }
 )
-"""Error codes that tell a call itself is wrong. Whatever else is refused may be taken later: a role can be
-attached, a permission given, a clock set, a limit raised."""
+"""Error codes that tell a call itself is wrong. Whatever else is refused may be taken later: a role
+can be attached, a permission given, a clock set, a limit raised."""
 
 
 _WHO = frozenset(
@@ -45,7 +46,8 @@ _WHO = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""Error codes that tell the credentials are wrong, or may too little: others may be there by now."""
+"""Error codes that tell the credentials are wrong, or may too little: others may be there by
+now."""
 _NOT_NOW = _WHO | {
     "InternalFailure",
     "InternalServiceFault",
@@ -62,8 +64,14 @@ _NOT_NOW = _WHO | {
 """Error codes that every call would get now: no use to try the next one."""
 
 _METADATA_DEFAULTS = {
-    # One try of one second, as by default, takes a metadata service that is slow once for one without a role.
-    "metadata_service_timeout": ("metadata_service_timeout", "AWS_METADATA_SERVICE_TIMEOUT", 2, int),
+    # One try of one second, as by default, takes a metadata service that is slow once for one
+    # without a role.
+    "metadata_service_timeout": (
+        "metadata_service_timeout",
+        "AWS_METADATA_SERVICE_TIMEOUT",
+        2,
+        int,
+    ),
     "metadata_service_num_attempts": (
         "metadata_service_num_attempts",
         "AWS_METADATA_SERVICE_NUM_ATTEMPTS",
@@ -71,8 +79,8 @@ _METADATA_DEFAULTS = {
         int,
     ),
 }
-"""Other defaults for botocore's settings, with its names for them: where in the configuration file, which
-variable, which value, which type."""
+"""Other defaults for botocore's settings, with its names for them: where in the configuration file,
+which variable, which value, which type."""
 
 
 def machine_session() -> botocore.session.Session:
@@ -83,8 +91,8 @@ def machine_session() -> botocore.session.Session:
 def cloudwatch_client(session: botocore.session.Session, region: str) -> Any:
     """A client with the session's credentials.
 
-    Short timeouts, few tries: what fails is kept and tried again a minute later. Bodies over 1 KiB go
-    compressed.
+    Short timeouts, few tries: what fails is kept and tried again a minute later. Bodies over 1 KiB
+    go compressed.
     """
     config = Config(
         region_name=region,
@@ -127,21 +135,24 @@ class CloudWatchSink:
         self._key: str | None = None
         """The access key of the client's credentials."""
         self._doubted = False
-        """True while CloudWatch does not accept the client's credentials. Those that expire it renews
-        itself."""
+        """True while CloudWatch does not accept the client's credentials. Those that expire it
+        renews itself."""
 
     def send(self, call: Call) -> None:
         """Sends one call.
 
         Raises:
-            UndeliveredError: not taken now; it may be later. A subclass says where only this call may be it.
+            UndeliveredError: not taken now; it may be later. A subclass says where only this call
+                may be it.
             RefusedError: never to be taken.
         """
         try:
             client = self._connected()
             client.put_metric_data(Namespace=self._namespace(call), MetricData=_timed(call))
         except botocore.exceptions.ParamValidationError as error:
-            raise RefusedError(f"PutMetricData to {call.namespace} is malformed: {error}") from error
+            raise RefusedError(
+                f"PutMetricData to {call.namespace} is malformed: {error}"
+            ) from error
         except botocore.exceptions.ClientError as error:
             text = f"PutMetricData to {call.namespace}: {error}"
             code = error.response.get("Error", {}).get("Code")
@@ -174,14 +185,16 @@ class CloudWatchSink:
             self._user_id = str(sts.get_caller_identity()["UserId"])
         if not self._user_id.endswith(f":{self._instance_id}"):
             raise UndeliveredError(
-                f"{call.namespace}: the credentials are of {self._user_id}, not of this instance's role"
+                f"{call.namespace}: the credentials are of {self._user_id}, not of this "
+                "instance's role"
             )
         return call.namespace + self._user_id
 
     def _connected(self) -> Any:
         """The client, after a look for credentials where those it has are in doubt.
 
-        A client costs a hundred times what the look does: it is made only when the look finds other ones.
+        A client costs a hundred times what the look does: it is made only when the look finds other
+        ones.
         """
         if self._client is None or self._doubted:
             session = self._session = self._new_session()

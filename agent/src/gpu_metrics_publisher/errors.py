@@ -1,12 +1,12 @@
 """All errors, as one tree.
 
 PublisherError
-|-- DriverUnavailableError    NVML cannot be used at all: no driver, not loaded, or replaced under us
-|-- MetadataError             the instance's own identity cannot be learnt
-`-- DeliveryError             CloudWatch did not take a call
+|-- DriverUnavailableError    NVML cannot be used at all: no driver, not loaded, or replaced
+|-- MetadataError        the instance's own identity cannot be learnt
+`-- DeliveryError        CloudWatch did not take a call
     |-- UndeliveredError      it may take the same call later: network, throttling, credentials
-    |   `-- UnforeseenError   the answer is not known: the call may be wrong, or all calls are refused now
-    `-- RefusedError          it will never take this call
+    |   `-- UnforeseenError   the answer is unknown: a wrong call, or all calls are refused now
+    `-- RefusedError     it will never take this call
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class UndeliveredError(DeliveryError):
 
 
 class UnforeseenError(UndeliveredError):
-    """CloudWatch answered what is not known: whether the call is wrong or its time, other calls will tell."""
+    """CloudWatch answered what is not known: whether the call is wrong or its time, other calls
+    will tell."""
 
 
 class RefusedError(DeliveryError):

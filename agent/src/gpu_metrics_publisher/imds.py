@@ -1,5 +1,5 @@
-"""The identity of this instance, by the instance metadata service, version 2 only: token first, then the
-question."""
+"""The identity of this instance, by the instance metadata service, version 2 only: token first,
+then the question."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _TTL_SECONDS = "60"
 _TIMEOUT_SECONDS = 2.0
 
 Open = Callable[..., Any]
-"""As `OpenerDirector.open`: takes a request and a timeout, gives a response with `read` as a context."""
+"""As `OpenerDirector.open`: takes a request and a timeout, gives a response with `read` as a
+context."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,10 @@ def read_identity(endpoint: str, opener: Open) -> Identity:
         )
     except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise MetadataError(
-            f"the instance metadata service at {base} did not say which instance this is: {error!r}. Check "
-            "that HttpEndpoint is enabled and, in a container, that HttpPutResponseHopLimit is 2; or give "
+            f"the instance metadata service at {base} did not say which instance this is: "
+            f"{error!r}. Check "
+            "that HttpEndpoint is enabled and, in a container, that "
+            "HttpPutResponseHopLimit is 2; or give "
             "--instance-id and --region."
         ) from error
 

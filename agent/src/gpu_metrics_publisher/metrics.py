@@ -1,10 +1,11 @@
 """Which figure is published under which name, and how samples become calls of PutMetricData.
 
-`GPU/EC2` holds exactly what the CloudWatch agent publishes, in its names, without units as it sends none;
-`GPU/Custom` holds what it cannot. Every metric goes out twice: per GPU (InstanceId, InstanceType, index,
-name, arch) and per instance (InstanceId alone). Each GPU counts as one sample per interval, as with the
-agent, however often it was read: the aggregate's sample count tells how many GPUs are in it, its mean is the
-mean over GPUs, and its maximum is the busiest moment of the busiest GPU.
+`GPU/EC2` holds exactly what the CloudWatch agent publishes, in its names, without units as it sends
+none; `GPU/Custom` holds what it cannot. Every metric goes out twice: per GPU (InstanceId,
+InstanceType, index, name, arch) and per instance (InstanceId alone). Each GPU counts as one sample
+per interval, as with the agent, however often it was read: the aggregate's sample count tells how
+many GPUs are in it, its mean is the mean over GPUs, and its maximum is the busiest moment of the
+busiest GPU.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ BOUND_NAMESPACE = "GPU/EC2/"
 """The sink completes what ends in a slash by the `aws:userid` of its credentials."""
 
 DATUMS_PER_CALL = 500
-"""CloudWatch takes 1,000 datums and 1 MB a call; 500 stay under 1 MB even in the wordy query protocol of
-older botocore, before compression."""
+"""CloudWatch takes 1,000 datums and 1 MB a call; 500 stay under 1 MB even in the wordy query
+protocol of older botocore, before compression."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ METRICS: tuple[Metric, ...] = (
     Metric("agent", AGENT_NAMESPACE, "nvidia_smi_clocks_current_memory", Figure.MEMORY_CLOCK),
     Metric("bound", BOUND_NAMESPACE, "nvidia_smi_utilization_gpu", Figure.UTILIZATION),
     Metric("custom", CUSTOM_NAMESPACE, "GPUUtilization", Figure.UTILIZATION, "Percent"),
-    Metric("custom", CUSTOM_NAMESPACE, "GPUMemoryUtilization", Figure.MEMORY_UTILIZATION, "Percent"),
+    Metric(
+        "custom", CUSTOM_NAMESPACE, "GPUMemoryUtilization", Figure.MEMORY_UTILIZATION, "Percent"
+    ),
     Metric("custom", CUSTOM_NAMESPACE, "GPUTemperature", Figure.TEMPERATURE),
     Metric("custom", CUSTOM_NAMESPACE, "GPUPowerDraw", Figure.POWER_DRAW),
     Metric("health", CUSTOM_NAMESPACE, "GPUPowerLimit", Figure.POWER_LIMIT),
@@ -59,18 +62,24 @@ METRICS: tuple[Metric, ...] = (
     Metric("health", CUSTOM_NAMESPACE, "GPUHardwareSlowdown", Figure.HARDWARE_SLOWDOWN, "Percent"),
     Metric("health", CUSTOM_NAMESPACE, "GPUEccCorrected", Figure.ECC_CORRECTED, "Count"),
     Metric("health", CUSTOM_NAMESPACE, "GPUEccUncorrected", Figure.ECC_UNCORRECTED, "Count"),
-    Metric("health", CUSTOM_NAMESPACE, "GPUMemoryRepairPending", Figure.MEMORY_REPAIR_PENDING, "Count"),
-    Metric("health", CUSTOM_NAMESPACE, "GPUMemoryRepairFailed", Figure.MEMORY_REPAIR_FAILED, "Count"),
+    Metric(
+        "health", CUSTOM_NAMESPACE, "GPUMemoryRepairPending", Figure.MEMORY_REPAIR_PENDING, "Count"
+    ),
+    Metric(
+        "health", CUSTOM_NAMESPACE, "GPUMemoryRepairFailed", Figure.MEMORY_REPAIR_FAILED, "Count"
+    ),
     Metric("health", CUSTOM_NAMESPACE, "GPUProcesses", Figure.PROCESSES, "Count"),
     Metric("health", CUSTOM_NAMESPACE, "GPUMigEnabled", Figure.MIG_ENABLED, "Count"),
     Metric("health", CUSTOM_NAMESPACE, "GPULost", Figure.LOST, "Count"),
 )
 XID_METRIC = "GPUXidErrors"
-"""Group `health`, unit Count: its sum is the number of Xid events; where there were any, also by `Xid`."""
+"""Group `health`, unit Count: its sum is the number of Xid events; where there were any, also by
+`Xid`."""
 
 GROUPS = ("agent", "custom", "health")
 BOUND = "bound"
-"""A group that is published only where it is asked for: one metric an instance, in a namespace of its own."""
+"""A group that is published only where it is asked for: one metric an instance, in a namespace of
+its own."""
 
 
 @dataclass(frozen=True)
@@ -123,8 +132,8 @@ class Window:
         for sample in samples:
             summaries = self._figures.setdefault(sample.gpu, {})
             for figure, exact in sample.figures.items():
-                # NVML knows no more decimals, and on one grid a rounded mean stays between the extremes:
-                # CloudWatch refuses statistics that contradict each other.
+                # NVML knows no more decimals, and on one grid a rounded mean stays between the
+                # extremes: CloudWatch refuses statistics that contradict each other.
                 value = round(exact, 3)
                 if figure in summaries:
                     summaries[figure].add(value)
@@ -134,7 +143,8 @@ class Window:
                 self._xids.setdefault(sample.gpu, Counter()).update(sample.xids)
 
     def calls(self, host: Host, groups: Iterable[str]) -> list[Call]:
-        """Everything measured, as calls within CloudWatch's limits; none where nothing was measured."""
+        """Everything measured, as calls within CloudWatch's limits; none where nothing was
+        measured."""
         chosen = frozenset(groups)
         datums: dict[str, list[dict[str, Any]]] = {
             AGENT_NAMESPACE: [],
@@ -172,7 +182,9 @@ class Window:
             whole.append(_once(sum(xids.values())))
             yield self._datum(XID_METRIC, dimensions, whole[-1:], "Count")
             for xid, times in sorted(xids.items()):
-                yield self._datum(XID_METRIC, {**dimensions, "Xid": str(xid)}, [_once(times)], "Count")
+                yield self._datum(
+                    XID_METRIC, {**dimensions, "Xid": str(xid)}, [_once(times)], "Count"
+                )
         if whole:
             yield self._datum(XID_METRIC, {"InstanceId": host.instance_id}, whole, "Count")
 

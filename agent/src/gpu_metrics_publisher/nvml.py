@@ -1,7 +1,8 @@
 """The only code that knows NVML. It reads every GPU and says nothing about what was not measured.
 
-One figure that a GPU does not support is left out; one lost GPU does not hide the others; only a driver that
-cannot be used at all raises. The binding (`pynvml`) is an argument, so that tests give their own.
+One figure that a GPU does not support is left out; one lost GPU does not hide the others; only a
+driver that cannot be used at all raises. The binding (`pynvml`) is an argument, so that tests give
+their own.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from gpu_metrics_publisher.readings import Figure, Gpu, Sample
 _log = logging.getLogger(__name__)
 _MIB = 1024 * 1024
 _EVENTS_PER_READ = 256
-"""More Xid events in one interval would say nothing new, and a flood must not hold up the reading."""
+"""More Xid events in one interval would say nothing new, and a flood must not hold up the
+reading."""
 
 _ARCHITECTURES = {
     2: "Kepler",
@@ -32,7 +34,8 @@ _ARCHITECTURES = {
     10: "Blackwell",
     13: "Rubin",
 }
-"""nvmlDeviceArchitecture_t -> what `nvidia-smi -q` prints, which the CloudWatch agent takes as `arch`."""
+"""nvmlDeviceArchitecture_t -> what `nvidia-smi -q` prints, which the CloudWatch agent takes as
+`arch`."""
 
 # nvmlClocksEventReasons, bits as in nvml.h.
 _SW_POWER_CAP, _HW_SLOWDOWN, _SW_THERMAL, _HW_THERMAL, _HW_POWER_BRAKE = 0x4, 0x8, 0x20, 0x40, 0x80
@@ -47,13 +50,15 @@ class _Device:
     gpu: Gpu
     handle: Any
     events: Any | None
-    """An event set of its own, so that an event's GPU is known even when the GPU cannot be asked any more."""
+    """An event set of its own, so that an event's GPU is known even when the GPU cannot be asked
+    any more."""
 
 
 class NvmlSource:
     """Every GPU of this machine, through NVML.
 
-    Call `open` first. After `DriverUnavailableError` from any method, `open` may be tried again later.
+    Call `open` first. After `DriverUnavailableError` from any method, `open` may be tried again
+    later.
     """
 
     def __init__(self, nvml: Any) -> None:
@@ -61,8 +66,8 @@ class NvmlSource:
         self._open = False
         self._devices: list[_Device] = []
         self._known: dict[str, Gpu] = {}
-        """Every GPU ever seen, by UUID: one that vanished from the list is told as lost, not forgotten, and
-        the indices of the rest, which shift then, stay what they were."""
+        """Every GPU ever seen, by UUID: one that vanished from the list is told as lost, not
+        forgotten, and the indices of the rest, which shift then, stay what they were."""
         self._told: set[tuple[object, ...]] = set()
         self._gone = frozenset(
             {
@@ -91,7 +96,8 @@ class NvmlSource:
                     self._known.setdefault(device.gpu.uuid, device.gpu)
 
     def close(self) -> None:
-        """Lets go of the driver; a held driver cannot be replaced. Harmless when nothing is open."""
+        """Lets go of the driver; a held driver cannot be replaced. Harmless when nothing is
+        open."""
         if not self._open:
             return
         for device in self._devices:
@@ -107,7 +113,8 @@ class NvmlSource:
     def read(self, *, thorough: bool) -> list[Sample]:
         """One sample of each GPU ever seen here.
 
-        `thorough` adds what changes rarely and costs the driver more: ECC, repairs, processes, limits.
+        `thorough` adds what changes rarely and costs the driver more: ECC, repairs, processes,
+        limits.
 
         Raises:
             DriverUnavailableError: the driver went away; nothing was read.
@@ -128,11 +135,16 @@ class NvmlSource:
                 raise
             if not any(gpu.index == index for gpu in self._known.values()):
                 # Told under what is known of it: silence would pass for a smaller machine.
-                self._known[f"unknown-{index}"] = Gpu(index, "unknown", "unknown", f"unknown-{index}")
-            self._tell_once(("find", index, error.value), "GPU %d cannot be opened: %s", index, error)
+                self._known[f"unknown-{index}"] = Gpu(
+                    index, "unknown", "unknown", f"unknown-{index}"
+                )
+            self._tell_once(
+                ("find", index, error.value), "GPU %d cannot be opened: %s", index, error
+            )
             return None
         if uuid not in self._known:
-            # A known one has moved up in a list that got shorter: the one that never answered is still lost.
+            # A known one has moved up in a list that got shorter: the one that never answered is
+            # still lost.
             self._known.pop(f"unknown-{index}", None)
         gpu = self._known.get(uuid) or Gpu(index, name, self._architecture(handle), uuid)
         return _Device(gpu, handle, self._register_events(gpu, handle))
@@ -148,12 +160,17 @@ class NvmlSource:
         nvml = self._nvml
         events = None
         try:
-            if not nvml.nvmlDeviceGetSupportedEventTypes(handle) & nvml.nvmlEventTypeXidCriticalError:
+            if (
+                not nvml.nvmlDeviceGetSupportedEventTypes(handle)
+                & nvml.nvmlEventTypeXidCriticalError
+            ):
                 return None
             events = nvml.nvmlEventSetCreate()
             nvml.nvmlDeviceRegisterEvents(handle, nvml.nvmlEventTypeXidCriticalError, events)
         except nvml.NVMLError as error:
-            self._tell_once(("events", gpu.uuid, error.value), "GPU %d reports no Xid: %s", gpu.index, error)
+            self._tell_once(
+                ("events", gpu.uuid, error.value), "GPU %d reports no Xid: %s", gpu.index, error
+            )
             if events is not None:
                 nvml.nvmlEventSetFree(events)
             return None
@@ -176,7 +193,8 @@ class NvmlSource:
             if mig:
                 figures[Figure.MIG_ENABLED] = 1.0
             elif mig is not None:  # where MIG mode is unknown, so is the meaning of utilization
-                # With MIG on, utilization is not measured. A driver that says 0 then must not be believed.
+                # With MIG on, utilization is not measured. A driver that says 0 then must not be
+                # believed.
                 figures.update(self._figure(device, "utilization", self._utilization) or {})
             for name, read in self._quick():
                 figures.update(self._figure(device, name, read) or {})
@@ -184,7 +202,9 @@ class NvmlSource:
                 for name, read in self._slow():
                     figures.update(self._figure(device, name, read) or {})
         except _GpuLostError as error:
-            self._tell_once(("lost", device.gpu.uuid), "GPU %d is lost: %s", device.gpu.index, error)
+            self._tell_once(
+                ("lost", device.gpu.uuid), "GPU %d is lost: %s", device.gpu.index, error
+            )
             return _lost(device.gpu, xids)
         self._told.discard(("lost", device.gpu.uuid))
         figures[Figure.LOST] = 0.0
@@ -216,13 +236,17 @@ class NvmlSource:
             (
                 "temperature",
                 lambda h: {
-                    Figure.TEMPERATURE: float(nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU))
+                    Figure.TEMPERATURE: float(
+                        nvml.nvmlDeviceGetTemperature(h, nvml.NVML_TEMPERATURE_GPU)
+                    )
                 },
             ),
             ("power", lambda h: {Figure.POWER_DRAW: nvml.nvmlDeviceGetPowerUsage(h) / 1000}),
             (
                 "SM clock",
-                lambda h: {Figure.SM_CLOCK: float(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM))},
+                lambda h: {
+                    Figure.SM_CLOCK: float(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_SM))
+                },
             ),
             ("throttle reasons", self._throttle),
         )
@@ -232,14 +256,21 @@ class NvmlSource:
         return (
             (
                 "memory clock",
-                lambda h: {Figure.MEMORY_CLOCK: float(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_MEM))},
+                lambda h: {
+                    Figure.MEMORY_CLOCK: float(nvml.nvmlDeviceGetClockInfo(h, nvml.NVML_CLOCK_MEM))
+                },
             ),
-            ("power limit", lambda h: {Figure.POWER_LIMIT: nvml.nvmlDeviceGetEnforcedPowerLimit(h) / 1000}),
+            (
+                "power limit",
+                lambda h: {Figure.POWER_LIMIT: nvml.nvmlDeviceGetEnforcedPowerLimit(h) / 1000},
+            ),
             ("ECC", self._ecc),
             ("memory repairs", self._repairs),
             (
                 "processes",
-                lambda h: {Figure.PROCESSES: float(len(nvml.nvmlDeviceGetComputeRunningProcesses(h)))},
+                lambda h: {
+                    Figure.PROCESSES: float(len(nvml.nvmlDeviceGetComputeRunningProcesses(h)))
+                },
             ),
         )
 
@@ -256,12 +287,16 @@ class NvmlSource:
 
     def _utilization(self, handle: Any) -> dict[Figure, float]:
         rates = self._nvml.nvmlDeviceGetUtilizationRates(handle)
-        return {Figure.UTILIZATION: float(rates.gpu), Figure.MEMORY_UTILIZATION: float(rates.memory)}
+        return {
+            Figure.UTILIZATION: float(rates.gpu),
+            Figure.MEMORY_UTILIZATION: float(rates.memory),
+        }
 
     def _memory(self, handle: Any) -> dict[Figure, float]:
         nvml = self._nvml
         try:
-            # The second version leaves out of `used` what the driver keeps for itself, as nvidia-smi does.
+            # The second version leaves out of `used` what the driver keeps for itself, as
+            # nvidia-smi does.
             memory = nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2)
         except nvml.NVMLError as error:
             if error.value in self._gone | self._lost:
@@ -274,7 +309,8 @@ class NvmlSource:
         }
 
     def _throttle(self, handle: Any) -> dict[Figure, float]:
-        # By its old name, which every driver still exports; the new one (event reasons) needs driver 535.
+        # By its old name, which every driver still exports; the new one (event reasons) needs
+        # driver 535.
         reasons = self._nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
         return {
             Figure.THERMAL_THROTTLE: 100.0 if reasons & (_SW_THERMAL | _HW_THERMAL) else 0.0,
@@ -285,7 +321,9 @@ class NvmlSource:
     def _ecc(self, handle: Any) -> dict[Figure, float]:
         nvml = self._nvml
         counted = nvml.NVML_VOLATILE_ECC
-        corrected = nvml.nvmlDeviceGetTotalEccErrors(handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, counted)
+        corrected = nvml.nvmlDeviceGetTotalEccErrors(
+            handle, nvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, counted
+        )
         uncorrected = nvml.nvmlDeviceGetTotalEccErrors(
             handle, nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, counted
         )
@@ -299,8 +337,15 @@ class NvmlSource:
             if error.value in self._gone | self._lost:
                 raise
             # Before Ampere, pages are retired instead of rows remapped; that cannot fail.
-            return {Figure.MEMORY_REPAIR_PENDING: float(nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle))}
-        return {Figure.MEMORY_REPAIR_PENDING: float(pending), Figure.MEMORY_REPAIR_FAILED: float(failed)}
+            return {
+                Figure.MEMORY_REPAIR_PENDING: float(
+                    nvml.nvmlDeviceGetRetiredPagesPendingStatus(handle)
+                )
+            }
+        return {
+            Figure.MEMORY_REPAIR_PENDING: float(pending),
+            Figure.MEMORY_REPAIR_FAILED: float(failed),
+        }
 
     def _xids(self, device: _Device) -> tuple[int, ...] | None:
         if device.events is None:
@@ -315,9 +360,13 @@ class NvmlSource:
                     break
                 if error.value in self._gone:
                     raise _unavailable(error) from error
-                # What came before the failure is told; the figures will say whether the GPU is lost.
+                # What came before the failure is told; the figures will say whether the GPU is
+                # lost.
                 self._tell_once(
-                    ("wait", device.gpu.uuid, error.value), "GPU %d: Xid events: %s", device.gpu.index, error
+                    ("wait", device.gpu.uuid, error.value),
+                    "GPU %d: Xid events: %s",
+                    device.gpu.index,
+                    error,
                 )
                 return tuple(xids) or None
             xids.append(int(event.eventData))
@@ -342,7 +391,8 @@ class NvmlSource:
 
 def _unavailable(error: Exception) -> DriverUnavailableError:
     return DriverUnavailableError(
-        f"NVML cannot be used: {error}. Check that nvidia-smi works on this machine; after a driver update, "
+        f"NVML cannot be used: {error}. Check that nvidia-smi works on this machine; "
+        "after a driver update, "
         "reload the kernel module or restart the machine."
     )
 

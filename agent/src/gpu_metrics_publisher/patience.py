@@ -1,7 +1,8 @@
 """A driver that hangs holds up nobody but a thread of its own.
 
-NVML has no time limit: a call into a driver that is stuck does not come back, and nothing can end it. The
-GPUs behind it do not answer, which is what `Figure.LOST` says, so all of them are told as lost meanwhile.
+NVML has no time limit: a call into a driver that is stuck does not come back, and nothing can end
+it. The GPUs behind it do not answer, which is what `Figure.LOST` says, so all of them are told as
+lost meanwhile.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ class PatientSource:
             self._ask(self._source.open)
         if self._hangs() and not self._gpus:
             raise DriverUnavailableError(
-                f"NVML has not answered for {self._limit_seconds:.0f} s. Look into the kernel's log; if it "
+                f"NVML has not answered for {self._limit_seconds:.0f} s. Look into the "
+                "kernel's log; if it "
                 "never answers, restart the machine."
             )
 
@@ -92,7 +94,9 @@ class PatientSource:
         """
         if self._pending is not None and self._pending.answered.is_set():
             # An Xid is told once, so it counts now; figures from before the wait are of no moment.
-            return [Sample(sample.gpu, {}, sample.xids) for sample in self._late(self._pending) or ()]
+            return [
+                Sample(sample.gpu, {}, sample.xids) for sample in self._late(self._pending) or ()
+            ]
         samples = None
         if self._settled():
             samples = self._ask(lambda: self._source.read(thorough=thorough))
@@ -132,7 +136,8 @@ class PatientSource:
                 self._pending = question
                 if question.hangs and self._gpus:
                     _log.error(
-                        "NVML has not answered for %.0f s: its %d GPUs are published as lost until it "
+                        "NVML has not answered for %.0f s: its %d GPUs are published as "
+                        "lost until it "
                         "does. Look into the kernel's log; if it never does, restart the machine.",
                         self._limit_seconds,
                         len(self._gpus),

@@ -57,7 +57,8 @@ class Figure(Enum):
 
 @dataclass(frozen=True)
 class Gpu:
-    """Which GPU. `index`, `name` and `arch` as nvidia-smi tells them; they are dimensions of its metrics."""
+    """Which GPU. `index`, `name` and `arch` as nvidia-smi tells them; they are dimensions of its
+    metrics."""
 
     index: int
     name: str
@@ -69,8 +70,8 @@ class Gpu:
 class Sample:
     """The readings of one GPU at one moment.
 
-    `xids` are the Xid numbers reported since the sample before, oldest first; `None` where the driver does
-    not report them, so that nobody reads "no errors" out of it.
+    `xids` are the Xid numbers reported since the sample before, oldest first; `None` where the
+    driver does not report them, so that nobody reads "no errors" out of it.
     """
 
     gpu: Gpu

@@ -25,10 +25,11 @@ from gpu_metrics_publisher.readings import Figure, Sample
 _log = logging.getLogger(__name__)
 
 _CALLS_PER_WAKE = 240
-"""At most so many calls of a backlog at a time, so that a returning network is not flooded: an hour or two
-of most machines a minute."""
+"""At most so many calls of a backlog at a time, so that a returning network is not flooded: an hour
+or two of most machines a minute."""
 _PASSED_PER_WAKE = 10
-"""So many calls with an unforeseen answer are passed over at a time: where all get one, no more are tried."""
+"""So many calls with an unforeseen answer are passed over at a time: where all get one, no more are
+tried."""
 _PASSES = 5
 """So often a call is passed over while others are taken; then it is dropped."""
 _CLOSED_KEPT = 120
@@ -62,7 +63,9 @@ class Pace:
 class Sender:
     """Drains the buffer into the sink, in a thread of its own once started."""
 
-    def __init__(self, buffer: Buffer, sink: Sink, broken: Callable[[], object] = lambda: None) -> None:
+    def __init__(
+        self, buffer: Buffer, sink: Sink, broken: Callable[[], object] = lambda: None
+    ) -> None:
         self._buffer = buffer
         self._sink = sink
         self._broken = broken
@@ -82,7 +85,8 @@ class Sender:
         self._wake.set()
 
     def finish(self, timeout_seconds: float) -> None:
-        """Tries once more to send everything, then ends; gives up after the timeout and says what is lost.
+        """Tries once more to send everything, then ends; gives up after the timeout and says what
+        is lost.
 
         Raises:
             Exception: whatever ended the thread before its time.
@@ -92,16 +96,18 @@ class Sender:
         self._thread.join(timeout_seconds)
         if len(self._buffer):
             _log.error(
-                "stopped with %d calls that CloudWatch has not accepted; they are lost", len(self._buffer)
+                "stopped with %d calls that CloudWatch has not accepted; they are lost",
+                len(self._buffer),
             )
         if self._defect is not None:
             raise self._defect
 
     def drain(self, limit: int | None = None) -> None:
-        """Sends the newest first until none is left, `limit` calls went out, or CloudWatch takes none.
+        """Sends the newest first until none is left, `limit` calls went out, or CloudWatch takes
+        none.
 
-        A call with an unforeseen answer is passed over. If others are taken then, the fault is its own: after
-        `_PASSES` such rounds it is dropped.
+        A call with an unforeseen answer is passed over. If others are taken then, the fault is its
+        own: after `_PASSES` such rounds it is dropped.
         """
         sent, taken = 0, False
         passed: dict[Entry, UnforeseenError] = {}
@@ -123,7 +129,9 @@ class Sender:
                 taken = True
                 if self._failing:
                     self._failing = False
-                    _log.warning("CloudWatch takes data again; %d calls wait", len(self._buffer) - 1)
+                    _log.warning(
+                        "CloudWatch takes data again; %d calls wait", len(self._buffer) - 1
+                    )
             self._buffer.remove(entry)
             sent += 1
         for entry, answer in passed.items():
@@ -150,7 +158,9 @@ class Sender:
             while True:
                 self._wake.wait()
                 self._wake.clear()
-                last = self._stopping  # read before draining: what is put in later finds another turn
+                last = (
+                    self._stopping
+                )  # read before draining: what is put in later finds another turn
                 self.drain(None if last else _CALLS_PER_WAKE)
                 if last:
                     return
@@ -183,13 +193,17 @@ class Publisher:
         self._available = False
         self._complained = False
 
-    def run(self, stop: threading.Event, now: Callable[[], float], monotonic: Callable[[], float]) -> None:
-        """Samples until `stop` is set, then hands over the interval begun. `now` is in seconds since 1970."""
+    def run(
+        self, stop: threading.Event, now: Callable[[], float], monotonic: Callable[[], float]
+    ) -> None:
+        """Samples until `stop` is set, then hands over the interval begun. `now` is in seconds
+        since 1970."""
         due = monotonic()
         try:
             while not stop.is_set():
                 self.tick(now())
-                # Late samples are skipped, never caught up: a burst would weigh one moment too much.
+                # Late samples are skipped, never caught up: a burst would weigh one moment too
+                # much.
                 due = max(due + self._pace.sample_seconds, monotonic())
                 stop.wait(due - monotonic())
         finally:
@@ -197,9 +211,11 @@ class Publisher:
             self._source.close()
 
     def tick(self, moment: float) -> None:
-        """One sample at that moment (seconds since 1970); closes the interval before, if this begins one.
+        """One sample at that moment (seconds since 1970); closes the interval before, if this
+        begins one.
 
-        While a clock that was set back says the time of a closed interval, samples count in the open one.
+        While a clock that was set back says the time of a closed interval, samples count in the
+        open one.
         """
         start = int(moment) // self._pace.publish_seconds * self._pace.publish_seconds
         begins = self._window is None or (start != self._window.start and start not in self._closed)

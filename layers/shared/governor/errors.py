@@ -1,62 +1,63 @@
 """The one error tree of the project.
 
     GovernorError
-    ├── ConfigurationError          an environment variable is missing or unusable; it says what to set
-    │   └── PolicyError             the policy document was refused; carries every path and reason
-    ├── InputError                  an event or a payload does not have the agreed shape; it names the field
-    ├── LinkError                   an approval link was refused before anything was looked up
-    │   ├── LinkForged              the signature does not belong to the fields
-    │   └── LinkExpired             the signature is right, the time is over
-    ├── SignInRefused               what came back at a sign-in does not prove who it is
-    ├── IssuerUnavailable           the OIDC issuer did not answer, or not as the standard says
-    ├── DecisionRefused             a decision came that the approval cannot take (any more)
-    │   ├── NotAllowed              this person may not give this answer; others may
-    │   │   └── SignInTooOld        after a new sign-in they may
-    │   ├── Uncertain               whether it was done could not be found out; asking again is safe
-    │   └── TooLate                 EC2 has been asked for what the answer would have held
-    ├── SafetyError                 a guard in front of an EC2 write call refused to let it through
-    │   ├── Interrupted             EC2 itself takes the instance back, and it may be saving its work
-    │   ├── Held                    somebody holds the episode: nothing more of its plan is done
-    │   ├── Unsealed                an answer or a record lacks its seal; people are asked again
-    │   └── MustWait                a pause, freeze, cap or unclear answer holds the step back; try later
-    ├── AlertRefused                nothing vouches for an alert (channels/vouch.py)
-    ├── TargetsNotSwept             a sweep left out some targets; the next one tries again
-    ├── MetricsLate                 the newest readings are missing, and may still come
-    ├── StepTimedOut                EC2 did not reach the wanted state within the policy's limit
-    ├── SnapshotUnderWay            another try may be making the snapshots of the episode now
-    ├── SnapshotFailed              a snapshot ended in `error`, or one is missing; nothing may be destroyed
-    ├── ConflictError               a conditional write lost: somebody else was there first
-    ├── DeliveryError               a channel did not take a message (channels/message.py)
-    │   ├── DeliveryRetryable       the same delivery may succeed later
-    │   └── DeliveryRefused         repeating it never helps
-    ├── PrivateAddress              a name leads into a private network; nothing was sent (https.py)
-    ├── CallbackRefused             what claims to come from a chat was refused (channels/message.py)
-    ├── LeaseTaken                  another worker sends these messages now (channels/worker.py)
-    └── CloudError                  AWS refused a call; `operation` names it
-        ├── Throttled               too many calls; the same call may succeed later
-        ├── Unavailable             AWS or the network failed; the same call may succeed later
-        ├── AccessDenied            the role lacks a permission
-        ├── NotFound                the resource does not exist (any more)
-        ├── NobodyListens           a message would be taken and reach no person
-        ├── WrongState              the resource is in a state that does not allow the call
-        ├── Protected               a protection flag or a managing service forbids it; never worked around
-        ├── NoCapacity              EC2 has no free capacity of the type at this moment
-        └── Unsupported             this kind of resource can never do this, as a one-time Spot instance stop
+    ├── ConfigurationError     an environment variable is missing or unusable; it says what to set
+    │   └── PolicyError        the policy document was refused; carries every path and reason
+    ├── InputError             an event or a payload lacks the agreed shape; it names the field
+    ├── LinkError              an approval link was refused before anything was looked up
+    │   ├── LinkForged         the signature does not belong to the fields
+    │   └── LinkExpired        the signature is right, the time is over
+    ├── SignInRefused          what came back at a sign-in does not prove who it is
+    ├── IssuerUnavailable      the OIDC issuer did not answer, or not as the standard says
+    ├── DecisionRefused        a decision came that the approval cannot take (any more)
+    │   ├── NotAllowed         this person may not give this answer; others may
+    │   │   └── SignInTooOld   after a new sign-in they may
+    │   ├── Uncertain          whether it was done could not be found out; asking again is safe
+    │   └── TooLate            EC2 has been asked for what the answer would have held
+    ├── SafetyError            a guard in front of an EC2 write call refused to let it through
+    │   ├── Interrupted        EC2 itself takes the instance back, and it may be saving its work
+    │   ├── Held               somebody holds the episode: nothing more of its plan is done
+    │   ├── Unsealed           an answer or a record lacks its seal; people are asked again
+    │   └── MustWait           a pause, freeze, cap or unclear answer holds the step back; try later
+    ├── AlertRefused           nothing vouches for an alert (channels/vouch.py)
+    ├── TargetsNotSwept        a sweep left out some targets; the next one tries again
+    ├── MetricsLate            the newest readings are missing, and may still come
+    ├── StepTimedOut           EC2 did not reach the wanted state within the policy's limit
+    ├── SnapshotUnderWay       another try may be making the snapshots of the episode now
+    ├── SnapshotFailed         a snapshot failed or is missing; nothing may be destroyed
+    ├── ConflictError          a conditional write lost: somebody else was there first
+    ├── DeliveryError          a channel did not take a message (channels/message.py)
+    │   ├── DeliveryRetryable  the same delivery may succeed later
+    │   └── DeliveryRefused    repeating it never helps
+    ├── PrivateAddress         a name leads into a private network; nothing was sent (https.py)
+    ├── CallbackRefused        what claims to come from a chat was refused (channels/message.py)
+    ├── LeaseTaken             another worker sends these messages now (channels/worker.py)
+    └── CloudError             AWS refused a call; `operation` names it
+        ├── Throttled          too many calls; the same call may succeed later
+        ├── Unavailable        AWS or the network failed; the same call may succeed later
+        ├── AccessDenied       the role lacks a permission
+        ├── NotFound           the resource does not exist (any more)
+        ├── NobodyListens      a message would be taken and reach no person
+        ├── WrongState         the resource is in a state that does not allow the call
+        ├── Protected          a protection flag or a manager forbids it; never worked around
+        ├── NoCapacity         EC2 has no free capacity of the type at this moment
+        └── Unsupported        this kind can never do this, as a one-time Spot instance stop
 
     ValueError
-    └── SettingError                settings out of range; becomes a PolicyError (domain/settings.py)
+    └── SettingError           settings out of range; becomes a PolicyError (domain/settings.py)
 
     Exception                       tools at a desk, which print the message and no traceback
-    ├── CommandError                a command cannot do its work (cli/errors.py)
-    ├── NothingToSee                the account lacks what a check looks at (cli/preflight/world.py)
-    ├── FetchError                  a recording cannot be fetched (simulation/fetch.py)
-    ├── StoreError                  a recording cannot be read (simulation/store.py)
-    ├── ReplayError                 a replay is impossible (simulation/replay.py)
-    └── TraceError                  a public trace cannot be read (evaluation/traces.py)
-        ├── NotATraceError          the file holds something else
-        └── BadRowError             a row of it cannot be understood
+    ├── CommandError           a command cannot do its work (cli/errors.py)
+    ├── NothingToSee           the account lacks what a check looks at (cli/preflight/world.py)
+    ├── FetchError             a recording cannot be fetched (simulation/fetch.py)
+    ├── StoreError             a recording cannot be read (simulation/store.py)
+    ├── ReplayError            a replay is impossible (simulation/replay.py)
+    └── TraceError             a public trace cannot be read (evaluation/traces.py)
+        ├── NotATraceError     the file holds something else
+        └── BadRowError        a row of it cannot be understood
 
-Class names are part of the contract with the state machines: `Retry` and `Catch` match them as error types.
+Class names are part of the contract with the state machines: `Retry` and `Catch` match them as
+error types.
 """
 
 from __future__ import annotations
@@ -120,7 +121,8 @@ class IssuerUnavailable(GovernorError):
 
 
 class DecisionRefused(GovernorError):
-    """A decision came that the approval cannot take; `status` is the approval's status at that moment."""
+    """A decision came that the approval cannot take; `status` is the approval's status at that
+    moment."""
 
     def __init__(self, message: str, *, status: str = "") -> None:
         self.status = status
@@ -173,7 +175,8 @@ class ConflictError(GovernorError): ...
 
 
 class CloudError(GovernorError):
-    """AWS refused `operation` (`service:Operation`) with this `code`; network failures have none."""
+    """AWS refused `operation` (`service:Operation`) with this `code`; network failures have
+    none."""
 
     def __init__(self, message: str, *, operation: str = "", code: str = "") -> None:
         self.operation = operation

@@ -1,4 +1,5 @@
-"""One request over HTTPS, to a channel or to an issuer. No redirects, no retries, no endless body."""
+"""One request over HTTPS, to a channel or to an issuer. No redirects, no retries, no endless
+body."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ class Https:
         only_public: bool = False,
     ) -> None:
         """`only_public`: connect to public addresses alone, and send nothing to any other."""
-        # At DEBUG urllib3 logs the path of every request. That of a webhook is its secret, and one of an
-        # issuer may hold a code.
+        # At DEBUG urllib3 logs the path of every request. That of a webhook is its secret, and one
+        # of an issuer may hold a code.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
         timeout = urllib3.Timeout(connect=connect_seconds, read=read_seconds)
         self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
@@ -66,15 +67,20 @@ class Https:
             self._pool.pool_classes_by_scheme = {"https": _PublicPool}
         self._most_bytes = most_bytes
 
-    def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
-        """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError; PrivateAddress."""
+    def send(
+        self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]
+    ) -> HttpAnswer:
+        """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError;
+        PrivateAddress."""
         plain: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
         answer = self._pool.request(method, url, body=body, headers=dict(headers), **plain)
         try:
             start = answer.read(self._most_bytes)
         finally:
             answer.close()
-        return HttpAnswer(answer.status, {name.lower(): said for name, said in answer.headers.items()}, start)
+        return HttpAnswer(
+            answer.status, {name.lower(): said for name, said in answer.headers.items()}, start
+        )
 
 
 class _PublicConnection(HTTPSConnection):

@@ -1,7 +1,7 @@
 """Logs, metrics and traces of the functions, in one place, over Powertools.
 
-Logs are JSON with the episode's name, and never hold task tokens, links, secrets or addresses. Traces come
-from active tracing of the functions, which costs no import.
+Logs are JSON with the episode's name, and never hold task tokens, links, secrets or addresses.
+Traces come from active tracing of the functions, which costs no import.
 """
 
 from __future__ import annotations
@@ -53,8 +53,9 @@ Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]
 
 
 def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str, Any]]]:
-    """Make a handler's entry point: it gets `wired`, which was made at cold start, as its third argument, as
-    a test's own. Every log line has the request id, and an exception is logged before it is raised on."""
+    """Make a handler's entry point: it gets `wired`, which was made at cold start, as its third
+    argument, as a test's own. Every log line has the request id, and an exception is logged before
+    it is raised on."""
     # What was made until now stays: invocations need not look through it for garbage.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
@@ -87,8 +88,11 @@ def tally(name: str, number: int) -> None:
     _tallied.append((name, number))
 
 
-def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str) -> None:
-    """Adds one metric value, in the namespace of the stack; with dimensions as a metric of its own."""
+def count(
+    name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str
+) -> None:
+    """Adds one metric value, in the namespace of the stack; with dimensions as a metric of its
+    own."""
     if not dimensions:
         metrics.add_metric(name=name, unit=unit, value=value)
         return
@@ -98,8 +102,8 @@ def count(name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **di
 
 
 def _dimension(text: str) -> str:
-    """Return a text as CloudWatch takes it, or it would drop the metric: printable ASCII, at most 1,024
-    characters, not empty, no colon first. Source: CloudWatch API, Dimension."""
+    """Return a text as CloudWatch takes it, or it would drop the metric: printable ASCII, at most
+    1,024 characters, not empty, no colon first. Source: CloudWatch API, Dimension."""
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
     return f"_{printable}" if not printable or printable.startswith(":") else printable

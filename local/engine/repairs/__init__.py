@@ -1,7 +1,7 @@
 """Repairs of the engine: where it differs from AWS in something the product leans on.
 
-Each repair says what AWS does and what the engine does. They reach into private parts of one pinned version;
-`tests/local_cloud/test_repairs.py` fails when an upgrade moves them.
+Each repair says what AWS does and what the engine does. They reach into private parts of one pinned
+version; `tests/local_cloud/test_repairs.py` fails when an upgrade moves them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from local.engine.repairs import (
 
 
 def repair_all(wait_scale: float, simulation: Any) -> None:
-    """Puts all repairs in place. `wait_scale` scales the time-outs of tasks as the engine scales waits.
+    """Puts all repairs in place. `wait_scale` scales the time-outs of tasks as the engine scales
+    waits.
 
     `simulation` is what `local.engine.mount` has mounted.
     """

@@ -1,8 +1,8 @@
 """Alarms on metric math.
 
-AWS: `AWS::CloudWatch::Alarm` takes `Metrics`, an expression over several metrics or a query. Engine: refuses
-the stack. No alarm goes off in the local cloud, so here such an alarm is kept as one on the first metric that
-it names, or on one with the label of its query.
+AWS: `AWS::CloudWatch::Alarm` takes `Metrics`, an expression over several metrics or a query.
+Engine: refuses the stack. No alarm goes off in the local cloud, so here such an alarm is kept as
+one on the first metric that it names, or on one with the label of its query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ def repair() -> None:
     provisioners._cw_metric_alarm_record = _with_math(provisioners._cw_metric_alarm_record)
 
 
-def _with_math(engine: Callable[[str, dict[str, Any]], Any]) -> Callable[[str, dict[str, Any]], Any]:
+def _with_math(
+    engine: Callable[[str, dict[str, Any]], Any],
+) -> Callable[[str, dict[str, Any]], Any]:
     def record(name: str, props: dict[str, Any]) -> Any:
         if not props.get("Metrics"):
             return engine(name, props)
@@ -30,6 +32,8 @@ def _with_math(engine: Callable[[str, dict[str, Any]], Any]) -> Callable[[str, d
         stats = (one["MetricStat"] for one in props["Metrics"] if "MetricStat" in one)
         stat = next(stats, {**query, "Period": first.get("Period", 300)})
         rest = {key: value for key, value in props.items() if key != "Metrics"}
-        return engine(name, {**rest, **stat["Metric"], "Period": stat["Period"], "Statistic": stat["Stat"]})
+        return engine(
+            name, {**rest, **stat["Metric"], "Period": stat["Period"], "Statistic": stat["Stat"]}
+        )
 
     return record

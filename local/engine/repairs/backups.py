@@ -1,11 +1,13 @@
 """Point-in-time recovery and encryption of tables.
 
-- AWS: a table has it where the stack says so; only then it can be restored, to a moment of the past and no
-  later than now, into a table with neither stream, time to live, protection nor recovery of its own, but
-  encrypted as its source; its description says of what and of when it is a copy. Engine: forgets what the
-  stack says and the encryption, copies what the table holds now, and says nothing of it.
+- AWS: a table has it where the stack says so; only then it can be restored, to a moment of the past
+  and no later than now, into a table with neither stream, time to live, protection nor recovery of
+  its own, but encrypted as its source; its description says of what and of when it is a copy.
+  Engine: forgets what the stack says and the encryption, copies what the table holds now, and says
+  nothing of it.
 
-What a table held is found from its stream: so only one with a stream of both images goes back in time.
+What a table held is found from its stream: so only one with a stream of both images goes back in
+time.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ def repair() -> None:
             # A request says Enabled where a template says SSEEnabled.
             spec = {**encryption, "Enabled": str(encryption.get("SSEEnabled")).lower() == "true"}
             dynamodb._tables[name]["SSEDescription"] = dynamodb._sse_description_from_spec(spec)
-        dynamodb._pitr_settings[name] = str(wanted.get("PointInTimeRecoveryEnabled")).lower() == "true"
+        dynamodb._pitr_settings[name] = (
+            str(wanted.get("PointInTimeRecoveryEnabled")).lower() == "true"
+        )
         return name, attributes
 
     def restored(asked: dict[str, Any]) -> Any:
@@ -45,9 +49,13 @@ def repair() -> None:
                 f"Point in time recovery is not enabled for table '{source}'",
                 400,
             )
-        moment = time.time() if asked.get("UseLatestRestorableTime") else asked.get("RestoreDateTime")
+        moment = (
+            time.time() if asked.get("UseLatestRestorableTime") else asked.get("RestoreDateTime")
+        )
         if moment is None or float(moment) > time.time():
-            return error_response_json("InvalidRestoreTimeException", "the time cannot be restored", 400)
+            return error_response_json(
+                "InvalidRestoreTimeException", "the time cannot be restored", 400
+            )
         answer = restore(asked)
         if answer[0] == 200:
             table = dynamodb._tables[asked["TargetTableName"]]
@@ -82,7 +90,9 @@ def _undo(table: dict[str, Any], change: dict[str, Any]) -> None:
     """Puts one item back as it was before one change. Raises: ValueError without its images."""
     if change["StreamViewType"] != _BOTH:
         raise ValueError("a stream without both images does not say what a table held")
-    first, second = (json.loads(json.dumps(change["Keys"][table[one]])) for one in ("pk_name", "sk_name"))
+    first, second = (
+        json.loads(json.dumps(change["Keys"][table[one]])) for one in ("pk_name", "sk_name")
+    )
     pk, sk = (next(iter(one.values())) for one in (first, second))
     if "OldImage" in change:
         table["items"][pk][sk] = change["OldImage"]

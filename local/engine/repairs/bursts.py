@@ -1,10 +1,11 @@
 """Many events for one function at once.
 
-- AWS: each has an execution environment, and processors, of its own. Engine: starts a process for each, all
-  on the cores of this machine, so that 200 events start 200 interpreters and none answers for minutes. Here
-  events wait for one of a few environments, as asynchronous invocations do in Lambda's own queue.
-- AWS: an event source that has a batching window waits for it, and hands over up to its batch size. Engine:
-  hands over at once, ten messages at most.
+- AWS: each has an execution environment, and processors, of its own. Engine: starts a process for
+  each, all on the cores of this machine, so that 200 events start 200 interpreters and none answers
+  for minutes. Here events wait for one of a few environments, as asynchronous invocations do in
+  Lambda's own queue.
+- AWS: an event source that has a batching window waits for it, and hands over up to its batch size.
+  Engine: hands over at once, ten messages at most.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ _log = logging.getLogger("events")
 
 
 def repair() -> None:
-    """Replaces the engine's way from a rule to a function; it is looked up by name at every event."""
+    """Replaces the engine's way from a rule to a function; it is looked up by name at every
+    event."""
     from ministack.services import eventbridge, lambda_svc, sqs
 
     eventbridge._dispatch_to_lambda = _Queues().dispatch
@@ -51,7 +53,8 @@ def _gathering(
 
 
 def _window_left(sqs: Any, lambda_svc: Any, queue_url: str, batch_size: int) -> float:
-    """Seconds that the oldest message still waits for others; 0 when a batch is full or its window over."""
+    """Seconds that the oldest message still waits for others; 0 when a batch is full or its window
+    over."""
     with sqs._queues_lock:
         queue = sqs._get_q(queue_url)
         now = time.time()
@@ -71,7 +74,9 @@ class _Queues:
     """One queue a function. A rule never waits for what its target does."""
 
     def __init__(self) -> None:
-        self._free: dict[str, threading.Semaphore] = defaultdict(lambda: threading.Semaphore(ENVIRONMENTS))
+        self._free: dict[str, threading.Semaphore] = defaultdict(
+            lambda: threading.Semaphore(ENVIRONMENTS)
+        )
 
     def dispatch(self, arn: str, payload: str) -> None:
         """Hands one event to a function, as soon as one of its environments is free."""

@@ -1,7 +1,7 @@
 """Event buses of other accounts and Regions.
 
-- AWS: a rule may send to a bus of another Region, and of another account whose policy lets it; the event
-  keeps the account and Region it came from. Engine: sends within one account and Region only.
+- AWS: a rule may send to a bus of another Region, and of another account whose policy lets it; the
+  event keeps the account and Region it came from. Engine: sends within one account and Region only.
 - AWS: a bus takes its policy from `AWS::Events::EventBus`. Engine: the property is lost.
 """
 
@@ -36,7 +36,11 @@ def _with_policy(engine: Any, create: Callable[..., Any]) -> Callable[..., Any]:
 
 def _with_other_places(engine: Any, within: Callable[..., None]) -> Callable[..., None]:
     def dispatch(
-        spec: Any, event: dict[str, Any], rule: dict[str, Any], path: set[str], payload: str | None = None
+        spec: Any,
+        event: dict[str, Any],
+        rule: dict[str, Any],
+        path: set[str],
+        payload: str | None = None,
     ) -> None:
         from ministack.core.responses import get_account_id, get_region, request_scope
 
@@ -59,8 +63,8 @@ def _with_other_places(engine: Any, within: Callable[..., None]) -> Callable[...
 
 
 def lets_in(policy: dict[str, Any], account: str, source: str) -> bool:
-    """Return whether a statement allows this account to put events of this source. Organizations are not
-    known."""
+    """Return whether a statement allows this account to put events of this source. Organizations
+    are not known."""
     for statement in policy.get("Statement", ()):
         principal = statement.get("Principal")
         named = principal.get("AWS", ()) if isinstance(principal, dict) else ()
@@ -68,6 +72,8 @@ def lets_in(policy: dict[str, Any], account: str, source: str) -> bool:
         condition = statement.get("Condition", {}).get("ForAllValues:StringEquals", {})
         sources = condition.get("events:source", source)
         fits = source in ([sources] if isinstance(sources, str) else sources)
-        if fits and any(account in (one, one.rpartition("::")[2].removesuffix(":root")) for one in accounts):
+        if fits and any(
+            account in (one, one.rpartition("::")[2].removesuffix(":root")) for one in accounts
+        ):
             return True
     return False

@@ -3,8 +3,9 @@
 - AWS: `TimeoutSecondsPath` takes the time-out from the input. Engine: ignored, nearly for ever.
 - AWS: a callback task whose Lambda fails has failed. Engine: swallowed until the time-out.
 - AWS: every attempt has a token of its own. Engine: one token for all attempts.
-- AWS: a token that is used, timed out or aborted answers TaskTimedOut, an unknown one InvalidToken. Engine: a
-  second answer overwrites the first, all else is TaskDoesNotExist; an abort leaves the token waiting.
+- AWS: a token that is used, timed out or aborted answers TaskTimedOut, an unknown one InvalidToken.
+  Engine: a second answer overwrites the first, all else is TaskDoesNotExist; an abort leaves the
+  token waiting.
 
 `HeartbeatSeconds` is not repaired: the engine ignores it.
 """
@@ -52,7 +53,8 @@ def _with_timeout_paths(engine: Callable[..., Any], wait_scale: float) -> Callab
 
 
 class _StateContext(dict[str, Any]):
-    """The engine notes the count of retries here at the start of every attempt: a new token is due."""
+    """The engine notes the count of retries here at the start of every attempt: a new token is
+    due."""
 
     def __init__(self, known: dict[str, Any], ctx: dict[str, Any]) -> None:
         super().__init__(known)
@@ -124,7 +126,9 @@ def _releasing(engine: Callable[..., Any]) -> Callable[..., Any]:
     def stop(data: dict[str, Any]) -> Any:
         answer = engine(data)
         if answer[0] == 200:
-            for token in [token for token, arn in _waiting.items() if arn == data.get("executionArn")]:
+            for token in [
+                token for token, arn in _waiting.items() if arn == data.get("executionArn")
+            ]:
                 _ended.add(token)
                 info = stepfunctions._task_tokens.get(token)
                 if info is not None:

@@ -1,7 +1,7 @@
 """The identity of a caller, for conditions of IAM.
 
-- AWS: `aws:PrincipalArn` of a role's session is the ARN of the role, with its path. Engine: that of the
-  session, which has no path.
+- AWS: `aws:PrincipalArn` of a role's session is the ARN of the role, with its path. Engine: that of
+  the session, which has no path.
 - AWS: `aws:PrincipalIsAWSService` is known of every request. Engine: no such key.
 """
 

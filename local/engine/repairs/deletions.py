@@ -1,8 +1,8 @@
 """Resources that CloudFormation cannot delete.
 
-- AWS: a table with deletion protection, and a bucket that holds anything, be it a version or a delete marker.
-  The resource is DELETE_FAILED, and with it the delete of the stack, or the rollback of its create. Engine:
-  deletes both, with all that is in them.
+- AWS: a table with deletion protection, and a bucket that holds anything, be it a version or a
+  delete marker. The resource is DELETE_FAILED, and with it the delete of the stack, or the rollback
+  of its create. Engine: deletes both, with all that is in them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ def repair() -> None:
 
     def protected(name: str) -> str | None:
         # As the template spells it: the engine keeps the text that a parameter holds.
-        is_on = str(dynamodb._tables.get(name, {}).get("DeletionProtectionEnabled")).lower() == "true"
+        is_on = (
+            str(dynamodb._tables.get(name, {}).get("DeletionProtectionEnabled")).lower() == "true"
+        )
         return f"Table {name} is protected against deletion." if is_on else None
 
     def filled(name: str) -> str | None:
@@ -32,7 +34,9 @@ def repair() -> None:
     for kind, refusal in (("AWS::DynamoDB::Table", protected), ("AWS::S3::Bucket", filled)):
         own = provisioners._RESOURCE_HANDLERS[kind]
 
-        def delete(name: str, *given: Any, refusal: Any = refusal, deleted: Any = own["delete"]) -> Any:
+        def delete(
+            name: str, *given: Any, refusal: Any = refusal, deleted: Any = own["delete"]
+        ) -> Any:
             said = refusal(name)
             if said is not None:
                 raise ValueError(said)

@@ -1,7 +1,7 @@
 """Descriptions of stacks.
 
-AWS: a stack has the `Description` of the template that it was made or changed by last. Engine: that of the
-template it was created by, and none where a change set created it, as SAM CLI does.
+AWS: a stack has the `Description` of the template that it was made or changed by last. Engine: that
+of the template it was created by, and none where a change set created it, as SAM CLI does.
 """
 
 from __future__ import annotations

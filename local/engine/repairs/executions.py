@@ -1,9 +1,12 @@
 """Executions: repeated starts, aborts, and errors that nothing can catch.
 
-- AWS: a start with the name and the input of a running execution succeeds. Engine: ExecutionAlreadyExists.
-- AWS: an abort is final and ends the work at once. Engine: states go on, and may turn ABORTED into FAILED.
-- AWS: neither `States.ALL` nor `States.TaskFailed` catches `States.Runtime` or `States.DataLimitExceeded`.
-  Engine: both do; and it knows no limit of 256 KiB to what a state puts out.
+- AWS: a start with the name and the input of a running execution succeeds. Engine:
+  ExecutionAlreadyExists.
+- AWS: an abort is final and ends the work at once. Engine: states go on, and may turn ABORTED into
+  FAILED.
+- AWS: neither `States.ALL` nor `States.TaskFailed` catches `States.Runtime` or
+  `States.DataLimitExceeded`. Engine: both do; and it knows no limit of 256 KiB to what a state puts
+  out.
 - AWS: `SecondsPath` must lead to a whole number. Engine: waits not at all for anything else.
 """
 
@@ -19,7 +22,8 @@ PAYLOAD_LIMIT = 262_144
 """Bytes that a state may put out."""
 
 _current: ContextVar[dict[str, Any] | None] = ContextVar("execution", default=None)
-"""The execution that this thread works for. The engine hands contexts on to the threads it starts."""
+"""The execution that this thread works for. The engine hands contexts on to the threads it
+starts."""
 
 
 def repair() -> None:
@@ -62,7 +66,11 @@ def _idempotent(engine: Callable[..., Any]) -> Callable[..., Any]:
             return answer
         arn = re.search(r"'(arn:[^']+)'", _bytes(body).decode())
         running = stepfunctions._executions.get(arn[1]) if arn else None
-        if running is None or running["status"] != "RUNNING" or running["input"] != data.get("input", "{}"):
+        if (
+            running is None
+            or running["status"] != "RUNNING"
+            or running["input"] != data.get("input", "{}")
+        ):
             return answer
         known = {"executionArn": running["executionArn"], "startDate": running["startDate"]}
         return 200, headers, json.dumps(known).encode()

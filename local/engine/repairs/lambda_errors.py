@@ -1,7 +1,9 @@
-"""AWS: the `errorType` of a failed function is its exception's class. Engine: always `Runtime.HandlerError`.
+"""AWS: the `errorType` of a failed function is its exception's class. Engine: always
+`Runtime.HandlerError`.
 
-Without it no Retry and no Catch of a state machine could tell one error from another. A process that ended
-without an exception is a `Runtime.ExitError` at AWS; the engine ends one when its function is updated.
+Without it no Retry and no Catch of a state machine could tell one error from another. A process
+that ended without an exception is a `Runtime.ExitError` at AWS; the engine ends one when its
+function is updated.
 """
 
 from __future__ import annotations
@@ -25,7 +27,11 @@ def _with_error_types(engine: Callable[..., dict[str, Any]]) -> Callable[..., di
     def execute(*args: Any, **kwargs: Any) -> dict[str, Any]:
         result = engine(*args, **kwargs)
         body = result.get("body")
-        if result.get("error") and isinstance(body, dict) and body.get("errorType") == "Runtime.HandlerError":
+        if (
+            result.get("error")
+            and isinstance(body, dict)
+            and body.get("errorType") == "Runtime.HandlerError"
+        ):
             name = exception_name(result.get("log", ""))
             if name is None and body.get("errorMessage") == _DIED:
                 name = "Runtime.ExitError"

@@ -1,9 +1,9 @@
 """Names that CloudFormation makes up.
 
-- AWS: a name that would be too long for its service keeps 12 random characters at its end; stack and logical
-  id share the rest, half each, and what the shorter does not need is the other's. For a role: 25 and 25.
-  Engine: 13 characters at the end, and only the logical id is cut. AWS documents neither; the source is
-  names that were seen.
+- AWS: a name that would be too long for its service keeps 12 random characters at its end; stack
+  and logical id share the rest, half each, and what the shorter does not need is the other's. For a
+  role: 25 and 25. Engine: 13 characters at the end, and only the logical id is cut. AWS documents
+  neither; the source is names that were seen.
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ def repair() -> None:
 
 def _shortened(name: Callable[..., str]) -> Callable[..., str]:
     def shortened(
-        stack: str, logical_id: str, *, lowercase: bool = False, max_len: int = 128, seeded: bool = True
+        stack: str,
+        logical_id: str,
+        *,
+        lowercase: bool = False,
+        max_len: int = 128,
+        seeded: bool = True,
     ) -> str:
         end = name(stack, logical_id, max_len=_UNCUT, seeded=seeded)[-_RANDOM:]
         room = max_len - _RANDOM - len("--")

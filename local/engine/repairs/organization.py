@@ -1,8 +1,10 @@
 """AWS Organizations.
 
-- AWS: the id of an organization is known when a stack is deployed for it. Engine: makes one up at the first
-  call, for each account that calls. Here it is always the same; ARNs in answers keep the one made up.
-- AWS: IAM is asked about the unit, or the root, whose accounts or units are listed. Engine: about `*`.
+- AWS: the id of an organization is known when a stack is deployed for it. Engine: makes one up at
+  the first call, for each account that calls. Here it is always the same; ARNs in answers keep the
+  one made up.
+- AWS: IAM is asked about the unit, or the root, whose accounts or units are listed. Engine: about
+  `*`.
 - AWS: an account has a `State`, of which `Status` is an older form. Engine: the older form.
 """
 
@@ -21,7 +23,11 @@ def repair() -> None:
     from ministack.core import iam_actions
     from ministack.services import organizations as engine
 
-    ensure, public, named = engine._ensure_org, engine._public_account, iam_actions.extract_resource_arn
+    ensure, public, named = (
+        engine._ensure_org,
+        engine._public_account,
+        iam_actions.extract_resource_arn,
+    )
 
     def ensured() -> None:
         ensure()
@@ -36,7 +42,14 @@ def repair() -> None:
 
 def _of_units(named: Callable[..., str]) -> Callable[..., str]:
     def resource(
-        service: str, method: str, path: str, headers: Any, body: bytes, query: Any, region: str, account: str
+        service: str,
+        method: str,
+        path: str,
+        headers: Any,
+        body: bytes,
+        query: Any,
+        region: str,
+        account: str,
     ) -> str:
         parent = str(parsed(body).get("ParentId", "")) if service == "organizations" else ""
         if not parent:

@@ -1,10 +1,13 @@
-"""The subject of a request, for IAM: its resources, their tags, and the keys that conditions ask for.
+"""The subject of a request, for IAM: its resources, their tags, and the keys that conditions ask
+for.
 
-- AWS: a call about several resources is allowed for each of them, and knows the tags of each. Engine: looks
-  at one at most, and at the tags of what it holds itself, not of what is simulated.
-- AWS: `ses:SendEmail` is allowed for the identity that sends, and has `ses:FromAddress`. Engine: neither.
+- AWS: a call about several resources is allowed for each of them, and knows the tags of each.
+  Engine: looks at one at most, and at the tags of what it holds itself, not of what is simulated.
+- AWS: `ses:SendEmail` is allowed for the identity that sends, and has `ses:FromAddress`. Engine:
+  neither.
 - AWS: `s3:PutObject` has `s3:if-none-match` and the key that encrypts. Engine: no such keys.
-- AWS: requests come over TLS. Engine: without, on loopback; what refuses plain HTTP would refuse everything.
+- AWS: requests come over TLS. Engine: without, on loopback; what refuses plain HTTP would refuse
+  everything.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ from local.engine.repairs.table_keys import parsed
 
 
 class Check(NamedTuple):
-    """One resource that a call must be allowed for; `action` is another than the call's own, if any."""
+    """One resource that a call must be allowed for; `action` is another than the call's own, if
+    any."""
 
     arn: str
     keys: dict[str, Any]
@@ -66,7 +70,12 @@ def repair(simulation: Any) -> None:
         for one in checks:
             keys = {**given, **one.keys}
             denied = enforce(
-                access_key, one.action or action, service, region, resource_arn=one.arn, service_context=keys
+                access_key,
+                one.action or action,
+                service,
+                region,
+                resource_arn=one.arn,
+                service_context=keys,
             )
             if denied:
                 return denied
@@ -126,21 +135,35 @@ def _tags_of_group(name: str) -> dict[str, str]:
 
 
 def _of_ec2(
-    action: str, query: Mapping[str, Any], place: str, region: str, tags: Mapping[str, Mapping[str, str]]
+    action: str,
+    query: Mapping[str, Any],
+    place: str,
+    region: str,
+    tags: Mapping[str, Mapping[str, str]],
 ) -> Iterator[Check]:
     match action:
         case "DescribeInstanceAttribute":
             one = str(_one(query, "InstanceId"))
             yield Check(f"arn:aws:ec2:{place}:instance/{one}", _tag_keys(tags.get(one, {})))
-        case "StopInstances" | "TerminateInstances" | "StartInstances" | "CancelSpotInstanceRequests":
+        case (
+            "StopInstances" | "TerminateInstances" | "StartInstances" | "CancelSpotInstanceRequests"
+        ):
             for name, kind in _PLACES.items():
                 for one in _listed(query, name):
                     yield Check(f"arn:aws:ec2:{place}:{kind}/{one}", _tag_keys(tags.get(one, {})))
         case "CreateTags" | "DeleteTags":
-            keys = {"aws:TagKeys": _listed(query, "Tag", ".Key")} if _listed(query, "Tag", ".Key") else {}
+            keys = (
+                {"aws:TagKeys": _listed(query, "Tag", ".Key")}
+                if _listed(query, "Tag", ".Key")
+                else {}
+            )
             for one in _listed(query, "ResourceId"):
                 kind = _PREFIXES.get(one.partition("-")[0])
-                arn = f"arn:aws:ec2:{place}:{kind}/{one}" if kind else f"arn:aws:ec2:{region}::snapshot/{one}"
+                arn = (
+                    f"arn:aws:ec2:{place}:{kind}/{one}"
+                    if kind
+                    else f"arn:aws:ec2:{region}::snapshot/{one}"
+                )
                 yield Check(arn, {**keys, **_tag_keys(tags.get(one, {}))})
         case "DeleteSnapshot":
             one = str(_one(query, "SnapshotId"))

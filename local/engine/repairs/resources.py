@@ -1,10 +1,11 @@
 """Types of resources that CloudFormation makes.
 
-- AWS: `AWS::EC2::Instance` and `AWS::EC2::EC2Fleet` launch what their launch template says, and terminate it
-  when they go. Engine: knows neither. Here the instances are simulated, the fleet's all of its first type.
-- AWS: `AWS::SSM::Document` and `AWS::SSM::Association` have one name each in an account and Region; an
-  association is of a document that is there, or of one of AWS. Engine: knows neither. Here they are names:
-  nothing is run.
+- AWS: `AWS::EC2::Instance` and `AWS::EC2::EC2Fleet` launch what their launch template says, and
+  terminate it when they go. Engine: knows neither. Here the instances are simulated, the fleet's
+  all of its first type.
+- AWS: `AWS::SSM::Document` and `AWS::SSM::Association` have one name each in an account and Region;
+  an association is of a document that is there, or of one of AWS. Engine: knows neither. Here they
+  are names: nothing is run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def repair(simulation: Any) -> None:
         ("AWS::SSM::Document", names.document, names.remove),
         ("AWS::SSM::Association", names.association, names.remove),
     ):
-        # An update of a document or an association keeps its name; one of an instance is not needed yet.
+        # An update of a document or an association keeps its name; one of an instance is not needed
+        # yet.
         provisioners._RESOURCE_HANDLERS[kind] = {
             "create": create,
             "update": lambda physical_id, *_: (physical_id, {}),
@@ -49,12 +51,19 @@ class _Instances:
         self._launched[instance_id] = [instance_id]
         return instance_id, {"InstanceId": instance_id}
 
-    def fleet(self, _name: str, props: Mapping[str, Any], _stack: str) -> tuple[str, dict[str, Any]]:
+    def fleet(
+        self, _name: str, props: Mapping[str, Any], _stack: str
+    ) -> tuple[str, dict[str, Any]]:
         (config,) = props["LaunchTemplateConfigs"]
-        template, kind = config["LaunchTemplateSpecification"], config["Overrides"][0]["InstanceType"]
+        template, kind = (
+            config["LaunchTemplateSpecification"],
+            config["Overrides"][0]["InstanceType"],
+        )
         number = int(props["TargetCapacitySpecification"]["TotalTargetCapacity"])
         fleet_id = f"fleet-{uuid.uuid4()}"
-        self._launched[fleet_id] = [self._launch(template, kind, lifecycle="spot") for _ in range(number)]
+        self._launched[fleet_id] = [
+            self._launch(template, kind, lifecycle="spot") for _ in range(number)
+        ]
         return fleet_id, {"FleetId": fleet_id}
 
     def terminate(self, physical_id: str, _props: Mapping[str, Any]) -> None:
@@ -69,11 +78,16 @@ class _Instances:
 
         versions = ec2._launch_templates[template["LaunchTemplateId"]]["Versions"]
         (data,) = (
-            one["LaunchTemplateData"] for one in versions if one["VersionNumber"] == int(template["Version"])
+            one["LaunchTemplateData"]
+            for one in versions
+            if one["VersionNumber"] == int(template["Version"])
         )
         specs = data.get("TagSpecifications", ())
         tags = {
-            t["Key"]: t["Value"] for one in specs if one["ResourceType"] == "instance" for t in one["Tags"]
+            t["Key"]: t["Value"]
+            for one in specs
+            if one["ResourceType"] == "instance"
+            for t in one["Tags"]
         }
         spec = {
             "instance_type": kind,
@@ -90,12 +104,16 @@ class _Names:
     def __init__(self) -> None:
         self._ids: dict[tuple[str, str, str, str], str] = {}
 
-    def document(self, _name: str, props: Mapping[str, Any], _stack: str) -> tuple[str, dict[str, Any]]:
+    def document(
+        self, _name: str, props: Mapping[str, Any], _stack: str
+    ) -> tuple[str, dict[str, Any]]:
         if not _DOCUMENT_NAME.fullmatch(props["Name"]):
             raise ValueError(f"the name of a document cannot be {props['Name']!r}")
         return self._take("document", props["Name"], props["Name"]), {}
 
-    def association(self, _name: str, props: Mapping[str, Any], _stack: str) -> tuple[str, dict[str, Any]]:
+    def association(
+        self, _name: str, props: Mapping[str, Any], _stack: str
+    ) -> tuple[str, dict[str, Any]]:
         document = props["Name"]
         if not document.startswith("AWS-") and self._key("document", document) not in self._ids:
             raise ValueError(f"there is no document {document}")
@@ -104,7 +122,9 @@ class _Names:
 
     def remove(self, physical_id: str, _props: Mapping[str, Any]) -> None:
         here = self._key("", "")[:2]
-        self._ids = {key: one for key, one in self._ids.items() if (key[:2], one) != (here, physical_id)}
+        self._ids = {
+            key: one for key, one in self._ids.items() if (key[:2], one) != (here, physical_id)
+        }
 
     def _take(self, kind: str, name: str, physical_id: str) -> str:
         key = self._key(kind, name)

@@ -1,10 +1,10 @@
 """Rotation of secrets.
 
-- AWS: `RotateSecret` labels an empty version AWSPENDING and invokes the function with four steps. Engine:
-  copies the value and puts it in force at once, without any function.
+- AWS: `RotateSecret` labels an empty version AWSPENDING and invokes the function with four steps.
+  Engine: copies the value and puts it in force at once, without any function.
 - AWS: a version without a value is not found. Engine: an answer without a value.
-- AWS: `AWS::SecretsManager::RotationSchedule` switches rotation on, and rotates at once where it says so.
-  Engine: no such resource. The schedule itself is not represented.
+- AWS: `AWS::SecretsManager::RotationSchedule` switches rotation on, and rotates at once where it
+  says so. Engine: no such resource. The schedule itself is not represented.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _without_empty(engine: Callable[..., Any]) -> Callable[..., Any]:
         if answer[0] == 200:
             found = json.loads(answer[2])
             if "SecretString" not in found and "SecretBinary" not in found:
-                return error_response_json("ResourceNotFoundException", "this version has no value", 400)
+                return error_response_json(
+                    "ResourceNotFoundException", "this version has no value", 400
+                )
         return answer
 
     return get
@@ -54,7 +56,9 @@ def _with_function(engine: Any) -> Callable[..., Any]:
         _, secret = engine._resolve(data.get("SecretId"))
         function = data.get("RotationLambdaARN") or (secret or {}).get("RotationLambdaARN")
         if not secret or not function:
-            return error_response_json("InvalidRequestException", "no secret, or no rotation function", 400)
+            return error_response_json(
+                "InvalidRequestException", "no secret, or no rotation function", 400
+            )
         version = data.get("ClientRequestToken") or new_uuid()
         secret["RotationLambdaARN"], secret["RotationEnabled"] = function, True
         if data.get("RotateImmediately", True):
@@ -74,7 +78,9 @@ def _begin(secret: dict[str, Any], function: str, version: str) -> None:
         "Stages": ["AWSPENDING"],
     }
     run = contextvars.copy_context().run
-    threading.Thread(target=run, args=(_rotate, secret["ARN"], function, version), daemon=True).start()
+    threading.Thread(
+        target=run, args=(_rotate, secret["ARN"], function, version), daemon=True
+    ).start()
 
 
 def _rotate(arn: str, function: str, version: str) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 
 def repair() -> None:
-    """Wraps the engine's functions, which know secrets by name; it looks them up at every resource."""
+    """Wraps the engine's functions, which know secrets by name; it looks them up at every
+    resource."""
     from ministack.services import secretsmanager
     from ministack.services.cloudformation import provisioners
 

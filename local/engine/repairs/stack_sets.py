@@ -1,8 +1,9 @@
 """Stack sets of CloudFormation.
 
-- AWS: a stack set keeps one stack in each Region of accounts that it names, or of the active accounts of
-  units and of the units within them, but never in the management account. It can be deleted once it has none.
-  Engine: knows no stack sets. Here an account that enters a unit later gets no stack by itself.
+- AWS: a stack set keeps one stack in each Region of accounts that it names, or of the active
+  accounts of units and of the units within them, but never in the management account. It can be
+  deleted once it has none. Engine: knows no stack sets. Here an account that enters a unit later
+  gets no stack by itself.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class _StackSets:
     def create(self, params: Params) -> str:
         key = self._key(params)
         if key in self._sets:
-            raise _RefusedError("NameAlreadyExistsException", f"StackSet {key[2]} already exists", 409)
+            raise _RefusedError(
+                "NameAlreadyExistsException", f"StackSet {key[2]} already exists", 409
+            )
         if not _value(params, "TemplateBody"):
             raise _RefusedError("ValidationError", "a stack set here needs a TemplateBody")
         made = _Set(key[2], f"{key[2]}:{uuid.uuid4()}", _given(params))
@@ -93,14 +96,15 @@ class _StackSets:
 
     def describe(self, params: Params) -> str:
         found = self._found(params)
-        return (
-            f"<StackSet>{_xml(StackSetName=found.name, StackSetId=found.set_id, Status='ACTIVE')}</StackSet>"
-        )
+        fields = _xml(StackSetName=found.name, StackSetId=found.set_id, Status="ACTIVE")
+        return f"<StackSet>{fields}</StackSet>"
 
     def list_all(self, params: Params) -> str:
         here = self._key(params)[:2]
         found = [one for key, one in self._sets.items() if key[:2] == here]
-        return _members(_xml(StackSetName=one.name, StackSetId=one.set_id, Status="ACTIVE") for one in found)
+        return _members(
+            _xml(StackSetName=one.name, StackSetId=one.set_id, Status="ACTIVE") for one in found
+        )
 
     def update(self, params: Params) -> str:
         from ministack.core.responses import request_scope
@@ -171,7 +175,9 @@ class _StackSets:
         return f"<StackSetOperation>{_of_operation(asked, *operations[asked])}</StackSetOperation>"
 
     def list_operations(self, params: Params) -> str:
-        return _members(_of_operation(key, *one) for key, one in self._found(params).operations.items())
+        return _members(
+            _of_operation(key, *one) for key, one in self._found(params).operations.items()
+        )
 
     def _found(self, params: Params) -> _Set:
         key = self._key(params)
@@ -186,7 +192,8 @@ class _StackSets:
 
 
 def _given(params: Params, before: Params | None = None) -> dict[str, Any]:
-    """Return what each stack of a set is made of, with the values of before where parameters keep them."""
+    """Return what each stack of a set is made of, with the values of before where parameters keep
+    them."""
     parts = ("TemplateBody", "Parameters.", "Capabilities.")
     given = {name: value for name, value in params.items() if name.startswith(parts)}
     kept = {

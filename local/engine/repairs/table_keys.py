@@ -1,9 +1,10 @@
 """Partition keys and attributes that a request to DynamoDB names, for IAM.
 
-- AWS: a request has the condition key `dynamodb:LeadingKeys`; each write of a transaction has its own.
-  Engine: no such key, so a statement that refuses its absence (`"Null": "false"`) would refuse everything.
-- AWS: `dynamodb:Attributes` has the first part of every attribute that a request reads, writes or compares,
-  the keys included. Engine: those of a projection alone.
+- AWS: a request has the condition key `dynamodb:LeadingKeys`; each write of a transaction has its
+  own. Engine: no such key, so a statement that refuses its absence (`"Null": "false"`) would refuse
+  everything.
+- AWS: `dynamodb:Attributes` has the first part of every attribute that a request reads, writes or
+  compares, the keys included. Engine: those of a projection alone.
 
 The partition key of every table here is `pk`, and text.
 """

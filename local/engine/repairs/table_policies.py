@@ -1,7 +1,7 @@
 """Resource policies of tables.
 
-- AWS: a denial in the policy of a table holds whatever the caller's own policies allow. Engine: stores such a
-  policy, and never looks at it.
+- AWS: a denial in the policy of a table holds whatever the caller's own policies allow. Engine:
+  stores such a policy, and never looks at it.
 - AWS: a stack may give a table its policy. Engine: forgets it.
 """
 

@@ -33,7 +33,12 @@ class FakeClients(Clients):
         """Operation, target, role and resource of each client that was made for one call."""
 
     def client(
-        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+        self,
+        service: str,
+        target: Target | None = None,
+        *,
+        repeat: bool = True,
+        patient: bool = True,
     ) -> Any:
         """The fake."""
         wanted = (service, target, repeat)
@@ -42,7 +47,9 @@ class FakeClients(Clients):
             self.patient.append(patient)
         return self._fake
 
-    def client_for_one_call(self, operation: str, target: Target, role_arn: str, resource: str) -> Any:
+    def client_for_one_call(
+        self, operation: str, target: Target, role_arn: str, resource: str
+    ) -> Any:
         """The fake."""
         self.for_one_call.append((operation, target, role_arn, resource))
         return self._fake
@@ -53,7 +60,9 @@ class ScriptedClient:
 
     def __init__(self, **answers: Any) -> None:
         self._answers = {
-            name: list(given) if isinstance(given, Sequence) and not isinstance(given, str) else given
+            name: list(given)
+            if isinstance(given, Sequence) and not isinstance(given, str)
+            else given
             for name, given in answers.items()
         }
         self.calls: list[tuple[str, dict[str, Any]]] = []

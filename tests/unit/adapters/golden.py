@@ -1,7 +1,7 @@
 """Every kind of item of the state table, as release 2428e04 wrote and read it.
 
-`write` makes one of each, `read` reads them all. `golden_2428e04.json` holds the items that the release
-stored, and what it read from them.
+`write` makes one of each, `read` reads them all. `golden_2428e04.json` holds the items that the
+release stored, and what it read from them.
 """
 
 from __future__ import annotations
@@ -98,12 +98,30 @@ LATER = NOW + timedelta(hours=6)
 _SAID = NOW.replace(microsecond=0)
 _DELIVERIES = (
     Delivery("subject", "m-1", "slack", "C1", NOW, "1.2", "1.1"),
-    Delivery("subject", "m-1", "email", "a@example.com", NOW, refused="the channel is gone", given_up=True),
+    Delivery(
+        "subject",
+        "m-1",
+        "email",
+        "a@example.com",
+        NOW,
+        refused="the channel is gone",
+        given_up=True,
+    ),
     Delivery("subject", "m-2", "teams", "T1", NOW, not_before=LATER),
 )
 _NOTICES = (
-    Notice(TARGET.account, TARGET.region, "arn:1", "AWS retires it", LATER, _SAID, instance_id=IDS[1]),
-    Notice(TARGET.account, TARGET.region, "cr-1", "Capacity Block ends", LATER, _SAID, reservation_id="cr-1"),
+    Notice(
+        TARGET.account, TARGET.region, "arn:1", "AWS retires it", LATER, _SAID, instance_id=IDS[1]
+    ),
+    Notice(
+        TARGET.account,
+        TARGET.region,
+        "cr-1",
+        "Capacity Block ends",
+        LATER,
+        _SAID,
+        reservation_id="cr-1",
+    ),
 )
 
 
@@ -128,8 +146,12 @@ def _write_sweeps(table: Any) -> None:
         reason="", last_busy=None, source=None, dimensions=None, searched_at=None, usd_per_hour=None
     )
     table.remember(TARGET, {INSTANCE_ID: observation(told_silent=True), IDS[1]: bare}, NOW)
-    table.set_sweep_days(TARGET, (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7)))
-    table.set_breaker(TARGET, BreakerState(NOW, "60 % idle", LATER, 12, frozenset({IDS[1], INSTANCE_ID})))
+    table.set_sweep_days(
+        TARGET, (SweepDay(date(2026, 11, 19), 3, 0), SweepDay(date(2026, 11, 20), 0, 7))
+    )
+    table.set_breaker(
+        TARGET, BreakerState(NOW, "60 % idle", LATER, 12, frozenset({IDS[1], INSTANCE_ID}))
+    )
     table.set_breaker(replace(TARGET, region="eu-west-1"), BreakerState(NOW, "40 % silent"))
     usd, hours = {"llm": Decimal("3.10")}, {"none": Decimal("0.5")}
     table.bring_forward(Meter(TARGET, "2026-11", NOW, usd, hours, {"llm": Decimal("1E+1")}), None)
@@ -147,10 +169,13 @@ def _write_episodes(table: Any) -> None:
     table.note_step(one, "stop", NOW)
     table.set_snapshots(one, {"snap-1": "vol-1"})
     table.set_marked(TARGET, NOW, IDS[0])
-    table.close_episode(one, Outcome.STOPPED, "done", LATER, quiet_until=LATER, ledger=entry(1, NOW, IDS[0]))
+    table.close_episode(
+        one, Outcome.STOPPED, "done", LATER, quiet_until=LATER, ledger=entry(1, NOW, IDS[0])
+    )
     table.note_told(one, LATER)
     table.note_undo(one, "ada", LATER)
-    # One question that is open, of an instance without a price, with a schedule; and one not yet asked.
+    # One question that is open, of an instance without a price, with a schedule; and one not yet
+    # asked.
     asked = replace(
         episode(1, "approval-1", IDS[1]),
         schedule=Schedule(NOW, NOW + timedelta(hours=1), NOW + timedelta(hours=2), LATER),
@@ -160,7 +185,9 @@ def _write_episodes(table: Any) -> None:
     )
     asked = replace(
         asked,
-        instance=replace(asked.instance, launch=None, operator_managed=True, operator_principal="eks"),
+        instance=replace(
+            asked.instance, launch=None, operator_managed=True, operator_principal="eks"
+        ),
         plan=replace(asked.plan, saving=Saving(None, None), loses_local_disks=True),
     )
     _open(table, 1, asked)
@@ -174,9 +201,13 @@ def _write_episodes(table: Any) -> None:
     _open(table, 6, episode(1, "approval-6", IDS[6]))
     table.void("approval-6", "the GPU works", expired=False, outcome="woke-up")
     over = replace(entry(1, NOW, IDS[6]), ours=False, ended_at=NOW, saved_usd_per_hour=None)
-    table.close_episode(ref(1, IDS[6]), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over)
+    table.close_episode(
+        ref(1, IDS[6]), Outcome.VOID, "by others", NOW, quiet_until=None, ledger=over
+    )
     ended = entry(1, LATER, IDS[5])
-    table.close_episode(ref(1, IDS[5]), Outcome.STOPPED, "done", LATER, quiet_until=None, ledger=ended)
+    table.close_episode(
+        ref(1, IDS[5]), Outcome.STOPPED, "done", LATER, quiet_until=None, ledger=ended
+    )
     undone = LATER + timedelta(minutes=1)
     table.settle_entry(ended, undone, Ending.UNDONE, undone)
     table.note_warned(TARGET, {IDS[1]: LATER, INSTANCE_ID: LATER})
@@ -212,7 +243,11 @@ def read(table: Any, log: Any) -> dict[str, Any]:
         "approvals": [table.approval(f"approval-{number}") for number in range(7)],
         "open_entries": [table.open_entries(TARGET, one) for one in IDS],
         "entries": table.entries("2026-11"),
-        "meters": [*table.meters("2026-11"), table.meter(TARGET, "2026-11"), table.meter(europe, "2026-11")],
+        "meters": [
+            *table.meters("2026-11"),
+            table.meter(TARGET, "2026-11"),
+            table.meter(europe, "2026-11"),
+        ],
         "policy": table.kept_policy(),
         "deliveries": table.deliveries("subject"),
         "outbox": table.outbox("group"),
@@ -233,7 +268,11 @@ def read(table: Any, log: Any) -> dict[str, Any]:
 def plain(value: Any) -> Any:
     """Domain records as JSON data that tells types apart: amounts, moments and enums by `repr`."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {one.name: plain(getattr(value, one.name)) for one in fields(value) if one.name not in RETIRED}
+        return {
+            one.name: plain(getattr(value, one.name))
+            for one in fields(value)
+            if one.name not in RETIRED
+        }
     if isinstance(value, Mapping):
         return {key: plain(inner) for key, inner in sorted(value.items())}
     if isinstance(value, (list, tuple)):
@@ -286,7 +325,11 @@ def comparable(item: dict[str, Any]) -> dict[str, Any]:
             text = zlib.decompress(base64.b64decode(value["B"])).decode()
             lines = [json.loads(line) for line in text.splitlines()]
             plain_item[name] = [
-                {key: inner for key, inner in line.items() if key not in RETIRED_OF_OBSERVATIONS | ADDED}
+                {
+                    key: inner
+                    for key, inner in line.items()
+                    if key not in RETIRED_OF_OBSERVATIONS | ADDED
+                }
                 for line in lines
             ]
     return plain_item

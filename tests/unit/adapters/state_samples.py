@@ -38,7 +38,10 @@ def create_table(client: Any) -> None:
     """The table as the template defines its keys."""
     client.create_table(
         TableName=TABLE,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
+        KeySchema=[
+            {"AttributeName": "pk", "KeyType": "HASH"},
+            {"AttributeName": "sk", "KeyType": "RANGE"},
+        ],
         AttributeDefinitions=[
             {"AttributeName": "pk", "AttributeType": "S"},
             {"AttributeName": "sk", "AttributeType": "S"},
@@ -52,16 +55,23 @@ def ref(number: int = 1, instance_id: str = INSTANCE_ID) -> EpisodeRef:
     return EpisodeRef(TARGET.account, TARGET.region, instance_id, LAUNCHED, number)
 
 
-def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str = INSTANCE_ID) -> Episode:
+def episode(
+    number: int = 1, approval_id: str = "approval-1", instance_id: str = INSTANCE_ID
+) -> Episode:
     """An opened episode with every field set."""
     window = Window(
-        NOW.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1), NOW, timedelta(minutes=5)
+        NOW.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1),
+        NOW,
+        timedelta(minutes=5),
     )
     window = replace(window, end=window.start + timedelta(hours=1))
     evidence = Evidence(
         window=window,
         source=MetricSource.PER_GPU,
-        gpus=(GpuReadings("0", (0.1 + 0.2, None, 3.3)), GpuReadings("1", (None, 1e-9, 4.999999999999999))),
+        gpus=(
+            GpuReadings("0", (0.1 + 0.2, None, 3.3)),
+            GpuReadings("1", (None, 1e-9, 4.999999999999999)),
+        ),
         gpus_expected=2,
         gpus_reporting=2,
         memory_used_percent=61.803398874989,
@@ -84,7 +94,10 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
             launch_time=LAUNCHED,
             lifecycle=Lifecycle.SPOT,
             tags={"Name": "träin <b>", "aws:autoscaling:groupName": ""},
-            volumes=(Volume("vol-1", "/dev/sda1", True, 100, "gp3"), Volume("vol-2", "/dev/sdb", False)),
+            volumes=(
+                Volume("vol-1", "/dev/sda1", True, 100, "gp3"),
+                Volume("vol-2", "/dev/sdb", False),
+            ),
             availability_zone="us-east-1a",
             public_ip="203.0.113.7",
             spot_request_id="sir-1",
@@ -129,7 +142,9 @@ def episode(number: int = 1, approval_id: str = "approval-1", instance_id: str =
     )
 
 
-def entry(number: int = 1, booked_at: datetime = NOW, instance_id: str = INSTANCE_ID) -> LedgerEntry:
+def entry(
+    number: int = 1, booked_at: datetime = NOW, instance_id: str = INSTANCE_ID
+) -> LedgerEntry:
     """A booked stop."""
     return LedgerEntry(
         episode=ref(number, instance_id),

@@ -24,12 +24,15 @@ SECOND = timedelta(seconds=1)
 WINDOW = timedelta(minutes=60)
 TWENTY = {"ORGANIZATION": 20}
 LONGEST = timedelta(minutes=63)
-"""A minute counts so long from its beginning: 60 minutes, its own length, and what the call may take."""
+"""A minute counts so long from its beginning: 60 minutes, its own length, and what the call may
+take."""
 
 
 def reserved(table: StateTable, names: Sequence[str], now: datetime, most: int = 20) -> int:
     """Return how many of these steps were counted."""
-    return sum(table.reserve(name, "stop", {"ORGANIZATION": most}, now, "a") is None for name in names)
+    return sum(
+        table.reserve(name, "stop", {"ORGANIZATION": most}, now, "a") is None for name in names
+    )
 
 
 def names(prefix: str, count: int) -> list[str]:
@@ -60,7 +63,8 @@ def test_an_action_leaves_the_window_after_60_minutes(table: StateTable) -> None
 
 
 def test_a_step_waits_for_the_oldest_action_that_blocks_it(table: StateTable) -> None:
-    """With a cap that was lowered meanwhile, for as many as are too many; a cap of 0 opens by no time."""
+    """With a cap that was lowered meanwhile, for as many as are too many; a cap of 0 opens by no
+    time."""
     for minute in range(3):
         assert 1 == reserved(table, [f"e{minute}"], NOON + minute * MINUTE)
     now = NOON + 10 * MINUTE
@@ -282,7 +286,9 @@ def test_what_cannot_be_given_back_stays_counted_and_hides_no_refusal(
     assert [record] == caplog.records
 
 
-def test_a_reservation_that_others_keep_changing_stays_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reservation_that_others_keep_changing_stays_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """It is tried for long, and then the log says so."""
     memory = Lost()
     table = MemoryStateTable(memory)
@@ -290,7 +296,9 @@ def test_a_reservation_that_others_keep_changing_stays_counted(caplog: pytest.Lo
     memory.items["CAPS#e", "stop"] = {"pk": "CAPS#e", "sk": "stop", **held}
     table.give_back("e", "stop", "a")
 
-    assert ["e: stop stays counted against its caps"] == [one.getMessage() for one in caplog.records]
+    assert ["e: stop stays counted against its caps"] == [
+        one.getMessage() for one in caplog.records
+    ]
 
 
 @pytest.mark.parametrize(
@@ -304,7 +312,9 @@ def test_a_reservation_that_others_keep_changing_stays_counted(caplog: pytest.Lo
         (("CAPS#e", "stop"), {"at": "202611271200"}),
     ],
 )
-def test_a_count_that_cannot_be_read_lets_nothing_begin(key: tuple[str, str], damage: Document) -> None:
+def test_a_count_that_cannot_be_read_lets_nothing_begin(
+    key: tuple[str, str], damage: Document
+) -> None:
     """And the error names the item."""
     table = MemoryStateTable()
     table._table.write(update(key, damage))
@@ -341,8 +351,9 @@ _CALLS = st.lists(
 def test_no_60_minutes_hold_more_than_the_cap(
     calls: list[tuple[int, str, str, int, int]], start: int
 ) -> None:
-    """Whatever is repeated and given back, at whatever minutes: an action that was not given back is one
-    that EC2 took in its newest attempt. No room is lost either: what is counted has an attempt behind it."""
+    """Whatever is repeated and given back, at whatever minutes: an action that was not given back
+    is one that EC2 took in its newest attempt. No room is lost either: what is counted has an
+    attempt behind it."""
     table = MemoryStateTable()
     now = NOON + start * MINUTE
     standing: dict[str, dict[str, datetime]] = {}
@@ -368,7 +379,8 @@ def test_no_60_minutes_hold_more_than_the_cap(
     for moment in began:
         assert 2 >= sum(moment <= other < moment + WINDOW for other in began)
     surely = sum(max(one.values()) > now - WINDOW for one in standing.values() if one)
-    # A count stays where the newest attempt moved it, also if that one gave back: it holds back for longer.
+    # A count stays where the newest attempt moved it, also if that one gave back: it holds back for
+    # longer.
     perhaps = sum(counted_at[name] > now - LONGEST for name, one in standing.items() if one)
     assert surely <= table.used(now).get("ORGANIZATION", 0) <= perhaps
 
@@ -431,8 +443,8 @@ class Turns(MemoryTable):
 def test_no_interleaving_passes_a_cap_or_loses_a_count(
     actors: list[tuple[str, str]], order: list[int]
 ) -> None:
-    """Every request of every writer in a drawn order: of three steps two begin, and each counts once while an
-    attempt of it stands."""
+    """Every request of every writer in a drawn order: of three steps two begin, and each counts
+    once while an attempt of it stands."""
     memory = Turns(order, len(actors))
     table = MemoryStateTable(memory)
     took: dict[int, bool] = {}
@@ -440,7 +452,9 @@ def test_no_interleaving_passes_a_cap_or_loses_a_count(
     def act(number: int, name: str, then: str) -> None:
         memory.mine.number = number
         try:
-            took[number] = table.reserve(name, "stop", {"ORGANIZATION": 2}, NOON, str(number)) is None
+            took[number] = (
+                table.reserve(name, "stop", {"ORGANIZATION": 2}, NOON, str(number)) is None
+            )
             if took[number] and then == "gives back":
                 table.give_back(name, "stop", str(number))
         finally:
@@ -448,7 +462,8 @@ def test_no_interleaving_passes_a_cap_or_loses_a_count(
             memory.end(number)
 
     threads = [
-        threading.Thread(target=act, args=(number, name, then)) for number, (name, then) in enumerate(actors)
+        threading.Thread(target=act, args=(number, name, then))
+        for number, (name, then) in enumerate(actors)
     ]
     for thread in threads:
         thread.start()
@@ -468,7 +483,8 @@ def test_no_interleaving_passes_a_cap_or_loses_a_count(
 
 
 def count_before(table: StateTable, cap: str, now: datetime, most: int) -> bool:
-    """Count an action as the release before does, in its clock hour; false where its cap is reached."""
+    """Count an action as the release before does, in its clock hour; false where its cap is
+    reached."""
     room = absent("taken") | where("taken", "<", most)
     return table._table.holds(update((f"CAPS#{now:%Y%m%d%H}", cap), {}, room, add={"taken": 1}))
 

@@ -67,7 +67,9 @@ def test_what_is_refused_is_raised(code: str, kind: type[CloudError]) -> None:
     """A group without the tag, for one."""
     refused = client_error(code, "not authorized")
     hooks = AutoScalingHooks(
-        FakeClients(ScriptedClient(complete_lifecycle_action=[refused], describe_lifecycle_hooks=[refused]))
+        FakeClients(
+            ScriptedClient(complete_lifecycle_action=[refused], describe_lifecycle_hooks=[refused])
+        )
     )
 
     with pytest.raises(kind):

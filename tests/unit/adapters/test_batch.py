@@ -39,7 +39,10 @@ def test_jobs_of_all_its_queues_are_counted() -> None:
     client = ScriptedClient(
         describe_compute_environments={"computeEnvironments": [ENVIRONMENT]},
         describe_job_queues=[
-            {"jobQueues": [queue("fast", "arn:other", ARN), queue("foreign", "arn:other")], "nextToken": "2"},
+            {
+                "jobQueues": [queue("fast", "arn:other", ARN), queue("foreign", "arn:other")],
+                "nextToken": "2",
+            },
             {"jobQueues": [queue("slow", ARN)]},
         ],
         list_jobs=jobs_by_state,
@@ -68,7 +71,9 @@ def test_an_unmanaged_environment_has_no_minimum() -> None:
         describe_job_queues={"jobQueues": []},
     )
 
-    assert BatchEnvironment("own", 0, 0, 0, 0, {}) == AwsBatch(FakeClients(client)).environment(TARGET, "own")
+    assert BatchEnvironment("own", 0, 0, 0, 0, {}) == AwsBatch(FakeClients(client)).environment(
+        TARGET, "own"
+    )
 
 
 def test_a_refusal_is_translated() -> None:
@@ -88,7 +93,10 @@ def test_an_odd_queue_sinks_no_other_and_an_answer_without_its_list_has_failed()
         {"describe_compute_environments": {"computeEnvironments": [{"tags": {}}]}},
         {"describe_compute_environments": {}},
     ]
-    rest: dict[str, Any] = {"describe_job_queues": {"jobQueues": [odd, whole]}, "list_jobs": jobs_by_state}
+    rest: dict[str, Any] = {
+        "describe_job_queues": {"jobQueues": [odd, whole]},
+        "list_jobs": jobs_by_state,
+    }
     readers = [AwsBatch(FakeClients(ScriptedClient(**one, **rest))) for one in scripts]
 
     found = readers[0].environment(TARGET, "train-gpu")

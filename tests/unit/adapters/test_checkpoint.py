@@ -32,14 +32,17 @@ def test_hooks_are_one_command(signal: bool, otherwise: str) -> None:
         parameters["InstanceIds"],
         parameters["TimeoutSeconds"],
     )
-    assert {"Reason": ["spot-interruption"], "WhenNoHook": [otherwise], "SecondsLeft": ["110"]} == parameters[
-        "Parameters"
-    ]
+    assert {
+        "Reason": ["spot-interruption"],
+        "WhenNoHook": [otherwise],
+        "SecondsLeft": ["110"],
+    } == parameters["Parameters"]
 
 
 @pytest.mark.parametrize(("left", "told"), [(0, 30), (10**6, 9_999)])
 def test_the_time_is_kept_within_what_is_taken(left: int, told: int) -> None:
-    """SendCommand takes no less than half a minute, and EC2 may be late; the document takes no more."""
+    """SendCommand takes no less than half a minute, and EC2 may be late; the document takes no
+    more."""
     client = ScriptedClient(send_command=[{"Command": {"CommandId": "command-1"}}])
 
     RunCommandHook(FakeClients(client), "checkpoint").send(
@@ -82,7 +85,9 @@ def test_it_is_said_which_instances_systems_manager_knows() -> None:
     client = ScriptedClient(describe_instance_information=pages)
     clients = FakeClients(client)
 
-    known = RunCommandHook(clients, "checkpoint").managed(TARGET, [INSTANCE_ID, other, "i-00000000000000003"])
+    known = RunCommandHook(clients, "checkpoint").managed(
+        TARGET, [INSTANCE_ID, other, "i-00000000000000003"]
+    )
 
     assert {INSTANCE_ID, other} == known
     (_, first), (_, second) = client.calls
@@ -103,7 +108,9 @@ def test_sessions_of_one_instance_are_listed_from_a_moment_on() -> None:
     """By both filters, page after page, with whose they are and since when."""
     owner = "arn:aws:iam::123456789012:user/ana"
     one = {"Owner": owner, "StartDate": NOW}
-    client = ScriptedClient(describe_sessions=[{"Sessions": [one], "NextToken": "more"}, {"Sessions": [one]}])
+    client = ScriptedClient(
+        describe_sessions=[{"Sessions": [one], "NextToken": "more"}, {"Sessions": [one]}]
+    )
 
     found = SessionManager(FakeClients(client)).open_sessions(TARGET, INSTANCE_ID, NOW)
 

@@ -58,9 +58,9 @@ class OverSts(Clients):
 
 def test_a_session_names_the_episode_and_the_person() -> None:
     """The person as source identity, which stays whatever role follows."""
-    assert [{"RoleArn": ROLE, "RoleSessionName": EPISODE, "SourceIdentity": "alice@example.com"}] == OverSts(
-        GRANTED
-    ).asked(EPISODE, "alice@example.com")
+    assert [
+        {"RoleArn": ROLE, "RoleSessionName": EPISODE, "SourceIdentity": "alice@example.com"}
+    ] == OverSts(GRANTED).asked(EPISODE, "alice@example.com")
 
 
 def test_without_an_episode_it_has_the_name_of_the_product() -> None:
@@ -68,8 +68,11 @@ def test_without_an_episode_it_has_the_name_of_the_product() -> None:
     assert [{"RoleArn": ROLE, "RoleSessionName": "gpu-governor"}] == OverSts(GRANTED).asked()
 
 
-def test_an_older_member_stack_is_reached_without_a_source_identity(caplog: pytest.LogCaptureFixture) -> None:
-    """It trusts no `sts:SetSourceIdentity`; the session still names the episode; the log says what to do."""
+def test_an_older_member_stack_is_reached_without_a_source_identity(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It trusts no `sts:SetSourceIdentity`; the session still names the episode; the log says what
+    to do."""
     with caplog.at_level(logging.WARNING):
         asked = OverSts(client_error("AccessDenied"), GRANTED).asked(EPISODE, "alice@example.com")
 
@@ -99,7 +102,8 @@ def test_a_role_that_refuses_both_ways_is_refused() -> None:
     ],
 )
 def test_whatever_a_person_is_called_sts_takes_the_name(person: str) -> None:
-    """STS API: 2 to 64 of these characters. A name that it refused would keep everything from being done."""
+    """STS API: 2 to 64 of these characters. A name that it refused would keep everything from being
+    done."""
     (call,) = OverSts(GRANTED).asked("9" * 90 + EPISODE, person)
 
     for name in ("RoleSessionName", "SourceIdentity"):

@@ -76,7 +76,11 @@ def test_500_queries_a_call() -> None:
     """1,001 queries are three calls, each aligned to the window and in ascending order."""
 
     def answer(**parameters: Any) -> dict[str, Any]:
-        return {"MetricDataResults": [result(n, {0: n}) for n in range(len(parameters["MetricDataQueries"]))]}
+        return {
+            "MetricDataResults": [
+                result(n, {0: n}) for n in range(len(parameters["MetricDataQueries"]))
+            ]
+        }
 
     metrics, client = reader(get_metric_data=answer)
 
@@ -103,7 +107,11 @@ def test_calls_run_at_the_same_time_but_not_all() -> None:
         together.wait()
         with lock:
             running -= 1
-        return {"MetricDataResults": [result(n, {}) for n in range(len(parameters["MetricDataQueries"]))]}
+        return {
+            "MetricDataResults": [
+                result(n, {}) for n in range(len(parameters["MetricDataQueries"]))
+            ]
+        }
 
     metrics, _ = reader(get_metric_data=answer)
     metrics.read(TARGET, [query(f"i-{n}") for n in range(500 * 16)], WINDOW)
@@ -111,8 +119,12 @@ def test_calls_run_at_the_same_time_but_not_all() -> None:
     assert 8 == most
 
 
-@pytest.mark.parametrize("values", [(float("nan"), 88.0), (88.0, float("nan")), (-1.0, 88.0), (88.0, 5.0)])
-def test_of_two_values_in_one_period_the_highest_reading_counts(values: tuple[float, float]) -> None:
+@pytest.mark.parametrize(
+    "values", [(float("nan"), 88.0), (88.0, float("nan")), (-1.0, 88.0), (88.0, 5.0)]
+)
+def test_of_two_values_in_one_period_the_highest_reading_counts(
+    values: tuple[float, float],
+) -> None:
     """A value that is no number never hides one that shows work."""
     first, second = values
     metrics, _ = reader(get_metric_data=[{"MetricDataResults": [result(0, {0: first, 1: second})]}])
@@ -172,14 +184,20 @@ def test_a_query_without_an_answer_is_a_problem() -> None:
 def test_a_message_about_the_whole_answer_is_a_problem_of_all() -> None:
     """CloudWatch says that it could not do what was asked."""
     message = {"Code": "MaxQueryTimeRangeExceeded", "Value": "too long"}
-    metrics, _ = reader(get_metric_data=[{"MetricDataResults": [result(0, {0: 1.0})], "Messages": [message]}])
+    metrics, _ = reader(
+        get_metric_data=[{"MetricDataResults": [result(0, {0: 1.0})], "Messages": [message]}]
+    )
     problems = metrics.read(TARGET, [query("i-1")], WINDOW).problems
     assert {"i-1": "MaxQueryTimeRangeExceeded: too long"} == dict(problems)
 
 
 @pytest.mark.parametrize(
     "error",
-    [client_error("Throttling"), client_error("InternalFailure", status=500), client_error("AccessDenied")],
+    [
+        client_error("Throttling"),
+        client_error("InternalFailure", status=500),
+        client_error("AccessDenied"),
+    ],
 )
 def test_a_call_that_fails_is_a_problem_of_its_500_keys(error: Exception) -> None:
     """Nothing is raised and the other calls stand."""
@@ -251,7 +269,9 @@ def test_all_that_a_namespace_holds_is_listed_with_its_metrics() -> None:
     assert "MetricName" not in first
 
 
-@pytest.mark.parametrize("odd", [{"Namespace": 1}, {"MetricName": b"x"}, {"Dimensions": [("index", 0)]}])
+@pytest.mark.parametrize(
+    "odd", [{"Namespace": 1}, {"MetricName": b"x"}, {"Dimensions": [("index", 0)]}]
+)
 def test_a_series_that_is_named_by_no_text_sinks_no_read(odd: dict[str, Any]) -> None:
     """Nobody checks a query before CloudWatch does, and none could be written for it."""
     metric: dict[str, Any] = {"Namespace": NAMESPACE, "MetricName": METRIC}
@@ -268,14 +288,18 @@ def test_a_series_that_is_named_by_no_text_sinks_no_read(odd: dict[str, Any]) ->
 def test_one_instances_share_of_a_namespace_may_be_older() -> None:
     """A window of days holds what was published days ago."""
     metrics, client = reader(list_metrics=[{"Metrics": []}])
-    assert {} == metrics.list_series(TARGET, SeriesFilter("MLTraining", None, recently=False), "i-1")
+    assert {} == metrics.list_series(
+        TARGET, SeriesFilter("MLTraining", None, recently=False), "i-1"
+    )
 
     ((_, parameters),) = client.calls
     assert [{"Name": "InstanceId", "Value": "i-1"}] == parameters["Dimensions"]
     assert "RecentlyActive" not in parameters
 
 
-@pytest.mark.parametrize(("code", "kind"), [("Throttling", Throttled), ("AccessDenied", AccessDenied)])
+@pytest.mark.parametrize(
+    ("code", "kind"), [("Throttling", Throttled), ("AccessDenied", AccessDenied)]
+)
 def test_a_failed_list_is_raised(code: str, kind: type[Exception]) -> None:
     """A list that could not be read is not an empty list."""
     metrics, _ = reader(list_metrics=[client_error(code)])
@@ -365,15 +389,21 @@ def test_a_listed_series_that_lacks_a_key_is_left_out(lacks: str) -> None:
         "Dimensions": [{"Name": "InstanceId", "Value": "i-1"}, {"Name": "index", "Value": "0"}],
     }
     odd = {key: value for key, value in whole.items() if key != lacks}
-    metrics, _ = reader(list_metrics=[{"Metrics": [odd, whole, {**whole, "Dimensions": [{"Name": "x"}]}]}])
+    metrics, _ = reader(
+        list_metrics=[{"Metrics": [odd, whole, {**whole, "Dimensions": [{"Name": "x"}]}]}]
+    )
 
-    assert [1] == [len(one) for one in metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC)).values()]
+    assert [1] == [
+        len(one) for one in metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC)).values()
+    ]
 
 
 def test_a_list_that_lacks_all_its_series_has_failed() -> None:
     """An instance whose series are not in it is not silent."""
     metrics, _ = reader(list_metrics=[{}])
-    with pytest.raises(CloudError, match="cloudwatch:ListMetrics gave a record that cannot be read"):
+    with pytest.raises(
+        CloudError, match="cloudwatch:ListMetrics gave a record that cannot be read"
+    ):
         metrics.list_series(TARGET, SeriesFilter(NAMESPACE, METRIC))
 
 

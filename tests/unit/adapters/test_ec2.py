@@ -46,7 +46,9 @@ class Ec2Client(ScriptedClient):
 
     def __init__(self, **answers: Any) -> None:
         owned = {"InstanceId": make_instance().instance_id, "State": "active"}
-        answers.setdefault("describe_spot_instance_requests", lambda **_: {"SpotInstanceRequests": [owned]})
+        answers.setdefault(
+            "describe_spot_instance_requests", lambda **_: {"SpotInstanceRequests": [owned]}
+        )
         super().__init__(**answers)
         self.meta = _Meta(("IncludeManagedResources",))
 
@@ -121,23 +123,36 @@ def test_what_a_relaunch_needs_is_read() -> None:
         Placement={"AvailabilityZone": "us-east-1a", "GroupName": "trainers"},
         NetworkInterfaces=[{"InterfaceType": kind} for kind in kinds],
     )
-    client = Ec2Client(describe_instances=[page(full), page(described(Placement={"GroupName": ""}))])
+    client = Ec2Client(
+        describe_instances=[page(full), page(described(Placement={"GroupName": ""}))]
+    )
     instances = Ec2Instances(FakeClients(client))
     found, plain = instances.describe(TARGET, "i-1"), instances.describe(TARGET, "i-1")
 
     assert found is not None
     assert found.launch is not None
-    assert ("trainers", "3, 2 of them with EFA") == (found.launch.placement_group, found.launch.network)
+    assert ("trainers", "3, 2 of them with EFA") == (
+        found.launch.placement_group,
+        found.launch.network,
+    )
     assert plain is not None
     assert plain.launch is not None
     assert (None, None) == (plain.launch.placement_group, plain.launch.network)
 
 
 def test_elastic_ips_are_told_from_addresses_that_ec2_lends() -> None:
-    """EC2 names `amazon` as the owner of what it lends; of every interface, and every address on it."""
-    owners = [("198.51.100.7", "111111111111"), ("203.0.113.9", "amazon"), ("198.51.100.8", "111111111111")]
+    """EC2 names `amazon` as the owner of what it lends; of every interface, and every address on
+    it."""
+    owners = [
+        ("198.51.100.7", "111111111111"),
+        ("203.0.113.9", "amazon"),
+        ("198.51.100.8", "111111111111"),
+    ]
     first, second, third = (
-        {"PrivateIpAddress": f"10.0.0.{ip[-1]}", "Association": {"PublicIp": ip, "IpOwnerId": owner}}
+        {
+            "PrivateIpAddress": f"10.0.0.{ip[-1]}",
+            "Association": {"PublicIp": ip, "IpOwnerId": owner},
+        }
         for ip, owner in owners
     )
     interfaces = [
@@ -162,7 +177,9 @@ def test_user_data_is_read_as_the_instance_gets_it(aws: Clients) -> None:
     with_script, without = run_instance(aws, UserData=script), run_instance(aws)
     snapshots = EbsSnapshots(aws)
 
-    assert (script, b"") == tuple(snapshots.user_data(TARGET, one) for one in (with_script, without))
+    assert (script, b"") == tuple(
+        snapshots.user_data(TARGET, one) for one in (with_script, without)
+    )
 
 
 def test_every_fact_is_read() -> None:
@@ -220,7 +237,9 @@ def test_every_fact_is_read() -> None:
         ("something-of-next-year", Lifecycle.UNKNOWN),
     ],
 )
-def test_a_lifecycle_that_is_not_known_is_called_unknown(value: str | None, lifecycle: Lifecycle) -> None:
+def test_a_lifecycle_that_is_not_known_is_called_unknown(
+    value: str | None, lifecycle: Lifecycle
+) -> None:
     """Only an absent value means on-demand."""
     more = {} if value is None else {"InstanceLifecycle": value}
     instances = Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(described(**more))])))
@@ -272,7 +291,10 @@ def test_an_old_model_is_asked_without_the_parameter(caplog: pytest.LogCaptureFi
 def test_a_failed_page_is_not_a_short_list() -> None:
     """Half a fleet would look like the other half had gone."""
     client = Ec2Client(
-        describe_instances=[page(described(), following="more"), client_error("RequestLimitExceeded")]
+        describe_instances=[
+            page(described(), following="more"),
+            client_error("RequestLimitExceeded"),
+        ]
     )
     with pytest.raises(Throttled):
         Ec2Instances(FakeClients(client)).list_selected(TARGET, SELECTOR)
@@ -294,7 +316,8 @@ def test_only_running_and_selected_instances_are_listed(aws: Clients) -> None:
 
 
 def test_what_is_not_governed_is_listed_by_its_type_and_bounded() -> None:
-    """Running ones of accelerated families; those with the selector's tag are left out, up to 500 kept."""
+    """Running ones of accelerated families; those with the selector's tag are left out, up to 500
+    kept."""
     web = [{"Key": "Purpose", "Value": "web"}]
     first = page(described("i-1"), described("i-2", Tags=[]), following="more")
     more = [described(f"i-{number}", Tags=web) for number in range(3, 900)]
@@ -304,7 +327,10 @@ def test_what_is_not_governed_is_listed_by_its_type_and_bounded() -> None:
 
     assert [f"i-{number}" for number in range(2, 502)] == [one.instance_id for one in found]
     types, state = client.calls[0][1]["Filters"]
-    assert ("instance-type", {"Name": "instance-state-name", "Values": ["running"]}) == (types["Name"], state)
+    assert ("instance-type", {"Name": "instance-state-name", "Values": ["running"]}) == (
+        types["Name"],
+        state,
+    )
     assert {"g4dn.*", "p4d.*", "p5.*", "trn2.*"} < set(types["Values"])
     assert 2 == len(client.calls)
 
@@ -337,7 +363,9 @@ def test_both_protection_flags_are_read(aws: Clients) -> None:
 @pytest.mark.parametrize("kind", list(SpotRequestType))
 def test_the_kind_of_a_spot_request_is_read(kind: SpotRequestType) -> None:
     """One-time or persistent."""
-    client = Ec2Client(describe_spot_instance_requests=[{"SpotInstanceRequests": [{"Type": kind.value}]}])
+    client = Ec2Client(
+        describe_spot_instance_requests=[{"SpotInstanceRequests": [{"Type": kind.value}]}]
+    )
     assert kind is Ec2Instances(FakeClients(client)).spot_request_type(TARGET, "sir-1")
 
 
@@ -365,28 +393,41 @@ def test_a_reservation_is_known_where_ec2_has_it(answer: object, is_known: bool)
 
 
 def test_reservations_are_those_in_force_that_the_account_pays_for() -> None:
-    """Reservations of accelerated types; one that is being canceled is charged until it is, and blocks are
-    told apart."""
+    """Reservations of accelerated types; one that is being canceled is charged until it is, and
+    blocks are told apart."""
     plain = reservation()
     end = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
     others: list[dict[str, Any]] = [
-        {"CapacityReservationId": "cr-2", "State": "cancelling", "EndDate": end, "EndDateType": "limited"},
+        {
+            "CapacityReservationId": "cr-2",
+            "State": "cancelling",
+            "EndDate": end,
+            "EndDateType": "limited",
+        },
         {"CapacityReservationId": "cr-3", "ReservationType": "capacity-block", "EndDate": end},
         {"State": "expired"},
         {"InstanceType": "m5.large"},
         {"OwnerId": "999999999999"},
         {"UnusedReservationBillingOwnerId": "999999999999"},
-        {"CapacityReservationId": "cr-4", "OwnerId": "9", "UnusedReservationBillingOwnerId": TARGET.account},
+        {
+            "CapacityReservationId": "cr-4",
+            "OwnerId": "9",
+            "UnusedReservationBillingOwnerId": TARGET.account,
+        },
     ]
     pages = {"CapacityReservations": [plain, *({**plain, **one} for one in others)]}
-    found = Ec2Instances(FakeClients(ScriptedClient(describe_capacity_reservations=pages))).reservations(
-        TARGET
-    )
+    found = Ec2Instances(
+        FakeClients(ScriptedClient(describe_capacity_reservations=pages))
+    ).reservations(TARGET)
 
     assert ["cr-1", "cr-2", "cr-3", "cr-4"] == [one.reservation_id for one in found]
     assert [None, end, end, None] == [one.ends_at for one in found]
     assert [False, False, True, False] == [one.is_block for one in found]
-    assert (4, 3, "training of account 123456789012") == (found[0].total, found[0].available, found[0].holder)
+    assert (4, 3, "training of account 123456789012") == (
+        found[0].total,
+        found[0].available,
+        found[0].holder,
+    )
 
 
 def test_volumes_get_their_sizes(aws: Clients) -> None:
@@ -399,12 +440,21 @@ def test_volumes_get_their_sizes(aws: Clients) -> None:
     assert [None] == [volume.size_gib for volume in instance.volumes]
 
     assert [(120, "gp3", 3000)] == [
-        (volume.size_gib, volume.volume_type, volume.iops) for volume in instances.with_volume_sizes(instance)
+        (volume.size_gib, volume.volume_type, volume.iops)
+        for volume in instances.with_volume_sizes(instance)
     ]
     [volume] = instance.volumes
-    fast = {"VolumeId": volume.volume_id, "Size": 120, "VolumeType": "gp3", "Iops": 4000, "Throughput": 250}
+    fast = {
+        "VolumeId": volume.volume_id,
+        "Size": 120,
+        "VolumeType": "gp3",
+        "Iops": 4000,
+        "Throughput": 250,
+    }
     scripted = Ec2Instances(FakeClients(ScriptedClient(describe_volumes={"Volumes": [fast]})))
-    assert [(4000, 250)] == [(one.iops, one.throughput) for one in scripted.with_volume_sizes(instance)]
+    assert [(4000, 250)] == [
+        (one.iops, one.throughput) for one in scripted.with_volume_sizes(instance)
+    ]
 
 
 # tags
@@ -441,7 +491,9 @@ def test_tags_are_set_in_batches(count: int) -> None:
     client = TagClient()
     ids = [f"i-{n}" for n in range(count)]
 
-    assert {} == Ec2Tags(FakeClients(client)).set_tags(TARGET, [*ids, *ids], {"A": "1"}, dry_run=False)
+    assert {} == Ec2Tags(FakeClients(client)).set_tags(
+        TARGET, [*ids, *ids], {"A": "1"}, dry_run=False
+    )
     assert -(-count // 500) == len(client.calls)
     assert set(ids) == client.tagged
 
@@ -509,7 +561,10 @@ Write = Callable[[Clients, bool], object]
 ACTOR = "arn:aws:iam::123456789012:role/gpu-governor-us-east-1-actor"
 MEMBER_ACTOR = "arn:aws:iam::210987654321:role/gpu-governor-member-actor"
 WRITES: dict[str, tuple[str, Write]] = {
-    "stop": ("stop_instances", lambda c, dry: Ec2Controller(c, ACTOR).stop(TARGET, "i-1", dry_run=dry)),
+    "stop": (
+        "stop_instances",
+        lambda c, dry: Ec2Controller(c, ACTOR).stop(TARGET, "i-1", dry_run=dry),
+    ),
     "terminate": (
         "terminate_instances",
         lambda c, dry: Ec2Controller(c, ACTOR).terminate(TARGET, "i-1", dry_run=dry),
@@ -520,9 +575,18 @@ WRITES: dict[str, tuple[str, Write]] = {
             Step.CANCEL_SPOT_REQUEST, make_instance(spot_request_id="sir-1"), dry_run=dry
         ),
     ),
-    "snapshot": ("create_snapshots", lambda c, dry: EbsSnapshots(c).create(TARGET, "i-1", {}, dry_run=dry)),
-    "tag": ("create_tags", lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": "1"}, dry_run=dry)),
-    "untag": ("delete_tags", lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": None}, dry_run=dry)),
+    "snapshot": (
+        "create_snapshots",
+        lambda c, dry: EbsSnapshots(c).create(TARGET, "i-1", {}, dry_run=dry),
+    ),
+    "tag": (
+        "create_tags",
+        lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": "1"}, dry_run=dry),
+    ),
+    "untag": (
+        "delete_tags",
+        lambda c, dry: Ec2Tags(c).set_tags(TARGET, ["i-1"], {"A": None}, dry_run=dry),
+    ),
 }
 
 
@@ -567,7 +631,9 @@ def test_a_dry_run_that_was_carried_out_is_an_alarm(name: str) -> None:
         ("InternalError", Unavailable),
     ],
 )
-def test_a_refusal_is_raised_dry_or_not(name: str, dry_run: bool, code: str, kind: type[CloudError]) -> None:
+def test_a_refusal_is_raised_dry_or_not(
+    name: str, dry_run: bool, code: str, kind: type[CloudError]
+) -> None:
     """EC2's no is a no in every mode, by its class."""
     method, write = WRITES[name]
     with pytest.raises(kind):
@@ -582,7 +648,8 @@ SENT_ONCE = ["stop", "terminate", "cancel", "snapshot"]
 def test_what_destroys_or_costs_is_sent_once(name: str, dry_run: bool) -> None:
     """EC2 gives these calls no token: the client of a call that may be repeated is not used.
 
-    A client for one call sends once (`test_a_client_for_one_call_sends_once_with_its_own_credentials`).
+    A client for one call sends once
+    (`test_a_client_for_one_call_sends_once_with_its_own_credentials`).
     """
     method, write = WRITES[name]
     client = Ec2Client(**{method: [client_error("InternalError", status=503)]})
@@ -625,7 +692,11 @@ def test_stop_and_terminate_take_effect_only_when_not_dry(aws: Clients) -> None:
     )
 
     def states() -> list[str]:
-        return [found.state for i in (first, second) if (found := instances.describe(TARGET, i)) is not None]
+        return [
+            found.state
+            for i in (first, second)
+            if (found := instances.describe(TARGET, i)) is not None
+        ]
 
     controller.stop(TARGET, first, dry_run=True)
     controller.terminate(TARGET, second, dry_run=True)
@@ -696,7 +767,9 @@ def test_without_a_role_that_acts_nothing_is_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [[{"InstanceId": "i-0fedcba9876543210"}], [{}], []], ids=["another", "nobody's", "gone"]
+    "found",
+    [[{"InstanceId": "i-0fedcba9876543210"}], [{}], []],
+    ids=["another", "nobody's", "gone"],
 )
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_spot_request_is_canceled_only_for_the_instance_it_belongs_to(
@@ -706,7 +779,9 @@ def test_a_spot_request_is_canceled_only_for_the_instance_it_belongs_to(
     client = Ec2Client(describe_spot_instance_requests=[{"SpotInstanceRequests": found}])
     instance = make_instance(spot_request_id="sir-1")
     with pytest.raises(SafetyError, match="sir-1"):
-        Ec2Controller(FakeClients(client), ACTOR).prepare(Step.CANCEL_SPOT_REQUEST, instance, dry_run=dry_run)
+        Ec2Controller(FakeClients(client), ACTOR).prepare(
+            Step.CANCEL_SPOT_REQUEST, instance, dry_run=dry_run
+        )
     assert ["describe_spot_instance_requests"] == [name for name, _ in client.calls]
 
 
@@ -769,7 +844,13 @@ def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:
     states = ["pending", "completed", "error"]
     whose = {"StartTime": NOW, "OwnerId": TARGET.account}
     told = [
-        {"SnapshotId": f"snap-{n}", "VolumeId": f"vol-{n}", "State": state, "Progress": "5%", **whose}
+        {
+            "SnapshotId": f"snap-{n}",
+            "VolumeId": f"vol-{n}",
+            "State": state,
+            "Progress": "5%",
+            **whose,
+        }
         for n, state in enumerate(states)
     ]
     client = Ec2Client(
@@ -777,7 +858,8 @@ def test_the_state_of_a_snapshot_is_told_as_ec2_tells_it() -> None:
     )
 
     assert [
-        Snapshot(f"snap-{n}", f"vol-{n}", state, NOW, TARGET.account) for n, state in enumerate(states)
+        Snapshot(f"snap-{n}", f"vol-{n}", state, NOW, TARGET.account)
+        for n, state in enumerate(states)
     ] == EbsSnapshots(FakeClients(client)).find(TARGET, {"A": "1"})
     assert ["self"] == client.calls[0][1]["OwnerIds"]
 
@@ -793,7 +875,8 @@ WITHOUT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("lacks", WITHOUT)
 def test_a_record_that_lacks_what_ec2_always_sends_sinks_no_other(lacks: str) -> None:
-    """It is left out of lists, with its reason; to describe it fails, so that nothing is done to it."""
+    """It is left out of lists, with its reason; to describe it fails, so that nothing is done to
+    it."""
     whole = {**described("i-2"), **WITHOUT[lacks]}
     broken = {key: value for key, value in whole.items() if value is not None}
     odd: dict[str, str] = {}
@@ -802,7 +885,9 @@ def test_a_record_that_lacks_what_ec2_always_sends_sinks_no_other(lacks: str) ->
 
     found = reader.list_selected(TARGET, SELECTOR, odd)
     assert (["i-1"], ["i-2"]) == ([one.instance_id for one in found], list(odd))
-    assert odd["i-2"].startswith("ec2:DescribeInstances gave a record that cannot be read: KeyError(")
+    assert odd["i-2"].startswith(
+        "ec2:DescribeInstances gave a record that cannot be read: KeyError("
+    )
     assert ["i-1"] == [one.instance_id for one in reader.list_selected(TARGET, SELECTOR)]
     by_id = reader.describe_all(TARGET, ["i-1", "i-2", "i-3"])
     assert {"i-1": Instance, "i-2": CloudError} == {one: type(of) for one, of in by_id.items()}
@@ -814,7 +899,9 @@ def test_an_instance_whose_record_cannot_be_read_fails_to_be_described(lacks: st
     whole = {**described("i-2"), **WITHOUT[lacks]}
     broken = {key: value for key, value in whole.items() if value is not None}
     with pytest.raises(CloudError, match="gave a record that cannot be read"):
-        Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(broken)]))).describe(TARGET, "i-2")
+        Ec2Instances(FakeClients(Ec2Client(describe_instances=[page(broken)]))).describe(
+            TARGET, "i-2"
+        )
 
 
 @pytest.mark.parametrize("tags", [None, [], [{"Key": "Name", "Value": "trainer"}]])
@@ -844,7 +931,9 @@ def _nameless() -> dict[str, Any]:
         ({"NextToken": "more"}, "Reservations"),
     ],
 )
-def test_what_may_be_any_instance_sinks_none_and_is_said(odd_page: dict[str, Any], lacks: str) -> None:
+def test_what_may_be_any_instance_sinks_none_and_is_said(
+    odd_page: dict[str, Any], lacks: str
+) -> None:
     """A record without an id, a reservation without instances, an answer without reservations."""
     pages = [{**odd_page, "NextToken": "more"}, page(described("i-1"))]
     odd: dict[str, str] = {}
@@ -878,7 +967,10 @@ def test_an_odd_reservation_sinks_no_other(lacks: str, caplog: pytest.LogCapture
     reader = Ec2Instances(FakeClients(ScriptedClient(describe_capacity_reservations=answers)))
 
     assert ["cr-2"] == [one.reservation_id for one in reader.reservations(TARGET)]
-    assert "ec2:DescribeCapacityReservations gave a record that cannot be read: KeyError(" in caplog.text
+    assert (
+        "ec2:DescribeCapacityReservations gave a record that cannot be read: KeyError("
+        in caplog.text
+    )
     for _ in answers[1:]:
         with pytest.raises(CloudError):
             reader.reservations(TARGET)
@@ -886,7 +978,9 @@ def test_an_odd_reservation_sinks_no_other(lacks: str, caplog: pytest.LogCapture
 
 def test_a_snapshot_or_volume_without_an_id_sinks_no_other() -> None:
     """A new snapshot that is missing keeps the instance; an old one would count as deleted."""
-    snapshots = {"Snapshots": [{"VolumeId": "vol-1"}, {"SnapshotId": "snap-2", "VolumeId": "vol-2"}]}
+    snapshots = {
+        "Snapshots": [{"VolumeId": "vol-1"}, {"SnapshotId": "snap-2", "VolumeId": "vol-2"}]
+    }
     client = Ec2Client(create_snapshots=[snapshots], describe_snapshots=[snapshots])
     taker = EbsSnapshots(FakeClients(client))
     created = taker.create(TARGET, "i-1", {}, dry_run=False)

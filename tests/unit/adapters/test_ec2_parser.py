@@ -33,7 +33,9 @@ TEXTS = {
     "long": st.integers(-3, 2**60).map(str),
     "double": st.floats(allow_nan=False).map(repr),
     "float": st.floats(allow_nan=False).map(repr),
-    "timestamp": st.sampled_from(["2026-11-20T12:00:00.000Z", "2026-11-20T12:00:00+02:00", "2026-11-20"]),
+    "timestamp": st.sampled_from(
+        ["2026-11-20T12:00:00.000Z", "2026-11-20T12:00:00+02:00", "2026-11-20"]
+    ),
 }
 SESSION: Any = botocore.session.get_session()
 """One for all tests: each reads EC2's model anew."""
@@ -50,11 +52,13 @@ ASKED = {
     for one in re.findall(r'"ec2:(\w+)"', file.read_text(encoding="utf-8"))
 }
 OPERATIONS = sorted(filter(answer_of, ASKED))
-"""Those of EC2's operations that the product asks for and that answer with more than a request id."""
+"""Those of EC2's operations that the product asks for and that answer with more than a request
+id."""
 
 
 def element(draw: st.DrawFn, name: str, shape: Any) -> str:
-    """Return an element as EC2 might write it: some fields, in any order, one of them perhaps twice."""
+    """Return an element as EC2 might write it: some fields, in any order, one of them perhaps
+    twice."""
     if shape.type_name == "list":
         count = draw(st.integers(0, 2))
         inner = "".join(element(draw, "item", shape.member) for _ in range(count))
@@ -62,7 +66,9 @@ def element(draw: st.DrawFn, name: str, shape: Any) -> str:
         members = sorted(shape.members.items())
         shown = draw(st.lists(st.sampled_from(members), max_size=4)) if members else []
         parts = [element(draw, one.serialization.get("name", field), one) for field, one in shown]
-        unknown = draw(st.sampled_from(["", "", "<newOfEc2><deep>1</deep></newOfEc2>", "<newOfEc2/>"]))
+        unknown = draw(
+            st.sampled_from(["", "", "<newOfEc2><deep>1</deep></newOfEc2>", "<newOfEc2/>"])
+        )
         inner = "".join([*parts, unknown])
     else:
         inner = escape(draw(TEXTS[shape.type_name]))
@@ -76,14 +82,18 @@ def answers(draw: st.DrawFn) -> tuple[str, bytes]:
     found = element(draw, f"{operation}Response", answer_of(operation))
     inner = found.removeprefix(f"<{operation}Response>").removesuffix(f"</{operation}Response>")
     namespace = draw(st.sampled_from(NAMESPACES))
-    body = f"<{operation}Response{namespace}><requestId>r-1</requestId>{inner}</{operation}Response>"
+    body = (
+        f"<{operation}Response{namespace}><requestId>r-1</requestId>{inner}</{operation}Response>"
+    )
     return operation, body.encode()
 
 
 def read(parser: Any, operation: str, body: bytes) -> Any:
     """Return what it makes of the answer, or the kind of error."""
     try:
-        found = parser.parse({"body": body, "headers": {}, "status_code": 200}, answer_of(operation))
+        found = parser.parse(
+            {"body": body, "headers": {}, "status_code": 200}, answer_of(operation)
+        )
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         return type(error)
     return plain(found)
@@ -145,7 +155,9 @@ def test_nothing_of_the_answers_is_left_to_botocore(operation: str) -> None:
             waiting.append(shape.member)
         elif shape.type_name == "structure" and shape.name not in seen:
             seen.add(shape.name)
-            assert shape.name in BY_BOTOCORE or len(shape.members) == len(_plain_fields(shape)), shape.name
+            assert shape.name in BY_BOTOCORE or len(shape.members) == len(_plain_fields(shape)), (
+                shape.name
+            )
             waiting += shape.members.values()
     assert seen
 
@@ -158,7 +170,10 @@ def test_a_field_of_which_the_model_says_more_is_left_to_botocore() -> None:
 
 def test_a_type_that_the_parser_does_not_know_is_left_to_botocore() -> None:
     """A later botocore, as Lambda may bring it, may have more of them."""
-    shapes: Any = {"S": {"type": "structure", "members": {"A": {"shape": "New"}}}, "New": {"type": "new"}}
+    shapes: Any = {
+        "S": {"type": "structure", "members": {"A": {"shape": "New"}}},
+        "New": {"type": "new"},
+    }
     shape = ShapeResolver(shapes).get_shape_by_name("S")
     node = ElementTree.fromstring("<S><A>1</A></S>")
     ours, theirs = (plain(parser._parse_shape(shape, node)) for parser in PARSERS)
@@ -169,7 +184,9 @@ def test_nothing_is_kept_of_a_client_that_is_gone() -> None:
     """EC2's model takes 30 MB, and a warm function sees the clients of hundreds of episodes."""
     gone: Any = botocore.session.get_session()
     shape = gone.get_service_model("ec2").operation_model("DescribeInstances").output_shape
-    body = b"<r><reservationSet><item><instancesSet><item/></instancesSet></item></reservationSet></r>"
+    body = (
+        b"<r><reservationSet><item><instancesSet><item/></instancesSet></item></reservationSet></r>"
+    )
     _Ec2Parser(moment).parse({"body": body, "headers": {}, "status_code": 200}, shape)
     kept = weakref.ref(shape)
     del gone, shape
@@ -179,7 +196,9 @@ def test_nothing_is_kept_of_a_client_that_is_gone() -> None:
 
 def test_the_clients_read_by_it() -> None:
     """EC2 alone: others keep botocore's parsers, with our reading of times."""
-    factory: Any = Clients("us-east-1")._session((None, None)).get_component("response_parser_factory")
+    factory: Any = (
+        Clients("us-east-1")._session((None, None)).get_component("response_parser_factory")
+    )
     assert isinstance(factory.create_parser("ec2"), _Ec2Parser)
     assert not isinstance(factory.create_parser("query"), _Ec2Parser)
     assert moment is factory.create_parser("query")._timestamp_parser

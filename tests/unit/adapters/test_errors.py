@@ -62,7 +62,9 @@ from tests.unit.adapters.fakes import client_error
         ("ValidationException", 400, CloudError),
     ],
 )
-def test_a_code_becomes_its_most_specific_class(code: str, status: int, kind: type[CloudError]) -> None:
+def test_a_code_becomes_its_most_specific_class(
+    code: str, status: int, kind: type[CloudError]
+) -> None:
     """Exactly this class, with operation and code for the reader, chained to the original."""
     original = client_error(code, "told why", status)
 
@@ -115,7 +117,8 @@ def test_a_cancelled_transaction_is_read_by_its_reasons(
     ],
 )
 def test_a_call_without_an_answer(error: BotoCoreError, kind: type[CloudError]) -> None:
-    """The network may recover; a wrong parameter never does, so it must not be repeated as unavailable."""
+    """The network may recover; a wrong parameter never does, so it must not be repeated as
+    unavailable."""
     with pytest.raises(CloudError) as caught, aws_errors("ec2:StopInstances"):
         raise error
     assert kind is type(caught.value)
@@ -123,7 +126,8 @@ def test_a_call_without_an_answer(error: BotoCoreError, kind: type[CloudError]) 
 
 
 def test_what_is_not_aws_passes_through() -> None:
-    """A bug of ours is not dressed up as a cloud error, and an error of the tree stays what it is."""
+    """A bug of ours is not dressed up as a cloud error, and an error of the tree stays what it
+    is."""
     with pytest.raises(ZeroDivisionError), aws_errors("ec2:StopInstances"):
         raise ZeroDivisionError
     with pytest.raises(Protected), aws_errors("ec2:StopInstances"):

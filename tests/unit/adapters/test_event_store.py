@@ -52,8 +52,11 @@ def test_a_claim_that_came_to_nothing_lapses(log: EventLog) -> None:
 
 
 def test_warnings_of_a_zone_are_counted_from_the_first(log: EventLog) -> None:
-    """One, two, three; after the window it begins anew, and each zone, Region and account has its own."""
-    counted = [log.count(TARGET, "interruption#a", NOW + timedelta(minutes=m), WINDOW) for m in (0, 1, 9)]
+    """One, two, three; after the window it begins anew, and each zone, Region and account has its
+    own."""
+    counted = [
+        log.count(TARGET, "interruption#a", NOW + timedelta(minutes=m), WINDOW) for m in (0, 1, 9)
+    ]
     assert [1, 2, 3] == [burst.number for burst in counted]
     assert 1 == len({burst.started_at for burst in counted})
 
@@ -66,7 +69,8 @@ def test_warnings_of_a_zone_are_counted_from_the_first(log: EventLog) -> None:
 def test_of_many_at_once_each_counts_once_and_one_claims() -> None:
     """Twenty warnings in one moment are numbers 1 to 20, and one of them does what is to be done.
 
-    By the twin alone: moto checks and writes in two steps. DynamoDB's own atom is a conditional update.
+    By the twin alone: moto checks and writes in two steps. DynamoDB's own atom is a conditional
+    update.
     """
     log = MemoryEventLog()
 
@@ -87,18 +91,23 @@ def test_a_count_that_another_began_is_counted_on() -> None:
     second = {"started_at_epoch": {"N": str(int(NOW.timestamp()))}, "warnings": {"N": "2"}}
     client = ScriptedClient(update_item=[lost, lost, {"Attributes": second}])
 
-    burst = EventLog(DynamoTable(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
+    burst = EventLog(DynamoTable(FakeClients(client), TABLE)).count(
+        TARGET, "interruption#a", NOW, WINDOW
+    )
 
     assert (2, NOW.replace(microsecond=0)) == (burst.number, burst.started_at)
-    assert ["#started_at_epoch > :1", "(attribute_not_exists(#pk)) OR (#started_at_epoch <= :3)"] == [
-        call["ConditionExpression"] for _, call in client.calls[:2]
-    ]
+    assert [
+        "#started_at_epoch > :1",
+        "(attribute_not_exists(#pk)) OR (#started_at_epoch <= :3)",
+    ] == [call["ConditionExpression"] for _, call in client.calls[:2]]
 
 
 BLOCK = Notice(
     TARGET.account, TARGET.region, "cr-1", "Capacity Block ends", LATER, SAID, reservation_id="cr-1"
 )
-RETIREMENT = Notice(TARGET.account, TARGET.region, "arn:1", "AWS schedules", LATER, SAID, instance_id="i-1")
+RETIREMENT = Notice(
+    TARGET.account, TARGET.region, "arn:1", "AWS schedules", LATER, SAID, instance_id="i-1"
+)
 
 
 def keep(log: EventLog, notice: Notice, *, remind: bool = True, **changes: Any) -> bool:
@@ -120,7 +129,8 @@ def test_announced_dates_come_back_as_they_were(log: EventLog) -> None:
 
 
 def test_what_was_said_before_changes_nothing(log: EventLog) -> None:
-    """Neither the date, nor that it is over; the same moment's word is taken, but does not open again."""
+    """Neither the date, nor that it is over; the same moment's word is taken, but does not open
+    again."""
     assert keep(log, RETIREMENT)
     assert not keep(log, RETIREMENT, at=LATER + DAY, said_at=BEFORE)
     assert not keep(log, RETIREMENT, at=None, said_at=BEFORE)
@@ -136,7 +146,9 @@ def test_what_was_said_before_changes_nothing(log: EventLog) -> None:
     assert [LATER] == [one.said_at for one in log.notices(TARGET)]
 
 
-def test_what_is_not_to_be_reminded_of_has_its_place_in_the_order_all_the_same(log: EventLog) -> None:
+def test_what_is_not_to_be_reminded_of_has_its_place_in_the_order_all_the_same(
+    log: EventLog,
+) -> None:
     """It replaces the date before it."""
     assert keep(log, RETIREMENT)
     assert keep(log, RETIREMENT, at=LATER - DAY, said_at=SAID + DAY, remind=False)
@@ -177,7 +189,9 @@ def test_a_count_that_keeps_losing_says_so() -> None:
     client = ScriptedClient(update_item=lambda **_: client_error("ConditionalCheckFailedException"))
 
     with pytest.raises(ConflictError):
-        EventLog(DynamoTable(FakeClients(client), TABLE)).count(TARGET, "interruption#a", NOW, WINDOW)
+        EventLog(DynamoTable(FakeClients(client), TABLE)).count(
+            TARGET, "interruption#a", NOW, WINDOW
+        )
     assert 6 == len(client.calls)
 
 

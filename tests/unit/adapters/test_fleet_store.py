@@ -88,7 +88,8 @@ GOLDEN = {
 
 
 def test_pages_of_all_targets_are_read_by_one_query(table: StateTable) -> None:
-    """A Region whose name begins like another's has a page of its own, and no page is read for it."""
+    """A Region whose name begins like another's has a page of its own, and no page is read for
+    it."""
     here, there = page(row()), page(target=OTHER, problem="2 steps failed")
     assert ((), None) == (table.pages(), table.page(TARGET))
 
@@ -128,7 +129,8 @@ def test_a_long_page_is_written_whole_and_a_shorter_one_replaces_it(
 
 
 def test_a_row_keeps_its_stored_form(table: StateTable) -> None:
-    """Golden: the next release reads what this one stores. An older row may lack what has a default."""
+    """Golden: the next release reads what this one stores. An older row may lack what has a
+    default."""
     table.keep_page(page(row()))
     [item] = table._table.query("FLEET")
     assert [GOLDEN] == json.loads(zlib.decompress(item["rows"]))
@@ -160,7 +162,9 @@ def test_a_damaged_page_is_named_and_hides_no_other(table: StateTable) -> None:
 def test_the_days_of_a_month_are_read_by_one_query(table: StateTable) -> None:
     """Amounts are kept as they are, digit by digit; a damaged day counts as none."""
     shares = {
-        ("alice", "vision"): Share(Decimal("1.000000001"), Decimal("0.1"), Decimal(0), Decimal("3E-9")),
+        ("alice", "vision"): Share(
+            Decimal("1.000000001"), Decimal("0.1"), Decimal(0), Decimal("3E-9")
+        ),
         ("bob # x", ""): Share(idle=Decimal("12")),
     }
     first = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
@@ -178,21 +182,27 @@ def test_the_days_of_a_month_are_read_by_one_query(table: StateTable) -> None:
 
 
 def test_pages_and_days_expire(table: StateTable) -> None:
-    """A target that no policy names any more is gone after a week; a day, as a meter, after 400 days."""
+    """A target that no policy names any more is gone after a week; a day, as a meter, after 400
+    days."""
     table.keep_page(page())
     table._table.transact(keeping(DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region)))
 
     [stored], [day] = table._table.query("FLEET"), table._table.query("DAYS#2026-11")
 
     assert int((NOW + timedelta(days=7)).timestamp()) == stored["expires_at_epoch"]
-    assert int(NOW.replace(hour=0, minute=0, second=0).timestamp()) + 400 * 86_400 == day["expires_at_epoch"]
+    assert (
+        int(NOW.replace(hour=0, minute=0, second=0).timestamp()) + 400 * 86_400
+        == day["expires_at_epoch"]
+    )
 
 
 def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
-    """Tags of 256 characters on thousands of instances fill an item: the meter beside it is written all the
-    same, the most expensive owners are kept, and the sum stays."""
+    """Tags of 256 characters on thousands of instances fill an item: the meter beside it is written
+    all the same, the most expensive owners are kept, and the sum stays."""
     chance = random.Random(1)
-    names = ["".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256)) for _ in range(1_500)]
+    names = [
+        "".join(chr(chance.randrange(0x4E00, 0x9FFF)) for _ in range(256)) for _ in range(1_500)
+    ]
     shares = {(name, "vision"): Share(used=Decimal(number)) for number, name in enumerate(names)}
     whole = DayCosts(date(2026, 11, 20), TARGET.account, TARGET.region, shares)
 
@@ -211,7 +221,8 @@ def test_a_day_of_too_many_owners_is_summed_up(table: StateTable) -> None:
 
 
 def test_a_page_of_5000_instances_is_at_most_ten_items(table: StateTable) -> None:
-    """One more write for 500 instances; all of them in one call, so that nobody reads half a page."""
+    """One more write for 500 instances; all of them in one call, so that nobody reads half a
+    page."""
     rows = [replace(one, account=TARGET.account, region=TARGET.region) for one in many_rows(5_000)]
     long = page(*rows)
 

@@ -41,7 +41,8 @@ REQUIRED: dict[type, tuple[str, set[str]]] = {
     Episode: (
         "EPISODE",
         {
-            "execution_name", "phase", "opened_at", "approval_id", "mode", "policy_version", "overrides",
+            "execution_name", "phase", "opened_at", "approval_id", "mode", "policy_version",
+            "overrides",
             "instance", "reason", "evidence", "evidence_hash", "plan", "price", "owner", "project",
             "keep_at_most_seconds",
         },
@@ -56,11 +57,15 @@ REQUIRED: dict[type, tuple[str, set[str]]] = {
     LedgerEntry: (
         "20",
         {
-            "execution_name", "outcome", "instance_type", "owner", "project", "price_source", "booked_at",
+            "execution_name", "outcome", "instance_type", "owner", "project", "price_source",
+            "booked_at",
             "cost_before_usd_per_hour", "cost_after_usd_per_hour", "saved_usd_per_hour",
         },
     ),
-    Meter: ("1", {"account", "region", "month", "counted_until", "usd", "unpriced_hours", "usd_per_hour"}),
+    Meter: (
+        "1",
+        {"account", "region", "month", "counted_until", "usd", "unpriced_hours", "usd_per_hour"},
+    ),
     Delivery: ("m-", {"subject", "message", "channel", "target", "at"}),
     BreakerState: ("BREAKER", {"tripped_at", "why"}),
 }  # fmt: skip
@@ -71,7 +76,8 @@ REQUIRED_WITHIN = {
         "root_device_type", "tags", "volumes", "platform", "operator_managed",
     },
     "plan": {
-        "wanted", "action", "steps", "replaced_because", "losses", "stays", "cost_before_usd_per_hour",
+        "wanted", "action", "steps", "replaced_because", "losses", "stays",
+        "cost_before_usd_per_hour",
         "cost_after_usd_per_hour",
     },
     "price": {"usd_per_hour", "source"},
@@ -148,7 +154,8 @@ def test_items_are_stored_as_the_release_stored_them(aws: Clients) -> None:
         if now["sk"]["S"].startswith("OPENLEDGER#"):
             del now["expires_at_epoch"]  # it lasted for ever
         if now["sk"]["S"] == "REQUEST":
-            # An unset attribute is missing now, and was NULL: both releases read both alike (test below).
+            # An unset attribute is missing now, and was NULL: both releases read both alike (test
+            # below).
             before = {name: value for name, value in before.items() if value != {"NULL": True}}
             now = {name: value for name, value in now.items() if value != {"NULL": True}}
         assert comparable(before) == comparable(now)
@@ -185,10 +192,18 @@ def test_a_part_that_lacks_what_matters_is_unreadable(inner: str) -> None:
 def test_older_episodes_may_lose_local_disks_and_had_one_approver() -> None:
     """A field that a release did not write yet means what it meant then, on the safe side."""
     whole = document("EPISODE")
-    older = {"idle_below_percent", "broadcast_may", "people_needed", "known_people", "acts_on_silence"}
+    older = {
+        "idle_below_percent",
+        "broadcast_may",
+        "people_needed",
+        "known_people",
+        "acts_on_silence",
+    }
     del whole["plan"]["loses_local_disks"]
 
-    episode = read_document(Episode, {name: value for name, value in whole.items() if name not in older})
+    episode = read_document(
+        Episode, {name: value for name, value in whole.items() if name not in older}
+    )
 
     assert episode.plan.loses_local_disks
     assert (5.0, 1, frozenset(), False) == (
@@ -231,7 +246,12 @@ def test_nothing_is_converted(change: dict[str, Any]) -> None:
 
 def test_what_cannot_be_read_is_named_without_its_values() -> None:
     """An approval holds a token, which must not reach a log."""
-    damaged = {**document("REQUEST"), "task_token": "secret-token", "status": "secret-status", "stage": 7}
+    damaged = {
+        **document("REQUEST"),
+        "task_token": "secret-token",
+        "status": "secret-status",
+        "stage": 7,
+    }
     with pytest.raises(CloudError) as caught:
         read_document(Approval, damaged)
     assert "status: " in str(caught.value)
@@ -241,7 +261,10 @@ def test_what_cannot_be_read_is_named_without_its_values() -> None:
 
 
 def test_unknown_attributes_are_ignored_even_where_a_field_is_not_stored() -> None:
-    """`problem` of a record and the role of a target are never stored, so an attribute is not theirs."""
+    """`problem` of a record and the role of a target are never stored, so an attribute is not
+    theirs."""
     place = {"account": "111122223333", "region": "us-east-1", "instance_id": "i-1"}
-    record = read_document(InstanceRecord, {**place, "problem": "x", "role_arn": "arn", "last_started_at": 1})
+    record = read_document(
+        InstanceRecord, {**place, "problem": "x", "role_arn": "arn", "last_started_at": 1}
+    )
     assert (None, None) == (record.problem, record.target.role_arn)

@@ -1,4 +1,5 @@
-"""The OIDC adapter against an issuer as strict as a real one: what does not prove who it is, is refused."""
+"""The OIDC adapter against an issuer as strict as a real one: what does not prove who it is, is
+refused."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ class Wire(Https):
     def __init__(self, fetch: Callable[..., tuple[int, bytes]]) -> None:
         self.fetch = fetch
 
-    def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
+    def send(
+        self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]
+    ) -> HttpAnswer:
         assert ("POST" if body else "GET") == method
         form = dict(parse_qsl(str(body), strict_parsing=True)) if body else None
         status, answer = self.fetch(url, form, headers)
@@ -103,7 +106,8 @@ def test_a_code_becomes_claims(secret: str, algorithm: str) -> None:
 
 
 def test_a_fresh_proof_is_a_new_one_and_has_its_time() -> None:
-    """`max_age` alone lets somebody through who signed in 14 minutes ago; `prompt` alone asks for no time."""
+    """`max_age` alone lets somebody through who signed in 14 minutes ago; `prompt` alone asks for
+    no time."""
     world = World()
     where = {"state": STATE, "nonce": NONCE, "verifier": VERIFIER, "redirect_uri": CALLBACK}
     plain, fresh = (
@@ -293,7 +297,11 @@ def test_a_symmetric_key_is_never_a_key() -> None:
     world = World()
     kid = world.issuer.keys()["keys"][0]["kid"]
     keys = {
-        "keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": kid}, {"kty": "RSA", "use": "enc", "kid": kid}, 7]
+        "keys": [
+            {"kty": "oct", "k": "c2VjcmV0", "kid": kid},
+            {"kty": "RSA", "use": "enc", "kid": kid},
+            7,
+        ]
     }
     world.answers["/keys"] = 200, json.dumps(keys).encode()
 
@@ -307,13 +315,18 @@ def test_a_symmetric_key_is_never_a_key() -> None:
         ({"issuer": f"{URL}/"}, "calls itself"),
         ({"issuer": "https://other.example.com"}, "calls itself"),
         ({"code_challenge_methods_supported": ["plain"]}, "PKCE"),
-        ({"authorization_endpoint": "http://issuer.example.com/authorize"}, "authorization_endpoint must be"),
+        (
+            {"authorization_endpoint": "http://issuer.example.com/authorize"},
+            "authorization_endpoint must be",
+        ),
         ({"authorization_endpoint": None}, "authorization_endpoint must be"),
         ({"authorization_endpoint": "https://a@b.example.com/"}, "authorization_endpoint must be"),
         ({"authorization_endpoint": "https://[/"}, "authorization_endpoint must be"),
     ],
 )
-def test_an_issuer_that_does_not_fit_is_told_to_the_operator(changed: dict[str, Any], match: str) -> None:
+def test_an_issuer_that_does_not_fit_is_told_to_the_operator(
+    changed: dict[str, Any], match: str
+) -> None:
     """The error says what to set, or what it lacks."""
     world = World()
     world.changed = changed
@@ -383,11 +396,15 @@ def test_a_secret_goes_into_the_form_where_the_issuer_wants_it_there() -> None:
     world.changed = {"token_endpoint_auth_methods_supported": ["client_secret_post"]}
     sent: list[tuple[Mapping[str, str] | None, Mapping[str, str]]] = []
 
-    def spy(url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+    def spy(
+        url: str, form: Mapping[str, str] | None, headers: Mapping[str, str]
+    ) -> tuple[int, bytes]:
         sent.append((form, headers))
         return world.fetch(url, form, headers)
 
-    provider = OidcProvider(Client(URL, "gpu-governor", lambda: {"client_secret": "right"}), Wire(spy))
+    provider = OidcProvider(
+        Client(URL, "gpu-governor", lambda: {"client_secret": "right"}), Wire(spy)
+    )
     with pytest.raises(ConfigurationError):  # this issuer takes it in the header only
         provider.redeem(code="c", nonce=NONCE, verifier=VERIFIER, redirect_uri=CALLBACK)
     form, headers = sent[-1]

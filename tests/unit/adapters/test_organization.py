@@ -12,7 +12,12 @@ from tests.unit.adapters.fakes import FakeClients, ScriptedClient, client_error
 
 ROOT, GPU, TEAM, PLAY = "r-abcd", "ou-abcd-11111111", "ou-abcd-22222222", "ou-abcd-33333333"
 WITHIN = {ROOT: [GPU], GPU: [TEAM, PLAY]}
-ACCOUNTS = {ROOT: ["000000000000"], GPU: ["111111111111"], TEAM: ["222222222222"], PLAY: ["333333333333"]}
+ACCOUNTS = {
+    ROOT: ["000000000000"],
+    GPU: ["111111111111"],
+    TEAM: ["222222222222"],
+    PLAY: ["333333333333"],
+}
 GONE = ("SUSPENDED", "PENDING_CLOSURE", "CLOSED")
 
 
@@ -30,7 +35,9 @@ def accounts(ParentId: str, NextToken: str = "") -> dict[str, Any]:
 
 def found(*wanted: str, without: tuple[str, ...] = ()) -> tuple[str, ...]:
     """Return the accounts of the organization above."""
-    client = ScriptedClient(list_accounts_for_parent=accounts, list_organizational_units_for_parent=units)
+    client = ScriptedClient(
+        list_accounts_for_parent=accounts, list_organizational_units_for_parent=units
+    )
     return OrganizationUnits(FakeClients(client)).accounts(wanted, without)
 
 
@@ -64,7 +71,8 @@ def test_where_aws_answers_the_older_status_that_counts(status: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind"), [("AccessDeniedException", AccessDenied), ("TooManyRequestsException", Throttled)]
+    ("code", "kind"),
+    [("AccessDeniedException", AccessDenied), ("TooManyRequestsException", Throttled)],
 )
 def test_a_unit_that_cannot_be_read_is_an_error_and_never_an_empty_unit(
     code: str, kind: type[Exception]
@@ -76,7 +84,9 @@ def test_a_unit_that_cannot_be_read_is_an_error_and_never_an_empty_unit(
             raise client_error(code)
         return units(ParentId)
 
-    client = ScriptedClient(list_accounts_for_parent=accounts, list_organizational_units_for_parent=sometimes)
+    client = ScriptedClient(
+        list_accounts_for_parent=accounts, list_organizational_units_for_parent=sometimes
+    )
 
     with pytest.raises(kind):
         OrganizationUnits(FakeClients(client)).accounts([ROOT], ())
@@ -85,10 +95,18 @@ def test_a_unit_that_cannot_be_read_is_an_error_and_never_an_empty_unit(
 def test_an_odd_account_or_unit_sinks_no_other() -> None:
     """It is left out, and the log says why; units of which nothing can be read have failed."""
     client = ScriptedClient(
-        list_accounts_for_parent={"Accounts": [{"State": "ACTIVE"}, {"Id": "1" * 12, "State": "ACTIVE"}]},
-        list_organizational_units_for_parent=[{"OrganizationalUnits": [{}, {"Id": TEAM}]}, units(TEAM), {}],
+        list_accounts_for_parent={
+            "Accounts": [{"State": "ACTIVE"}, {"Id": "1" * 12, "State": "ACTIVE"}]
+        },
+        list_organizational_units_for_parent=[
+            {"OrganizationalUnits": [{}, {"Id": TEAM}]},
+            units(TEAM),
+            {},
+        ],
     )
     units_of = OrganizationUnits(FakeClients(client))
     assert ("1" * 12,) == units_of.accounts([GPU], ())
-    with pytest.raises(CloudError, match="organizations:ListOrganizationalUnitsForParent gave a record"):
+    with pytest.raises(
+        CloudError, match="organizations:ListOrganizationalUnitsForParent gave a record"
+    ):
         units_of.accounts([GPU], ())

@@ -1,4 +1,5 @@
-"""Price lists and commitments as AWS answers them; the shapes were made by hand from its documentation."""
+"""Price lists and commitments as AWS answers them; the shapes were made by hand from its
+documentation."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ PLAN = {
 }
 
 
-def reader(hub: str = "us-west-2", **answers: Any) -> tuple[AwsPriceLists, FakeClients, ScriptedClient]:
+def reader(
+    hub: str = "us-west-2", **answers: Any
+) -> tuple[AwsPriceLists, FakeClients, ScriptedClient]:
     """A hub in some Region, whose AWS answers so."""
     client = ScriptedClient(**answers)
     clients = FakeClients(client)
@@ -90,14 +93,17 @@ STORAGE = [
 
 
 def test_storage_is_priced_by_volume_type() -> None:
-    """Throughput is listed per GiB/s. Archives, and what io2 costs from 32,000 IOPS on, are other things."""
+    """Throughput is listed per GiB/s. Archives, and what io2 costs from 32,000 IOPS on, are other
+    things."""
     rows = [product(usd, unit, usagetype=usage, regionCode=HERE) for usage, unit, usd in STORAGE]
     other = product("9", "GB-Mo", usagetype="EBS:VolumeUsage.gp2", regionCode="us-east-1")
     lists, _, client = reader(get_products=lambda **_: {"PriceList": [*rows, other]})
 
     found = lists.storage(HERE)
 
-    assert {"gp3": "0.0952", "io1": "0.149", "standard": "0.059"} == as_text(found.usd_per_gib_month)
+    assert {"gp3": "0.0952", "io1": "0.149", "standard": "0.059"} == as_text(
+        found.usd_per_gib_month
+    )
     assert {"gp3": "0.006", "io1": "0.078"} == as_text(found.usd_per_iops_month)
     assert {"gp3": Decimal("0.0476")} == found.usd_per_mibps_month
     assert (Decimal("0.054"), Decimal("0.005")) == (
@@ -116,14 +122,22 @@ def as_text(found: Any) -> dict[str, str]:
 
 def test_savings_plans_are_read_as_text_says() -> None:
     """Those for SageMaker and databases pay for no instance; another currency is not converted."""
-    family = {**PLAN, "savingsPlanId": "sp-2", "savingsPlanType": "EC2Instance", "ec2InstanceFamily": "p5"}
+    family = {
+        **PLAN,
+        "savingsPlanId": "sp-2",
+        "savingsPlanType": "EC2Instance",
+        "ec2InstanceFamily": "p5",
+    }
     plans = [
         PLAN,
         {**family, "region": HERE, "currency": "CNY"},
         {**PLAN, "savingsPlanType": "SageMaker"},
         {**PLAN, "savingsPlanType": "Database"},
     ]
-    pages = [{"savingsPlans": plans[:1], "nextToken": "more"}, {"savingsPlans": plans[1:], "nextToken": ""}]
+    pages = [
+        {"savingsPlans": plans[:1], "nextToken": "more"},
+        {"savingsPlans": plans[1:], "nextToken": ""},
+    ]
     lists, _, client = reader(describe_savings_plans=pages)
 
     compute, instance = lists.savings_plans()
@@ -136,7 +150,8 @@ def test_savings_plans_are_read_as_text_says() -> None:
 
 
 def test_reserved_instances_are_read_where_they_are() -> None:
-    """The price of one an hour: its share of what was paid at once, and what recurs; times their number."""
+    """The price of one an hour: its share of what was paid at once, and what recurs; times their
+    number."""
     found = {
         "ReservedInstancesId": "r-1",
         "InstanceType": "g5.xlarge",

@@ -32,7 +32,11 @@ def test_a_list_is_kept_by_region() -> None:
     assert ONE.usd_per_hour == (state.price_list("us-east-1") or later).usd_per_hour
 
 
-@given(st.dictionaries(st.text(max_size=20), st.decimals(allow_nan=False, allow_infinity=False), max_size=5))
+@given(
+    st.dictionaries(
+        st.text(max_size=20), st.decimals(allow_nan=False, allow_infinity=False), max_size=5
+    )
+)
 def test_an_amount_is_kept_to_the_last_digit(usd: dict[str, Decimal]) -> None:
     """As text: no float comes between."""
     state = StateTable(MemoryTable())

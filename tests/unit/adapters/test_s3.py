@@ -25,15 +25,24 @@ def test_a_document_is_written_once_and_stays(aws: Clients) -> None:
     s3.create_bucket(Bucket="audit")
 
     assert (True, False) == (bucket.keep(CHANGE), bucket.keep(replace(CHANGE, after={})))
-    assert CHANGE.document() == json.loads(s3.get_object(Bucket="audit", Key=CHANGE.key)["Body"].read())
+    assert CHANGE.document() == json.loads(
+        s3.get_object(Bucket="audit", Key=CHANGE.key)["Body"].read()
+    )
 
 
 def test_the_audit_is_encrypted_by_no_key_that_somebody_deletes(aws: Clients) -> None:
     """Whoever changes the default of the bucket chooses no key for it."""
     s3 = aws.client("s3")
     s3.create_bucket(Bucket="audit")
-    by_a_key = {"ApplyServerSideEncryptionByDefault": {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "theirs"}}
-    s3.put_bucket_encryption(Bucket="audit", ServerSideEncryptionConfiguration={"Rules": [by_a_key]})
+    by_a_key = {
+        "ApplyServerSideEncryptionByDefault": {
+            "SSEAlgorithm": "aws:kms",
+            "KMSMasterKeyID": "theirs",
+        }
+    }
+    s3.put_bucket_encryption(
+        Bucket="audit", ServerSideEncryptionConfiguration={"Rules": [by_a_key]}
+    )
     AuditBucket(aws, "audit").keep(CHANGE)
 
     assert "AES256" == s3.get_object(Bucket="audit", Key=CHANGE.key)["ServerSideEncryption"]
@@ -62,7 +71,10 @@ def test_user_data_that_two_keep_at_the_same_moment_is_tried_again() -> None:
 def test_user_data_is_kept_once_under_its_episode_and_encrypted_with_the_key(aws: Clients) -> None:
     """A second try finds its copy; what somebody changed in between is a copy of its own."""
     ref = EpisodeRef("123456789012", "us-east-1", "i-0123456789abcdef0", NOW, 2)
-    s3, bucket = aws.client("s3"), UserDataBucket(aws, "audit", "arn:aws:kms:us-east-1:123456789012:key/data")
+    s3, bucket = (
+        aws.client("s3"),
+        UserDataBucket(aws, "audit", "arn:aws:kms:us-east-1:123456789012:key/data"),
+    )
     s3.create_bucket(Bucket="audit")
     first, again, other = (bucket.keep(ref, data) for data in (b"one", b"one", b"two"))
 

@@ -43,13 +43,17 @@ def kinds() -> Mapping[str, type]:
             and isinstance(node.args[0], ast.Name)
         }
         module = __import__(f"governor.stores.{path.stem}", fromlist=["_"])
-        found |= {one: getattr(module, one) for one in names if isinstance(getattr(module, one, None), type)}
+        found |= {
+            one: getattr(module, one)
+            for one in names
+            if isinstance(getattr(module, one, None), type)
+        }
     return found
 
 
 def shape(schema: Any) -> Any:
-    """Return what a reader needs of a schema: types, values of enumerations, and which fields may be
-    missing."""
+    """Return what a reader needs of a schema: types, values of enumerations, and which fields may
+    be missing."""
     if isinstance(schema, (list, tuple)):
         return [shape(one) for one in schema]
     match schema["type"]:
@@ -57,7 +61,9 @@ def shape(schema: Any) -> Any:
             return {"may be missing": shape(schema["schema"])}
         case "dataclass-args":
             stored = [one for one in schema["fields"] if one.get("init", True)]
-            return {one.get("validation_alias") or one["name"]: shape(one["schema"]) for one in stored}
+            return {
+                one.get("validation_alias") or one["name"]: shape(one["schema"]) for one in stored
+            }
         case "enum":
             return {"enum": sorted(str(one.value) for one in schema["members"])}
         case "literal":
@@ -75,9 +81,11 @@ def shapes() -> dict[str, Any]:
 
 
 def breaks(old: Any, new: Any, where: str = "") -> Iterator[str]:
-    """Yield what a reader of the `old` shape could not read of the `new` one, whose writer writes every
-    field."""
-    old, new = (one.get("may be missing", one) if isinstance(one, dict) else one for one in (old, new))
+    """Yield what a reader of the `old` shape could not read of the `new` one, whose writer writes
+    every field."""
+    old, new = (
+        one.get("may be missing", one) if isinstance(one, dict) else one for one in (old, new)
+    )
     if type(old) is not type(new) or isinstance(old, str):
         if old != new:
             yield f"{where}: {old} became {new}"
@@ -85,7 +93,9 @@ def breaks(old: Any, new: Any, where: str = "") -> Iterator[str]:
         for one, other in zip_longest(old, new, fillvalue="nothing"):
             yield from breaks(one, other, where)
     elif "enum" in old and "enum" in new:
-        yield from (f"{where}: the new value {one}" for one in sorted(set(new["enum"]) - set(old["enum"])))
+        yield from (
+            f"{where}: the new value {one}" for one in sorted(set(new["enum"]) - set(old["enum"]))
+        )
     else:
         for name, part in old.items():
             if name in new:
@@ -131,7 +141,9 @@ def test_all_kinds_are_known() -> None:
     assert {"Episode", "Approval", "InstanceRecord", "Meter", "LedgerEntry"} <= kinds().keys()
 
 
-def test_a_release_refuses_a_table_of_a_newer_schema(aws: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_release_refuses_a_table_of_a_newer_schema(
+    aws: Clients, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """And notes its own where an older one is kept."""
     create_table(aws.client("dynamodb"))
     table = DynamoTable(aws, TABLE)

@@ -35,7 +35,9 @@ def test_a_seal_is_good_for_its_duty_and_its_text(aws: Clients, keys: tuple[str,
         assert ({duty}, False) == (fits, check(duty, text + b"y", signature))
 
 
-@pytest.mark.parametrize("signature", ["", "no base 64", base64.b64encode(b"short").decode(), MAC + "é"])
+@pytest.mark.parametrize(
+    "signature", ["", "no base 64", base64.b64encode(b"short").decode(), MAC + "é"]
+)
 def test_what_is_no_signature_is_never_sent_to_kms(signature: str) -> None:
     """It does not fit."""
     assert not KmsSealCheck(FakeClients(ScriptedClient()), *KEYS)(Duty.ANSWER, b"text", signature)

@@ -1,4 +1,5 @@
-"""Step Functions, SNS, SSM, Secrets Manager, prices, the catalogue, and whose credentials are used."""
+"""Step Functions, SNS, SSM, Secrets Manager, prices, the catalogue, and whose credentials are
+used."""
 
 from __future__ import annotations
 
@@ -78,11 +79,14 @@ def test_an_execution_is_named_after_its_episode_and_its_input_never_changes() -
     } == json.loads(first["input"])
 
 
-@pytest.mark.parametrize(("status", "running"), [("RUNNING", True), ("SUCCEEDED", False), ("FAILED", False)])
+@pytest.mark.parametrize(
+    ("status", "running"), [("RUNNING", True), ("SUCCEEDED", False), ("FAILED", False)]
+)
 def test_a_name_that_was_used_starts_nothing(status: str, running: bool) -> None:
     """It is running, or it has ended and will not start again under that name."""
     flow, client = workflow(
-        start_execution=[client_error("ExecutionAlreadyExists")], describe_execution=[{"status": status}]
+        start_execution=[client_error("ExecutionAlreadyExists")],
+        describe_execution=[{"status": status}],
     )
     assert running is flow.start(ref())
     expected = MACHINE.replace(":stateMachine:", ":execution:") + ":" + ref().execution_name
@@ -135,8 +139,12 @@ def test_an_answer_that_could_not_be_sent_is_raised() -> None:
 # SQS
 
 
-@pytest.mark.parametrize("why", ["slack: it answered 503", "x" * 5000, "slack:\x1b[31m it\x00answered\n503"])
-def test_what_was_given_up_is_kept_with_its_reason_and_can_be_put_back(aws: Clients, why: str) -> None:
+@pytest.mark.parametrize(
+    "why", ["slack: it answered 503", "x" * 5000, "slack:\x1b[31m it\x00answered\n503"]
+)
+def test_what_was_given_up_is_kept_with_its_reason_and_can_be_put_back(
+    aws: Clients, why: str
+) -> None:
     """As the message that asks to try it again, whatever the reason holds."""
     sqs = aws.client("sqs")
     url = sqs.create_queue(QueueName="failures")["QueueUrl"]
@@ -193,7 +201,9 @@ def test_people_get_text_and_machines_get_data() -> None:
     text = message["default"]
     assert ("one\ntwo\n\nSee the record: https://", text) == (text[:33], message["email"])
     assert "\nOwner: research\nProject: llm\n" in text
-    assert text.endswith("You get this because this address subscribes to the alert topic of GPU Governor.")
+    assert text.endswith(
+        "You get this because this address subscribes to the alert topic of GPU Governor."
+    )
     for protocol in ("sqs", "lambda", "http", "https"):
         document = json.loads(message[protocol])
         assert ("idle-found", "warning", "i-1", "d-1") == (
@@ -288,7 +298,10 @@ CONFIRMED, PENDING = f"{TOPIC}:0a1b", "PendingConfirmation"
 @pytest.mark.parametrize(
     ("found", "said"),
     [
-        ([("email", ALICE, PENDING), ("email", READER, PENDING)], r"\(2 wait to be confirmed\).*" + TOPIC),
+        (
+            [("email", ALICE, PENDING), ("email", READER, PENDING)],
+            r"\(2 wait to be confirmed\).*" + TOPIC,
+        ),
         ([("email", ALICE, "Deleted")], r"is confirmed, so nobody"),
         ([], "is confirmed, so nobody"),
     ],
@@ -331,7 +344,9 @@ def test_a_subscription_that_may_leave_questions_out_does_not_count(
     filters: str, gets_questions: bool
 ) -> None:
     """That of the template leaves out what is for machines alone."""
-    assert gets_questions is subscriptions(("email", ALICE, CONFIRMED), filters=filters).reaches(ASKED)
+    assert gets_questions is subscriptions(("email", ALICE, CONFIRMED), filters=filters).reaches(
+        ASKED
+    )
 
 
 def test_the_filter_of_the_template_is_the_one_that_counts() -> None:
@@ -348,7 +363,11 @@ def test_what_is_sent_bears_the_seal_of_its_document(aws: Clients) -> None:
     """As it is read back, cut or not; a key of KMS that no function can read makes it."""
     key = aws.client("kms").create_key(KeySpec="HMAC_256", KeyUsage="GENERATE_VERIFY_MAC")
     sealing = AlertSeal(aws, key["KeyMetadata"]["Arn"])
-    for changes in ({}, {"lines": ("x" * 400_000,)}, {"facts": {"episode": "e", "evidence": "x" * 300_000}}):
+    for changes in (
+        {},
+        {"lines": ("x" * 400_000,)},
+        {"facts": {"episode": "e", "evidence": "x" * 300_000}},
+    ):
         sent = message_of(alert(**changes), sealing)["sqs"]
         found = parse_queued(sent)
         assert isinstance(found, Alert)
@@ -360,7 +379,13 @@ def test_what_is_sent_bears_the_seal_of_its_document(aws: Clients) -> None:
 def test_an_alarm_is_as_cloudwatch_describes_it(aws: Clients) -> None:
     """One that publishes elsewhere, and one that does not exist, are none of ours."""
     client = aws.client("cloudwatch")
-    plain = {"MetricName": "m", "Namespace": "n", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1.0}
+    plain = {
+        "MetricName": "m",
+        "Namespace": "n",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 1.0,
+    }
     for name, topic in (("ours", TOPIC), ("payroll", f"{TOPIC}-other")):
         client.put_metric_alarm(
             AlarmName=name,
@@ -384,7 +409,8 @@ def test_an_alarm_is_as_cloudwatch_describes_it(aws: Clients) -> None:
 
 
 def test_an_alarm_is_one_incident_until_cloudwatch_is_ok_again(aws: Clients) -> None:
-    """Whenever it goes off: name and place are the key. Before, each time was one that nothing resolved."""
+    """Whenever it goes off: name and place are the key. Before, each time was one that nothing
+    resolved."""
     client, events = aws.client("cloudwatch"), []
     for state in ("ALARM", "OK", "ALARM", "OK"):
         client.put_metric_alarm(
@@ -405,7 +431,9 @@ def test_an_alarm_is_one_incident_until_cloudwatch_is_ok_again(aws: Clients) -> 
 
     arn = "arn:aws:cloudwatch:us-east-1:123456789012:alarm:ours"
     opened, ended = ("trigger", arn), ("resolve", arn)
-    assert [opened, ended, opened, ended] == [(one["event_action"], one["dedup_key"]) for one in events]
+    assert [opened, ended, opened, ended] == [
+        (one["event_action"], one["dedup_key"]) for one in events
+    ]
 
 
 # SSM and Secrets Manager
@@ -434,7 +462,9 @@ def test_the_link_keys_are_read(aws: Clients) -> None:
     assert {"current": "k2"} == secret.read()
 
 
-@pytest.mark.parametrize("text", ["hunter2", '["hunter2"]', '{"current": {"deep": "hunter2"}}', "12345"])
+@pytest.mark.parametrize(
+    "text", ["hunter2", '["hunter2"]', '{"current": {"deep": "hunter2"}}', "12345"]
+)
 def test_a_secret_of_another_shape_is_refused_without_being_shown(aws: Clients, text: str) -> None:
     """The message says what is wanted, and never what is there."""
     aws.client("secretsmanager").create_secret(Name="keys", SecretString=text)
@@ -453,7 +483,10 @@ def test_a_secret_goes_through_its_rotation(aws: Clients) -> None:
 
     secret.put_pending(version, {"current": "k2"})
     assert frozenset({"AWSPENDING"}) == secret.stages(version)
-    assert ({"current": "k1", "k1": "x"}, {"current": "k2"}) == (secret.current(), secret.pending(version))
+    assert ({"current": "k1", "k1": "x"}, {"current": "k2"}) == (
+        secret.current(),
+        secret.pending(version),
+    )
 
     secret.promote(version)
     assert {"current": "k2"} == secret.current()
@@ -578,7 +611,13 @@ def test_a_commitment_may_pay_unless_it_is_known_not_to(
 ) -> None:
     """The policy says that other accounts have none, and what was read of this one does not fit."""
     plan = Commitment(
-        CommitmentKind.COMPUTE_PLAN, "sp-1", "eu-central-1", "", Decimal(1), NOW, NOW + timedelta(days=365)
+        CommitmentKind.COMPUTE_PLAN,
+        "sp-1",
+        "eu-central-1",
+        "",
+        Decimal(1),
+        NOW,
+        NOW + timedelta(days=365),
     )
     read = frozenset({SAVINGS_PLANS, "us-east-1", "eu-central-1"})
     found = Commitments(NOW, (plan,), read)
@@ -620,7 +659,8 @@ def test_a_list_that_cannot_be_read_leaves_the_last_one_in_force() -> None:
 
 
 def test_what_the_list_of_its_region_does_not_price_is_unpriced() -> None:
-    """Once it was read, another Region's price would be a guess; the shipped list is for the rest."""
+    """Once it was read, another Region's price would be a guess; the shipped list is for the
+    rest."""
     lists = Lists(price_list("us-east-1", None), price_list("eu-central-1", "1.258"))
     prices = AwsPrices(FakeClients(None), lists, now=lambda: NOW)
     windows = {"platform": "Windows", "operation": "RunInstances:0002", **FRANKFURT}
@@ -650,7 +690,11 @@ def test_a_discount_is_taken_off_list_prices_alone(
 
     assert Decimal(expected or "1.006") == price.usd_per_hour
     assert Decimal("1.006") == price.undiscounted
-    assert (expected is not None) is ("less 1" in price.source) is (price.list_usd_per_hour is not None)
+    assert (
+        (expected is not None)
+        is ("less 1" in price.source)
+        is (price.list_usd_per_hour is not None)
+    )
     assert Decimal("0.30") == prices.price(instance(**SPOT), Policy(prices=rule)).usd_per_hour
     own = replace(rule, usd_per_hour={"g5.xlarge": Decimal(2)})
     assert Decimal(2) == prices.price(instance(), Policy(prices=own)).usd_per_hour
@@ -663,7 +707,9 @@ def test_a_discount_is_by_family_and_at_most_everything(discounts: dict[str, int
         Prices(discount_percent={name: Decimal(one) for name, one in discounts.items()})
 
 
-@pytest.mark.parametrize("instance_type", ["p5e.48xlarge", "trn2.48xlarge", "m5.large", "p9.unheard"])
+@pytest.mark.parametrize(
+    "instance_type", ["p5e.48xlarge", "trn2.48xlarge", "m5.large", "p9.unheard"]
+)
 def test_what_has_no_price_is_unpriced_and_never_free(instance_type: str) -> None:
     """Unknown is `None`."""
     price = book()[0].price(instance(instance_type=instance_type), Policy())
@@ -698,7 +744,9 @@ def test_a_spot_price_is_read_once_an_hour() -> None:
     times = [NOW]
     prices, client = book(spot("0.30"), spot("0.31"), spot("0.32"), now=times)
     prices.price(instance(**SPOT), Policy())
-    assert Decimal("0.30") == prices.price(instance(**SPOT, instance_id="i-2"), Policy()).usd_per_hour
+    assert (
+        Decimal("0.30") == prices.price(instance(**SPOT, instance_id="i-2"), Policy()).usd_per_hour
+    )
     assert 1 == len(client.calls)
 
     other = instance(**SPOT, target=Target("999999999999", "us-east-1"))
@@ -725,7 +773,8 @@ def test_a_spot_price_that_is_not_known_is_not_the_list_price(answer: Any) -> No
 
 
 def test_a_failed_spot_read_is_tried_again() -> None:
-    """One throttled call neither leaves the fleet unpriced for an hour, nor is repeated for each of it."""
+    """One throttled call neither leaves the fleet unpriced for an hour, nor is repeated for each of
+    it."""
     times = [NOW]
     prices, client = book(client_error("RequestLimitExceeded"), spot("0.30"), now=times)
     for number in range(1000):
@@ -758,7 +807,8 @@ def test_a_fraction_of_a_gpu_counts_as_one_that_reports() -> None:
 
 
 def test_what_is_not_known_is_none() -> None:
-    """No shape for an unknown type, no memory where sources contradict each other, no disk where none is."""
+    """No shape for an unknown type, no memory where sources contradict each other, no disk where
+    none is."""
     trainium, g5g = shape_of("trn2.48xlarge"), shape_of("g5g.xlarge")
     assert shape_of("m5.large") is None
     assert trainium is not None
@@ -790,7 +840,10 @@ def test_clients_are_made_once(aws: Clients) -> None:
     assert first is aws.client("ec2", Target("999999999999", "eu-west-1"))
     assert first is not aws.client("ec2", Target("123456789012", "us-east-1"))
     assert first is not aws.client("ec2", target, repeat=False)
-    assert ("eu-west-1", "us-east-1") == (first.meta.region_name, aws.client("ec2").meta.region_name)
+    assert ("eu-west-1", "us-east-1") == (
+        first.meta.region_name,
+        aws.client("ec2").meta.region_name,
+    )
 
 
 def test_only_one_attempt_where_a_repetition_would_act_twice(aws: Clients) -> None:
@@ -807,7 +860,9 @@ def test_a_member_account_is_reached_by_its_role(aws: Clients) -> None:
 
     identity = member.get_caller_identity()
 
-    assert "arn:aws:sts::999999999999:assumed-role/gpu-governor-member/gpu-governor" == identity["Arn"]
+    assert (
+        "arn:aws:sts::999999999999:assumed-role/gpu-governor-member/gpu-governor" == identity["Arn"]
+    )
     assert "eu-west-1" == member.meta.region_name
     assert ":assumed-role/" not in aws.client("sts").get_caller_identity()["Arn"]
 

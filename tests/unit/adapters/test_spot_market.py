@@ -24,7 +24,9 @@ class RegionalClients(Clients):
         super().__init__()
         self._by_region = {name.replace("_", "-"): client for name, client in by_region.items()}
 
-    def client(self, service: str, target: Target | None = None, *, repeat: bool = True, **_: bool) -> Any:
+    def client(
+        self, service: str, target: Target | None = None, *, repeat: bool = True, **_: bool
+    ) -> Any:
         """That of the target's Region; every call is sent once."""
         assert target is not None
         assert ("ec2", False) == (service, repeat)
@@ -42,16 +44,22 @@ def entry(zone: str, price: str, hour: int = 0) -> dict[str, Any]:
 
 def history(*entries: dict[str, Any]) -> ScriptedClient:
     """A Region with this history."""
-    return ScriptedClient(describe_spot_price_history=lambda **_: {"SpotPriceHistory": list(entries)})
+    return ScriptedClient(
+        describe_spot_price_history=lambda **_: {"SpotPriceHistory": list(entries)}
+    )
 
 
 def test_the_latest_price_of_every_zone_cheapest_first() -> None:
     """A history may hold older prices; a Region named twice is read once."""
-    east = history(entry("us-east-1a", "0.9", 2), entry("us-east-1a", "0.5", 1), entry("us-east-1b", "0.6"))
+    east = history(
+        entry("us-east-1a", "0.9", 2), entry("us-east-1a", "0.5", 1), entry("us-east-1b", "0.6")
+    )
     west = history(entry("us-west-2b", "0.4"))
     market = AwsPrices(RegionalClients(us_east_1=east, us_west_2=west), now=lambda: NOW)
 
-    found = market.prices(TARGET, ["us-east-1", "us-west-2", "us-east-1"], "g5.xlarge", "Linux/UNIX")
+    found = market.prices(
+        TARGET, ["us-east-1", "us-west-2", "us-east-1"], "g5.xlarge", "Linux/UNIX"
+    )
 
     assert (
         SpotPrice("us-west-2", "us-west-2b", Decimal("0.4")),
@@ -66,7 +74,9 @@ def test_the_latest_price_of_every_zone_cheapest_first() -> None:
 def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
     """An opt-in Region that is off, or a policy of the organisation."""
     closed = ScriptedClient(describe_spot_price_history=[client_error("UnauthorizedOperation")])
-    market = AwsPrices(RegionalClients(us_east_1=history(entry("us-east-1a", "0.5")), eu_west_1=closed))
+    market = AwsPrices(
+        RegionalClients(us_east_1=history(entry("us-east-1a", "0.5")), eu_west_1=closed)
+    )
 
     found = market.prices(TARGET, ["us-east-1", "eu-west-1"], "g5.xlarge", "Linux/UNIX")
 
@@ -76,7 +86,8 @@ def test_a_region_that_refuses_is_named_and_sinks_no_other() -> None:
 
 @pytest.mark.parametrize("changed", [{"SpotPrice": "?"}, {"SpotPrice": None}, {"Timestamp": None}])
 def test_an_odd_entry_sinks_no_other(changed: dict[str, Any]) -> None:
-    """It is left out; a Region with nothing else has a problem, as one that answers without its list."""
+    """It is left out; a Region with nothing else has a problem, as one that answers without its
+    list."""
     whole = {**entry("us-east-1a", "0.5"), **changed}
     odd = {key: value for key, value in whole.items() if value is not None}
     empty = ScriptedClient(describe_spot_price_history=[{}])
@@ -97,12 +108,15 @@ def test_no_region_is_no_price() -> None:
 
 
 def test_scores_are_one_question_about_regions() -> None:
-    """From the instance's own Region, once, of ten Regions at most; a score is of a whole Region."""
+    """From the instance's own Region, once, of ten Regions at most; a score is of a whole
+    Region."""
     scores = [{"Region": "us-west-2", "Score": 9}, {"Region": "us-east-1", "Score": 1}]
     east = ScriptedClient(get_spot_placement_scores=lambda **_: {"SpotPlacementScores": scores})
     regions = ["us-east-1", "us-east-1", *(f"eu-west-{number}" for number in range(1, 20))]
 
-    found = AwsPrices(RegionalClients(us_east_1=east)).scores(TARGET, regions, ["g5.xlarge", "g6.xlarge"])
+    found = AwsPrices(RegionalClients(us_east_1=east)).scores(
+        TARGET, regions, ["g5.xlarge", "g6.xlarge"]
+    )
 
     assert {"us-west-2": 9, "us-east-1": 1} == found
     ((_, call),) = east.calls
@@ -117,7 +131,9 @@ def test_scores_are_one_question_about_regions() -> None:
 def test_scores_that_are_refused_are_raised() -> None:
     """Their meaning is the use case's business."""
     refused = client_error("UnauthorizedOperation")
-    market = AwsPrices(RegionalClients(us_east_1=ScriptedClient(get_spot_placement_scores=[refused])))
+    market = AwsPrices(
+        RegionalClients(us_east_1=ScriptedClient(get_spot_placement_scores=[refused]))
+    )
 
     with pytest.raises(AccessDenied):
         market.scores(TARGET, ["us-east-1"], ["g5.xlarge"])

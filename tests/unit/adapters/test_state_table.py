@@ -59,7 +59,9 @@ def test_a_first_sweep_remembers_nothing(table: StateTable) -> None:
 def test_observations_come_back_as_they_were(table: StateTable) -> None:
     """Observations are read back field by field, and a later set replaces an earlier one."""
     table.remember(TARGET, {INSTANCE_ID: observation(), "i-00000001": observation()}, NOW)
-    bare = observation(dimensions=None, last_busy=None, source=None, searched_at=None, next_gpu_check_at=None)
+    bare = observation(
+        dimensions=None, last_busy=None, source=None, searched_at=None, next_gpu_check_at=None
+    )
     second = {INSTANCE_ID: observation(), "i-00000002": bare}
 
     table.remember(TARGET, second, NOW)
@@ -76,9 +78,13 @@ def test_what_a_sweep_saved_that_did_not_end_counts_until_one_ends(table: StateT
 
     table.remember(TARGET, {INSTANCE_ID: observation(at=NOW), other: observation(at=NOW)}, NOW)
     table.remember_part(TARGET, {other: observation(at=later)}, later)
-    table.remember_part(TARGET, {third: observation(at=later), INSTANCE_ID: observation(at=NOW)}, later)
+    table.remember_part(
+        TARGET, {third: observation(at=later), INSTANCE_ID: observation(at=NOW)}, later
+    )
     found = table.observations(TARGET)
-    assert {INSTANCE_ID: NOW, other: later, third: later} == {key: one.at for key, one in found.items()}
+    assert {INSTANCE_ID: NOW, other: later, third: later} == {
+        key: one.at for key, one in found.items()
+    }
 
     table.remember(TARGET, {INSTANCE_ID: observation(at=later)}, later)
     assert {INSTANCE_ID: observation(at=later)} == table.observations(TARGET)
@@ -91,7 +97,9 @@ def test_targets_do_not_mix(table: StateTable) -> None:
 
     assert {} == table.observations(replace(TARGET, region="eu-west-1"))
     assert {} == table.records(replace(TARGET, account="999999999999"))
-    assert [INSTANCE_ID] == list(table.observations(replace(TARGET, role_arn="arn:aws:iam::1:role/x")))
+    assert [INSTANCE_ID] == list(
+        table.observations(replace(TARGET, role_arn="arn:aws:iam::1:role/x"))
+    )
 
 
 def test_an_unknown_instance_has_an_empty_record(table: StateTable) -> None:
@@ -125,11 +133,15 @@ def test_warnings_are_noted_of_many_at_once_and_the_last_one_counts(table: State
 
     records = table.records(TARGET)
     assert [NOW] * 200 == [records[one].warned_until for one in ids[1:]]
-    assert (NOW, NOW + timedelta(minutes=7)) == (records[ids[0]].marked_at, records[ids[0]].warned_until)
+    assert (NOW, NOW + timedelta(minutes=7)) == (
+        records[ids[0]].marked_at,
+        records[ids[0]].warned_until,
+    )
 
 
 def test_a_record_that_holds_an_old_warning_alone_is_forgotten(table: StateTable) -> None:
-    """And no other: not while the warning stands, and not what holds a lock, a mark or an answer."""
+    """And no other: not while the warning stands, and not what holds a lock, a mark or an
+    answer."""
     later = NOW + timedelta(minutes=7)
     table.drop_warning(TARGET, INSTANCE_ID, later)
     for instance_id in (INSTANCE_ID, "i-0000000a", "i-0000000b", "i-0000000c"):
@@ -159,9 +171,12 @@ def test_what_sweeps_have_seen_is_kept_by_target(table: StateTable) -> None:
 
 
 def test_the_breaker_changes_once(table: StateTable) -> None:
-    """Only the call that trips or releases it is told so; a new reason is no change, and whoever has
-    read another one releases nothing."""
-    first, second = BreakerState(NOW, "60 % idle"), BreakerState(NOW + timedelta(minutes=5), "70 % idle")
+    """Only the call that trips or releases it is told so; a new reason is no change, and whoever
+    has read another one releases nothing."""
+    first, second = (
+        BreakerState(NOW, "60 % idle"),
+        BreakerState(NOW + timedelta(minutes=5), "70 % idle"),
+    )
 
     assert table.breaker(TARGET) is None
     assert table.release_breaker(TARGET, first) is False
@@ -174,9 +189,14 @@ def test_the_breaker_changes_once(table: StateTable) -> None:
     assert table.breaker(TARGET) is None
 
 
-def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(table: StateTable) -> None:
+def test_a_breaker_that_either_release_tripped_holds_until_both_are_released(
+    table: StateTable,
+) -> None:
     """An update, a rollback, or a role that may write one partition alone cannot end a freeze."""
-    older, newer = BreakerState(NOW, "60 % idle"), BreakerState(NOW + timedelta(minutes=5), "70 % idle")
+    older, newer = (
+        BreakerState(NOW, "60 % idle"),
+        BreakerState(NOW + timedelta(minutes=5), "70 % idle"),
+    )
     place = f"{TARGET.account}#{TARGET.region}"
     former, present = (f"TARGET#{place}", "BREAKER"), (f"BREAKER#{place}", "BREAKER")
     inner = table._table
@@ -221,7 +241,8 @@ def test_the_lock_is_taken_once(table: StateTable) -> None:
 
 
 def test_a_lock_of_the_release_before_holds_and_is_moved(table: StateTable) -> None:
-    """That release knows the record alone: an episode that it opened goes on, and no other one begins."""
+    """That release knows the record alone: an episode that it opened goes on, and no other one
+    begins."""
     table.take_lock(ref(1))
     table._table.write(delete(keys.lock(TARGET, INSTANCE_ID)))
 
@@ -236,20 +257,27 @@ def test_a_lock_of_the_release_before_is_freed_by_a_close(opened: StateTable) ->
     """It was opened before the update."""
     opened._table.write(delete(keys.lock(TARGET, INSTANCE_ID)))
 
-    assert opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None) is True
+    assert (
+        opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
+        is True
+    )
     assert opened.record(TARGET, INSTANCE_ID).open_episode is None
     assert opened.take_lock(ref(2)) is True
 
 
 def test_whoever_writes_the_record_frees_no_lock(opened: StateTable) -> None:
-    """Functions that face the internet write answers to the record: the lock has a partition of its own."""
+    """Functions that face the internet write answers to the record: the lock has a partition of its
+    own."""
     record = keys.instance(TARGET, INSTANCE_ID)
     opened._table.write(update(record, {}, remove=["open_episode", "episodes"]))
 
     for known in (opened.record(TARGET, INSTANCE_ID), opened.records(TARGET)[INSTANCE_ID]):
         assert (ref(1), 1) == (known.open_episode, known.episodes)
     assert opened.take_lock(ref(2)) is False
-    assert opened.close_episode(ref(1), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None) is True
+    assert (
+        opened.close_episode(ref(1), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=None)
+        is True
+    )
     assert Outcome.STOPPED is opened.record(TARGET, INSTANCE_ID).last_outcome
 
     # Nor does it open anything: what it writes there can only keep others from beginning.
@@ -365,7 +393,9 @@ def test_an_undo_is_noted_once_and_only_of_what_is_over(opened: StateTable) -> N
 def test_snapshots_and_first_steps_are_noted(opened: StateTable) -> None:
     """The first snapshots are kept, as the first time of a step is."""
     assert 2 == len(opened.set_snapshots(ref(), {"snap-2": "vol-2", "snap-1": "vol-1"}))
-    assert {"snap-2": "vol-2", "snap-1": "vol-1"} == opened.set_snapshots(ref(), {"snap-9": "vol-1"})
+    assert {"snap-2": "vol-2", "snap-1": "vol-1"} == opened.set_snapshots(
+        ref(), {"snap-9": "vol-1"}
+    )
     opened.note_step(ref(), "stop", NOW)
     opened.note_step(ref(), "stop", NOW + timedelta(hours=1))
     opened.note_step(ref(), "cancel-spot-request", NOW + timedelta(hours=2))
@@ -381,7 +411,9 @@ def test_closing_frees_the_lock_and_books_the_entry(opened: StateTable) -> None:
     """One close: outcome, free lock, quiet time bound to the launch, and one ledger entry."""
     quiet = NOW + timedelta(hours=24)
 
-    assert opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=quiet, ledger=entry())
+    assert opened.close_episode(
+        ref(), Outcome.STOPPED, "done", NOW, quiet_until=quiet, ledger=entry()
+    )
 
     stored, record = opened.episode(ref()), opened.record(TARGET, INSTANCE_ID)
     assert stored is not None
@@ -405,7 +437,9 @@ def test_only_the_first_close_counts(opened: StateTable) -> None:
     """A second close changes neither the outcome nor the ledger."""
     opened.close_episode(ref(), Outcome.STOPPED, "done", NOW, quiet_until=None, ledger=entry())
 
-    again = opened.close_episode(ref(), Outcome.FAILED, "late", NOW, quiet_until=NOW, ledger=entry(2))
+    again = opened.close_episode(
+        ref(), Outcome.FAILED, "late", NOW, quiet_until=NOW, ledger=entry(2)
+    )
 
     assert again is False
     stored = opened.episode(ref())
@@ -420,7 +454,10 @@ def test_a_close_leaves_the_lock_of_a_later_episode_alone(opened: StateTable) ->
     opened.close_episode(ref(1), Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
     opened.take_lock(ref(2))
 
-    assert opened.close_episode(ref(1), Outcome.FAILED, "late", NOW, quiet_until=None, ledger=None) is False
+    assert (
+        opened.close_episode(ref(1), Outcome.FAILED, "late", NOW, quiet_until=None, ledger=None)
+        is False
+    )
     assert ref(2) == opened.record(TARGET, INSTANCE_ID).open_episode
 
 
@@ -428,15 +465,24 @@ def test_an_episode_that_was_locked_but_never_saved_can_be_closed(table: StateTa
     """Its workflow died between the two: the lock must not stay for ever."""
     table.take_lock(ref())
 
-    assert table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None) is True
-    assert table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None) is False
+    assert (
+        table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+        is True
+    )
+    assert (
+        table.close_episode(ref(), Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
+        is False
+    )
     assert table.record(TARGET, INSTANCE_ID).open_episode is None
     assert Outcome.FAILED is table.record(TARGET, INSTANCE_ID).last_outcome
 
 
 def test_an_episode_nobody_opened_cannot_be_closed(table: StateTable) -> None:
     """Closing what never was changes nothing."""
-    assert table.close_episode(ref(), Outcome.FAILED, "?", NOW, quiet_until=NOW, ledger=entry()) is False
+    assert (
+        table.close_episode(ref(), Outcome.FAILED, "?", NOW, quiet_until=NOW, ledger=entry())
+        is False
+    )
     assert {} == table.records(TARGET)
     assert [] == list(table.entries("2026-11"))
 
@@ -492,7 +538,8 @@ def test_a_token_that_comes_after_the_answer_is_told_the_answer(opened: StateTab
 def test_an_answer_is_kept_with_its_hold(
     opened: StateTable, answer: Answer, status: ApprovalStatus, hold: Hold
 ) -> None:
-    """A keep snoozes, an exemption exempts, an approval holds nothing; the lock stays with the workflow."""
+    """A keep snoozes, an exemption exempts, an approval holds nothing; the lock stays with the
+    workflow."""
     settled = opened.settle("approval-1", decision(answer))
 
     assert (status, decision(answer)) == (settled.status, settled.decision)
@@ -533,11 +580,17 @@ def test_a_question_is_answered_once(opened: StateTable) -> None:
 @pytest.mark.parametrize(
     ("expired", "status"), [(True, ApprovalStatus.EXPIRED), (False, ApprovalStatus.VOID)]
 )
-def test_a_void_question_takes_no_answer(opened: StateTable, expired: bool, status: ApprovalStatus) -> None:
+def test_a_void_question_takes_no_answer(
+    opened: StateTable, expired: bool, status: ApprovalStatus
+) -> None:
     """Voided or expired once, with the reason; no answer counts after that."""
     voided = opened.void("approval-1", "work resumed", expired=expired, outcome="woke-up")
 
-    assert (status, "work resumed", "woke-up") == (voided.status, voided.void_reason, voided.void_outcome)
+    assert (status, "work resumed", "woke-up") == (
+        voided.status,
+        voided.void_reason,
+        voided.void_outcome,
+    )
     assert voided == opened.approval("approval-1")
     with pytest.raises(ConflictError):
         opened.settle("approval-1", decision(Answer.EXEMPT))
@@ -573,13 +626,15 @@ def test_open_entries_are_those_not_settled(opened: StateTable) -> None:
     assert opened.settle_entry(entry(), later, Ending.STARTED, later) is False
 
     assert [] == list(opened.open_entries(TARGET, INSTANCE_ID))
-    settled = replace(entry(), ended_at=ended, false_stop=True, ended=Ending.UNDONE, settled_at=later)
+    settled = replace(
+        entry(), ended_at=ended, false_stop=True, ended=Ending.UNDONE, settled_at=later
+    )
     assert [settled] == list(opened.entries("2026-11"))
 
 
 def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: StateTable) -> None:
-    """A terminated instance never starts again: without an end its copy would be read by every sweep that
-    sees a new instance, for ever. The entry itself stays."""
+    """A terminated instance never starts again: without an end its copy would be read by every
+    sweep that sees a new instance, for ever. The entry itself stays."""
     kept, open_too = booking(entry())
 
     assert (None, entry().booked_at + timedelta(days=400)) == (kept.until, open_too.until)
@@ -588,7 +643,8 @@ def test_an_open_entry_goes_when_no_saving_can_count_any_longer(table: StateTabl
 
 
 def test_an_end_changes_no_entry(table: StateTable) -> None:
-    """It is one more item, which the release before reads as what others did, and does not count."""
+    """It is one more item, which the release before reads as what others did, and does not
+    count."""
     inner = table._table
     inner.transact(*booking(entry()))
     (before,) = inner.query("LEDGER#2026-11")
@@ -602,7 +658,9 @@ def test_an_end_changes_no_entry(table: StateTable) -> None:
 
 def test_an_instance_takes_the_place_of_one_other(table: StateTable) -> None:
     """Also where the sweep that saw it first is repeated, and finds a second one that fits."""
-    others = [replace(entry(), episode=replace(entry().episode, number=number)) for number in (1, 2)]
+    others = [
+        replace(entry(), episode=replace(entry().episode, number=number)) for number in (1, 2)
+    ]
     for one in others:
         table._table.transact(*booking(one))
 
@@ -619,13 +677,18 @@ def test_an_entry_that_was_never_booked_cannot_be_settled(table: StateTable) -> 
 
 
 def test_a_month_holds_its_entries_in_order(table: StateTable) -> None:
-    """Entries are found under the month they were booked in, oldest first; unpriced ones stay unpriced."""
+    """Entries are found under the month they were booked in, oldest first; unpriced ones stay
+    unpriced."""
     moments = [NOW + timedelta(minutes=5), NOW, NOW + timedelta(days=30)]
     for number, at in enumerate(moments):
         instance_id = f"i-0000000{number}"
-        booked = replace(entry(1, at, instance_id), cost_before_usd_per_hour=None, saved_usd_per_hour=None)
+        booked = replace(
+            entry(1, at, instance_id), cost_before_usd_per_hour=None, saved_usd_per_hour=None
+        )
         table.take_lock(ref(1, instance_id))
-        table.close_episode(ref(1, instance_id), Outcome.STOPPED, "done", at, quiet_until=None, ledger=booked)
+        table.close_episode(
+            ref(1, instance_id), Outcome.STOPPED, "done", at, quiet_until=None, ledger=booked
+        )
 
     november = table.entries("2026-11")
 
@@ -665,7 +728,9 @@ def test_no_first_approval_is_noted_on_a_settled_question(opened: StateTable) ->
     opened.void("approval-1", "it woke up", expired=False)
 
     assert (
-        opened.note_first_yes("approval-1", decision(Answer.APPROVE, person="a@example.com")).first_yes
+        opened.note_first_yes(
+            "approval-1", decision(Answer.APPROVE, person="a@example.com")
+        ).first_yes
         is None
     )
     with pytest.raises(NotFound):
@@ -681,7 +746,8 @@ def test_the_last_accepted_policy_is_kept(table: StateTable) -> None:
 
 
 def test_the_accounts_of_units_are_those_of_these_units(table: StateTable) -> None:
-    """Found for others they are not known; and the same again are not written again, for the audit's sake."""
+    """Found for others they are not known; and the same again are not written again, for the
+    audit's sake."""
     targets = Targets(units=("r-abcd",), without_units=("ou-abcd-11111111",))
     assert table.accounts_of(targets) is None
 
@@ -702,7 +768,10 @@ def test_a_snooze_holds(table: StateTable) -> None:
     assert NOW + timedelta(hours=24) == table.record(TARGET, INSTANCE_ID).hold.snoozed_until
 
 
-KEPT, LONGER = Hold(snoozed_until=NOW + timedelta(days=2)), Hold(snoozed_until=NOW + timedelta(days=9))
+KEPT, LONGER = (
+    Hold(snoozed_until=NOW + timedelta(days=2)),
+    Hold(snoozed_until=NOW + timedelta(days=9)),
+)
 EXEMPT = Hold(exempt_reason="it is the demo box (ada)")
 
 
@@ -727,10 +796,13 @@ def held(table: StateTable) -> Hold:
 def test_a_hold_of_the_release_before_counts_beside_the_present_one(
     table: StateTable, old: Hold, new: Hold, both: Hold
 ) -> None:
-    """That release keeps it in the record alone: the later date counts, and an exemption of either."""
+    """That release keeps it in the record alone: the later date counts, and an exemption of
+    either."""
     places = (keys.instance(TARGET, INSTANCE_ID), keys.holds(TARGET, INSTANCE_ID)[0])
     for key, hold in zip(places, (old, new), strict=True):
-        table._table.write(put(key, {name: at for name, at in asdict(hold).items() if at is not None}))
+        table._table.write(
+            put(key, {name: at for name, at in asdict(hold).items() if at is not None})
+        )
 
     assert both == held(table)
 
@@ -740,7 +812,8 @@ def test_a_hold_of_the_release_before_counts_beside_the_present_one(
 def test_no_keep_shortens_a_longer_one(
     opened: StateTable, way: str, kept_in: tuple[str | None, str | None]
 ) -> None:
-    """Whichever of its two places has the longer one, and however the new one comes; the answer counts."""
+    """Whichever of its two places has the longer one, and however the new one comes; the answer
+    counts."""
     keep, until = decision(Answer.KEEP), NOW + timedelta(days=2)
     dates = {"shorter": until - timedelta(hours=1), "longer": until + timedelta(hours=1)}
     places = keys.holds(TARGET, INSTANCE_ID)
@@ -802,7 +875,8 @@ def test_whoever_writes_the_record_lifts_no_hold(opened: StateTable, answer: Ans
 
 
 def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
-    """The release before reads the record alone; so does a function that an update has not reached."""
+    """The release before reads the record alone; so does a function that an update has not
+    reached."""
     opened.stand(TARGET, INSTANCE_ID, Hold(snoozed_until=NOW + timedelta(hours=1)))
     opened.settle("approval-1", decision(Answer.EXEMPT))
     before = held(opened)
@@ -817,7 +891,9 @@ def test_a_rollback_finds_what_people_said(opened: StateTable) -> None:
 def test_deliveries_come_back_as_they_were(table: StateTable) -> None:
     """The latest of each message, channel and target; those of other subjects do not."""
     sent = Delivery("episode", "ask-1", "email", "a@example.com", NOW, delivery_id="7", thread="t")
-    refused = replace(sent, channel="teams", delivery_id=None, thread=None, refused="410: make a new one")
+    refused = replace(
+        sent, channel="teams", delivery_id=None, thread=None, refused="410: make a new one"
+    )
     for one in (replace(sent, delivery_id="6"), sent, refused, replace(sent, subject="other")):
         table.note_delivery(one)
 
@@ -847,7 +923,9 @@ def test_what_was_given_up_can_be_claimed_again_once(table: StateTable) -> None:
     )
     table.note_delivery(given_up)
     assert [given_up] == list(table.deliveries("episode"))
-    claim = replace(given_up, at=NOW, refused=None, given_up=False, not_before=NOW + timedelta(seconds=300))
+    claim = replace(
+        given_up, at=NOW, refused=None, given_up=False, not_before=NOW + timedelta(seconds=300)
+    )
 
     assert table.claim_delivery(claim, NOW)
     assert not table.claim_delivery(claim, NOW)
@@ -855,7 +933,9 @@ def test_what_was_given_up_can_be_claimed_again_once(table: StateTable) -> None:
 
 def test_what_was_left_can_be_claimed_from_its_time_on(table: StateTable) -> None:
     """Not before the time that the channel has asked for."""
-    left = Delivery("episode", "ask-1", "email", "a@example.com", NOW, not_before=NOW + timedelta(seconds=70))
+    left = Delivery(
+        "episode", "ask-1", "email", "a@example.com", NOW, not_before=NOW + timedelta(seconds=70)
+    )
     table.note_delivery(left)
     claim = replace(left, not_before=NOW + timedelta(seconds=400))
 

@@ -1,4 +1,5 @@
-"""The state table and its twin side by side: whatever is done in whatever order, they answer the same.
+"""The state table and its twin side by side: whatever is done in whatever order, they answer the
+same.
 
 And among all who try at once, one wins.
 """
@@ -15,7 +16,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
 
 from governor.adapters.clients import Clients
 from governor.domain.approvals.approval import STATUS_AFTER, Answer, ApprovalStatus
@@ -26,7 +33,16 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.errors import ConflictError, GovernorError
 from governor.stores import StateTable
 from tests.twins import MemoryStateTable
-from tests.unit.adapters.state_samples import NOW, TABLE, TARGET, decision, dynamo_table, entry, episode, ref
+from tests.unit.adapters.state_samples import (
+    NOW,
+    TABLE,
+    TARGET,
+    decision,
+    dynamo_table,
+    entry,
+    episode,
+    ref,
+)
 
 INSTANCES = ("i-0000000a", "i-0000000b")
 NUMBERS = (1, 2, 3)
@@ -70,7 +86,10 @@ class BothTables(RuleBasedStateMachine):
     def take_lock(self, instance: str, number: int) -> None:
         """Opens an episode."""
         before = self.memory.record(TARGET, instance).open_episode
-        if self.both(lambda table: table.take_lock(ref(number, instance))) is True and before is None:
+        if (
+            self.both(lambda table: table.take_lock(ref(number, instance))) is True
+            and before is None
+        ):
             assert (instance, number) not in self.locks_won, "a number was used twice"
             self.locks_won.add((instance, number))
 
@@ -81,13 +100,18 @@ class BothTables(RuleBasedStateMachine):
         self.both(lambda table: table.save_opened(opened))
         return instance, number
 
-    @rule(instance=instances, number=numbers, at=minutes, step=st.sampled_from(["stop", "terminate"]))
+    @rule(
+        instance=instances, number=numbers, at=minutes, step=st.sampled_from(["stop", "terminate"])
+    )
     def clear_step(self, instance: str, number: int, at: Any, step: str) -> None:
         """Lets a step through."""
         self.both(lambda table: table.clear_step(ref(number, instance), step, at))
 
     @rule(
-        instance=instances, number=numbers, at=minutes, step=st.sampled_from(["stop", "cancel-spot-request"])
+        instance=instances,
+        number=numbers,
+        at=minutes,
+        step=st.sampled_from(["stop", "cancel-spot-request"]),
     )
     def note_step(self, instance: str, number: int, at: Any, step: str) -> None:
         """Notes a step."""
@@ -135,7 +159,9 @@ class BothTables(RuleBasedStateMachine):
     @rule(which=asked, expired=st.booleans())
     def void(self, which: tuple[str, int], expired: bool) -> None:
         """Takes the question back."""
-        self._won(which, self.both(lambda table: table.void(approval_id(*which), "why", expired=expired)))
+        self._won(
+            which, self.both(lambda table: table.void(approval_id(*which), "why", expired=expired))
+        )
 
     def _won(self, which: tuple[str, int], answered: Any) -> None:
         if not isinstance(answered, type):
@@ -175,13 +201,16 @@ class BothTables(RuleBasedStateMachine):
         state = BreakerState(at, "why")
         self.both(
             lambda table: (
-                table.set_breaker(TARGET, state) if tripped else table.release_breaker(TARGET, state)
+                table.set_breaker(TARGET, state)
+                if tripped
+                else table.release_breaker(TARGET, state)
             )
         )
 
     @invariant()
     def same_contents(self) -> None:
-        """Everything that can be read is the same in both; looked at now and then, for it is much."""
+        """Everything that can be read is the same in both; looked at now and then, for it is
+        much."""
         if next(self.steps) % 5 == 0:
             self._compare()
 
@@ -239,10 +268,16 @@ def table(request: pytest.FixtureRequest) -> StateTable:
 
 
 class AtomicClients(Clients):
-    """DynamoDB carries out each request as a whole; moto in several threads does so only in turns."""
+    """DynamoDB carries out each request as a whole; moto in several threads does so only in
+    turns."""
 
     def client(
-        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+        self,
+        service: str,
+        target: Target | None = None,
+        *,
+        repeat: bool = True,
+        patient: bool = True,
     ) -> Any:
         """The client, one call at a time; threads still take turns between calls."""
         return _OneAtATime(super().client(service, target, repeat=repeat, patient=patient))

@@ -48,7 +48,9 @@ def items(aws: Clients) -> Iterator[dict[str, Any]]:
 
 def chunks(aws: Clients) -> list[str]:
     """Sort keys of the stored observation chunks."""
-    return sorted(item["sk"]["S"] for item in items(aws) if item["sk"]["S"].startswith("OBSERVATIONS#"))
+    return sorted(
+        item["sk"]["S"] for item in items(aws) if item["sk"]["S"].startswith("OBSERVATIONS#")
+    )
 
 
 def many(count: int) -> dict[str, Any]:
@@ -82,7 +84,8 @@ def test_a_smaller_set_leaves_no_old_chunk(aws: Clients, table: StateTable) -> N
 def test_half_written_observations_count_as_never_seen(
     aws: Clients, table: StateTable, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Chunks of two sweeps are not mixed: a lost cache costs reads, a wrong one would cost trust."""
+    """Chunks of two sweeps are not mixed: a lost cache costs reads, a wrong one would cost
+    trust."""
     table.remember(TARGET, many(3000), NOW)
     client = aws.client("dynamodb")
     client.delete_item(TableName=TABLE, Key={"pk": {"S": PK}, "sk": {"S": "OBSERVATIONS#001"}})
@@ -180,7 +183,10 @@ def test_one_damaged_record_says_so_and_leaves_the_others(aws: Clients, table: S
     )
     records = table.records(TARGET)
 
-    assert (None, NOW) == (records["i-00000000000000001"].problem, records["i-00000000000000001"].marked_at)
+    assert (None, NOW) == (
+        records["i-00000000000000001"].problem,
+        records["i-00000000000000001"].marked_at,
+    )
     assert INSTANCE_ID in (records[INSTANCE_ID].problem or "")
     with pytest.raises(CloudError, match=INSTANCE_ID):
         table.record(TARGET, INSTANCE_ID)
@@ -202,7 +208,9 @@ def test_a_value_that_nobody_writes_hides_no_other_item(
 
 def test_a_busy_item_is_tried_again() -> None:
     """A transaction that met another one is repeated after a pause that grows."""
-    busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
+    busy = client_error(
+        "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}]
+    )
     client = ScriptedClient(transact_write_items=[busy, busy, {}])
     pauses: list[float] = []
 
@@ -215,7 +223,9 @@ def test_a_busy_item_is_tried_again() -> None:
 
 def test_an_item_that_stays_busy_is_told_as_throttled() -> None:
     """Not as a lost condition: nobody else has won."""
-    busy = client_error("TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
+    busy = client_error(
+        "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}]
+    )
     client = ScriptedClient(transact_write_items=lambda **_: busy)
     table = StateTable(DynamoTable(FakeClients(client), TABLE, sleep=lambda _: None))
     with pytest.raises(Throttled):
@@ -299,7 +309,9 @@ def test_items_that_a_read_left_out_are_asked_for_again() -> None:
     table = DynamoTable(FakeClients(client), TABLE, sleep=pauses.append)
     assert [{"pk": "APPROVAL#1", "sk": "REQUEST"}] == table.get_all([("APPROVAL#1", "REQUEST")])
     assert 1 == len(pauses)
-    stuck = DynamoTable(FakeClients(ScriptedClient(batch_get_item=[left] * 6)), TABLE, sleep=pauses.append)
+    stuck = DynamoTable(
+        FakeClients(ScriptedClient(batch_get_item=[left] * 6)), TABLE, sleep=pauses.append
+    )
     with pytest.raises(Throttled, match="left out 1 of 1"):
         stuck.get_all([("APPROVAL#1", "REQUEST")])
 
@@ -323,6 +335,8 @@ def test_a_new_question_has_no_attribute_of_an_answer(aws: Clients, table: State
     table.save_opened(episode())
 
     (question,) = (item for item in items(aws) if item["pk"]["S"].startswith("APPROVAL#"))
-    assert question.keys().isdisjoint({"decision", "first_yes", "brake", "keep_ended_at", "keep_ended_by"})
+    assert question.keys().isdisjoint(
+        {"decision", "first_yes", "brake", "keep_ended_at", "keep_ended_by"}
+    )
     stored = table.existing(episode().approval_id)
     assert (None, None, None) == (stored.decision, stored.first_yes, stored.brake)

@@ -97,7 +97,9 @@ class FakeHttps(Https):
     sent: list[tuple[str, bytes, Mapping[str, str]]] = field(default_factory=list)
     fault: urllib3.exceptions.HTTPError | None = None
 
-    def send(self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]) -> HttpAnswer:
+    def send(
+        self, method: str, url: str, body: str | bytes | None, headers: Mapping[str, str]
+    ) -> HttpAnswer:
         """A status of 0 stands for no answer."""
         assert "POST" == method
         assert isinstance(body, bytes)

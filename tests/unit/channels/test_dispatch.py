@@ -54,7 +54,8 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 ML = Contact(emails=("alice@example.com", "bob@example.com"), slack_channel="C0ML")
 FINOPS = Contact(emails=("finops@example.com",))
 NOBODYS = (
-    "only channels of everybody have it, and none of the contacts it is for: give EmailSender, or the "
+    "only channels of everybody have it, and none of the contacts it is for: give "
+    "EmailSender, or the "
     "contact's own slack_channel"
 )
 
@@ -117,7 +118,9 @@ class Post:
     def __init__(self, **changes: Any) -> None:
         self.world = World(decide=False, **{"phase": Phase.ASKING, **changes})
         ownership = Ownership(
-            contacts={"ml": ML, "finops": FINOPS}, default_contacts=("ml",), escalation_contacts=("finops",)
+            contacts={"ml": ML, "finops": FINOPS},
+            default_contacts=("ml",),
+            escalation_contacts=("finops",),
         )
         self.world.policies.policy = replace(self.world.policies.policy, ownership=ownership)
         self.mail, self.chat = FakeChannel("email"), FakeChannel("slack")
@@ -147,7 +150,9 @@ class Post:
         assert episode is not None
         link = SIGNER.link(APPROVAL_ID, 0)
         if stage is not Stage.TELL:
-            self.world.state.await_answer(APPROVAL_ID, "token", stage.value, NOW + timedelta(hours=1))
+            self.world.state.await_answer(
+                APPROVAL_ID, "token", stage.value, NOW + timedelta(hours=1)
+            )
         return sealed(stage_alert(episode, stage, NOW, link))
 
     def outcome(self) -> Alert:
@@ -161,7 +166,9 @@ class Post:
 
     def records(self) -> dict[str, str | None]:
         """Channel by refusal."""
-        return {d.channel: d.refused for d in self.world.state.deliveries(self.world.ref.execution_name)}
+        return {
+            d.channel: d.refused for d in self.world.state.deliveries(self.world.ref.execution_name)
+        }
 
 
 def recipient(post: Any, message: Message) -> str:
@@ -239,7 +246,8 @@ def test_what_no_channel_takes_for_a_day_is_given_up_on_record() -> None:
 
 
 def test_what_is_given_up_is_kept_once_with_every_reason() -> None:
-    """A message that a channel has refused for good is not: trying it again would change nothing."""
+    """A message that a channel has refused for good is not: trying it again would change
+    nothing."""
     post = Post()
     old = sealed(replace(post.alert(), at=NOW - timedelta(days=2)))
     post.registry.routes_ = [Route(FakeChannel(name), name) for name in ("slack", "teams", "email")]
@@ -325,13 +333,17 @@ def test_a_webhook_alone_reaches_nobody() -> None:
 
 
 def test_a_channel_of_everybody_is_not_that_of_the_owner() -> None:
-    """It counts as delivered only where the policy names none of their own for those who are asked."""
+    """It counts as delivered only where the policy names none of their own for those who are
+    asked."""
     unnamed = Ownership(contacts={"all": Contact()}, default_contacts=("all",))
     for ownership, heard in ((None, False), (unnamed, True)):
         post = Post()
         post.mail.failures = [DeliveryRefused("no such box")]
         address = "alice@example.com"
-        post.registry.routes_ = [Route(post.mail, address, address, own=True), Route(post.chat, "C0ALL")]
+        post.registry.routes_ = [
+            Route(post.mail, address, address, own=True),
+            Route(post.chat, "C0ALL"),
+        ]
         if ownership is not None:
             post.world.policies.policy = replace(post.world.policies.policy, ownership=ownership)
         post.dispatch([post.alert()])
@@ -347,14 +359,18 @@ def test_a_channel_of_everybody_is_not_that_of_the_owner() -> None:
     [
         ({"teams_webhook_url": "https://example.com/hook"}, ML),
         ({"teams_webhook_url": "https://example.com/hook"}, Contact(lists=("team@example.com",))),
-        ({"slack_bot_token": "xoxb-1-abc", "slack_channel": "C0ALL"}, Contact(emails=("ann@example.com",))),
+        (
+            {"slack_bot_token": "xoxb-1-abc", "slack_channel": "C0ALL"},
+            Contact(emails=("ann@example.com",)),
+        ),
         ({"pagerduty_routing_key": "k" * 32}, Contact(slack_channel="C0ML")),
     ],
 )
 def test_a_channel_that_is_not_set_up_is_still_that_of_the_owner(
     secret: dict[str, str], contact: Contact
 ) -> None:
-    """The notice of mode auto began when a service of everybody had it, for an owner whom no mail reached."""
+    """The notice of mode auto began when a service of everybody had it, for an owner whom no mail
+    reached."""
     post = Post(mode=Mode.AUTO, noticed_at=None)
     ownership = Ownership(contacts={"ml": contact}, default_contacts=("ml",))
     post.world.policies.policy = replace(post.world.policies.policy, ownership=ownership)
@@ -433,7 +449,8 @@ def test_an_escalation_goes_to_the_next_group_too() -> None:
 
 
 class Office:
-    """A post whose routes the registry makes itself, with one channel for each address and conversation."""
+    """A post whose routes the registry makes itself, with one channel for each address and
+    conversation."""
 
     def __init__(self) -> None:
         self.post = Post()
@@ -486,8 +503,9 @@ def test_who_was_escalated_to_hears_the_end_and_what_came_after_it() -> None:
 
 
 def test_every_message_about_an_instance_leads_somewhere() -> None:
-    """Waiting and undone episodes lead to the record, by a link of one's own; an event to the instance in the
-    console, by none. Before, those who should hold what waits had no link to do it by."""
+    """Waiting and undone episodes lead to the record, by a link of one's own; an event to the
+    instance in the console, by none. Before, those who should hold what waits had no link to do it
+    by."""
     office = Office()
     post = office.post
     episode = post.world.state.episode(post.world.ref)
@@ -496,7 +514,11 @@ def test_every_message_about_an_instance_leads_somewhere() -> None:
     assert approval is not None
     about = post.world.ref
     event = elsewhere_alert(
-        episode.instance, [SpotPrice("b", "b", Decimal(1))], {}, Owner(episode.owner, episode.project), NOW
+        episode.instance,
+        [SpotPrice("b", "b", Decimal(1))],
+        {},
+        Owner(episode.owner, episode.project),
+        NOW,
     )
     assert event is not None
     for alert in (
@@ -513,11 +535,14 @@ def test_every_message_about_an_instance_leads_somewhere() -> None:
 
 
 def test_who_was_escalated_to_hears_of_the_first_yes() -> None:
-    """Each by a link of their own, once; in chats in the thread. Where the question is over, nobody does."""
+    """Each by a link of their own, once; in chats in the thread. Where the question is over, nobody
+    does."""
     office = Office()
     episode = office.post.world.state.episode(office.post.world.ref)
     assert episode is not None
-    yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+    yes = Decision(
+        Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
+    )
     office.post.world.state.note_first_yes(APPROVAL_ID, yes)
     first = sealed(first_yes_alert(episode, yes, NOW + timedelta(hours=1)))
     for alert in (office.post.alert(), office.post.alert(Stage.ESCALATE), first, first):
@@ -543,7 +568,9 @@ def test_who_left_hears_of_no_first_yes_and_of_nothing_that_waits() -> None:
     office = Office()
     episode = office.post.world.state.episode(office.post.world.ref)
     assert episode is not None
-    yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+    yes = Decision(
+        Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
+    )
     office.post.dispatch([office.post.alert()])
     policies = office.post.world.policies
     stays = Contact(emails=("alice@example.com",))
@@ -554,7 +581,9 @@ def test_who_left_hears_of_no_first_yes_and_of_nothing_that_waits() -> None:
 
     approval = office.post.world.state.approval(APPROVAL_ID)
     assert approval is not None
-    office.post.dispatch([sealed(waiting_alert(episode, approval, "a cap is reached", 24, NOW, None))])
+    office.post.dispatch(
+        [sealed(waiting_alert(episode, approval, "a cap is reached", 24, NOW, None))]
+    )
 
     assert "bob@example.com" in office.got("ask")
     for stage in ("first-yes", "wait"):
@@ -565,7 +594,9 @@ def test_who_left_hears_of_no_first_yes_and_of_nothing_that_waits() -> None:
 def test_who_did_not_take_the_escalation_hears_no_end() -> None:
     """It would be the end of what they never heard of."""
     office = Office()
-    office.channels["email", "finops@example.com"] = FakeChannel("email", [DeliveryRefused("no such box")])
+    office.channels["email", "finops@example.com"] = FakeChannel(
+        "email", [DeliveryRefused("no such box")]
+    )
     office.post.dispatch([office.post.alert()])
     office.post.dispatch([office.post.alert(Stage.ESCALATE)])
     office.post.dispatch([office.post.outcome()])
@@ -595,14 +626,18 @@ def test_an_address_that_is_a_person_s_and_a_list_s_gets_one_mail() -> None:
     both = (Contact(lists=("alice@example.com",)), Contact(emails=("alice@example.com",)))
     routes = registry(mail=object()).routes(both, {("email", "alice@example.com"): None})
 
-    assert [("alice@example.com", "alice@example.com")] == [(one.target, one.person) for one in routes]
+    assert [("alice@example.com", "alice@example.com")] == [
+        (one.target, one.person) for one in routes
+    ]
 
 
 def test_what_an_incoming_webhook_took_is_no_conversation_of_the_app() -> None:
     """The app came after it."""
     slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
 
-    assert ["C0ALL"] == [one.target for one in slack.routes((FINOPS,), {("slack", "incoming webhook"): None})]
+    assert ["C0ALL"] == [
+        one.target for one in slack.routes((FINOPS,), {("slack", "incoming webhook"): None})
+    ]
 
 
 def test_a_channel_that_is_not_for_it_is_left_out() -> None:
@@ -631,7 +666,8 @@ def test_a_button_never_wipes_a_disk(changes: dict[str, Any], answers: tuple[Ans
 
 
 def test_a_question_says_everything_that_its_page_says_of_the_plan() -> None:
-    """The losses before the buttons; after them the steps, what it keeps, restarting, and the price."""
+    """The losses before the buttons; after them the steps, what it keeps, restarting, and the
+    price."""
     episode = World(decide=False)._stored()
     message = message_of(stage_alert(episode, Stage.ASK, NOW, None), episode, link=None)
 
@@ -657,7 +693,8 @@ def test_a_fault_of_one_channel_holds_up_no_other() -> None:
 
 @dataclass
 class BusyTable:
-    """Throttles calls of one method of a table, from the first on, as often as told; then calls it."""
+    """Throttles calls of one method of a table, from the first on, as often as told; then calls
+    it."""
 
     table: Any
     method: str
@@ -677,7 +714,8 @@ class BusyTable:
 
 @pytest.mark.parametrize("kind", ["ask", "outcome"])
 def test_two_workers_with_the_same_message_send_it_once(kind: str) -> None:
-    """SNS and SQS deliver at least once; here the second one comes while the first one is sending."""
+    """SNS and SQS deliver at least once; here the second one comes while the first one is
+    sending."""
     post, other = Post(), list[Dispatched]()
     alert = post.alert() if kind == "ask" else post.outcome()
 
@@ -736,7 +774,8 @@ def test_a_worker_that_died_while_it_sent_swallows_nothing() -> None:
 
 
 def test_what_was_taken_is_noted_after_all() -> None:
-    """The table was busy just then; the repetition sends nothing again, and the other channel was served."""
+    """The table was busy just then; the repetition sends nothing again, and the other channel was
+    served."""
     post = Post()
     BusyTable(post.world.state, "note_delivery", times=3)
 
@@ -870,7 +909,9 @@ def digest_rule(post: Post, **changes: Any) -> None:
     ("wanted", "receives", "hidden"),
     [(None, 1, 15), (None, 4, 120), (70, 1, 70), (None, 30, 900), (5, 1, 15)],
 )
-def test_what_is_left_comes_back_later_each_time(wanted: int | None, receives: int, hidden: int) -> None:
+def test_what_is_left_comes_back_later_each_time(
+    wanted: int | None, receives: int, hidden: int
+) -> None:
     """At least as late as the channel asked for, and never in a rush."""
     post, queue = Post(), FakeQueue()
     digest_rule(post, digest_from=0)
@@ -969,7 +1010,11 @@ def test_an_alarm_reaches_the_default_contacts_in_the_words_of_cloudwatch(again:
     post.dispatch([alert])
 
     (sent,) = post.mail.sent
-    assert (AlertKind.ALARM, "critical", "us-east-1") == (sent.kind, sent.severity.value, sent.facts.region)
+    assert (AlertKind.ALARM, "critical", "us-east-1") == (
+        sent.kind,
+        sent.severity.value,
+        sent.facts.region,
+    )
     assert [(ML,)] == post.registry.asked
     assert ("It raised an error.", "Threshold Crossed") == (sent.happens, *sent.lead)
 
@@ -984,7 +1029,11 @@ ALARM_OVER = json.dumps(
         "resources": ["arn:aws:cloudwatch:us-east-1:123456789012:alarm:stack-PutAwayErrorsAlarm"],
         "detail": {
             "alarmName": "stack-PutAwayErrorsAlarm",
-            "state": {"value": "OK", "reason": "Click", "timestamp": "2026-11-20T12:07:30.000+0000"},
+            "state": {
+                "value": "OK",
+                "reason": "Click",
+                "timestamp": "2026-11-20T12:07:30.000+0000",
+            },
             "previousState": {"value": "ALARM", "timestamp": "2026-11-20T12:02:30.000+0000"},
         },
     }
@@ -1003,7 +1052,9 @@ def test_the_end_of_an_alarm_is_for_machines_alone() -> None:
 
     assert ([], [], 1, 1) == (post.mail.sent, post.chat.sent, len(pager.sent), len(hook.sent))
     assert AlertKind.ALARM_OVER is pager.sent[0].kind
-    assert {"pagerduty", "webhook"} == {one.channel for one in post.world.state.deliveries("alarm-2")}
+    assert {"pagerduty", "webhook"} == {
+        one.channel for one in post.world.state.deliveries("alarm-2")
+    }
 
 
 def test_an_alarm_that_came_back_before_its_end_was_sent_goes_to_all() -> None:
@@ -1079,7 +1130,8 @@ def registry(mail: Any = None, **secret: str) -> Registry:
 
 
 def test_each_stored_channel_is_a_route() -> None:
-    """One mail a person, one post a conversation, one each of the others; targets hold no secret."""
+    """One mail a person, one post a conversation, one each of the others; targets hold no
+    secret."""
     full = registry(
         mail=object(),
         slack_bot_token="xoxb-1-abc",
@@ -1089,7 +1141,9 @@ def test_each_stored_channel_is_a_route() -> None:
         webhook_url="https://hook.example.com/secret",
         webhook_secret="s" * 32,
     )
-    routes = [(route.channel.name, route.target, route.person) for route in full.routes((ML, FINOPS), {})]
+    routes = [
+        (route.channel.name, route.target, route.person) for route in full.routes((ML, FINOPS), {})
+    ]
 
     assert [
         ("email", "alice@example.com", "alice@example.com"),
@@ -1105,7 +1159,8 @@ def test_each_stored_channel_is_a_route() -> None:
 
 
 def test_a_conversation_of_one_contact_s_own_takes_the_secret_s_from_no_other() -> None:
-    """With Slack as the only channel an escalation reaches the next group; each conversation once."""
+    """With Slack as the only channel an escalation reaches the next group; each conversation
+    once."""
     slack = registry(slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
     nowhere_else = registry(slack_bot_token="xoxb-1-abc")
 
@@ -1223,7 +1278,9 @@ class Fleet:
             episode = self.world.state.episode(ref)
             assert episode is not None
             link = SIGNER.link(episode.approval_id, 0)
-            self.world.state.await_answer(episode.approval_id, "token", stage.value, NOW + timedelta(hours=1))
+            self.world.state.await_answer(
+                episode.approval_id, "token", stage.value, NOW + timedelta(hours=1)
+            )
             body = json.dumps(alert_document(sealed(stage_alert(episode, stage, NOW, link))))
             found.append(Queued(f"m{number}", f"r{number}", body, 1))
         return found
@@ -1231,7 +1288,9 @@ class Fleet:
     def flush(self) -> list[str]:
         """Return what was put for later, handed out; the ids of what is left."""
         bodies, self.queue.put = self.queue.put, []
-        return self.worker([Queued(f"f{n}", f"rf{n}", body, 1) for n, (body, _) in enumerate(bodies)])
+        return self.worker(
+            [Queued(f"f{n}", f"rf{n}", body, 1) for n, (body, _) in enumerate(bodies)]
+        )
 
 
 def test_many_questions_to_one_person_come_as_one_message() -> None:
@@ -1338,7 +1397,9 @@ def test_a_policy_that_changed_while_questions_waited_sends_each_to_its_own_peop
     fleet.worker(waiting)
     policies = fleet.world.policies
     ownership = Ownership(
-        contacts={"ml": ML, "finops": FINOPS}, default_contacts=("ml",), project_owners={"vision": "finops"}
+        contacts={"ml": ML, "finops": FINOPS},
+        default_contacts=("ml",),
+        project_owners={"vision": "finops"},
     )
     policies.policy = replace(policies.policy, ownership=ownership)
     assert [] == fleet.flush()
@@ -1387,14 +1448,19 @@ def test_two_workers_do_not_send_the_same_group(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.parametrize("stage", ["ask", "outcome"])
 def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
-    """Nor does one tell its end before the other is done with the question, and knows who has it."""
+    """Nor does one tell its end before the other is done with the question, and knows who has
+    it."""
     post, queue = Post(), FakeQueue()
     digest_rule(post, digest_from=0)
     alert = post.alert() if stage == "ask" else post.outcome()
     message = queued(post, body=json.dumps(alert_document(alert)))
     assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)
 
-    assert (["m1"], [], [("r1", 15)]) == (worker(post, queue, [])([message]), post.mail.sent, queue.hidden)
+    assert (["m1"], [], [("r1", 15)]) == (
+        worker(post, queue, [])([message]),
+        post.mail.sent,
+        queue.hidden,
+    )
     post.world.state.end_lease(post.world.ref.execution_name)
     assert [] == worker(post, queue, [])([message])
     assert post.world.state.take_lease(post.world.ref.execution_name, NOW, 300)
@@ -1402,7 +1468,8 @@ def test_two_workers_do_not_send_about_the_same_episode(stage: str) -> None:
 
 @pytest.mark.parametrize("failure", [None, Throttled("busy")])
 def test_an_event_says_what_its_instance_cost_at_the_last_sweep(failure: CloudError | None) -> None:
-    """Functions that react to events have no time to ask. A table that is busy keeps no message back."""
+    """Functions that react to events have no time to ask. A table that is busy keeps no message
+    back."""
     post = Post()
     state, instance_id = post.world.state, post.world.ref.instance_id
     seen = Observation(NOW, "busy", NOW, usd_per_hour=Decimal("5.67"))

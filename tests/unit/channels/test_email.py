@@ -1,4 +1,5 @@
-"""Mail: readable with and without HTML and pictures, one link, nothing of others' text as markup."""
+"""Mail: readable with and without HTML and pictures, one link, nothing of others' text as
+markup."""
 
 from __future__ import annotations
 
@@ -174,7 +175,9 @@ def test_no_text_becomes_a_header(title: str, name: str) -> None:
     sections=st.integers(0, 30),
     rows=st.integers(0, 500),
 )
-def test_a_mail_is_never_so_long_that_its_end_is_hidden(lines: list[str], sections: int, rows: int) -> None:
+def test_a_mail_is_never_so_long_that_its_end_is_hidden(
+    lines: list[str], sections: int, rows: int
+) -> None:
     """Button and facts are always there, and a mail that was cut says so."""
     message = make_message(
         sections=(Section("x" * 200, tuple(lines)),) * sections,
@@ -211,7 +214,9 @@ def test_taken_is_what_the_service_says() -> None:
     assert ("0100-mail", None) == (delivered.delivery_id, delivered.thread)
 
 
-@pytest.mark.parametrize("error", [Throttled("x", code="TooManyRequestsException"), Unavailable("x")])
+@pytest.mark.parametrize(
+    "error", [Throttled("x", code="TooManyRequestsException"), Unavailable("x")]
+)
 def test_what_may_pass_is_retryable(error: CloudError) -> None:
     """The sending rate is per second."""
     with pytest.raises(DeliveryRetryable, match=r"TooManyRequests|Unavailable"):

@@ -1,4 +1,5 @@
-"""Workflows that fail for one cause: one message an hour to each, which lists all of them and hides none."""
+"""Workflows that fail for one cause: one message an hour to each, which lists all of them and hides
+none."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ from tests.builders import NOW
 from tests.unit.channels.test_dispatch import FINOPS, FakeChannel, Fleet, Office, registry, sealed
 
 OWNERS = [f"owner-{number}" for number in range(15)]
-DENIED = "AccessDenied: User arn:aws:sts::111122223333:assumed-role/x/{0} may not stop {0} (request {1})"
+DENIED = (
+    "AccessDenied: User arn:aws:sts::111122223333:assumed-role/x/{0} may not stop {0} (request {1})"
+)
 
 
 class Failing(Fleet):
@@ -32,10 +35,14 @@ class Failing(Fleet):
     def __init__(self, number: int = 15) -> None:
         super().__init__(number)
         contacts = {name: Contact(emails=(f"{name}@example.com",)) for name in OWNERS}
-        ownership = Ownership(contacts={**contacts, "finops": FINOPS}, escalation_contacts=("finops",))
+        ownership = Ownership(
+            contacts={**contacts, "finops": FINOPS}, escalation_contacts=("finops",)
+        )
         self.world.policies.policy = replace(self.world.policies.policy, ownership=ownership)
         self.office = Office()
-        self.office.registry = registry(mail=object(), slack_bot_token="xoxb-1-abc", slack_channel="C0ALL")
+        self.office.registry = registry(
+            mail=object(), slack_bot_token="xoxb-1-abc", slack_channel="C0ALL"
+        )
         office: Any = self.office
         self.dispatch = replace(self.dispatch, registry=office)
         for ref, owner in zip(self.refs, OWNERS, strict=False):
@@ -75,7 +82,9 @@ def test_fifteen_failures_of_one_cause_are_one_message_to_each() -> None:
             assert f"owner {owner}, project unassigned, $24 a day while it runs" in message
     for ref, owner in zip(fleet.refs, OWNERS, strict=True):
         (message,) = fleet.got(f"{owner}@example.com")
-        assert [one.instance_id in message for one in fleet.refs] == [one is ref for one in fleet.refs]
+        assert [one.instance_id in message for one in fleet.refs] == [
+            one is ref for one in fleet.refs
+        ]
 
 
 def test_slack_lists_each_failure_once_and_says_once_what_is_the_same() -> None:
@@ -85,7 +94,9 @@ def test_slack_lists_each_failure_once_and_says_once_what_is_the_same() -> None:
         ref = EpisodeRef("123456789012", "us-east-1", f"i-{number:017x}", NOW, 1)
         failed = outcome_alert(ref, None, Outcome.FAILED, "AccessDenied: no", NOW, None)
         alerts.append(replace(failed, owner="ml-team", project="vision"))
-    message = digest_of(alerts, [], link="https://gpu.example.com/q/x", digest_id="digest-1", now=NOW)
+    message = digest_of(
+        alerts, [], link="https://gpu.example.com/q/x", digest_id="digest-1", now=NOW
+    )
     shown = json.dumps(slack_blocks(message, interactive=False))
 
     assert [1] * 15 == [shown.count(f"({one.instance_id})") for one in alerts]
@@ -98,7 +109,9 @@ def test_the_next_message_of_a_cause_comes_an_hour_later_with_all_since() -> Non
     first, second, third, other = fleet.refs
     fleet.worker([fleet.failure(first)])
     fleet.flush()
-    fleet.worker([fleet.failure(second), fleet.failure(third), fleet.failure(other, "SnapshotFailed: {0}")])
+    fleet.worker(
+        [fleet.failure(second), fleet.failure(third), fleet.failure(other, "SnapshotFailed: {0}")]
+    )
     for minutes in range(0, 60, 15):
         fleet.world.clock.moment = NOW + timedelta(minutes=minutes)
         assert [] == fleet.flush()
@@ -132,7 +145,8 @@ def test_a_conversation_that_was_asked_gets_the_end_in_its_own_thread() -> None:
     """Else the buttons under its question would stay live."""
     fleet = Failing(2)
     fleet.world.policies.policy = replace(
-        fleet.world.policies.policy, approval=replace(fleet.world.policies.policy.approval, digest_from=0)
+        fleet.world.policies.policy,
+        approval=replace(fleet.world.policies.policy.approval, digest_from=0),
     )
     fleet.worker(fleet.alerts())
     fleet.worker([fleet.failure(ref) for ref in fleet.refs])
@@ -161,7 +175,11 @@ def test_failures_before_anything_was_recorded_come_together_too() -> None:
 @pytest.mark.parametrize(
     ("first", "second", "same"),
     [
-        (DENIED.format("i-0123456789abcdef0", "1"), DENIED.format("i-0fedcba9876543210", "22"), True),
+        (
+            DENIED.format("i-0123456789abcdef0", "1"),
+            DENIED.format("i-0fedcba9876543210", "22"),
+            True,
+        ),
         ("StepTimedOut: not stopped after 31 min", "StepTimedOut: not stopped after 32 min", True),
         (f"AccessDenied: Encoded: {'a' * 80}", f"AccessDenied: Encoded: {'b' * 90}", True),
         ("AccessDenied: ec2:StopInstances", "AccessDenied: ec2:CreateSnapshots", False),
@@ -194,7 +212,9 @@ def test_forty_instances_with_long_names_are_listed_whole_in_every_channel() -> 
 
 def _plain(name: str) -> Alert:
     ref = EpisodeRef("111122223333", "us-east-1", "i-0123456789abcdef0", NOW, 1)
-    return replace(outcome_alert(ref, None, Outcome.FAILED, "Throttled: EC2", NOW, None), subject=name)
+    return replace(
+        outcome_alert(ref, None, Outcome.FAILED, "Throttled: EC2", NOW, None), subject=name
+    )
 
 
 def test_nothing_left_is_nothing_sent() -> None:

@@ -1,4 +1,5 @@
-"""Incidents of critical messages whose cause ends by itself: opened by a channel, closed by a sweep."""
+"""Incidents of critical messages whose cause ends by itself: opened by a channel, closed by a
+sweep."""
 
 from __future__ import annotations
 
@@ -114,7 +115,8 @@ def test_an_incident_ends_when_the_time_it_was_about_has_passed(
 
 
 def test_what_opened_late_is_closed_late() -> None:
-    """PagerDuty was away when it was over: the trigger that comes after the end is resolved all the same."""
+    """PagerDuty was away when it was over: the trigger that comes after the end is resolved all the
+    same."""
     world = Pager()
     alert = warning_alert(ONE, SPOT, None, NOBODY, NOW, UNSENT)
     resolve = [f"resolve {alert.dedup_id}"]
@@ -122,7 +124,9 @@ def test_what_opened_late_is_closed_late() -> None:
     world.send(alert)
     assert resolve == world.sweep(later)
     world.fleet.clock.moment = later + timedelta(minutes=1)
-    incident = replace(alert, dedup_id="spot-again", facts={**alert.facts, "incident": alert.dedup_id})
+    incident = replace(
+        alert, dedup_id="spot-again", facts={**alert.facts, "incident": alert.dedup_id}
+    )
     assert [f"trigger {alert.dedup_id}"] == world.send(incident)
     assert resolve == world.sweep(later + timedelta(minutes=2))
 
@@ -139,7 +143,8 @@ def test_an_end_that_nobody_took_is_sent_by_the_next_sweep() -> None:
 
 
 def test_a_gpu_fault_is_an_incident_while_it_is_found() -> None:
-    """Sound again for as long as the health check takes it for the same trouble: then it is over."""
+    """Sound again for as long as the health check takes it for the same trouble: then it is
+    over."""
     world, health = Pager(), HealthWorld()
     health.log = world.fleet.log
     health.check_health = replace(health.check_health, log=health.log)
@@ -153,7 +158,9 @@ def test_a_gpu_fault_is_an_incident_while_it_is_found() -> None:
         assert [] == world.sweep(health.clock.moment)
 
     health.publish(instance_id, [{}, {}])
-    found = [event for _ in range(5) if health.check(60) for event in world.sweep(health.clock.moment)]
+    found = [
+        event for _ in range(5) if health.check(60) for event in world.sweep(health.clock.moment)
+    ]
     assert [f"resolve {alert.dedup_id}"] == found
 
 

@@ -42,7 +42,11 @@ def test_an_escalation_triggers_one_incident_for_its_episode() -> None:
     event = json.loads(body)
 
     assert "https://events.pagerduty.com/v2/enqueue" == url
-    assert (KEY, "trigger", EPISODE) == (event["routing_key"], event["event_action"], event["dedup_key"])
+    assert (KEY, "trigger", EPISODE) == (
+        event["routing_key"],
+        event["event_action"],
+        event["dedup_key"],
+    )
     payload = event["payload"]
     assert ("critical", "i-0123456789abcdef0") == (payload["severity"], payload["source"])
     assert "$1,321 a day while it runs" == payload["custom_details"]["Cost"]
@@ -70,13 +74,17 @@ def test_an_outcome_without_incident_is_not_for_this_channel() -> None:
 
 def failure(incident: str = "failure-1", **changes: Any) -> Message:
     """A workflow that failed."""
-    about = {"kind": AlertKind.FAILURE, "severity": Severity.CRITICAL, "data": {"incident": incident}}
+    about = {
+        "kind": AlertKind.FAILURE,
+        "severity": Severity.CRITICAL,
+        "data": {"incident": incident},
+    }
     return make_outcome(**about, **changes)
 
 
 def test_a_failure_is_an_incident_also_when_it_ends_the_episode() -> None:
-    """Somebody must look at what was left behind; the question of the episode is over all the same. Before,
-    each of fifteen questions that had paged stayed open for good."""
+    """Somebody must look at what was left behind; the question of the episode is over all the same.
+    Before, each of fifteen questions that had paged stayed open for good."""
     assert channel(FakeHttps()).takes(failure(thread=EPISODE))
     assert [("resolve", EPISODE), ("trigger", "failure-1")] == sent(failure(thread=EPISODE))
 
@@ -84,7 +92,9 @@ def test_a_failure_is_an_incident_also_when_it_ends_the_episode() -> None:
 def test_workflows_that_fail_for_one_cause_are_one_incident_until_it_is_gone() -> None:
     """Fifteen of them page once; another cause is another incident."""
     found = [sent(failure(episode=f"e-{number}")) for number in range(15)]
-    over = make_message(kind=AlertKind.FAILURE_OVER, severity=Severity.INFO, data={"incident": "failure-1"})
+    over = make_message(
+        kind=AlertKind.FAILURE_OVER, severity=Severity.INFO, data={"incident": "failure-1"}
+    )
 
     assert [[("trigger", "failure-1")]] * 15 == found
     assert [("trigger", "failure-2")] == sent(failure("failure-2"))
@@ -102,7 +112,9 @@ def test_a_freeze_is_an_incident_until_it_ends() -> None:
         ((action, incident),) = sent(tripped)
         assert "trigger" == action
         assert [("resolve", incident)] == sent(ended)
-    again = message_of(breaker_alert("frozen", TARGET, state, NOW, left=3, again=1), None, link=None)
+    again = message_of(
+        breaker_alert("frozen", TARGET, state, NOW, left=3, again=1), None, link=None
+    )
     assert not channel(FakeHttps()).takes(again)
 
 
@@ -119,7 +131,9 @@ def test_nobody_is_woken_by_less_than_critical(severity: Severity) -> None:
 
 def test_long_texts_and_names_stay_within_the_limits() -> None:
     """An event that is too long would be refused whole."""
-    event = pagerduty_event(make_message(severity=Severity.CRITICAL, title="x\n" * 2000, episode="e" * 300))
+    event = pagerduty_event(
+        make_message(severity=Severity.CRITICAL, title="x\n" * 2000, episode="e" * 300)
+    )
     payload = event["payload"]
     assert isinstance(payload, dict)
     assert 1024 == len(payload["summary"])

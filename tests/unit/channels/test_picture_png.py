@@ -45,8 +45,11 @@ def colors(png: bytes) -> set[int]:
     return {index for row in pixels(png) for index in row}
 
 
-def drawn(*gpus: Sequence[float | None], day: bool = False, zone: str = "UTC", **changes: Any) -> bytes:
-    """The picture of an episode with these readings, in the window that was judged or in the day before."""
+def drawn(
+    *gpus: Sequence[float | None], day: bool = False, zone: str = "UTC", **changes: Any
+) -> bytes:
+    """The picture of an episode with these readings, in the window that was judged or in the day
+    before."""
     evidence = make_evidence(*gpus, **changes)
     end = evidence.window.end
     window = Window(end - timedelta(hours=24), end, timedelta(hours=2))
@@ -96,17 +99,22 @@ def words(png: bytes) -> list[str]:
     shapes = {columns: letter for letter, columns in _LETTERS.items() if any(columns)}
     for top in range(len(rows) - _TALL + 1):
         strokes = bytes(
-            sum((rows[top + _DOT * row][x] == INK) << row for row in range(7)) for x in range(len(rows[0]))
+            sum((rows[top + _DOT * row][x] == INK) << row for row in range(7))
+            for x in range(len(rows[0]))
         )
         for left in range(len(strokes) - _ADVANCE + 1):
             letter = shapes.get(strokes[left : left + 5 * _DOT : _DOT])
             if letter is None:
                 continue
             whole = all(
-                rows[top + y][left + x] != INK for y in range(_TALL) for x in range(5 * _DOT, _ADVANCE)
+                rows[top + y][left + x] != INK
+                for y in range(_TALL)
+                for x in range(5 * _DOT, _ADVANCE)
             )
             # A letter is three pixels to a dot: a pixel further it is the same one.
-            if whole and all(abs(top - y) >= _TALL or abs(left - x) >= _ADVANCE for y, x, _ in found):
+            if whole and all(
+                abs(top - y) >= _TALL or abs(left - x) >= _ADVANCE for y, x, _ in found
+            ):
                 found.append((top, left, letter))
     lines: dict[int, list[tuple[int, str]]] = {}
     for top, left, letter in found:
@@ -115,8 +123,8 @@ def words(png: bytes) -> list[str]:
 
 
 def test_its_axes_are_labelled_with_percent_and_dated_times() -> None:
-    """Times of the last 24 hours where its owner lives, else of the window that was judged; gaps by their
-    name."""
+    """Times of the last 24 hours where its owner lives, else of the window that was judged; gaps by
+    their name."""
     times = "Thu13:00Fri01:00Fri13:00"
     assert ["100", "50", "0", times] == words(drawn(QUIET, day=True, zone="Europe/Berlin"))
     assert ["100", "50", "0", "Fri11:00Fri11:30Fri12:00"] == words(drawn(QUIET))

@@ -1,4 +1,5 @@
-"""Messages leave for public addresses alone, unless the channel secret says that a private one is meant."""
+"""Messages leave for public addresses alone, unless the channel secret says that a private one is
+meant."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_what_is_not_of_the_internet_is_not_public(address: str) -> None:
     assert not is_public(address)
 
 
-@pytest.mark.parametrize("address", [PUBLIC, OTHER, "::ffff:93.184.216.34", "100.128.0.1", "172.32.0.1"])
+@pytest.mark.parametrize(
+    "address", [PUBLIC, OTHER, "::ffff:93.184.216.34", "100.128.0.1", "172.32.0.1"]
+)
 def test_what_is_of_the_internet_is_public(address: str) -> None:
     assert is_public(address)
 
@@ -80,13 +83,17 @@ def send(secret: dict[str, str]) -> None:
     route.channel.send(make_message())
 
 
-@pytest.mark.parametrize("addresses", [["127.0.0.1"], ["169.254.169.254"], [PUBLIC, "10.0.0.1"], ["fd00::1"]])
+@pytest.mark.parametrize(
+    "addresses", [["127.0.0.1"], ["169.254.169.254"], [PUBLIC, "10.0.0.1"], ["fd00::1"]]
+)
 def test_a_name_that_leads_into_a_private_network_gets_nothing(
     monkeypatch: pytest.MonkeyPatch, addresses: list[str]
 ) -> None:
     """One private address of several is enough. The error says which channel, and what to set."""
     network = Network(monkeypatch, addresses)
-    with pytest.raises(DeliveryRefused, match=r'channel webhook .*"webhook_private": "true"') as error:
+    with pytest.raises(
+        DeliveryRefused, match=r'channel webhook .*"webhook_private": "true"'
+    ) as error:
         send(SECRET)
 
     assert [] == network.connected
@@ -112,7 +119,9 @@ def test_a_private_address_that_is_meant_is_connected_to(monkeypatch: pytest.Mon
         asked.append(host[0])
         raise ConnectionRefusedError
 
-    monkeypatch.setattr("urllib3.util.connection.create_connection", lambda *given, **_: refuse(None, *given))
+    monkeypatch.setattr(
+        "urllib3.util.connection.create_connection", lambda *given, **_: refuse(None, *given)
+    )
     with pytest.raises(DeliveryRetryable):
         send({**SECRET, "webhook_private": "true"})
 

@@ -65,7 +65,9 @@ class Paged(Failing):
         """The queue hands out what was announced, and what waits for others."""
         alerts, self.world.announcer.sent[:] = list(self.world.announcer.sent), []
         bodies = [json.dumps(alert_document(sealed(alert))) for alert in alerts]
-        assert [] == self.worker([Queued(f"m{n}", f"r{n}", body, 1) for n, body in enumerate(bodies)])
+        assert [] == self.worker(
+            [Queued(f"m{n}", f"r{n}", body, 1) for n, body in enumerate(bodies)]
+        )
         assert [] == self.flush()
 
     def pages(self) -> list[tuple[str, str]]:
@@ -75,7 +77,8 @@ class Paged(Failing):
 
 
 def test_fifteen_failures_of_one_cause_page_once_and_are_resolved_once() -> None:
-    """Over when the step works again in the account and Region, also before each of them was tried again."""
+    """Over when the step works again in the account and Region, also before each of them was tried
+    again."""
     fleet = Paged()
     for ref in fleet.refs:
         fleet.fail(ref)
@@ -84,7 +87,9 @@ def test_fifteen_failures_of_one_cause_page_once_and_are_resolved_once() -> None
     fleet.sweep(SOON)
     assert [page] == fleet.pages()
     (event,) = [json.loads(body) for _, body, _ in fleet.https.sent]
-    assert event["payload"]["summary"].startswith("Could not stop 15 GPU instances, all for one cause")
+    assert event["payload"]["summary"].startswith(
+        "Could not stop 15 GPU instances, all for one cause"
+    )
 
     fleet.stop(fleet.again(fleet.refs[0]))
     fleet.sweep(SOON)
@@ -92,7 +97,9 @@ def test_fifteen_failures_of_one_cause_page_once_and_are_resolved_once() -> None
 
     assert [("trigger", page[1]), ("resolve", page[1])] == fleet.pages()
     (message,) = [
-        one for one in fleet.office.channels["email", "finops@example.com"].sent if "Resolved" in one.title
+        one
+        for one in fleet.office.channels["email", "finops@example.com"].sent
+        if "Resolved" in one.title
     ]
     assert "Resolved: could not stop 15 GPU instances" == message.title
     assert "A permission is missing: its log says more." in " ".join(message.lead)
@@ -116,7 +123,9 @@ def test_two_causes_are_two_incidents_and_each_ends_by_itself() -> None:
     fleet.sweep(SOON)
 
     assert [("resolve", denied)] == fleet.pages()[2:]
-    assert {third.instance_id, fourth.instance_id} == {one.instance_id for one in fleet.world.state.failing()}
+    assert {third.instance_id, fourth.instance_id} == {
+        one.instance_id for one in fleet.world.state.failing()
+    }
 
 
 @pytest.mark.parametrize("ends", ["gone", "works", "another cause"])
@@ -145,7 +154,8 @@ def test_an_incident_ends_when_nothing_fails_for_its_cause(ends: str) -> None:
 
 
 def test_what_waits_for_its_hour_is_sent_before_the_end() -> None:
-    """Else it would open the incident again, with nobody to close it; and the next failure pages at once."""
+    """Else it would open the incident again, with nobody to close it; and the next failure pages at
+    once."""
     fleet = Paged(3)
     first, second, third = fleet.refs
     fleet.fail(first)

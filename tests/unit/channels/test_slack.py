@@ -32,7 +32,10 @@ class FakeSlack(FakeHttps):
         """Method and arguments of each call."""
         for _, _, headers in self.sent:
             assert f"Bearer {TOKEN}" == headers["Authorization"]
-        return [(url.removeprefix("https://slack.com/api/"), json.loads(body)) for url, body, _ in self.sent]
+        return [
+            (url.removeprefix("https://slack.com/api/"), json.loads(body))
+            for url, body, _ in self.sent
+        ]
 
 
 def ok(data: dict[str, Any] | None = None) -> HttpAnswer:
@@ -83,16 +86,23 @@ def test_the_outcome_changes_the_first_message() -> None:
     client = FakeSlack(ok())
     delivered = app(client).send(make_outcome(thread=FIRST))
     ((method, sent),) = client.asked
-    assert ("chat.update", "C0123456789", "1795176150.000100") == (method, sent["channel"], sent["ts"])
+    assert ("chat.update", "C0123456789", "1795176150.000100") == (
+        method,
+        sent["channel"],
+        sent["ts"],
+    )
     assert "governor.approve" not in str(sent["blocks"])
     assert FIRST == delivered.thread
 
 
 def test_the_outcome_is_told_anew_when_the_first_message_is_gone() -> None:
-    """Somebody deleted message and thread; the people of the conversation still learn how it ended."""
+    """Somebody deleted message and thread; the people of the conversation still learn how it
+    ended."""
     client = FakeSlack(no("message_not_found"), no("thread_not_found"), ok())
     app(client).send(make_outcome(thread=FIRST))
-    assert ["chat.update", "chat.postMessage", "chat.postMessage"] == [method for method, _ in client.asked]
+    assert ["chat.update", "chat.postMessage", "chat.postMessage"] == [
+        method for method, _ in client.asked
+    ]
     assert "thread_ts" not in client.asked[-1][1]
 
 
@@ -190,7 +200,9 @@ def test_a_page_that_answers_200_is_no_delivery() -> None:
         webhook(HttpAnswer(200, {}, b"<html>sign in</html>")).send(make_message())
 
 
-@pytest.mark.parametrize("token", ["", "xoxp-secret-part", "secret-part", "xoxb-secret-part\r\nX: y"])
+@pytest.mark.parametrize(
+    "token", ["", "xoxp-secret-part", "secret-part", "xoxb-secret-part\r\nX: y"]
+)
 def test_only_a_bot_token_is_taken(token: str) -> None:
     """A user token would post as a person."""
     with pytest.raises(ConfigurationError, match="bot token") as error:
@@ -220,14 +232,20 @@ def test_a_ephemeral_is_for_one_person_of_the_conversation() -> None:
     slack = FakeSlack(ok({"ok": True}))
     SlackApi(TOKEN, slack, FixedClock()).send_ephemeral(FIRST, "U01ANN", "Taken: <!channel>")
     ((method, said),) = slack.asked
-    assert ("chat.postEphemeral", "C0123456789", "U01ANN") == (method, said["channel"], said["user"])
+    assert ("chat.postEphemeral", "C0123456789", "U01ANN") == (
+        method,
+        said["channel"],
+        said["user"],
+    )
     assert "Taken: &lt;!channel&gt;" == said["text"]
 
 
 def test_the_answer_to_a_yes_has_a_button_that_holds() -> None:
     """For the person who pressed; its blocks are those of any message."""
     slack = FakeSlack(ok({"ok": True}))
-    SlackApi(TOKEN, slack, FixedClock()).send_ephemeral(FIRST, "U01ANN", "Recorded <now>.", "approval-1")
+    SlackApi(TOKEN, slack, FixedClock()).send_ephemeral(
+        FIRST, "U01ANN", "Recorded <now>.", "approval-1"
+    )
     ((_, said),) = slack.asked
     text, actions = said["blocks"]
 

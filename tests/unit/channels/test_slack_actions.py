@@ -1,4 +1,5 @@
-"""A press in Slack decides like a press on the page: verified, by a known person, once, and told."""
+"""A press in Slack decides like a press on the page: verified, by a known person, once, and
+told."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ ML = Contact(emails=("bob@example.com",), identities={"slack:U0BOB": "bob@exampl
 
 @dataclass
 class Slack:
-    """An open question with its message in Slack. Its disks are not local, so that a button may stop it."""
+    """An open question with its message in Slack. Its disks are not local, so that a button may
+    stop it."""
 
     action: Action = Action.STOP
     said: list[tuple[str, str, str]] = field(default_factory=list)
@@ -84,12 +86,16 @@ class Slack:
             "user": {"id": user, "username": "bob"},
             "team": {"id": "T0"},
             "container": {"type": "message", "message_ts": "1.2", "channel_id": "C0ML"},
-            "state": {"values": {"governor.reason": {"governor.reason_text": {"value": reason or None}}}},
+            "state": {
+                "values": {"governor.reason": {"governor.reason_text": {"value": reason or None}}}
+            },
             "actions": [{"action_id": f"governor.{answer}", "type": "button", "value": value}],
         }
         body = urlencode({"payload": json.dumps(payload)}).encode()
         stamp = str(int(NOW.timestamp()) - age)
-        mac = hmac.new(secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256).hexdigest()
+        mac = hmac.new(
+            secret.encode(), b"v0:" + stamp.encode() + b":" + body, hashlib.sha256
+        ).hexdigest()
         headers = {"x-slack-request-timestamp": stamp, "x-slack-signature": f"v0={mac}"}
         return self.actions.handle(headers, body).status
 
@@ -150,7 +156,8 @@ def test_somebody_the_policy_does_not_know_may_do_what_a_list_may() -> None:
     slack = Slack()
     slack.press("exempt", user="U0EVE", reason="mine")
     text = (
-        "Not recorded: the policy does not know slack:U0EVE, and only people of ownership.contacts may "
+        "Not recorded: the policy does not know slack:U0EVE, and only people of "
+        "ownership.contacts may "
         "exempt it: keep it, or ask one of them, or have it map you to one (identities)."
     )
     assert (ApprovalStatus.PENDING, text) == (slack.status, slack.said[0][2])
@@ -226,7 +233,8 @@ def test_a_press_after_the_yes_holds(button: str, says: str) -> None:
 
 
 def test_a_press_after_a_yes_that_was_given_elsewhere_offers_a_hold() -> None:
-    """Its message still shows the buttons of the question; whoever presses one learns what there is to do."""
+    """Its message still shows the buttons of the question; whoever presses one learns what there is
+    to do."""
     slack = Slack()
     slack.world.state.settle(APPROVAL_ID, slack.world.approval)
     slack.press("approve")
@@ -255,7 +263,10 @@ def test_a_late_press_is_told_that_it_came_late() -> None:
     slack.world.state.await_answer(APPROVAL_ID, "token", "ask", NOW - timedelta(minutes=1))
     slack.press("approve")
 
-    assert (ApprovalStatus.PENDING, True) == (slack.status, "time to decide is over" in slack.said[0][2])
+    assert (ApprovalStatus.PENDING, True) == (
+        slack.status,
+        "time to decide is over" in slack.said[0][2],
+    )
 
 
 def test_a_decision_stands_when_it_cannot_be_confirmed() -> None:

@@ -33,7 +33,11 @@ def nodes(value: Any) -> Iterator[dict[str, Any]]:
 
 def buttons(message: Message, *, interactive: bool = True) -> list[dict[str, Any]]:
     """The buttons, in order."""
-    return [n for n in nodes(slack_blocks(message, interactive=interactive)) if n.get("type") == "button"]
+    return [
+        n
+        for n in nodes(slack_blocks(message, interactive=interactive))
+        if n.get("type") == "button"
+    ]
 
 
 def texts(message: Message) -> list[dict[str, Any]]:
@@ -45,7 +49,11 @@ def texts(message: Message) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("interactive", [True, False])
 def test_slack_s_documentation_finds_nothing_wrong(interactive: bool) -> None:
     """Its limits of each block, as the local receivers check them."""
-    for message in (make_message(), make_outcome(), make_message(evidence=None, link=None, sections=())):
+    for message in (
+        make_message(),
+        make_outcome(),
+        make_message(evidence=None, link=None, sections=()),
+    ):
         blocks = slack_blocks(message, interactive=interactive)
         assert blocks
         assert [] == slack_problems(blocks)
@@ -67,9 +75,12 @@ def test_an_incoming_webhook_offers_the_page_only() -> None:
 
 
 def test_only_the_answers_of_the_message_are_offered() -> None:
-    """Where a termination asks for typing, nobody approves here; without exempt, no reason is asked."""
+    """Where a termination asks for typing, nobody approves here; without exempt, no reason is
+    asked."""
     message = make_message(answers=(Answer.KEEP,))
-    assert ["governor.keep", "governor.open"] == [button["action_id"] for button in buttons(message)]
+    assert ["governor.keep", "governor.open"] == [
+        button["action_id"] for button in buttons(message)
+    ]
     assert "input" not in {block["type"] for block in slack_blocks(message, interactive=True)}
 
 
@@ -102,8 +113,11 @@ def test_markup_in_names_stays_text() -> None:
     rows=st.integers(0, 200),
     name=st.text(max_size=3000),
 )
-def test_nothing_is_ever_too_long(title: str, lines: list[str], sections: int, rows: int, name: str) -> None:
-    """50 blocks, 3,000 characters, 10 fields: what is over is cut, and answers and link are still there."""
+def test_nothing_is_ever_too_long(
+    title: str, lines: list[str], sections: int, rows: int, name: str
+) -> None:
+    """50 blocks, 3,000 characters, 10 fields: what is over is cut, and answers and link are still
+    there."""
     message = make_message(
         title=title,
         sections=(Section(name, tuple(lines)),) * sections,

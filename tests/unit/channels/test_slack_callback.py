@@ -43,7 +43,9 @@ def payload(**changes: Any) -> dict[str, Any]:
             "is_ephemeral": False,
         },
         "state": {"values": {"governor.reason": {"governor.reason_text": {"value": None}}}},
-        "actions": [{"action_id": "governor.approve", "block_id": "governor.answers", "value": "apr-1"}],
+        "actions": [
+            {"action_id": "governor.approve", "block_id": "governor.answers", "value": "apr-1"}
+        ],
     }
     return {**plain, **changes}
 
@@ -132,7 +134,10 @@ def test_the_reason_comes_with_the_press() -> None:
 
 def test_opening_the_page_is_no_answer() -> None:
     """Slack tells of link buttons too."""
-    assert parse_slack_answer(form(payload(actions=[{"action_id": "governor.open", "value": "x"}]))) is None
+    assert (
+        parse_slack_answer(form(payload(actions=[{"action_id": "governor.open", "value": "x"}])))
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +163,8 @@ def test_everything_else_is_refused(changes: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"payload", b"payload=", b"payload=%7B", b"payload=1&payload=2", b"\xff", b"payload=[]"]
+    "body",
+    [b"", b"payload", b"payload=", b"payload=%7B", b"payload=1&payload=2", b"\xff", b"payload=[]"],
 )
 def test_a_body_that_is_no_form_of_json_is_refused(body: bytes) -> None:
     """With one message for all of them."""

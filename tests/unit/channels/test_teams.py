@@ -15,7 +15,14 @@ from governor.channels.message import DeliveryRefused, Table
 from governor.channels.teams import TeamsChannel, teams_envelope
 from governor.domain.alerts.alert import Section
 from governor.https import HttpAnswer
-from tests.unit.channels.builders import FACTS, LINK, FakeHttps, FixedClock, make_message, make_outcome
+from tests.unit.channels.builders import (
+    FACTS,
+    LINK,
+    FakeHttps,
+    FixedClock,
+    make_message,
+    make_outcome,
+)
 
 URL = "https://prod-1.westeurope.logic.example/workflows/w1/triggers/manual/paths/invoke?sig=secret-part"
 
@@ -48,21 +55,32 @@ def test_the_card_says_everything_and_opens_the_page() -> None:
     """Version 1.4, because newer elements are not shown on every phone."""
     envelope = teams_envelope(make_message())
     content = card(envelope)
-    assert ("message", "AdaptiveCard", "1.4") == (envelope["type"], content["type"], content["version"])
+    assert ("message", "AdaptiveCard", "1.4") == (
+        envelope["type"],
+        content["type"],
+        content["version"],
+    )
     opens, shows = content["actions"]
     assert {"type": "Action.OpenUrl", "title": "Stop or keep it", "url": LINK} == opens
     assert ("Action.ToggleVisibility", ["details"]) == (shows["type"], shows["targetElements"])
     (folded,) = [node for node in nodes(content["body"]) if node.get("type") == "Container"]
     assert ("details", False) == (folded["id"], folded["isVisible"])
     assert "A stopped instance holds no capacity." in [node.get("text") for node in nodes(folded)]
-    for expected in ("notebook (i-0123456789abcdef0)", "$1,321 a day while it runs", "8 local NVMe", "0.4%"):
+    for expected in (
+        "notebook (i-0123456789abcdef0)",
+        "$1,321 a day while it runs",
+        "8 local NVMe",
+        "0.4%",
+    ):
         assert expected in text(envelope)
 
 
 def test_the_outcome_offers_the_record() -> None:
     """Nobody is asked for a decision that was taken."""
     outcome = make_outcome(evidence=None)
-    assert ["See the record"] == [action["title"] for action in card(teams_envelope(outcome))["actions"]]
+    assert ["See the record"] == [
+        action["title"] for action in card(teams_envelope(outcome))["actions"]
+    ]
 
 
 def test_without_a_link_there_is_no_button() -> None:
@@ -72,7 +90,8 @@ def test_without_a_link_there_is_no_button() -> None:
 
 
 def test_text_of_others_is_never_read_as_markdown() -> None:
-    """A name like `[approve](https://evil.example)` stays what it is: text runs know no Markdown."""
+    """A name like `[approve](https://evil.example)` stays what it is: text runs know no
+    Markdown."""
     evil = "[approve](https://evil.example)"
     message = make_message(
         title=evil,
@@ -80,7 +99,9 @@ def test_text_of_others_is_never_read_as_markdown() -> None:
         sections=(Section(evil, (evil,)),),
         evidence=Table(evil, (evil,), ((evil,),)),
     )
-    holders = {node["type"] for node in nodes(card(teams_envelope(message))["body"]) if "text" in node}
+    holders = {
+        node["type"] for node in nodes(card(teams_envelope(message))["body"]) if "text" in node
+    }
     assert {"TextRun"} == holders
 
 

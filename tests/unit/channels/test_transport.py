@@ -24,7 +24,9 @@ from tests.unit.channels.builders import NOW, FakeHttps, FixedClock
 def check_answer(status: int, **headers: str) -> None:
     """Posts to a channel that is answered so."""
 
-    https = FakeHttps([HttpAnswer(status, {name.replace("_", "-"): text for name, text in headers.items()})])
+    https = FakeHttps(
+        [HttpAnswer(status, {name.replace("_", "-"): text for name, text in headers.items()})]
+    )
     TeamsChannel("https://hooks.example/x", https, FixedClock()).post("{}")
 
 
@@ -68,7 +70,9 @@ def test_everything_else_is_refused_and_says_what_to_do(status: int) -> None:
         ("٣", None),
     ],
 )
-def test_retry_after_is_read_as_seconds_or_as_a_date(value: str | None, expected: int | None) -> None:
+def test_retry_after_is_read_as_seconds_or_as_a_date(
+    value: str | None, expected: int | None
+) -> None:
     """Both forms of RFC 9110; never negative, never longer than a queue can wait."""
     assert expected == retry_after_seconds(value, NOW)
 
@@ -94,7 +98,9 @@ def test_only_https_is_used_and_the_refusal_keeps_the_address_secret(url: str) -
     assert "secret-part" not in str(error.value)
 
 
-def test_a_network_that_fails_is_retryable_and_tells_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_network_that_fails_is_retryable_and_tells_no_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Here the guard of the tests is what fails; its error names the address, ours does not."""
 
     def refuse(*args: object, **kwargs: object) -> None:

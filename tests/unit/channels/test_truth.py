@@ -1,4 +1,5 @@
-"""Every message says the truth of its mode, in every channel: what happens, by when, to whom it belongs."""
+"""Every message says the truth of its mode, in every channel: what happens, by when, to whom it
+belongs."""
 
 from __future__ import annotations
 
@@ -81,7 +82,16 @@ ASKED = NOW - timedelta(hours=8)
 DEADLINE = NOW + timedelta(hours=15)
 """04:02 in Berlin, 03:02 UTC, on Saturday."""
 QUESTIONS = (Stage.ASK, Stage.REMIND, Stage.ESCALATE)
-EVERY_CHANNEL = ("mail text", "mail page", "sns", "slack", "slack text", "teams", "pagerduty", "webhook")
+EVERY_CHANNEL = (
+    "mail text",
+    "mail page",
+    "sns",
+    "slack",
+    "slack text",
+    "teams",
+    "pagerduty",
+    "webhook",
+)
 _NAMED = ("instance_id", "instance_name", "instance_type")
 _RAW_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 
@@ -110,14 +120,17 @@ def episode_of(
         time_zone="Europe/Berlin",
         price=Price(Decimal("5.672"), "list price"),
         history=History(day, (GpuReadings("0", (*worked, *(1.0,) * 80)),)),
-        schedule=Schedule(ASKED, ASKED + timedelta(hours=4), NOW, DEADLINE) if mode is Mode.ASK else None,
+        schedule=Schedule(ASKED, ASKED + timedelta(hours=4), NOW, DEADLINE)
+        if mode is Mode.ASK
+        else None,
     )
     saving = replace(plain.plan.saving, cost_before_usd_per_hour=Decimal("5.69"))
     return replace(plain, plan=replace(plain.plan, saving=saving), **changes)
 
 
 def asked_about_stopped(**changes: Any) -> Episode:
-    """The same instance two weeks after a question has stopped it, asked about to be terminated by two."""
+    """The same instance two weeks after a question has stopped it, asked about to be terminated by
+    two."""
     asked = episode_of(action=Action.TERMINATE, terms=Terms(people_needed=2))
     ago, window = timedelta(days=14), asked.evidence.window
     stopped_at = NOW - ago
@@ -131,7 +144,9 @@ def asked_about_stopped(**changes: Any) -> Episode:
         steps_done={"stop": stopped_at},
         instance=one,
         price=price,
-        plan=draw_plan(PlanFacts(one, Protection(), None, None, price), about_stopped(Policy(mode=Mode.ASK))),
+        plan=draw_plan(
+            PlanFacts(one, Protection(), None, None, price), about_stopped(Policy(mode=Mode.ASK))
+        ),
         history=None,
         evidence=replace(
             asked.evidence, window=replace(window, start=window.start - ago, end=window.end - ago)
@@ -170,15 +185,32 @@ def rendered(message: Message) -> dict[str, str]:
 def paged(message: Message) -> dict[str, str]:
     """Whatever PagerDuty would show; whether it takes a message has its own test."""
     payload: Any = pagerduty_event(message).get("payload", {"custom_details": {}})
-    return {"pagerduty": "\n".join(_strings([{**payload, "timestamp": ""}, list(payload["custom_details"])]))}
+    return {
+        "pagerduty": "\n".join(
+            _strings([{**payload, "timestamp": ""}, list(payload["custom_details"])])
+        )
+    }
 
 
 def hooked(message: Message) -> dict[str, str]:
     """The prose of the webhook's document; its facts are for machines."""
     document = json.loads(json.dumps(webhook_document(message)))
     assert [] == webhook_problems(document)
-    named = ("title", "happens", "lead", "sections", "details", "why", "owner", "project", "link", *_NAMED)
-    cost = {"cost": f"{Decimal(str(document['usd_per_day'])):.0f}"} if document["usd_per_day"] else {}
+    named = (
+        "title",
+        "happens",
+        "lead",
+        "sections",
+        "details",
+        "why",
+        "owner",
+        "project",
+        "link",
+        *_NAMED,
+    )
+    cost = (
+        {"cost": f"{Decimal(str(document['usd_per_day'])):.0f}"} if document["usd_per_day"] else {}
+    )
     return {"webhook": "\n".join(_strings([*(document[name] for name in named), cost]))}
 
 
@@ -230,7 +262,8 @@ def truth_of(
     told = {
         Mode.OBSERVE: {"mode": "rehearsal (mode observe): nothing happens", "loss": "would lose"},
         Mode.AUTO: {
-            "mode": "Mode auto: nobody is asked. GPU Governor stops it by itself on Fri 14:02 Berlin (13",
+            "mode": "Mode auto: nobody is asked. GPU Governor stops it by itself on Fri "
+            "14:02 Berlin (13",
             "until": "Until it begins you can hold, keep or exempt it",
         },
         Mode.ASK: {},
@@ -248,14 +281,17 @@ def truth_of(
 def test_a_message_says_the_truth_of_its_mode(
     mode: Mode, stage: Stage, on_expiry: Literal["no-action", "act"], channel: str
 ) -> None:
-    """Name, type, owner, cost, idle time, mode, silence, deadline, people, link, and why somebody gets it."""
+    """Name, type, owner, cost, idle time, mode, silence, deadline, people, link, and why somebody
+    gets it."""
     episode = episode_of(mode, on_expiry)
     until = DEADLINE if stage is not Stage.TELL else None
     text = texts(stage_alert(episode, stage, NOW, LINK, until), episode)[channel]
     needed = truth_of(stage, mode, on_expiry)
     if channel == "slack text":  # what a lock screen shows
         needed = {
-            name: needed[name] for name in ("name", "idle", "cost", "deadline", "silence") if name in needed
+            name: needed[name]
+            for name in ("name", "idle", "cost", "deadline", "silence")
+            if name in needed
         }
     elif channel != "pagerduty":  # there the link stands beside the payload
         needed["link"] = LINK
@@ -289,7 +325,8 @@ def test_a_termination_by_two_people_says_so(stage: Stage) -> None:
 
 @pytest.mark.parametrize("stage", QUESTIONS)
 def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: Stage) -> None:
-    """Since when, by whom, and the price of its storage; nothing of idle time, memory or a running price."""
+    """Since when, by whom, and the price of its storage; nothing of idle time, memory or a running
+    price."""
     episode = asked_about_stopped()
     found = texts(stage_alert(episode, stage, NOW, LINK, DEADLINE), episode)
     several = [episode] * 3
@@ -305,11 +342,14 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
 
     assert {} == {channel: text for channel, text in (found | three).items() if untrue.search(text)}
     assert not [
-        channel for channel, text in found.items() if "stopped for 14 days. Terminate it?" not in text
+        channel
+        for channel, text in found.items()
+        if "stopped for 14 days. Terminate it?" not in text
     ]
     assert all("3 stopped GPU instances. Terminate them?" in text for text in three.values())
     assert all(
-        "a day for its storage" in found[channel] for channel in found.keys() - {"slack text", "hooked"}
+        "a day for its storage" in found[channel]
+        for channel in found.keys() - {"slack text", "hooked"}
     )
     assert "Two different people must approve" in found["mail text"]
     assert f"{sentence(episode.reason)} Terminating it saves" in found["mail text"]
@@ -319,7 +359,9 @@ def test_a_question_about_a_stopped_instance_calls_it_stopped_everywhere(stage: 
 @pytest.mark.parametrize("acting", [0, 1, 3])
 def test_a_digest_says_what_silence_does_to_each(stage: Stage, acting: int) -> None:
     """With each one's own deadline, idle time, cost and people; reminders say what is new."""
-    episodes = [episode_of(on_expiry="act" if number < acting else "no-action") for number in range(3)]
+    episodes = [
+        episode_of(on_expiry="act" if number < acting else "no-action") for number in range(3)
+    ]
     alerts = [queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)) for episode in episodes]
     message = digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
     needed = truth_of(stage, Mode.ASK, "act" if acting else "no-action") | {
@@ -364,7 +406,8 @@ def test_a_digest_says_what_is_to_be_done_to_each(
 ) -> None:
     """Say whether it is stopped or terminated; it asked of all of them only to stop them."""
     episodes = [
-        episode_of(on_expiry="act" if plan is Action.STOP else "no-action", action=plan) for plan in plans
+        episode_of(on_expiry="act" if plan is Action.STOP else "no-action", action=plan)
+        for plan in plans
     ]
     alerts = [queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)) for episode in episodes]
     message = digest_of(alerts, episodes, link=LINK, digest_id="digest-1", now=NOW)
@@ -372,7 +415,9 @@ def test_a_digest_says_what_is_to_be_done_to_each(
 
     assert button == message.button
     assert {} == {channel: text for channel, text in found.items() if f". {title}" not in text}
-    assert ending == sum("The plan is to terminate it." in section.lines for section in message.sections)
+    assert ending == sum(
+        "The plan is to terminate it." in section.lines for section in message.sections
+    )
     assert not [text for text in found.values() if "GPU Governor terminates" in text]
     if 0 < ending < 3:
         assert "GPU Governor stops 2 of these 3" in message.happens
@@ -381,11 +426,17 @@ def test_a_digest_says_what_is_to_be_done_to_each(
 def test_what_only_informs_says_that_nothing_will_be_done() -> None:
     """A plan without steps, in whatever mode; with the reason where the policy wanted more."""
     episode = episode_of(Mode.AUTO, action=Action.NOTIFY_ONLY)
-    plan = replace(episode.plan, replaced_because=("it runs in a Capacity Block, which is paid in advance",))
+    plan = replace(
+        episode.plan, replaced_because=("it runs in a Capacity Block, which is paid in advance",)
+    )
     episode = replace(episode, plan=plan)
     found = texts(stage_alert(episode, Stage.TELL, NOW, LINK), episode)
     del found["slack text"]
-    needed = {**ABOUT, "nothing": "Nothing will be done", "reason": "It runs in a Capacity Block, which"}
+    needed = {
+        **ABOUT,
+        "nothing": "Nothing will be done",
+        "reason": "It runs in a Capacity Block, which",
+    }
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
     assert not [channel for channel, text in found.items() if "begins now" in text]
@@ -400,7 +451,8 @@ def test_what_only_informs_says_that_nothing_will_be_done() -> None:
             "Idle for 1 h 35 min and GPU memory is released.",
         ),
         (
-            "every GPU under 5% for 6 h 40 min: no earlier idle stretch near this time of day is like it, "
+            "every GPU under 5% for 6 h 40 min: no earlier idle stretch near this time "
+            "of day is like it, "
             "so 2 h are asked",
             "Idle for 6 h 40 min (every GPU under 5%).",
         ),
@@ -421,7 +473,9 @@ def test_a_question_that_waited_for_the_morning_says_how_long_it_is_idle_by_then
     episode = episode_of(
         reason="Idle for 3 h 05 min (every GPU under 5%).", opened_at=NOW - timedelta(hours=4)
     )
-    assert "Idle for 6 h 40 min" in " ".join(stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE).lines)
+    assert "Idle for 6 h 40 min" in " ".join(
+        stage_alert(episode, Stage.ASK, NOW, LINK, DEADLINE).lines
+    )
 
 
 def _claims(text: str) -> set[str]:
@@ -440,19 +494,25 @@ def _claims(text: str) -> set[str]:
     ("mode", "stage"),
     [(Mode.OBSERVE, Stage.TELL), (Mode.AUTO, Stage.TELL), *((Mode.ASK, s) for s in QUESTIONS)],
 )
-def test_time_that_nobody_measured_is_not_called_idle(mode: Mode, stage: Stage, channel: str) -> None:
-    """A metric that went silent after the question voids nothing: 20 of 26 hours were never measured."""
+def test_time_that_nobody_measured_is_not_called_idle(
+    mode: Mode, stage: Stage, channel: str
+) -> None:
+    """A metric that went silent after the question voids nothing: 20 of 26 hours were never
+    measured."""
     episode, now = (
         episode_of(mode, reason="Idle for 6 h 40 min (every GPU under 5%)."),
         NOW + timedelta(hours=20),
     )
-    text = texts(stage_alert(episode, stage, now, LINK, now + timedelta(hours=4)), episode, now)[channel]
+    text = texts(stage_alert(episode, stage, now, LINK, now + timedelta(hours=4)), episode, now)[
+        channel
+    ]
 
     short, whole = "idle since Fri 06:20", "Idle for 6 h 40 min"
     assert {short} <= _claims(text) <= {short, whole}
     if channel not in ("slack text", "pagerduty"):
         assert (
-            f"{whole} (every GPU under 5%) when this was found 20 h ago, and not seen at work since." in text
+            f"{whole} (every GPU under 5%) when this was found 20 h ago, and not seen at "
+            "work since." in text
         )
 
 
@@ -472,7 +532,9 @@ def test_a_digest_does_not_call_unmeasured_time_idle_either() -> None:
 def test_what_was_seen_at_work_is_not_said_to_be_idle() -> None:
     """A notice of mode auto that a channel takes after the end."""
     episode, now = episode_of(Mode.AUTO, outcome=Outcome.WOKE_UP), NOW + timedelta(hours=2)
-    (sentence,) = [line for line in stage_alert(episode, Stage.TELL, now, LINK).lines if "Idle for" in line]
+    (sentence,) = [
+        line for line in stage_alert(episode, Stage.TELL, now, LINK).lines if "Idle for" in line
+    ]
     assert "Idle for 6 h 40 min (every GPU under 5%) when this was found 2 h ago." in sentence
 
 
@@ -485,7 +547,9 @@ def test_a_delivery_that_comes_late_counts_the_time_from_then() -> None:
 
 # how it ends
 
-APPROVED = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+APPROVED = Decision(
+    Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
+)
 AGAIN = "Sat 13:02 Berlin (12:02 UTC)"
 WARNED = Warned("e-1", TARGET.account, TARGET.region, "i-1", Cause.SPOT, NOW, "terminate")
 ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
@@ -509,7 +573,11 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
         "notebook-7 keeps running",
         ("alice@example.com (mail",),
     ),
-    Outcome.EXEMPTED: ("exempted by slack:U1: a license server", "is exempt", ("U1 (Slack): a license",)),
+    Outcome.EXEMPTED: (
+        "exempted by slack:U1: a license server",
+        "is exempt",
+        ("U1 (Slack): a license",),
+    ),
     Outcome.EXPIRED: (
         "nobody answered in time",
         "Nobody answered about notebook-7",
@@ -532,14 +600,19 @@ ENDS: dict[Outcome, tuple[str, str, tuple[str, ...]]] = {
     Outcome.INTERRUPTED: (
         str(replace(WARNED, action="stop").void_reason),
         "Canceled: AWS takes notebook-7 back",
-        ("will stop it at about Fri 12:04 UTC", "Nothing was", "Next step: save your work if it still runs."),
+        (
+            "will stop it at about Fri 12:04 UTC",
+            "Nothing was",
+            "Next step: save your work if it still runs.",
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("outcome", ENDS)
 def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
-    """In every channel: by whom, what was and was not done, to whose instance; never what it would save."""
+    """In every channel: by whom, what was and was not done, to whose instance; never what it would
+    save."""
     reason, title, said = ENDS[outcome]
     episode = episode_of()
     approval = World(approval=APPROVED).state.approval("approval-1")
@@ -550,7 +623,9 @@ def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
         if channel == "slack text":
             continue
         assert [] == lacks(text, needed), channel
-        assert not [word for word in ("would save", "link:", "SafetyError") if word in text], channel
+        assert not [word for word in ("would save", "link:", "SafetyError") if word in text], (
+            channel
+        )
         assert text.count("a day while it runs") < 2, channel
         assert None is _RAW_TIME.search(text)
 
@@ -564,11 +639,15 @@ def test_an_end_says_what_happened_and_what_it_saves(outcome: Outcome) -> None:
         (Mode.ASK, ApprovalStatus.EXPIRED, "Nobody answered in time, so the policy acts."),
     ],
 )
-def test_an_end_says_why_it_was_done_without_an_answer(mode: Mode, status: ApprovalStatus, said: str) -> None:
+def test_an_end_says_why_it_was_done_without_an_answer(
+    mode: Mode, status: ApprovalStatus, said: str
+) -> None:
     """Silence is named only where it was silence."""
     episode = episode_of(mode, "act")
     approval = Approval("a-1", episode.ref, "hash", status, NOW, DEADLINE, timedelta(days=30))
-    alert = outcome_alert(episode.ref, episode, Outcome.REFUSED, "it is exempt", NOW, LINK, approval)
+    alert = outcome_alert(
+        episode.ref, episode, Outcome.REFUSED, "it is exempt", NOW, LINK, approval
+    )
 
     assert said == next((line for line in alert.lines if line.startswith(("Mode", "Nobody"))), "")
     one = outcome_alert(
@@ -585,7 +664,12 @@ def test_an_end_says_why_it_was_done_without_an_answer(mode: Mode, status: Appro
 
 
 STEPS: list[tuple[tuple[str, ...], str, str, str]] = [
-    ((), "States.Timeout: ", "Could not stop notebook-7. Nothing was changed", "longer than its time limit"),
+    (
+        (),
+        "States.Timeout: ",
+        "Could not stop notebook-7. Nothing was changed",
+        "longer than its time limit",
+    ),
     (
         ("stop",),
         "StepTimedOut: it is still stopping",
@@ -619,7 +703,8 @@ STEPS: list[tuple[tuple[str, ...], str, str, str]] = [
 def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
     done: tuple[str, ...], error: str, title: str, cause: str
 ) -> None:
-    """With the name, the owner, the type, the cost and the record; never a raw error of a state machine."""
+    """With the name, the owner, the type, the cost and the record; never a raw error of a state
+    machine."""
     episode = episode_of(phase=Phase.ACTING, steps_done=dict.fromkeys(done, NOW))
     again_at = NOW + timedelta(minutes=5)
     alert = outcome_alert(episode.ref, episode, Outcome.FAILED, error, NOW, None, again_at=again_at)
@@ -630,9 +715,9 @@ def test_a_failure_says_what_was_done_what_was_not_and_what_to_do(
         if channel == "slack text":
             continue
         assert [] == lacks(text, needed), channel
-        assert not [word for word in ("States.", "errorMessage", "StepTimedOut", error) if word in text], (
-            channel
-        )
+        assert not [
+            word for word in ("States.", "errorMessage", "StepTimedOut", error) if word in text
+        ], channel
         assert text.count("a day while it runs") < 2, channel
         assert ("asked again" in text) == (not done)
 
@@ -656,12 +741,15 @@ def test_a_first_yes_says_what_silence_does_after_it() -> None:
     found = texts(_first_yes(episode), episode)
     needed = {
         "silence": "by Sat 04:02 Berlin (03:02 UTC), in 15 h, GPU Governor stops it all the same.",
-        "people": "If one more person whom the policy names by address approves, it is stopped before that.",
+        "people": "If one more person whom the policy names by address approves, it is "
+        "stopped before that.",
     }
     del found["slack text"]
 
     assert {} == {channel: gaps for channel, text in found.items() if (gaps := lacks(text, needed))}
-    assert not [text for text in found.values() if "nothing happens" in text or "before anything" in text]
+    assert not [
+        text for text in found.values() if "nothing happens" in text or "before anything" in text
+    ]
 
 
 def _undone(episode: Episode) -> Alert:
@@ -673,7 +761,12 @@ def _undone(episode: Episode) -> Alert:
     [
         (
             _first_yes,
-            ("alice@example.com approved", "One more person", "nothing happens", "Sat 04:02 Berlin (03"),
+            (
+                "alice@example.com approved",
+                "One more person",
+                "nothing happens",
+                "Sat 04:02 Berlin (03",
+            ),
         ),
         (
             _undone,
@@ -700,11 +793,20 @@ def test_what_comes_between_says_what_is_next(
 
 @pytest.mark.parametrize("status", [ApprovalStatus.APPROVED, ApprovalStatus.EXPIRED])
 def test_what_waits_can_be_held_from_its_message(status: ApprovalStatus) -> None:
-    """A freeze or a cap holds it back: the message says so, leads to the page and has the button."""
+    """A freeze or a cap holds it back: the message says so, leads to the page and has the
+    button."""
     episode = episode_of(on_expiry="act")
-    approval = Approval("approval-1", episode.ref, "hash", status, NOW, DEADLINE, timedelta(days=30))
-    alert = waiting_alert(episode, approval, "the cap of 5 actions an hour is reached", 24, NOW, LINK)
-    needed = {**ABOUT, "waits": "has not begun and waits", "next": "hold, keep or exempt it on its page"}
+    approval = Approval(
+        "approval-1", episode.ref, "hash", status, NOW, DEADLINE, timedelta(days=30)
+    )
+    alert = waiting_alert(
+        episode, approval, "the cap of 5 actions an hour is reached", 24, NOW, LINK
+    )
+    needed = {
+        **ABOUT,
+        "waits": "has not begun and waits",
+        "next": "hold, keep or exempt it on its page",
+    }
     found = texts(alert, episode)
     del found["slack text"]
 
@@ -719,7 +821,9 @@ BERLIN = Owner("ml-team", "vision", "Europe/Berlin")
 WAITS = LifecycleAction("trainers", "hook", "token")
 SENT, REFUSED = HookAnswer(HookState.SENT), HookAnswer(HookState.REFUSED, "no right")
 HOOK = Checkpoint(True, False, "the policy says so")
-PERSISTENT = Notice(TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1")
+PERSISTENT = Notice(
+    TARGET.account, TARGET.region, "arn:1", "instance retirement", DEADLINE, NOW, "i-1"
+)
 EXPIRING = BlockChange(
     "e-1", TARGET.account, TARGET.region, "cr-1", True, DEADLINE - timedelta(minutes=10), DEADLINE
 )
@@ -730,7 +834,9 @@ ENDS_AT = "Fri 13:04 Berlin (12:04 UTC)"
 
 
 def _warning(cause: Cause, **changes: Any) -> Alert:
-    return warning_alert(_instance(), replace(WARNED, cause=cause, **changes), HOOK, BERLIN, NOW, SENT)
+    return warning_alert(
+        _instance(), replace(WARNED, cause=cause, **changes), HOOK, BERLIN, NOW, SENT
+    )
 
 
 def _instance() -> Instance:
@@ -738,12 +844,17 @@ def _instance() -> Instance:
 
 
 SILENT = Verdict(
-    VerdictKind.NO_DATA, "no agent", evidence=make_evidence((*(1.0,) * 7, *(None,) * 5), (1.0,) * 12)
+    VerdictKind.NO_DATA,
+    "no agent",
+    evidence=make_evidence((*(1.0,) * 7, *(None,) * 5), (1.0,) * 12),
 )
 
 
 EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
-    "spot": (_warning(Cause.SPOT), (ENDS_AT, "EC2 will terminate notebook-7", "Save your work now")),
+    "spot": (
+        _warning(Cause.SPOT),
+        (ENDS_AT, "EC2 will terminate notebook-7", "Save your work now"),
+    ),
     "reservation": (
         _warning(Cause.RESERVATION),
         (ENDS_AT, "Save your work now", "of its reservation"),
@@ -755,7 +866,12 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "hook": (
         checkpoint_failed_alert(_instance(), WARNED, REFUSED, BERLIN, NOW),
-        ("Save by hand: the checkpoint hook of notebook-7 did not start", ENDS_AT, "no right", "Next step:"),
+        (
+            "Save by hand: the checkpoint hook of notebook-7 did not start",
+            ENDS_AT,
+            "no right",
+            "Next step:",
+        ),
     ),
     "retirement": (
         notice_alert(PERSISTENT, [_instance()], BERLIN, NOW, again=False, reminded=True),
@@ -767,7 +883,10 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "block": (
         block_alert(EXPIRING, [_instance()], BERLIN, NOW),
-        ("cr-1 ends: its instances are terminated from Sat 04:02 Berlin", "local disks go with them"),
+        (
+            "cr-1 ends: its instances are terminated from Sat 04:02 Berlin",
+            "local disks go with them",
+        ),
     ),
     "silent": (
         silent_alert(TARGET, [(_instance(), SILENT)], BERLIN, NOW, outage=False),
@@ -778,17 +897,25 @@ EVENTS: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
     ),
     "exemption": (
-        exemption_alert(TARGET, [(_instance(), "gpugovernor=Keep")], Policy().exemption, BERLIN, NOW),
-        ("unusual tag: notebook-7", "gpugovernor=Keep", "Next step: write the tag as GpuGovernor=exempt"),
+        exemption_alert(
+            TARGET, [(_instance(), "gpugovernor=Keep")], Policy().exemption, BERLIN, NOW
+        ),
+        (
+            "unusual tag: notebook-7",
+            "gpugovernor=Keep",
+            "Next step: write the tag as GpuGovernor=exempt",
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_an_event_says_what_happens_to_whose_instance_when_and_what_to_do(name: str) -> None:
-    """By name, type, owner and cost, in the owner's time, with no seconds that are over when it is read."""
+    """By name, type, owner and cost, in the owner's time, with no seconds that are over when it is
+    read."""
     alert, said = EVENTS[name]
-    # Plain SNS carries the alert as it is; the channels add what the instance cost at the last sweep.
+    # Plain SNS carries the alert as it is; the channels add what the instance cost at the last
+    # sweep.
     assert "is $5.67 an hour, $136 a day" in texts(alert, None)["sns"]
     priced = replace(alert, facts={**alert.facts, "usd_per_hour": "5.672"})
     needed = {**ABOUT, **{words: words for words in said}}
@@ -822,7 +949,8 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
         ),
         (
             "notebook-7 (g5.12xlarge) idle for at least 8 h in ECS cluster gpu, $136/day",
-            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is idle for at least 8 h.",
+            "1 of 4 governed instances in ECS cluster gpu (123456789012/us-east-1) is "
+            "idle for at least 8 h.",
             "That costs $136 a day.",
             "Do this.",
             "leaves them alone",
@@ -830,7 +958,13 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "budget": (
         budget_alert(
-            COST, Decimal(10_000), 80, TARGET, NOW, "ml-team", Forecast(Decimal(11_000), Decimal("6.4"))
+            COST,
+            Decimal(10_000),
+            80,
+            TARGET,
+            NOW,
+            "ml-team",
+            Forecast(Decimal(11_000), Decimal("6.4")),
         ),
         (
             "Project vision: 80% of the GPU budget of November 2026 is used",
@@ -842,7 +976,9 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "report": (
         report_alert(
-            report([make_entry()], [Share(idle=Decimal("30.4"))], MONTH, NOW, NOW, timedelta(days=30)),
+            report(
+                [make_entry()], [Share(idle=Decimal("30.4"))], MONTH, NOW, NOW, timedelta(days=30)
+            ),
             "month-2026-11",
             TARGET,
             NOW,
@@ -860,7 +996,11 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "freeze": (
         breaker_alert("frozen", TARGET, FROZEN, NOW),
-        ("froze all plans", "No instance there is stopped or terminated", "Half the fleet turned idle."),
+        (
+            "froze all plans",
+            "No instance there is stopped or terminated",
+            "Half the fleet turned idle.",
+        ),
     ),
     "still": (
         breaker_alert("frozen", TARGET, FROZEN, NOW, left=4, again=1),
@@ -868,7 +1008,9 @@ SUMMARIES: dict[str, tuple[Alert, tuple[str, ...]]] = {
     ),
     "recovered": (
         recovered_alert(
-            [Failing(TARGET, "i-1", "notebook-7", "c", "AccessDenied: no", "stop", ASKED)], TARGET, NOW
+            [Failing(TARGET, "i-1", "notebook-7", "c", "AccessDenied: no", "stop", ASKED)],
+            TARGET,
+            NOW,
         ),
         (
             "Resolved: could not stop notebook-7",
@@ -890,7 +1032,9 @@ def test_a_summary_says_what_it_means_and_what_to_do(name: str) -> None:
     alert, said = SUMMARIES[name]
     for channel, text in texts(alert, None).items():
         if channel != "slack text":
-            assert [] == lacks(text, {words: words for words in (*said, "You get this because")}), channel
+            assert [] == lacks(text, {words: words for words in (*said, "You get this because")}), (
+                channel
+            )
         assert None is _RAW_TIME.search(text), channel
 
 
@@ -898,7 +1042,9 @@ def test_a_summary_says_what_it_means_and_what_to_do(name: str) -> None:
 def test_figures_are_words_for_people_and_millionths_for_machines(name: str) -> None:
     """Percentages without a space and months as words; the facts end with the sixth decimal."""
     alert, _ = {**EVENTS, **SUMMARIES}[name]
-    assert [] == re.findall(r"\d %|\b\d{4}-\d\d\b|\d\.\d{3,}", "\n".join((alert.subject, *alert.lines)))
+    assert [] == re.findall(
+        r"\d %|\b\d{4}-\d\d\b|\d\.\d{3,}", "\n".join((alert.subject, *alert.lines))
+    )
     assert [] == re.findall(r"\d\.\d{7,}", json.dumps(alert_document(alert), default=str))
 
 
@@ -928,7 +1074,10 @@ def _before_the_buttons(message: Message) -> list[str]:
         lambda block: block["type"] != "actions", slack_blocks(message, interactive=True)
     )
     return [
-        line for block in blocks for line in "\n".join(_strings(block)).splitlines() if line not in _TYPES
+        line
+        for block in blocks
+        for line in "\n".join(_strings(block)).splitlines()
+        if line not in _TYPES
     ]
 
 
@@ -948,8 +1097,8 @@ _BARS = re.compile("[▁▂▃▄▅▆▇█·]{24}")
 def test_slack_needs_twelve_lines_before_the_buttons_in_the_order_of_every_channel(
     mode: Mode, stage: Stage, action: Action, on_expiry: Literal["no-action", "act"], several: int
 ) -> None:
-    """What, how long and how much; what silence does and by when; what is lost; the day before. Nothing of
-    it is left out: what has no room stands after the buttons."""
+    """What, how long and how much; what silence does and by when; what is lost; the day before.
+    Nothing of it is left out: what has no room stands after the buttons."""
     episode = episode_of(
         mode, on_expiry, action, terms=Terms(people_needed=2), presence="Two people are logged in."
     )
@@ -977,7 +1126,9 @@ def test_slack_needs_twelve_lines_before_the_buttons_in_the_order_of_every_chann
     assert 12 >= len(lines), lines
     assert (message.title, f"*{html.escape(message.happens, quote=False)}*") == (lines[0], lines[1])
     if several == 1:
-        loses = next(n for n, line in enumerate(lines) if "lose" in line and line.startswith("*") and n > 1)
+        loses = next(
+            n for n, line in enumerate(lines) if "lose" in line and line.startswith("*") and n > 1
+        )
         chart = next(n for n, line in enumerate(lines) if _BARS.search(line))
         assert (len(lines) - 1, True) == (chart, 1 < loses < chart)
         assert [] == [loss for loss in losses if loss not in "\n".join(lines[loses:])]
@@ -990,13 +1141,18 @@ def test_slack_needs_twelve_lines_before_the_buttons_in_the_order_of_every_chann
 def test_mail_and_teams_say_it_in_that_order_too(stage: Stage) -> None:
     """With the button before everything that may be folded; the preheader is what silence does."""
     episode = episode_of()
-    message = message_of(queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)), episode, link=LINK)
+    message = message_of(
+        queued(stage_alert(episode, stage, NOW, LINK, DEADLINE)), episode, link=LINK
+    )
     order = [message.title, message.happens, "Stopping it loses", *message.sections[0].lines]
     found = rendered(replace(message, picture_png=b"png"))
     body = found["mail page"].partition("<body")[2]
     teams = found["teams"]
     for text, after in (
-        (body[body.index("<h1") :], ["<img", LINK, "<details>", "If you stop it", "You get this because"]),
+        (
+            body[body.index("<h1") :],
+            ["<img", LINK, "<details>", "If you stop it", "You get this because"],
+        ),
         (found["mail text"], [message.chart, LINK, "If you stop it", "You get this because"]),
         (teams[teams.index(message.title, teams.index(message.title) + 1) :], [message.chart]),
     ):

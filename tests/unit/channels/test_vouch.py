@@ -1,4 +1,5 @@
-"""Whoever may write to the topic or the queue gets no mail of ours sent in their words, or with a link."""
+"""Whoever may write to the topic or the queue gets no mail of ours sent in their words, or with a
+link."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from governor.channels.vouch import AlertRefused
 from governor.contracts.alerts import parse_queued
 from governor.domain.alerts.alert import Alert, AlertKind, Severity, alert_document
 from governor.domain.approvals.approval import Answer, Decision, Stage
-from governor.domain.approvals.messages import first_yes_alert, outcome_alert, stage_alert, undo_alert
+from governor.domain.approvals.messages import (
+    first_yes_alert,
+    outcome_alert,
+    stage_alert,
+    undo_alert,
+)
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.policy.contacts import Contact, Ownership
 from governor.domain.policy.policy import Mode
@@ -83,7 +89,8 @@ def test_owner_and_place_are_read_from_the_record(field: str, bears_a_seal: bool
 
 @pytest.mark.parametrize("bears_a_seal", [True, False])
 def test_whom_a_question_is_for_is_read_from_the_record(bears_a_seal: bool) -> None:
-    """The forger's own name as owner brought a personal link: one termination needed nobody else."""
+    """The forger's own name as owner brought a personal link: one termination needed nobody
+    else."""
     office = Office()
     post = office.post
     contacts = {"ml": ML, "finops": FINOPS, "mallory": Contact(emails=("mallory@example.com",))}
@@ -103,9 +110,12 @@ def test_whom_a_question_is_for_is_read_from_the_record(bears_a_seal: bool) -> N
 
 
 @pytest.mark.parametrize("seal_of_another", [False, True])
-@pytest.mark.parametrize("kind", [AlertKind.HEALTH_FINDING, AlertKind.BUDGET_REACHED, AlertKind.FAILURE])
+@pytest.mark.parametrize(
+    "kind", [AlertKind.HEALTH_FINDING, AlertKind.BUDGET_REACHED, AlertKind.FAILURE]
+)
 def test_a_message_about_no_episode_needs_the_seal(kind: AlertKind, seal_of_another: bool) -> None:
-    """It went out as official mail with the forger's text and link; now a person sees it in the queue."""
+    """It went out as official mail with the forger's text and link; now a person sees it in the
+    queue."""
     post, queue, seen = Post(), FakeQueue(), list[Dispatched]()
     facts = {"seal": sealed(post.alert()).facts["seal"]} if seal_of_another else {}
     bad = finding(kind=kind, subject="Click!", lines=(EVIL,), link=EVIL, facts=facts)
@@ -174,9 +184,13 @@ def test_what_the_release_before_has_queued_is_made_anew_of_the_record() -> None
     """It bears no seal: whom it names and what it says is read from the table."""
     post = Post()
     post.dispatch([forged(post.alert(), subject="Click!")])
-    yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+    yes = Decision(
+        Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
+    )
     post.world.state.note_first_yes(APPROVAL_ID, yes)
-    post.dispatch([forged(first_yes_alert(stored(post), yes, NOW), subject="Click!", lines=("Click!",))])
+    post.dispatch(
+        [forged(first_yes_alert(stored(post), yes, NOW), subject="Click!", lines=("Click!",))]
+    )
     post.outcome()
     end = outcome_alert(post.world.ref, stored(post), Outcome.STOPPED, "stopped", NOW, EVIL)
     post.dispatch([forged(end, subject="Click!", lines=("Click!",), owner="mallory")])
@@ -205,20 +219,27 @@ def test_the_deadline_of_an_unsealed_copy_is_that_of_the_record(wrong_by: timede
     approval = post.world.state.approval(APPROVAL_ID)
     assert approval is not None
     (message,) = post.mail.sent
-    assert stage_alert(stored(post), Stage.ASK, NOW, None, approval.expires_at).subject == message.title
+    assert (
+        stage_alert(stored(post), Stage.ASK, NOW, None, approval.expires_at).subject
+        == message.title
+    )
 
 
 def test_an_unsealed_copy_with_an_old_time_gives_no_delivery_up() -> None:
-    """One failure of a channel ended the question, for it seemed to have been tried for two days."""
+    """One failure of a channel ended the question, for it seemed to have been tried for two
+    days."""
     post = Post()
     post.mail.failures = [DeliveryRetryable("503")]
-    post.dispatch([forged(replace(post.alert(), at=NOW - timedelta(days=2), facts=forged_facts(post, NOW)))])
+    post.dispatch(
+        [forged(replace(post.alert(), at=NOW - timedelta(days=2), facts=forged_facts(post, NOW)))]
+    )
     assert [] == post.parked
 
 
 @pytest.mark.parametrize("kind", ["reminder", "escalation", "end", "undone"])
 def test_an_unsealed_copy_long_after_the_question_gives_no_delivery_up(kind: str) -> None:
-    """Before, its time was that of the question: after one failure nobody was sent the true message."""
+    """Before, its time was that of the question: after one failure nobody was sent the true
+    message."""
     post, now = Post(), NOW + timedelta(hours=30)
     stage = Stage.REMIND if kind == "reminder" else Stage.ESCALATE
     post.world.state.await_answer(APPROVAL_ID, "t", stage.value, now + timedelta(hours=8))
@@ -244,7 +265,8 @@ def test_an_unsealed_copy_long_after_the_question_gives_no_delivery_up(kind: str
 def test_an_unsealed_copy_has_the_words_and_the_time_of_the_record(
     mode: Mode, stage: Stage, sent: timedelta
 ) -> None:
-    """A question is as old as this moment, and has a deadline; others not older than what they are about."""
+    """A question is as old as this moment, and has a deadline; others not older than what they are
+    about."""
     post = Post(mode=mode)
     world, approval = post.world, post.world.state.approval(APPROVAL_ID)
     assert approval is not None
@@ -264,7 +286,9 @@ def test_an_unsealed_copy_has_the_words_and_the_time_of_the_record(
 def test_what_the_release_before_told_is_made_anew_too() -> None:
     """Nobody is asked about it."""
     post = Post(mode=Mode.OBSERVE)
-    post.dispatch([forged(stage_alert(stored(post), Stage.TELL, NOW, EVIL), subject="Click!", lines=(EVIL,))])
+    post.dispatch(
+        [forged(stage_alert(stored(post), Stage.TELL, NOW, EVIL), subject="Click!", lines=(EVIL,))]
+    )
 
     (message,) = post.mail.sent
     assert "evil" not in str(message)
@@ -272,7 +296,8 @@ def test_what_the_release_before_told_is_made_anew_too() -> None:
 
 
 def test_a_failure_is_reported_before_its_episode_is_closed() -> None:
-    """A workflow that died is: the seal tells it from a forged one. An end that is another is refused."""
+    """A workflow that died is: the seal tells it from a forged one. An end that is another is
+    refused."""
     post = Post()
     died = outcome_alert(post.world.ref, stored(post), Outcome.FAILED, "it timed out", NOW, None)
     with pytest.raises(AlertRefused, match="bears no seal"):
@@ -284,12 +309,15 @@ def test_a_failure_is_reported_before_its_episode_is_closed() -> None:
 
 
 def test_the_name_of_an_alarm_in_a_tag_drops_no_question() -> None:
-    """Any owner or name with the word "AlarmName" did: the question was read as an alarm, and never sent."""
+    """Any owner or name with the word "AlarmName" did: the question was read as an alarm, and never
+    sent."""
     post = Post()
     digest_rule(post, digest_from=0)
     alert = post.alert()
     named = sealed(replace(alert, facts={**alert.facts, "instance_name": 'my "AlarmName" box'}))
-    assert [] == worker(post, FakeQueue(), [])([queued(post, body=json.dumps(alert_document(named)))])
+    assert [] == worker(post, FakeQueue(), [])(
+        [queued(post, body=json.dumps(alert_document(named)))]
+    )
     assert 1 == len(post.mail.sent)
 
 
@@ -313,7 +341,9 @@ def test_an_alarm_that_is_not_ours_is_refused(name: str) -> None:
 def test_an_alarm_of_the_release_before_is_found_by_its_subject() -> None:
     """It says its name nowhere else."""
     known = in_cloudwatch("stack-PutAwayErrorsAlarm")
-    assert known == vouch(World(decide=False), [known])(replace(known, facts={}, lines=(EVIL,))).alert
+    assert (
+        known == vouch(World(decide=False), [known])(replace(known, facts={}, lines=(EVIL,))).alert
+    )
 
 
 @pytest.mark.parametrize(
@@ -324,7 +354,9 @@ def test_an_alarm_of_the_release_before_is_found_by_its_subject() -> None:
         (Mode.ASK, AlertKind.OUTCOME, "it has not ended"),
     ],
 )
-def test_our_own_words_are_compared_with_the_record_too(mode: Mode, kind: AlertKind, why: str) -> None:
+def test_our_own_words_are_compared_with_the_record_too(
+    mode: Mode, kind: AlertKind, why: str
+) -> None:
     """A message that a function sent before it failed may never have come true."""
     post = Post(mode=mode)
     alert = replace(stage_alert(stored(post), Stage.ASK, NOW, None), kind=kind)
@@ -350,7 +382,9 @@ def test_a_question_that_is_over_contradicts_no_message(closed: bool) -> None:
     """Nothing is sent of it, but it is nobody's forgery."""
     post = Post(phase=Phase.CLOSED if closed else Phase.ASKING)
     if not closed:
-        yes = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
+        yes = Decision(
+            Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
+        )
         post.world.state.settle(APPROVAL_ID, yes)
     late = stage_alert(stored(post), Stage.REMIND, NOW, EVIL)
 
@@ -358,8 +392,8 @@ def test_a_question_that_is_over_contradicts_no_message(closed: bool) -> None:
 
 
 def test_a_waiting_message_that_nothing_vouches_for_holds_up_no_other() -> None:
-    """A message that waits for others is looked at again when it is sent, and goes to whom its record
-    names."""
+    """A message that waits for others is looked at again when it is sent, and goes to whom its
+    record names."""
     fleet = Fleet(2)
     fleet.worker(fleet.alerts())
     episode = fleet.world.state.episode(fleet.refs[0])

@@ -21,7 +21,15 @@ from governor.channels.webhook import (
 )
 from governor.errors import ConfigurationError
 from governor.https import HttpAnswer
-from tests.unit.channels.builders import EPISODE, FACTS, LINK, NOW, FakeHttps, FixedClock, make_message
+from tests.unit.channels.builders import (
+    EPISODE,
+    FACTS,
+    LINK,
+    NOW,
+    FakeHttps,
+    FixedClock,
+    make_message,
+)
 
 SECRET = "s" * 32
 OTHER = "o" * 32
@@ -41,9 +49,22 @@ def test_what_is_sent_verifies_and_is_the_whole_message() -> None:
 
     assert verify(SECRET, headers[SIGNATURE_HEADER], body, NOW.timestamp())
     document = json.loads(body)
-    assert (URL, 1, EPISODE, LINK) == (url, document["version"], document["episode"], document["link"])
-    assert ("1320.96", ["0", "1.0%", "0.4%"]) == (document["usd_per_day"], document["evidence"]["rows"][0])
-    assert f"ask-{EPISODE}" == delivered.delivery_id == headers[DELIVERY_HEADER] == document["delivery"]
+    assert (URL, 1, EPISODE, LINK) == (
+        url,
+        document["version"],
+        document["episode"],
+        document["link"],
+    )
+    assert ("1320.96", ["0", "1.0%", "0.4%"]) == (
+        document["usd_per_day"],
+        document["evidence"]["rows"][0],
+    )
+    assert (
+        f"ask-{EPISODE}"
+        == delivered.delivery_id
+        == headers[DELIVERY_HEADER]
+        == document["delivery"]
+    )
 
 
 def test_a_repeated_delivery_carries_the_same_id() -> None:

@@ -87,7 +87,9 @@ class Site:
         )
         answers = Answers(decide, self.undoer)
         self.console = Console(
-            lambda: Reader(Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor"),
+            lambda: Reader(
+                Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor"
+            ),
             self.at.doors,
             {
                 "/questions": questions,
@@ -145,7 +147,9 @@ class Site:
     def ask(self, address: str = "/questions", method: str = "GET", **more: Any) -> dict[str, Any]:
         return entrance.ask(self.console, address, method, **more)
 
-    def post(self, cookies: dict[str, str], address: str = "/questions", **form: str) -> dict[str, Any]:
+    def post(
+        self, cookies: dict[str, str], address: str = "/questions", **form: str
+    ) -> dict[str, Any]:
         csrf = token(self.ask(address, cookies=cookies)["body"], address)
         return self.ask(address, "POST", cookies=cookies, form={"csrf": csrf, **form})
 

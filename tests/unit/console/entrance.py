@@ -42,7 +42,9 @@ class Entrance:
         enter = OpenConsole(self.stored, self.clock, issuer)
         self.doors = Doors(self.cookies, enter)
 
-    def session(self, identity: str = "oidc:1", email: str | None = None, **more: Any) -> dict[str, str]:
+    def session(
+        self, identity: str = "oidc:1", email: str | None = None, **more: Any
+    ) -> dict[str, str]:
         """The cookies of somebody who has just signed in."""
         session_id, now = f"session of {identity} {email}", self.clock.now()
         by = f"oidc:{email}" if email else identity
@@ -62,7 +64,10 @@ def ask(
     headers: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Ask the console as API Gateway does."""
-    path, query = urlsplit(address).path, dict(parse_qsl(urlsplit(address).query, keep_blank_values=True))
+    path, query = (
+        urlsplit(address).path,
+        dict(parse_qsl(urlsplit(address).query, keep_blank_values=True)),
+    )
     request = Request(method, path, query, form or {}, headers or {}, cookies or {})
     http = {"method": method, "path": path}
     event = {"rawPath": path, "requestContext": {"stage": "$default", "http": http}, "headers": {}}
@@ -71,6 +76,8 @@ def ask(
 
 def token(body: str, action: str) -> str:
     """The token of the form that goes to this path."""
-    found = re.search(rf'action="{action}"[^>]*>\s*<input type="hidden" name="csrf" value="([^"]+)"', body)
+    found = re.search(
+        rf'action="{action}"[^>]*>\s*<input type="hidden" name="csrf" value="([^"]+)"', body
+    )
     assert found, body
     return found[1]

@@ -119,7 +119,8 @@ def test_no_cell_is_a_formula(start: str) -> None:
     ],
 )
 def test_no_part_of_a_cell_is_a_formula(text: str, cell: str) -> None:
-    """However a spreadsheet separates, trims and reads it. What begins no formula stays as it is."""
+    """However a spreadsheet separates, trims and reads it. What begins no formula stays as it
+    is."""
     table = replace(TABLE, columns=("name",), rows=((text,),))
     assert [["name"], [cell]] == list(csv.reader(io.StringIO(table.csv, newline="")))
 
@@ -164,14 +165,17 @@ def test_a_sign_in_returns_to_the_same_address(name: str) -> None:
     assert f"/instances/{name}" == unquote(found["headers"]["Location"].partition("return=")[2])
 
 
-@given(name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=256).map(str.strip))
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=256).map(str.strip)
+)
 @example(name="a/b")
 @example(name="50% of ~2F?#+&;")
 @example(name="..")
 @example(name="x.csv")
 @example(name="\u0645\u0634\u0631\u0648\u0639 \U0001f600")
 def test_the_address_of_a_project_survives_being_decoded(name: str) -> None:
-    """API Gateway hands over paths decoded; a proxy before it may do so too. Its table adds `.csv`."""
+    """API Gateway hands over paths decoded; a proxy before it may do so too. Its table adds
+    `.csv`."""
     address = project_href(name)
 
     assert address == quote(address, safe="/") == unquote(address)
@@ -190,9 +194,13 @@ def shown(address: str, project: str) -> tuple[int, str]:
     return found["statusCode"], found["headers"]["Content-Type"].partition(";")[0]
 
 
-@pytest.mark.parametrize("name", ["x.csv", "a/b", "50% a~2Fb?", "..", "\u0645\u0634\u0631 \U0001f600"])
+@pytest.mark.parametrize(
+    "name", ["x.csv", "a/b", "50% a~2Fb?", "..", "\u0645\u0634\u0631 \U0001f600"]
+)
 @pytest.mark.parametrize("sent", [str, unquote], ids=["encoded", "decoded"])
-def test_a_project_of_any_name_has_a_page_and_a_table(name: str, sent: Callable[[str], str]) -> None:
+def test_a_project_of_any_name_has_a_page_and_a_table(
+    name: str, sent: Callable[[str], str]
+) -> None:
     assert (200, "text/html") == shown(sent(project_href(name)), name)
     assert (200, "text/csv") == shown(sent(f"{project_href(name)}.csv"), name)
     assert 404 == shown(sent(project_href(name)), "another")[0]

@@ -1,4 +1,5 @@
-"""One stored record that cannot be read is left out of a page, which says so; no page fails for it."""
+"""One stored record that cannot be read is left out of a page, which says so; no page fails for
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,12 @@ from tests.unit.console.entrance import Entrance
 
 POLICY = parse_policy("console: {scopes: {all: {groups: [ops], everything: true}}}").base().policy
 ROW = asked(make_row(1))
-NAMED = {"account": ROW.account, "region": ROW.region, "instance_id": ROW.instance_id, "name": ROW.project}
+NAMED = {
+    "account": ROW.account,
+    "region": ROW.region,
+    "instance_id": ROW.instance_id,
+    "name": ROW.project,
+}
 SAID = "A stored record could not be read"
 
 
@@ -49,7 +55,9 @@ def stored() -> ConsoleWorld:
     world.state.bring_forward(Meter(TARGETS[0], f"{NOW:%Y-%m}", NOW, {"vision": Decimal(60)}), None)
     world.state.freeze_hub(BreakerState(NOW, "17 of 20 working instances turned idle in one sweep"))
     failed = "AccessDenied: no"
-    world.state.note_failing(Failing(TARGETS[0], ROW.instance_id, ROW.name, "denied", failed, "stop", NOW))
+    world.state.note_failing(
+        Failing(TARGETS[0], ROW.instance_id, ROW.name, "denied", failed, "stop", NOW)
+    )
     return world
 
 
@@ -64,7 +72,11 @@ def test_a_broken_record_is_left_out_and_said(kind: str) -> None:
         if key[0].partition("#")[0] == kind:
             kept = ("pk", "sk", "expires_at_epoch")
             world.table.items[key] = {
-                name: value if name in kept else {"x": "broken"} if isinstance(value, dict) else "broken"
+                name: value
+                if name in kept
+                else {"x": "broken"}
+                if isinstance(value, dict)
+                else "broken"
                 for name, value in item.items()
             }
     at = Entrance(world.table)
@@ -74,15 +86,21 @@ def test_a_broken_record_is_left_out_and_said(kind: str) -> None:
     said: list[Any] = []
     for rule in VIEWS:
         html = entrance.ask(console, path(rule), cookies=cookies)
-        data = entrance.ask(console, path(rule), cookies=cookies, headers={"accept": "application/json"})
-        csv = entrance.ask(console, "/overview.csv" if rule == "/" else f"{path(rule)}.csv", cookies=cookies)
+        data = entrance.ask(
+            console, path(rule), cookies=cookies, headers={"accept": "application/json"}
+        )
+        csv = entrance.ask(
+            console, "/overview.csv" if rule == "/" else f"{path(rule)}.csv", cookies=cookies
+        )
         assert html["statusCode"] == data["statusCode"] == csv["statusCode"]
         assert 200 == html["statusCode"] or (404 == html["statusCode"] and "<" in rule), rule
         is_said = SAID in html["body"]
         # The head of a page says more than its data does: it reads what the last sweeps saw.
         assert is_said or not json.loads(data["body"]).get("is_incomplete")
         assert is_said or "-incomplete.csv" not in csv["headers"].get("Content-Disposition", "")
-        assert is_said is json.loads(data["body"]).get("is_incomplete", False) or rule.startswith("/quest")
+        assert is_said is json.loads(data["body"]).get("is_incomplete", False) or rule.startswith(
+            "/quest"
+        )
         said.append(is_said)
     assert any(said), f"nobody is told of a broken {kind}"
 
@@ -110,10 +128,14 @@ def test_a_broken_session_or_code_opens_nothing(kind: str) -> None:
     world = stored()
     at = Entrance(world.table, issuer="")
     cookies = at.session("oidc:1", groups=("ops",))
-    at.stored.keep_code("secret", Code("arn:aws:iam::1:user/ada", at.clock.now() + timedelta(minutes=1)))
+    at.stored.keep_code(
+        "secret", Code("arn:aws:iam::1:user/ada", at.clock.now() + timedelta(minutes=1))
+    )
     for key, item in world.table.items.items():
         if key[0].startswith(f"{kind}#"):
-            world.table.items[key] = {name: value for name, value in item.items() if name in ("pk", "sk")}
+            world.table.items[key] = {
+                name: value for name, value in item.items() if name in ("pk", "sk")
+            }
     console = Console(lambda: world.reader, at.doors, VIEWS)
 
     entered = entrance.ask(console, "/console", "POST", form={"code": "secret"})["statusCode"]

@@ -1,4 +1,5 @@
-"""Charts are drawn to scale, keep gaps as gaps, and hold nothing that the security policy forbids."""
+"""Charts are drawn to scale, keep gaps as gaps, and hold nothing that the security policy
+forbids."""
 
 from __future__ import annotations
 
@@ -45,7 +46,11 @@ def test_a_bar_is_as_tall_as_its_amount(amounts: list[tuple[Decimal, Decimal]]) 
 
 @pytest.mark.parametrize(
     ("highest", "labels"),
-    [("11200", ("$15k", "$7.5k", "$0")), ("95", ("$100", "$50", "$0")), ("0", ("$1", "$0.5", "$0"))],
+    [
+        ("11200", ("$15k", "$7.5k", "$0")),
+        ("95", ("$100", "$50", "$0")),
+        ("0", ("$1", "$0.5", "$0")),
+    ],
 )
 def test_an_axis_ends_with_a_round_amount(highest: str, labels: tuple[str, ...]) -> None:
     """Not far above the highest bar."""
@@ -95,4 +100,6 @@ def test_whatever_a_chart_draws_has_a_color_and_a_legend_of_the_style_sheet(addr
     assert drawn
     for kind in drawn | legends:
         assert re.search(rf"\.{kind}[ ,)]", style), kind
-    assert drawn - {"hint", "limit", "net"} <= legends | set(re.findall(r'<td class="([^"]+)"', text))
+    assert drawn - {"hint", "limit", "net"} <= legends | set(
+        re.findall(r'<td class="([^"]+)"', text)
+    )

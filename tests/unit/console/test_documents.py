@@ -43,11 +43,14 @@ def closed() -> ConsoleWorld:
 
 
 def crowded() -> ConsoleWorld:
-    """A fleet with stops of two months, some undone, some of a price that nobody knows; and `stored`."""
+    """A fleet with stops of two months, some undone, some of a price that nobody knows; and
+    `stored`."""
     world = lively()
     world.policy = POLICY
     rows = [row for page in world.reader.pages for row in page.rows]
-    world.keep(*(replace(row, usd_per_hour=None) if number % 5 else row for number, row in enumerate(rows)))
+    world.keep(
+        *(replace(row, usd_per_hour=None) if number % 5 else row for number, row in enumerate(rows))
+    )
     world.table.items.update({**stored().table.items, **world.table.items})
     return world
 
@@ -62,7 +65,9 @@ def test_a_page_answers_the_document_that_is_described(rule: str, world_of: Any)
     console = Console(lambda: world.reader, at.doors, VIEWS)
     cookies = at.session("oidc:1", "ada@example.com", groups=("ops",))
 
-    answered = entrance.ask(console, path(rule), cookies=cookies, headers={"accept": "application/json"})
+    answered = entrance.ask(
+        console, path(rule), cookies=cookies, headers={"accept": "application/json"}
+    )
 
     assert 200 == answered["statusCode"]
     assert [] == problems(SCHEMAS[rule], json.loads(answered["body"]))

@@ -78,7 +78,9 @@ class Site:
         cookies = self.at.session(f"oidc:{group}", f"{group}@example.com", groups=(group,))
         return self.send(cookies, page)
 
-    def send(self, cookies: dict[str, str], page: str = PAGE, shown: Hold | None = None) -> dict[str, Any]:
+    def send(
+        self, cookies: dict[str, str], page: str = PAGE, shown: Hold | None = None
+    ) -> dict[str, Any]:
         known = self.at.doors.known(cookies, self.at.clock.at)
         assert known is not None
         form = {
@@ -109,7 +111,9 @@ def test_an_admin_ends_it_and_is_on_record(holds: tuple[Hold, ...]) -> None:
     assert "End this hold now" not in entrance.ask(site.console, PAGE, cookies=cookies)["body"]
 
 
-@pytest.mark.parametrize(("group", "status"), [("approvers", 403), ("others", 404), ("nobody", 403)])
+@pytest.mark.parametrize(
+    ("group", "status"), [("approvers", 403), ("others", 404), ("nobody", 403)]
+)
 def test_nobody_else_ends_it(group: str, status: int) -> None:
     site = Site(KEPT)
     cookies = site.at.session("oidc:2", "eve@example.com", groups=(group,))
@@ -126,7 +130,8 @@ OVER = Hold(snoozed_until=NOW - timedelta(days=3))
         # By a tag, it has become `vision` since somebody of `llm` held it.
         ("mine", (replace(KEPT, kept_in="llm"),), 403),
         ("mine", (replace(EXEMPT, exempt_in="llm"),), 403),
-        # Whoever is asked about it in their own project holds it themselves, which takes no hold of others.
+        # Whoever is asked about it in their own project holds it themselves, which takes no hold of
+        # others.
         ("mine", (replace(EXEMPT, exempt_in="llm"), replace(KEPT, kept_in="vision")), 403),
         ("mine", (replace(EXEMPT, exempt_in="vision"), replace(KEPT, kept_in="llm")), 403),
         ("both", (replace(EXEMPT, exempt_in="llm"), replace(KEPT, kept_in="vision")), 303),
@@ -142,7 +147,8 @@ OVER = Hold(snoozed_until=NOW - timedelta(days=3))
 def test_an_admin_of_a_project_ends_only_what_was_held_in_it(
     group: str, held: tuple[Hold, ...], status: int
 ) -> None:
-    """Whoever may tag moves a foreign instance into a scope; what people said of it stays theirs."""
+    """Whoever may tag moves a foreign instance into a scope; what people said of it stays
+    theirs."""
     site = Site(*held)
     before = site.hold
     cookies = site.at.session(f"oidc:{group}", groups=(group,))
@@ -160,14 +166,18 @@ def test_an_old_sign_in_ends_nothing() -> None:
     answered = site.send(cookies)
     assert (403, KEPT) == (answered["statusCode"], site.hold)
     assert (
-        f'<a href="/sign-in?return={quote(PAGE, safe="")}&amp;fresh=1">Sign in again</a>' in answered["body"]
+        f'<a href="/sign-in?return={quote(PAGE, safe="")}&amp;fresh=1">Sign in again</a>'
+        in answered["body"]
     )
 
 
 def test_who_may_see_nothing_can_sign_in_as_somebody_else() -> None:
-    """The browser may have remembered the wrong account; signing out needs a page, which they have not."""
+    """The browser may have remembered the wrong account; signing out needs a page, which they have
+    not."""
     site = Site(KEPT)
-    found = entrance.ask(site.console, PAGE, cookies=site.at.session("oidc:2", groups=("strangers",)))
+    found = entrance.ask(
+        site.console, PAGE, cookies=site.at.session("oidc:2", groups=("strangers",))
+    )
     assert (403, True) == (found["statusCode"], "Nothing is shared with you" in found["body"])
     assert '<a href="/sign-in?return=%2F&amp;fresh=1">Sign in again</a>' in found["body"]
 
@@ -203,7 +213,9 @@ def test_what_nothing_holds_is_said_and_a_newer_hold_stays(monkeypatch: pytest.M
     assert longer == site.hold
 
 
-@pytest.mark.parametrize("newer", [Hold(NOW + timedelta(days=9)), EXEMPT, Hold(NOW + timedelta(hours=1))])
+@pytest.mark.parametrize(
+    "newer", [Hold(NOW + timedelta(days=9)), EXEMPT, Hold(NOW + timedelta(hours=1))]
+)
 def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
     """Whoever held it anew meanwhile, for longer or not, is not overruled by an old page."""
     site = Site(KEPT)
@@ -216,14 +228,22 @@ def test_only_the_hold_that_the_page_showed_is_ended(newer: Hold) -> None:
 
     answered = site.send(cookies, shown=KEPT)
     assert (409, newer) == (answered["statusCode"], site.hold)
-    assert "Somebody has held it anew since this page was made: open the instance again." in answered["body"]
+    assert (
+        "Somebody has held it anew since this page was made: open the instance again."
+        in answered["body"]
+    )
     assert 303 == site.send(cookies)["statusCode"]
 
 
 @pytest.mark.parametrize(
     ("hold", "row"),
     [
-        (KEPT, replace(ROW, verdict="snoozed", kept_until=KEPT.snoozed_until, reason="kept by decision")),
+        (
+            KEPT,
+            replace(
+                ROW, verdict="snoozed", kept_until=KEPT.snoozed_until, reason="kept by decision"
+            ),
+        ),
         (EXEMPT, replace(ROW, verdict="exempt", exempt=True, reason="exempted by decision")),
     ],
 )

@@ -1,4 +1,5 @@
-"""The Fleet is searched, filtered, sorted and paged by its address, within what its reader may see."""
+"""The Fleet is searched, filtered, sorted and paged by its address, within what its reader may
+see."""
 
 from __future__ import annotations
 
@@ -92,11 +93,16 @@ def test_the_scope_limits_rows_totals_offers_and_csv() -> None:
 
 
 def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None:
-    """In no other list or sum; sorted, searched and exported as the others, without a page of its own."""
+    """In no other list or sum; sorted, searched and exported as the others, without a page of its
+    own."""
     world = ConsoleWorld()
     loose = [
         make_row(
-            number, name=f"loose-{number}", verdict=UNGOVERNED, usd_per_hour=Decimal(number), owner=owner
+            number,
+            name=f"loose-{number}",
+            verdict=UNGOVERNED,
+            usd_per_hour=Decimal(number),
+            owner=owner,
         )
         for number, owner in ((2, "ml-team"), (3, "research"))
     ]
@@ -125,7 +131,9 @@ def test_what_is_not_governed_is_a_view_of_its_own_with_the_tag_to_set() -> None
     assert "cannot be judged" not in html(overview, world)
     with pytest.raises(NotFound):
         instance(
-            world.asked(account=TARGETS[0].account, region="us-east-1", instance_id=loose[0].instance_id)
+            world.asked(
+                account=TARGETS[0].account, region="us-east-1", instance_id=loose[0].instance_id
+            )
         )
 
 
@@ -158,7 +166,9 @@ def test_a_page_of_500_rows_is_less_than_200_kib() -> None:
         ({"owner": "x" * 5000}, "owner is longer than 300 characters"),
     ],
 )
-def test_a_query_that_cannot_be_is_refused_with_what_could(query: dict[str, str], said: str) -> None:
+def test_a_query_that_cannot_be_is_refused_with_what_could(
+    query: dict[str, str], said: str
+) -> None:
     """A clear page, never a stack trace."""
     with pytest.raises(InputError, match=said):
         show(world_of(3), **query)
@@ -268,7 +278,9 @@ def test_what_is_not_governed_shows_who_created_it(changes: dict[str, Any], said
     assert said in html(fleet, world, verdict="ungoverned")
 
 
-def test_a_list_of_what_is_not_governed_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_what_is_not_governed_that_ends_early_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """To whoever sees the whole account: how many there are is not for others."""
     monkeypatch.setattr("governor.console.views.fleet.MOST_UNGOVERNED", 2)
     world = ConsoleWorld()

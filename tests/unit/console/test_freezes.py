@@ -1,4 +1,5 @@
-"""An admin of all that a freeze holds back ends it, with a fresh sign-in; the next sweep carries that out."""
+"""An admin of all that a freeze holds back ends it, with a fresh sign-in; the next sweep carries
+that out."""
 
 from __future__ import annotations
 
@@ -63,13 +64,17 @@ class Site:
 
     def enter(self, group: str) -> dict[str, str]:
         if group not in self.known:
-            self.known[group] = self.at.session(f"oidc:{group}", f"{group}@example.com", groups=(group,))
+            self.known[group] = self.at.session(
+                f"oidc:{group}", f"{group}@example.com", groups=(group,)
+            )
         return self.known[group]
 
     def page(self, group: str) -> str:
         return str(entrance.ask(self.console, PATH, cookies=self.enter(group))["body"])
 
-    def post(self, group: str, where: str, cookies: dict[str, str] | None = None, **changes: str) -> int:
+    def post(
+        self, group: str, where: str, cookies: dict[str, str] | None = None, **changes: str
+    ) -> int:
         cookies = cookies or self.enter(group)
         known = self.at.doors.known(cookies, self.at.clock.at)
         assert known is not None
@@ -83,12 +88,16 @@ class Site:
 
 
 def test_the_page_shows_what_the_last_60_minutes_used_of_the_caps() -> None:
-    """Those who see everything see all of it; others their own accounts, and no owner of another one."""
+    """Those who see everything see all of it; others their own accounts, and no owner of another
+    one."""
     site = Site()
     account = TARGETS[0].account
     caps = {"ORGANIZATION": 9, f"ACCOUNT#{account}": 9, "ACCOUNT#999900001111": 9, "OWNER#<ml>": 9}
     for name, minutes in (("a", 59), ("b", 1), ("c", 90)):
-        assert site.world.state.reserve(name, "stop", caps, NOW - timedelta(minutes=minutes), "x") is None
+        assert (
+            site.world.state.reserve(name, "stop", caps, NOW - timedelta(minutes=minutes), "x")
+            is None
+        )
 
     whole = site.page("admins")
     assert "Stops and terminations in the last 60 minutes" in whole
@@ -126,7 +135,9 @@ def test_the_page_shows_what_the_last_60_minutes_used_of_the_caps() -> None:
         ("nobody", HUB, 403),
     ],
 )
-def test_only_an_admin_of_all_that_it_holds_back_ends_it(group: str, where: str, status: int) -> None:
+def test_only_an_admin_of_all_that_it_holds_back_ends_it(
+    group: str, where: str, status: int
+) -> None:
     """The page offers the button to nobody else."""
     site = Site(HUB, HERE, THERE)
 
@@ -142,7 +153,11 @@ def test_the_page_says_who_ended_it_and_takes_no_second_answer() -> None:
     assert "</bdi> has ended it" in site.page("approvers")
     assert 409 == site.post("admins", HUB)
     (note,) = [item for key, item in site.world.table.items.items() if key[0].startswith("ENDED#")]
-    assert ("freeze ended", "oidc:admins@example.com", FROZEN.why) == (note["what"], note["by"], note["why"])
+    assert ("freeze ended", "oidc:admins@example.com", FROZEN.why) == (
+        note["what"],
+        note["by"],
+        note["why"],
+    )
 
 
 def test_who_ended_it_is_for_those_who_see_all_that_it_holds_back() -> None:
@@ -190,4 +205,6 @@ def test_reasons_are_for_those_who_see_all_that_they_count() -> None:
 
 def test_what_the_policy_has_lifted_is_gone() -> None:
     lifted = replace(POLICY.breaker, lift_freezes_before=(NOW - timedelta(hours=1)).isoformat())
-    assert "No freeze that you may see is in force" in Site(HUB, HERE, breaker=lifted).page("admins")
+    assert "No freeze that you may see is in force" in Site(HUB, HERE, breaker=lifted).page(
+        "admins"
+    )

@@ -72,7 +72,9 @@ def test_an_answer_says_by_whom() -> None:
     episode = make_episode(
         ROW, phase=Phase.CLOSED, outcome=Outcome.KEPT, outcome_reason="kept", closed_at=NOW
     )
-    decision = Decision(Answer.KEEP, "link:bob@example.com", "page", NOW, NOW + timedelta(days=1), "demo")
+    decision = Decision(
+        Answer.KEEP, "link:bob@example.com", "page", NOW, NOW + timedelta(days=1), "demo"
+    )
     target = Target(ROW.account, ROW.region)
     world.state.put(episode, replace(first_approval(episode), decision=decision))
     world.state.put(InstanceRecord(target, ROW.instance_id, episodes=1))
@@ -85,9 +87,12 @@ def test_an_answer_says_by_whom() -> None:
 
 
 def test_faults_that_last_and_advice_are_on_the_page() -> None:
-    """With what to do; only of this start of this instance, and each GPU once, however many errors it has."""
+    """With what to do; only of this start of this instance, and each GPU once, however many errors
+    it has."""
     world = ConsoleWorld()
-    world.keep(replace(ROW, advice=("right-size: GPU 3 did nothing; a type with 1 accelerator would do",)))
+    world.keep(
+        replace(ROW, advice=("right-size: GPU 3 did nothing; a type with 1 accelerator would do",))
+    )
     start = int(ROW.launched_at.timestamp())
     keys = [
         *(f"{ROW.instance_id}#{start}#memory-error#{gpu}" for gpu in ("1#0", "1#2", "0#0")),
@@ -116,7 +121,9 @@ def test_episodes_that_are_not_stored_any_more_are_said() -> None:
     assert "It has not been idle long enough" in text(world)
     world.state.put(InstanceRecord(Target(ROW.account, ROW.region), ROW.instance_id, episodes=2))
     page = text(world)
-    assert "2 earlier episodes of it are not shown: of an earlier start, or no longer stored." in page
+    assert (
+        "2 earlier episodes of it are not shown: of an earlier start, or no longer stored." in page
+    )
     assert "not been idle long enough" not in page
     world.keep(ROW)
     assert "Its open episode could not be read." in text(world)
@@ -142,16 +149,24 @@ def test_what_its_stops_saved_is_shown_also_when_it_is_gone() -> None:
     ended = ConsoleWorld()
     ended.book(replace(entry, ended_at=NOW))
     assert "It is not among the instances that you see now" in text(ended)
-    for fact in (entry.instance_type, entry.owner, entry.project, "a day while it ran, storage included"):
+    for fact in (
+        entry.instance_type,
+        entry.owner,
+        entry.project,
+        "a day while it ran, storage included",
+    ):
         assert fact in text(world)
 
 
 def test_a_question_that_was_kept_is_no_stop() -> None:
-    """The ledger has it, with the idle cost that was found; this page lists by what it was put away."""
+    """The ledger has it, with the idle cost that was found; this page lists by what it was put
+    away."""
     world = ConsoleWorld()
     world.keep(make_row(1))
     world.book(
-        make_entry(1, outcome=Outcome.KEPT, ours=False, saved_usd_per_hour=Decimal(0), ended_at=NOW),
+        make_entry(
+            1, outcome=Outcome.KEPT, ours=False, saved_usd_per_hour=Decimal(0), ended_at=NOW
+        ),
     )
 
     assert () == show(world).tables[0].rows
@@ -167,7 +182,9 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
     seen = History(window, (GpuReadings("0", (None,) * 4 + (90.0,) * 14 + (1.0,) * 6),))
     closed = {"phase": Phase.CLOSED, "outcome": Outcome.STOPPED, "closed_at": entry.booked_at}
     world.state.put(
-        make_episode(ROW, ref=entry.episode, opened_at=end, history=seen, owner=entry.owner, **closed)
+        make_episode(
+            ROW, ref=entry.episode, opened_at=end, history=seen, owner=entry.owner, **closed
+        )
     )
     found = text(world)
     kinds = ("running", "no-data", "work", "idle", "asked", "stopped")
@@ -175,7 +192,9 @@ def test_six_weeks_show_what_was_measured_before_each_stop() -> None:
 
 
 @pytest.mark.parametrize(("ended_at", "offers"), [(None, True), (NOW - timedelta(days=1), False)])
-def test_a_stop_after_which_it_ran_again_cannot_be_undone(ended_at: datetime | None, offers: bool) -> None:
+def test_a_stop_after_which_it_ran_again_cannot_be_undone(
+    ended_at: datetime | None, offers: bool
+) -> None:
     """Another episode stopped it now."""
     world, entry = ConsoleWorld(), make_entry(1)
     world.book(replace(entry, ended_at=ended_at))
@@ -192,7 +211,9 @@ def test_a_stop_that_was_undone_is_called_false() -> None:
     ended = NOW - timedelta(days=2, hours=23, minutes=30)
     world.book(make_entry(1, ended_at=ended, false_stop=True))
 
-    assert "until Tue 13:32 Berlin (12:32 UTC) (false stop)" in text(world, caller(zone="Europe/Berlin"))
+    assert "until Tue 13:32 Berlin (12:32 UTC) (false stop)" in text(
+        world, caller(zone="Europe/Berlin")
+    )
 
 
 def test_a_stop_of_long_ago_says_until_when_it_counted() -> None:

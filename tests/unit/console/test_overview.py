@@ -45,7 +45,9 @@ def test_what_is_idle_now_is_said_with_its_share() -> None:
     """Two of three instances, by price; busy ones count in the whole."""
     world = ConsoleWorld()
     busy = make_row(3, verdict="busy", usd_per_hour=Decimal("18"), idle_since=None)
-    world.keep(make_row(1, usd_per_hour=Decimal("5.67")), make_row(2, usd_per_hour=Decimal("0.33")), busy)
+    world.keep(
+        make_row(1, usd_per_hour=Decimal("5.67")), make_row(2, usd_per_hour=Decimal("0.33")), busy
+    )
 
     assert ("$6.00 / h", "2 of 3 instances · 25% of $24 / h") == tile(world, "Idle right now")
 
@@ -77,7 +79,10 @@ def test_the_month_is_compared_with_as_much_of_the_month_before() -> None:
     world.book(make_entry(1), make_entry(2, booked_at=last, ended_at=last + timedelta(hours=36)))
     figure, text = tile(world, "Saved this month, net")
 
-    assert ("$408", "1 stop · 0 undone soon after · +100% on the same days of October") == (figure, text)
+    assert ("$408", "1 stop · 0 undone soon after · +100% on the same days of October") == (
+        figure,
+        text,
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,7 +149,8 @@ def test_what_failed_for_the_former_owner_is_theirs(before: dict[str, str]) -> N
 
 
 def test_failed_workflows_are_one_problem_for_each_cause() -> None:
-    """Failed steps, instances, the cause, and where to look; not what works again or others have."""
+    """Failed steps, instances, the cause, and where to look; not what works again or others
+    have."""
     world = ConsoleWorld()
     world.keep(make_row(1), make_row(2), make_row(3), make_row(4, project="llm"))
     nobody = "NobodyListens: no channel has delivered the message: 410 Gone"
@@ -161,7 +167,8 @@ def test_failed_workflows_are_one_problem_for_each_cause() -> None:
     assert [
         ("Could not stop notebook-1, notebook-2. A permission is missing: ec2:StopInstances.", 1),
         (
-            "Could not ask about notebook-3. Nobody would have got the message: no channel has delivered the "
+            "Could not ask about notebook-3. Nobody would have got the message: no "
+            "channel has delivered the "
             "message: 410 Gone.",
             3,
         ),
@@ -170,12 +177,15 @@ def test_failed_workflows_are_one_problem_for_each_cause() -> None:
 
 
 def test_the_navigation_counts_the_open_questions() -> None:
-    """Those of the tile and of the Questions page, also one that is not sent yet; none is no number."""
+    """Those of the tile and of the Questions page, also one that is not sent yet; none is no
+    number."""
     world = ConsoleWorld()
     world.keep(make_row(1))
     assert ">Questions</a>" in html(overview, world)
     waiting = replace(asked(make_row(2)), asked_at=None, expires_at=None)
-    world.keep(asked(make_row(1)), waiting, asked(make_row(3), left=-1), asked(make_row(4, project="llm")))
+    world.keep(
+        asked(make_row(1)), waiting, asked(make_row(3), left=-1), asked(make_row(4, project="llm"))
+    )
 
     page = html(overview, world, caller(VISION))
     for words in (">Questions (2)</a>", "2 questions</a>", "not sent yet</td>"):
@@ -194,12 +204,15 @@ def test_a_freeze_does_not_count_the_instances_of_others() -> None:
 
 owners = st.sampled_from(["ml-team", "research", "unassigned"])
 projects = st.sampled_from(["vision", "llm"])
-verdicts = st.sampled_from(["busy", "idle", "no-data", "exempt", "frozen", "managed-elsewhere", "unheard-of"])
+verdicts = st.sampled_from(
+    ["busy", "idle", "no-data", "exempt", "frozen", "managed-elsewhere", "unheard-of"]
+)
 
 
 @st.composite
 def rows(draw: st.DrawFn) -> list[FleetRow]:
-    """Draw rows of several owners, projects and accounts, with a price or without, some with a question."""
+    """Draw rows of several owners, projects and accounts, with a price or without, some with a
+    question."""
     made = []
     for number in range(draw(st.integers(0, 12))):
         target = draw(st.sampled_from(TARGETS))
@@ -210,8 +223,13 @@ def rows(draw: st.DrawFn) -> list[FleetRow]:
     return made
 
 
-@given(rows(), st.sampled_from([None, VISION, Scope(owners=frozenset({"research"}), accounts=frozenset())]))
-def test_sums_are_those_of_the_rows_that_the_reader_sees(found: list[FleetRow], scope: Scope | None) -> None:
+@given(
+    rows(),
+    st.sampled_from([None, VISION, Scope(owners=frozenset({"research"}), accounts=frozenset())]),
+)
+def test_sums_are_those_of_the_rows_that_the_reader_sees(
+    found: list[FleetRow], scope: Scope | None
+) -> None:
     """Idle, silent, asked and all: instances and USD an hour, to the last digit."""
     world = ConsoleWorld()
     world.keep(*found)

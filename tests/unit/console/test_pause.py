@@ -1,4 +1,5 @@
-"""The buttons that pause everything and that end the pause: who sees them, and what a press does."""
+"""The buttons that pause everything and that end the pause: who sees them, and what a press
+does."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ class Site:
 
     def enter(self, group: str) -> dict[str, str]:
         if group not in self.known:
-            self.known[group] = self.at.session(f"oidc:{group}", f"{group}@example.com", groups=(group,))
+            self.known[group] = self.at.session(
+                f"oidc:{group}", f"{group}@example.com", groups=(group,)
+            )
         return self.known[group]
 
     def page(self, group: str, path: str = PATH) -> str:
@@ -69,7 +72,9 @@ class Site:
         known = self.at.doors.known(cookies, self.at.clock.at)
         assert known is not None
         csrf = self.at.doors.token(PATH, caller_of(POLICY, known))
-        answered = entrance.ask(self.console, PATH, "POST", cookies=cookies, form={"csrf": csrf, **form})
+        answered = entrance.ask(
+            self.console, PATH, "POST", cookies=cookies, form={"csrf": csrf, **form}
+        )
         return int(answered["statusCode"])
 
     def end(self, group: str, **changes: str) -> int:
@@ -97,7 +102,9 @@ def test_one_press_on_the_overview_or_the_page_of_freezes_pauses_everything(path
     ("group", "pauses", "ends"),
     [("admins", 303, 303), ("own", 303, 403), ("named", 303, 403), ("approvers", 403, 403)],
 )
-def test_each_button_is_shown_to_those_whose_press_counts(group: str, pauses: int, ends: int) -> None:
+def test_each_button_is_shown_to_those_whose_press_counts(
+    group: str, pauses: int, ends: int
+) -> None:
     fresh, standing = Site(), Site(PAUSE)
     assert (pauses == 303) == ('value="pause"' in fresh.page(group))
     assert pauses == fresh.post(group, answer="pause")

@@ -28,7 +28,9 @@ def show(world: ConsoleWorld, who: Caller | None = None, name: str = "vision") -
 
 def world_with(spent: int, usd_per_hour: str = "10", budget: int | None = 1000) -> ConsoleWorld:
     """A project that has spent so much today, a fifth of it idle, and runs one instance."""
-    world = ConsoleWorld(Policy(budget=Budget(monthly_usd=None if budget is None else Decimal(budget))))
+    world = ConsoleWorld(
+        Policy(budget=Budget(monthly_usd=None if budget is None else Decimal(budget)))
+    )
     share = Share(Decimal(spent) * 4 / 5, Decimal(spent) / 5)
     world.spend(NOW.date(), {("ml-team", "vision"): share})
     world.state.bring_forward(Meter(TARGETS[0], "2026-11", NOW, {"vision": Decimal(spent)}), None)

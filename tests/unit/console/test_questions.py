@@ -1,4 +1,5 @@
-"""The Questions page: nothing is ticked, terminations stand apart, and answers are those of the links."""
+"""The Questions page: nothing is ticked, terminations stand apart, and answers are those of the
+links."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_all_of_an_owner_are_selected_without_a_script() -> None:
 
     def ticks(query: str, site_of_link: str | None = "same-origin") -> bool:
         headers = {"sec-fetch-site": site_of_link} if site_of_link else {}
-        return " checked>" in site.ask(f"/questions?{query}", cookies=cookies, headers=headers)["body"]
+        return (
+            " checked>" in site.ask(f"/questions?{query}", cookies=cookies, headers=headers)["body"]
+        )
 
     assert ticks(f"owner={owner}&select={owner}")
     assert not ticks("owner=somebody&select=somebody")
@@ -56,7 +59,9 @@ def test_all_of_an_owner_are_selected_without_a_script() -> None:
 
 def test_what_is_ticked_is_answered_in_the_name_of_the_session() -> None:
     site = Site()
-    answered = site.post(site.cookies(), answer="keep", keep_until="", **{f"pick-{APPROVAL_ID}": "yes"})
+    answered = site.post(
+        site.cookies(), answer="keep", keep_until="", **{f"pick-{APPROVAL_ID}": "yes"}
+    )
 
     said = answered["body"].replace("</strong>", "")
     assert (200, True) == (answered["statusCode"], ": Recorded: kept until Sat 09:00 UTC." in said)
@@ -75,7 +80,12 @@ def test_no_form_about_several_terminates() -> None:
     """Also where the id is typed into a field that the page does not have."""
     site = Site()
     typed = site.episodes[OTHER].ref.instance_id
-    form = {"answer": "approve", "losses": "accepted", "typed_instance_id": typed, f"pick-{OTHER}": "yes"}
+    form = {
+        "answer": "approve",
+        "losses": "accepted",
+        "typed_instance_id": typed,
+        f"pick-{OTHER}": "yes",
+    }
     answered = site.post(site.cookies(), **form)
     stored = site.world.state.approval(OTHER)
     assert stored is not None
@@ -84,12 +94,15 @@ def test_no_form_about_several_terminates() -> None:
 
 
 def test_answers_to_fifty_read_whose_they_are_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is decided by itself all the same, on what is stored then; what became of messages is not read."""
+    """Each is decided by itself all the same, on what is stored then; what became of messages is
+    not read."""
     site = Site()
     site.ask_more(48)
     cookies, calls = site.cookies(), Counter[tuple[str, str]]()
     site.world.state.settle("question-7", decision(Answer.APPROVE))
-    monkeypatch.setattr(table, "ASKED", [lambda action, pk: calls.update([(action, pk.partition("#")[0])])])
+    monkeypatch.setattr(
+        table, "ASKED", [lambda action, pk: calls.update([(action, pk.partition("#")[0])])]
+    )
     answered = site.post(cookies, answer="keep", **{f"pick-{one}": "yes" for one in site.episodes})
 
     said = answered["body"].replace("</strong>", "")
@@ -118,7 +131,10 @@ def test_a_form_answers_one_page_of_them() -> None:
     site = Site()
     picked = {f"pick-{number}": "yes" for number in range(51)}
     answered = site.post(site.cookies(), answer="keep", **picked)
-    assert (400, True) == (answered["statusCode"], "Tick at most 50 of them at once." in answered["body"])
+    assert (400, True) == (
+        answered["statusCode"],
+        "Tick at most 50 of them at once." in answered["body"],
+    )
 
 
 def test_the_csv_has_the_questions_of_all_pages() -> None:
@@ -149,7 +165,8 @@ def test_only_what_is_listed_is_counted() -> None:
 
 
 def test_a_record_leads_with_its_outcome_and_what_it_saves() -> None:
-    """In the words of the message and of a link's page; the question says until when it was measured."""
+    """In the words of the message and of a link's page; the question says until when it was
+    measured."""
     site = Site()
     cookies, own = site.cookies(), f"/questions/{APPROVAL_ID}"
     asked = site.ask(own, cookies=cookies)["body"]
@@ -282,7 +299,9 @@ def test_who_kept_it_ends_that_on_its_record() -> None:
         assert known is not None
         form = {"csrf": site.at.doors.token(own, caller_of(POLICY, known)), "answer": "end-keep"}
         status = site.ask(own, "POST", cookies=cookies, form=form)["statusCode"]
-        return status, site.world.state.record(ref.target, ref.instance_id).hold.snoozed_until is not None
+        return status, site.world.state.record(
+            ref.target, ref.instance_id
+        ).hold.snoozed_until is not None
 
     shown = ["End this hold" in site.ask(own, cookies=one)["body"] for one in (alice, bob, eve)]
     assert [True, False, False] == shown

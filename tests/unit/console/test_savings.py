@@ -53,7 +53,9 @@ def entries(draw: st.DrawFn) -> list[LedgerEntry]:
 
 
 @given(entries(), st.sampled_from(["2026-11", "2026-10", "2026-09"]))
-def test_steps_groups_and_entries_add_up_to_the_net_figure(booked: list[LedgerEntry], month: str) -> None:
+def test_steps_groups_and_entries_add_up_to_the_net_figure(
+    booked: list[LedgerEntry], month: str
+) -> None:
     """Each to the last digit that an hour can be divided into; idle and kept cost cancel out."""
     world = ConsoleWorld()
     world.book(*booked)
@@ -78,9 +80,18 @@ def test_the_csv_names_what_focus_knows_as_focus_does() -> None:
 
     own = [name for name in row if not name.startswith("x_")]
     assert [
-        *("SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd", "ResourceName")
+        *(
+            "SubAccountId",
+            "RegionId",
+            "ResourceId",
+            "ChargePeriodStart",
+            "ChargePeriodEnd",
+            "ResourceName",
+        )
     ] == own
-    assert ("123456789012", "us-east-1", "i-00000000000000001") == tuple(row[name] for name in own[:3])
+    assert ("123456789012", "us-east-1", "i-00000000000000001") == tuple(
+        row[name] for name in own[:3]
+    )
     assert ("2026-11-17T12:02:30Z", "2026-11-20T12:02:30Z") == tuple(row[name] for name in own[3:5])
     assert Decimal("5.67") * 72 == Decimal(row["x_NetSavedUsd"])
 
@@ -98,7 +109,12 @@ def test_a_month_counts_what_was_booked_before_it_and_lasts() -> None:
 def test_the_newest_entry_comes_first() -> None:
     """Whoever has just stopped one finds it, however little it has saved by now."""
     world = ConsoleWorld()
-    world.book(*(make_entry(n, booked_at=NOW - timedelta(hours=hours)) for n, hours in enumerate((5, 1, 9))))
+    world.book(
+        *(
+            make_entry(n, booked_at=NOW - timedelta(hours=hours))
+            for n, hours in enumerate((5, 1, 9))
+        )
+    )
 
     booked = [str(row[11]) for row in show(world).tables[0].rows]
     assert sorted(booked, reverse=True) == booked
@@ -111,11 +127,14 @@ def test_each_entry_leads_to_its_record() -> None:
     world.book(entry)
 
     name = entry.episode.execution_name
-    assert f"/instances/123456789012/us-east-1/i-00000000000000001?episode={name}" in html(savings, world)
+    assert f"/instances/123456789012/us-east-1/i-00000000000000001?episode={name}" in html(
+        savings, world
+    )
 
 
 def test_an_entry_has_the_name_that_its_instance_had() -> None:
-    """Also when it does not run any more; of an earlier release's entry, the name of what runs, or the id."""
+    """Also when it does not run any more; of an earlier release's entry, the name of what runs, or
+    the id."""
     world = ConsoleWorld()
     world.keep(make_row(2, name="runs"))
     world.book(make_entry(1, resource_name="gone"), make_entry(2), make_entry(3))

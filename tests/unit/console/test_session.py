@@ -1,4 +1,5 @@
-"""The ways in: a sign-in that is stored, and a code of `governor open`. And what the policy makes of them."""
+"""The ways in: a sign-in that is stored, and a code of `governor open`. And what the policy makes
+of them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ POLICY = (
       project_owners: {vision: ml}
     console:
       scopes:
-        ops: {identities: ["arn:aws:sts::111122223333:assumed-role/Ops/*"], role: admin, everything: true}
+        ops:
+          identities: ["arn:aws:sts::111122223333:assumed-role/Ops/*"]
+          role: admin
+          everything: true
         one: {groups: [lab], role: approver, accounts: ["999900001111"]}
         two: {groups: [lab], projects: [speech]}
     """
@@ -87,7 +91,8 @@ def enter(at: Entrance, code: str, answer: str = "open", **more: Any) -> dict[st
 
 
 def test_no_session_begins_before_its_browser_was_told_whose_it_is() -> None:
-    """A form of another site says `open`: the browser sends no cookie with it, or that of another code."""
+    """A form of another site says `open`: the browser sends no cookie with it, or that of another
+    code."""
     at = Entrance(issuer="")
     code, other = code_of(at), enter(at, code_of(at, "arn:aws:iam::1:user/eve"), "show")
     told = dict([other["headers"]["Set-Cookie"].partition(";")[0].split("=")])
@@ -167,7 +172,10 @@ def test_a_session_ends_when_its_person_signs_out() -> None:
     csrf = entrance.token(page["body"], "/sign-out")
 
     other = at.session("oidc:bob")
-    assert entrance.ask(console, "/sign-out", "POST", cookies=other, form={"csrf": csrf})["statusCode"] == 403
+    assert (
+        entrance.ask(console, "/sign-out", "POST", cookies=other, form={"csrf": csrf})["statusCode"]
+        == 403
+    )
     left = entrance.ask(console, "/sign-out", "POST", cookies=cookies, form={"csrf": csrf})
 
     assert "Max-Age=0" in left["headers"]["Set-Cookie"]
@@ -285,7 +293,8 @@ def test_a_code_ends_the_session_before_it() -> None:
 
 
 def test_who_writes_the_table_opens_the_console_as_any_caller_where_no_issuer_is() -> None:
-    """A code is an item (docs/threats-aws.md). Where people sign in at an issuer, no code opens anything."""
+    """A code is an item (docs/threats-aws.md). Where people sign in at an issuer, no code opens
+    anything."""
     code, boss = "x" * 43, "arn:aws:iam::111122223333:user/boss"
     for issuer, status in (("", 303), ("https://issuer", 403)):
         at = Entrance(issuer=issuer)
@@ -296,7 +305,9 @@ def test_who_writes_the_table_opens_the_console_as_any_caller_where_no_issuer_is
 def test_a_session_written_into_the_table_signs_nobody_in() -> None:
     """The browser needs its cookie, too, which the link keys seal."""
     at = Entrance()
-    at.stored.keep_session("forged", SignIn("oidc:boss", "oidc:boss", NOW, NOW + timedelta(hours=8)))
+    at.stored.keep_session(
+        "forged", SignIn("oidc:boss", "oidc:boss", NOW, NOW + timedelta(hours=8))
+    )
 
     assert at.doors.known({}, NOW) is None
     assert at.doors.known({SESSION_COOKIE: "forged"}, NOW) is None

@@ -1,6 +1,7 @@
 """Whatever one tenant asks for, it answers the same whether or not there is another one.
 
-That is more than that no foreign name appears: no sum, count, order or page may depend on what is foreign.
+That is more than that no foreign name appears: no sum, count, order or page may depend on what is
+foreign.
 """
 
 from __future__ import annotations
@@ -36,10 +37,14 @@ from tests.unit.console.entrance import Entrance
 POLICY = (
     parse_policy(
         f"""
-    targets: {{accounts: ["{TARGETS[0].account}", "{TARGETS[1].account}"], regions: [us-east-1, eu-west-1]}}
+    targets:
+      accounts: ["{TARGETS[0].account}", "{TARGETS[1].account}"]
+      regions: [us-east-1, eu-west-1]
     budget: {{projects: {{vision: 5000, llm: 7000}}}}
     ownership:
-      contacts: {{ml-team: {{emails: [own@example.com]}}, research: {{emails: [foreign@example.com]}}}}
+      contacts:
+        ml-team: {{emails: [own@example.com]}}
+        research: {{emails: [foreign@example.com]}}
     console:
       scopes:
         account: {{groups: [account], role: approver, accounts: ["{TARGETS[0].account}"]}}
@@ -64,7 +69,9 @@ def rows_of(target: int, first: int, **of: str) -> list[FleetRow]:
     """Three instances, two of which are asked about."""
     where = TARGETS[target]
     plain = [
-        make_row(number, name=f"{of['owner']}-{number}", account=where.account, region=where.region, **of)
+        make_row(
+            number, name=f"{of['owner']}-{number}", account=where.account, region=where.region, **of
+        )
         for number in range(first, first + 3)
     ]
     price = Decimal("1.006") if of == OWN else Decimal("77.77")
@@ -93,15 +100,22 @@ class Site(NamedTuple):
         return self.ask(path, method="POST", form=form)
 
 
-def site(who: str, *, alone: bool, world: ConsoleWorld | None = None, readable: bool = False) -> Site:
-    """The console for a tenant, `alone` or beside another one, whose records are broken if not `readable`."""
+def site(
+    who: str, *, alone: bool, world: ConsoleWorld | None = None, readable: bool = False
+) -> Site:
+    """The console for a tenant, `alone` or beside another one, whose records are broken if not
+    `readable`."""
     world = world or ConsoleWorld(POLICY)
-    # Whose scope is an account must not see the other account; the others not even within their own.
+    # Whose scope is an account must not see the other account; the others not even within their
+    # own.
     foreign = rows_of(1, 11, **FOREIGN) + ([] if who == "account" else rows_of(0, 21, **FOREIGN))
     rows = rows_of(0, 1, **OWN) + ([] if alone else foreign)
     world.keep(*rows)
     for row in rows:
-        price, days = Decimal(row.usd_per_hour or 0), timedelta(days=int(row.instance_id[-2:], 16) % 9 + 1)
+        price, days = (
+            Decimal(row.usd_per_hour or 0),
+            timedelta(days=int(row.instance_id[-2:], 16) % 9 + 1),
+        )
         if row.episode:
             episode = make_episode(row, owner=row.owner, project=row.project)
             world.state.take_lock(episode.ref)
@@ -125,7 +139,11 @@ def site(who: str, *, alone: bool, world: ConsoleWorld | None = None, readable: 
         world.state.note_failing(replace(failing, owner=row.owner, project=row.project))
     for back in range(40):
         for target in TARGETS:
-            shares = {("ml-team", "vision"): Share(Decimal(50), Decimal(9))} if target is TARGETS[0] else {}
+            shares = (
+                {("ml-team", "vision"): Share(Decimal(50), Decimal(9))}
+                if target is TARGETS[0]
+                else {}
+            )
             if not alone and (target is TARGETS[1] or who != "account"):
                 shares[("research", "llm")] = Share(Decimal(7777), Decimal(777))
             world.spend((NOW - timedelta(days=back)).date(), shares, target)
@@ -152,7 +170,11 @@ def broken(world: ConsoleWorld, row: FleetRow) -> None:
     """Leave no record of this instance readable."""
     for key, item in world.table.items.items():
         if row.instance_id in f"{key} {item}" and key[0].partition("#")[0] != "FLEET":
-            kept = {name: value for name, value in item.items() if name in ("pk", "sk", "expires_at_epoch")}
+            kept = {
+                name: value
+                for name, value in item.items()
+                if name in ("pk", "sk", "expires_at_epoch")
+            }
             world.table.items[key] = {**dict.fromkeys(item, "broken"), **kept}
 
 
@@ -172,7 +194,11 @@ def addresses(row: FleetRow) -> list[str]:
         assert "<" not in rule, f"say here what {rule} is about"
         found += [rule, *([] if rule == "/" else [f"{rule}.csv"])]
     found += ["/fleet?verdict=ungoverned", "/fleet.csv?verdict=ungoverned"]
-    return [*found, "/overview.csv", *(f"{one}?owner={row.owner}&q=" for one in ("/fleet", "/questions"))]
+    return [
+        *found,
+        "/overview.csv",
+        *(f"{one}?owner={row.owner}&q=" for one in ("/fleet", "/questions")),
+    ]
 
 
 MINE, THEIRS = rows_of(0, 1, **OWN)[0], rows_of(1, 11, **FOREIGN)[0]
@@ -194,7 +220,8 @@ def test_an_answer_does_not_depend_on_other_tenants(address: str, who: str, form
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize(
-    "address", [one for one in addresses(THEIRS) if THEIRS.instance_id in one or "questions/" in one]
+    "address",
+    [one for one in addresses(THEIRS) if THEIRS.instance_id in one or "questions/" in one],
 )
 def test_what_is_out_of_scope_is_not_found(address: str, who: str) -> None:
     """As if it did not exist."""
@@ -215,14 +242,20 @@ def filled_in(row: FleetRow) -> list[tuple[str, dict[str, str]]]:
             f"/instances/{row.account}/{row.region}/{row.instance_id}",
             {"answer": "end-hold", "hold": key_of(EXEMPT)},
         ),
-        (PATH, {"answer": "end-freeze", "where": str(where), "since": FROZEN.tripped_at.isoformat()}),
+        (
+            PATH,
+            {"answer": "end-freeze", "where": str(where), "since": FROZEN.tripped_at.isoformat()},
+        ),
     ]
 
 
 @pytest.mark.parametrize("who", WHO)
 @pytest.mark.parametrize(("path", "form"), filled_in(THEIRS))
-def test_a_form_about_what_is_out_of_scope_does_nothing(path: str, form: dict[str, str], who: str) -> None:
-    """Not found, as if it did not exist; nothing is written, not even about one's own ticked beside."""
+def test_a_form_about_what_is_out_of_scope_does_nothing(
+    path: str, form: dict[str, str], who: str
+) -> None:
+    """Not found, as if it did not exist; nothing is written, not even about one's own ticked
+    beside."""
     world = ConsoleWorld(POLICY)
     full, alone = site(who, alone=False, world=world, readable=True), site(who, alone=True)
     form = {**form, **({f"pick-{MINE.approval_id}": "yes"} if path == "/questions" else {})}
@@ -246,7 +279,11 @@ def test_what_was_said_of_an_instance_in_another_project_stays_there(who: str) -
     place = site(who, alone=False, world=world, readable=True)
     where = TARGETS[0]
     moved = replace(
-        THEIRS, account=where.account, region=where.region, owner=OWN["owner"], project=OWN["project"]
+        THEIRS,
+        account=where.account,
+        region=where.region,
+        owner=OWN["owner"],
+        project=OWN["project"],
     )
     episode = make_episode(moved, owner="research", project="llm", approval_id="foreign-question")
     world.state.take_lock(episode.ref)

@@ -25,7 +25,8 @@ BUTTON = "Start it again"
 
 
 def stopped(outcome: Outcome = Outcome.STOPPED) -> Site:
-    """The site after the first question was answered yes and carried out; no sweep lists the instance."""
+    """The site after the first question was answered yes and carried out; no sweep lists the
+    instance."""
     site = Site()
     today = {"broadcast_may": ["keep"], "tag_owner_may": ["keep"], "cli_may": ["keep"]}
     site.table.write(update(keys.episode(ref_of(site)), today))
@@ -33,7 +34,9 @@ def stopped(outcome: Outcome = Outcome.STOPPED) -> Site:
     ref = ref_of(site)
     site.world.state.note_step(ref, "stop", NOW)
     booked = replace(entry(), episode=ref, outcome=outcome, owner="ml", project="vision")
-    site.world.state.close_episode(ref, outcome, "as approved", NOW, quiet_until=None, ledger=booked)
+    site.world.state.close_episode(
+        ref, outcome, "as approved", NOW, quiet_until=None, ledger=booked
+    )
     site.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, ()))
     return site
 
@@ -56,12 +59,17 @@ def press(site: Site, cookies: dict[str, str], **changed: str) -> int:
 
 
 def refused(site: Site) -> list[str]:
-    return [str(item["by"]) for (_, sk), item in site.table.items.items() if sk.startswith("REFUSED#undo")]
+    return [
+        str(item["by"])
+        for (_, sk), item in site.table.items.items()
+        if sk.startswith("REFUSED#undo")
+    ]
 
 
 @pytest.mark.parametrize("page", ["question", "instance"])
 def test_a_stop_is_undone_on_both_pages(page: str) -> None:
-    """By the form that stands there, and the use case of the links; then the record says who did."""
+    """By the form that stands there, and the use case of the links; then the record says who
+    did."""
     site = stopped()
     cookies = site.cookies()
     body = site.ask(OWN if page == "question" else instance_of(site), cookies=cookies)["body"]
@@ -90,7 +98,8 @@ def test_a_stop_is_undone_on_both_pages(page: str) -> None:
     ],
 )
 def test_nobody_else_starts_it(group: str, email: str, status: int) -> None:
-    """It is offered to nobody else, and a form sent all the same is refused; the audit keeps who tried."""
+    """It is offered to nobody else, and a form sent all the same is refused; the audit keeps who
+    tried."""
     site = stopped()
     cookies = site.cookies(group, email)
 
@@ -119,14 +128,19 @@ def test_what_cannot_be_started_says_why_and_what_is_uncertain_says_so() -> None
         refused_form["statusCode"],
         "Not started: EC2 has no free capacity." in refused_form["body"],
     )
-    assert (503, True) == (failed["statusCode"], "Whether it was started is not certain." in failed["body"])
+    assert (503, True) == (
+        failed["statusCode"],
+        "Whether it was started is not certain." in failed["body"],
+    )
 
 
 def test_what_was_terminated_or_started_by_others_is_not_offered() -> None:
     terminated, back = stopped(Outcome.TERMINATED), stopped()
     row = back.row(1, APPROVAL_ID)
     started = replace(row, launched_at=NOW, idle_since=None, episode=None, approval_id=None)
-    back.world.state.keep_page(FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (started,)))
+    back.world.state.keep_page(
+        FleetPage(TARGET.account, TARGET.region, NOW, "ask", None, (started,))
+    )
 
     for site in (terminated, back):
         assert BUTTON not in site.ask(instance_of(site), cookies=site.cookies())["body"]

@@ -23,7 +23,17 @@ from governor.domain.sweep.breaker import BreakerState
 from governor.errors import NotFound
 from governor.wiring.console import VIEWS as ROUTES
 from tests.builders import NOW, make_entry
-from tests.console_world import TARGETS, VIEWS, ConsoleWorld, asked, caller, html, lively, make_row, view_of
+from tests.console_world import (
+    TARGETS,
+    VIEWS,
+    ConsoleWorld,
+    asked,
+    caller,
+    html,
+    lively,
+    make_row,
+    view_of,
+)
 from tests.twins.table import MemoryTable
 from tests.unit.console import entrance
 from tests.unit.console.entrance import Entrance
@@ -61,7 +71,10 @@ def two_tenants(*, with_foreign: bool, share_account: bool = False) -> ConsoleWo
         meter = {"vision": Decimal(40)} if target == TARGETS[0] else {}
         meter |= {FOREIGN[1]: Decimal(999)} if with_foreign else {}
         world.state.bring_forward(Meter(target, "2026-11", NOW, meter), None)
-    world.keep(*rows, problem=f"{9 if share_account and with_foreign else 1} steps of the last sweep failed")
+    world.keep(
+        *rows,
+        problem=f"{9 if share_account and with_foreign else 1} steps of the last sweep failed",
+    )
     return world
 
 
@@ -77,20 +90,25 @@ def forms(address: str, world: ConsoleWorld, who: Caller) -> list[str]:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("address", ["/", "/fleet", "/savings", "/projects", "/projects/vision", MY_INSTANCE])
+@pytest.mark.parametrize(
+    "address", ["/", "/fleet", "/savings", "/projects", "/projects/vision", MY_INSTANCE]
+)
 def test_what_others_own_changes_nothing(address: str, scope: str) -> None:
     """No name, no row and no sum of another tenant: the page is the same as if there were none."""
     who = caller(SCOPES[scope])
     share = scope != "account"
     both, alone = (
-        forms(address, two_tenants(with_foreign=some, share_account=share), who) for some in (True, False)
+        forms(address, two_tenants(with_foreign=some, share_account=share), who)
+        for some in (True, False)
     )
 
     assert alone == both
     assert "foreign" not in "".join(both)
 
 
-@pytest.mark.parametrize("address", [FOREIGN_INSTANCE, "/projects/secret-project", "/projects/none"])
+@pytest.mark.parametrize(
+    "address", [FOREIGN_INSTANCE, "/projects/secret-project", "/projects/none"]
+)
 def test_an_id_out_of_scope_is_not_found(address: str) -> None:
     """As one that does not exist."""
     world = two_tenants(with_foreign=True)
@@ -104,7 +122,8 @@ def test_an_id_out_of_scope_is_not_found(address: str) -> None:
 def test_who_sees_everything_sees_more(address: str) -> None:
     """The comparison above is not one of empty pages."""
     tenant, every = (
-        forms(address, two_tenants(with_foreign=True), who) for who in (caller(SCOPES["owner"]), caller())
+        forms(address, two_tenants(with_foreign=True), who)
+        for who in (caller(SCOPES["owner"]), caller())
     )
 
     assert "secret-project" not in "".join(tenant)
@@ -125,17 +144,23 @@ class Visit:
         return entrance.ask(self.console, address, cookies=self.cookies, headers=headers)
 
 
-EVERYBODY: Policy = parse_policy("console: {scopes: {all: {groups: [ops], everything: true}}}").base().policy
+EVERYBODY: Policy = (
+    parse_policy("console: {scopes: {all: {groups: [ops], everything: true}}}").base().policy
+)
 
 
 @pytest.mark.parametrize("address", VIEWS)
 def test_each_view_is_served_as_html_json_and_csv(address: str) -> None:
-    """With no more of the table than the role of its function allows, as all tests of this folder check."""
+    """With no more of the table than the role of its function allows, as all tests of this folder
+    check."""
     visit = Visit(lively())
     csv = "/overview.csv" if address == "/" else f"{address}.csv"
 
     page = visit.ask(address)
-    assert (200, "text/html; charset=utf-8") == (page["statusCode"], page["headers"]["Content-Type"])
+    assert (200, "text/html; charset=utf-8") == (
+        page["statusCode"],
+        page["headers"]["Content-Type"],
+    )
     document = json.loads(visit.ask(address, accept="application/json")["body"])
     assert document
     assert [] == [found for found in amounts(document) if not isinstance(found, str | None)]
@@ -150,7 +175,9 @@ def amounts(document: Any) -> list[object]:
     if isinstance(document, Mapping):
         own = [value for name, value in document.items() if name.endswith(("_usd", "usd_per_hour"))]
         return own + [found for value in document.values() for found in amounts(value)]
-    return [found for one in document for found in amounts(one)] if isinstance(document, list) else []
+    return (
+        [found for one in document for found in amounts(one)] if isinstance(document, list) else []
+    )
 
 
 @pytest.mark.parametrize(

@@ -53,9 +53,14 @@ def test_a_value_that_is_no_number_never_hides_a_reading() -> None:
     assert (95.0, 95.0, None) == merged((nan, 95.0, None), (95.0, nan, nan))
 
 
-@given(st.lists(st.lists(st.sampled_from([None, -1.0, 1.0, 1.0]), min_size=24, max_size=24), min_size=1))
+@given(
+    st.lists(
+        st.lists(st.sampled_from([None, -1.0, 1.0, 1.0]), min_size=24, max_size=24), min_size=1
+    )
+)
 def test_more_gpus_never_make_more_of_the_past_known(series: list[list[float | None]]) -> None:
-    """A hole of one GPU and the next of another are one, so together they hide at least what each hides."""
+    """A hole of one GPU and the next of another are one, so together they hide at least what each
+    hides."""
     window = Window(NOW - timedelta(hours=2), NOW, timedelta(minutes=5))
     gpus = [GpuReadings(str(number), tuple(values)) for number, values in enumerate(series)]
     together = unmeasured_until(gpus, window)

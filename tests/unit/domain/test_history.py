@@ -45,8 +45,8 @@ def test_nothing_is_idle_before_it_was_launched() -> None:
     "other", [(1.0,) * 6, (1.0, 1.0, 1.0, None, 1.0, 1.0), (99.0, 99.0, 99.0, None, 1.0, 1.0)]
 )
 def test_what_lies_before_a_hole_is_not_called_idle(other: Series) -> None:
-    """A hole of any GPU, whatever was measured before it: people would be told of idleness that nobody
-    saw."""
+    """A hole of any GPU, whatever was measured before it: people would be told of idleness that
+    nobody saw."""
     holed = (1.0, 1.0, 1.0, None, 1.0, 1.0)
 
     assert IdleSpan(NOW - timedelta(hours=8), at_least=True) == idle_span(
@@ -75,6 +75,8 @@ def test_nothing_measured_is_nothing_known(series: Series) -> None:
 
 def test_a_history_is_written_down_without_loss() -> None:
     """Gaps stay gaps."""
-    full = History(DAY, (GpuReadings("all", (1.25, None, 99.0, 0.0, 0.0, 0.0)),), (50.0,) * 6, (None,) * 6)
+    full = History(
+        DAY, (GpuReadings("all", (1.25, None, 99.0, 0.0, 0.0, 0.0)),), (50.0,) * 6, (None,) * 6
+    )
 
     assert [full] == list(read_all(History, [written(full)]))

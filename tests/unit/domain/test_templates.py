@@ -22,7 +22,9 @@ NAMES = {
     node.args[0].value
     for path in LAYER.rglob("*.py")
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("written", "said")
+    if isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Name)
+    and node.func.id in ("written", "said")
     if isinstance(node.args[0], ast.Constant)
 }
 
@@ -68,7 +70,14 @@ def test_a_line_is_left_out_where_its_condition_does_not_hold(template: Fill) ->
 def test_values_come_in_their_forms(template: Fill) -> None:
     """The text of a value is never read as a template."""
     assert ["$12", "Fri 13:02 Berlin (12:02 UTC)", "It is {b}.", "no."] == template(
-        "{a:usd}", "{t:clock}", "{b:sentence}", "{c:stop}", a=Decimal(12), t=NOW, b="it is {b}", c="no"
+        "{a:usd}",
+        "{t:clock}",
+        "{b:sentence}",
+        "{c:stop}",
+        a=Decimal(12),
+        t=NOW,
+        b="it is {b}",
+        c="no",
     )
 
 

@@ -16,7 +16,11 @@ IDLE, BUSY, HOLE = 1.0, 80.0, nan
 def trace_of(*gpus: Sequence[float], memory: Sequence[Sequence[float]] = ()) -> Trace:
     """One instance with these GPUs, a figure a bin."""
     return Trace(
-        "made-up", "one", 0, tuple(array("d", one) for one in gpus), tuple(array("d", one) for one in memory)
+        "made-up",
+        "one",
+        0,
+        tuple(array("d", one) for one in gpus),
+        tuple(array("d", one) for one in memory),
     )
 
 

@@ -26,16 +26,23 @@ def written(folder: Path, *lines: str, name: str = "made-up.csv") -> Path:
     """A file of these lines."""
     path = folder / name
     text = "".join(f"{line}\n" for line in lines)
-    path.write_bytes(gzip.compress(text.encode()) if name.lower().endswith(".gz") else text.encode())
+    path.write_bytes(
+        gzip.compress(text.encode()) if name.lower().endswith(".gz") else text.encode()
+    )
     return path
 
 
 def lab_rows(
-    values: Sequence[float | str], gpu: int = 0, start: int = FIRST, memory: str = "0.5", highest: str = ""
+    values: Sequence[float | str],
+    gpu: int = 0,
+    start: int = FIRST,
+    memory: str = "0.5",
+    highest: str = "",
 ) -> list[str]:
     """One row a minute."""
     return [
-        f"a,{gpu},{start + 60 * n},{value},{highest},{memory},-1,python" for n, value in enumerate(values)
+        f"a,{gpu},{start + 60 * n},{value},{highest},{memory},-1,python"
+        for n, value in enumerate(values)
     ]
 
 
@@ -51,7 +58,8 @@ def shown(series: Sequence[float]) -> list[float | None]:
 
 
 def test_a_bin_of_samples_is_the_highest_of_its_minutes(tmp_path: Path) -> None:
-    """As the product reads it: of each GPU alone, in the order of their names, in any order of the rows."""
+    """As the product reads it: of each GPU alone, in the order of their names, in any order of the
+    rows."""
     rows = [*lab_rows([0, 10, 20, 0, 0, 4, 4, 4, 4, 3], gpu=1), *lab_rows([1] * 10)]
     trace = only(written(tmp_path, LAB, *reversed(rows)))
 
@@ -85,7 +93,8 @@ def test_absent_rows_stay_holes(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("junk", ["", "nan", "-1"])
 def test_a_gpu_that_was_never_measured_is_not_idle(tmp_path: Path, junk: str) -> None:
-    """As one in MIG mode: polled, with nothing to tell. Left out, it would pass for idle with the others."""
+    """As one in MIG mode: polled, with nothing to tell. Left out, it would pass for idle with the
+    others."""
     rows = [*lab_rows([0] * 5), *lab_rows([junk] * 5, gpu=1)]
     trace = only(written(tmp_path, LAB, *rows))
 
@@ -116,7 +125,8 @@ def test_columns_tell_the_family(tmp_path: Path, header: str, row: str, family: 
 
 
 def test_intervals_become_the_share_of_each_bins_busiest_minute(tmp_path: Path) -> None:
-    """Over edges of bins; what cannot be told apart counts as work, and a cell without GPU does not."""
+    """Over edges of bins; what cannot be told apart counts as work, and a cell without GPU does
+    not."""
     rows = ("n-1,1,0,10,cpu", "n-1,1,270,330,gpu", "n-1,1,600,615,ambiguous", "n-1,1,900,1200,cpu")
     trace = only(written(tmp_path, EVENTS, *rows))
 
@@ -148,12 +158,17 @@ def test_files_of_one_machine_are_one_instance(tmp_path: Path) -> None:
     rows = [*lab_rows([0] * 600), *lab_rows([90] * 600, gpu=1), *lab_rows([7] * 30, gpu=2)]
     (tmp_path / "split").mkdir()
     for number in range(3):
-        written(tmp_path / "split", LAB, *rows[number * 500 : number * 500 + 500], name=f"{number}.csv")
+        written(
+            tmp_path / "split", LAB, *rows[number * 500 : number * 500 + 500], name=f"{number}.csv"
+        )
     intervals = ["n-1,1,0,300,gpu", "n-1,1,3000,3300,gpu"]
     for number, row in enumerate(intervals):
         written(tmp_path / "split", EVENTS, row, name=f"n{number}.csv")
 
-    whole = [only(written(tmp_path, LAB, *rows)), only(written(tmp_path, EVENTS, *intervals, name="n.csv"))]
+    whole = [
+        only(written(tmp_path, LAB, *rows)),
+        only(written(tmp_path, EVENTS, *intervals, name="n.csv")),
+    ]
     # As text, for the holes' sake: NaN equals nothing.
     assert repr(whole) == repr(read_directory(tmp_path / "split"))
 
@@ -169,7 +184,8 @@ def test_equal_names_in_different_families_are_different_instances(tmp_path: Pat
 
 
 def test_a_file_that_is_no_trace_is_left_out_and_named(tmp_path: Path) -> None:
-    """A table of something else, a picture, what only calls itself compressed: the others are scored."""
+    """A table of something else, a picture, what only calls itself compressed: the others are
+    scored."""
     written(tmp_path, LAB, *lab_rows([0] * 5), name="lab.csv")
     written(tmp_path, "instance_type,gpus", "g5.xlarge,1", name="types.csv")
     (tmp_path / "picture.csv").write_bytes(b"\x89PNG\xff\xfe")
@@ -198,9 +214,12 @@ def test_where_no_file_is_a_trace_that_is_an_error(tmp_path: Path) -> None:
         ("{at}", "not as many values as there are columns"),
     ],
 )
-def test_a_bad_row_costs_the_instances_of_its_file_alone(tmp_path: Path, cells: str, said: str) -> None:
-    """Without one of its GPUs an instance would look idle, so its rows of other files go too. All that lie in
-    the file count, those after the bad row and behind a quote that nobody closed as well."""
+def test_a_bad_row_costs_the_instances_of_its_file_alone(
+    tmp_path: Path, cells: str, said: str
+) -> None:
+    """Without one of its GPUs an instance would look idle, so its rows of other files go too. All
+    that lie in the file count, those after the bad row and behind a quote that nobody closed as
+    well."""
     good = [f"{name},0,{60 * n},0" for name in ("whole", "hit", "late", "quoted") for n in range(5)]
     written(tmp_path, SAMPLES, *good, name="a.csv")
     bad = ["hit,1,0,0", f"hit,1,{cells.format(at=60)}", 'quoted,1,"0,0', "late,1,0,0"]
@@ -229,7 +248,9 @@ def test_where_bad_rows_leave_nothing_that_is_an_error(tmp_path: Path) -> None:
     written(tmp_path, LAB, *lab_rows(["xyz"]), name="b.csv")
     written(tmp_path, "c,d", name="c.csv")
     warnings: list[str] = []
-    with pytest.raises(TraceError, match=r"c\.csv: columns .*; b\.csv, line 2: utilization_gpu: 'xyz'"):
+    with pytest.raises(
+        TraceError, match=r"c\.csv: columns .*; b\.csv, line 2: utilization_gpu: 'xyz'"
+    ):
         read_directory(tmp_path, warnings.append)
     assert [] == warnings
 
@@ -246,8 +267,11 @@ def test_names_in_warnings_are_no_commands_for_a_terminal(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("end", [b"", b"\0" * 8, b"no gzip"])
-def test_a_trace_whose_rest_is_lost_is_refused_though_others_are_whole(tmp_path: Path, end: bytes) -> None:
-    """Nobody knows whose rows it held: cut off, with a wrong checksum, or with something else behind it."""
+def test_a_trace_whose_rest_is_lost_is_refused_though_others_are_whole(
+    tmp_path: Path, end: bytes
+) -> None:
+    """Nobody knows whose rows it held: cut off, with a wrong checksum, or with something else
+    behind it."""
     written(tmp_path, LAB, *lab_rows([0] * 5), name="a.csv")
     path = written(tmp_path, LAB, *lab_rows(range(9000), gpu=1), name="b.csv.gz")
     path.write_bytes(path.read_bytes()[: None if end == b"no gzip" else -8] + end)
@@ -260,7 +284,11 @@ def test_a_directory_without_traces_is_refused(tmp_path: Path, folders: Sequence
     """With what to do about it."""
     for name in folders:
         (tmp_path / name).mkdir()
-    said = r"subdirectories only \(lab, pods\): name one" if folders else "name a trace file, or a directory"
+    said = (
+        r"subdirectories only \(lab, pods\): name one"
+        if folders
+        else "name a trace file, or a directory"
+    )
     with pytest.raises(TraceError, match=said):
         read_directory(tmp_path)
 
@@ -283,13 +311,17 @@ def test_any_number_of_samples_makes_a_bin(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("wrong", "first_at"), [(0, "begin"), (FIRST + 400 * 365 * 86_400, "end")])
-def test_a_time_that_is_wrong_by_years_costs_nothing(tmp_path: Path, wrong: int, first_at: str) -> None:
-    """The hole is shortened by whole weeks and named: the same hour of the same weekday, the dates that are
-    right, and nothing that a detector could tell from a longer hole."""
+def test_a_time_that_is_wrong_by_years_costs_nothing(
+    tmp_path: Path, wrong: int, first_at: str
+) -> None:
+    """The hole is shortened by whole weeks and named: the same hour of the same weekday, the dates
+    that are right, and nothing that a detector could tell from a longer hole."""
     rows = lab_rows([0] * 3000)
     plain = only(written(tmp_path, LAB, *rows))
     warnings: list[str] = []
-    (trace,) = read_file(written(tmp_path, LAB, *rows, f"a,0,{wrong},9,9,0,0,none"), warnings.append)
+    (trace,) = read_file(
+        written(tmp_path, LAB, *rows, f"a,0,{wrong},9,9,0,0,none"), warnings.append
+    )
 
     at = plain.first_bin - trace.first_bin
     assert trace.gpus[0][at : at + plain.length] == plain.gpus[0]
@@ -299,7 +331,10 @@ def test_a_time_that_is_wrong_by_years_costs_nothing(tmp_path: Path, wrong: int,
         assert 0 == (trace.first_bin - wrong // 300) % 2016
         assert measured[1] - measured[0] > 62 * 288
     (warning,) = warnings
-    assert "lab a: nothing measured from 19" in warning or "lab a: nothing measured from 2023" in warning
+    assert (
+        "lab a: nothing measured from 19" in warning
+        or "lab a: nothing measured from 2023" in warning
+    )
 
 
 def test_a_hole_that_a_policy_could_look_over_is_kept(tmp_path: Path) -> None:
@@ -316,7 +351,9 @@ def test_scores_do_not_change_when_a_hole_is_shortened(tmp_path: Path) -> None:
 
     def rows(start: int) -> list[str]:
         busy = [hour % 24 < 9 for hour in range(24 * 9)]
-        return [f"a,0,{start + 300 * n},{90 if busy[n // 12] else 0}" for n in range(len(busy) * 12)]
+        return [
+            f"a,0,{start + 300 * n},{90 if busy[n // 12] else 0}" for n in range(len(busy) * 12)
+        ]
 
     scores = []
     for weeks in (12, 400):
@@ -332,7 +369,10 @@ def test_scores_do_not_change_when_a_hole_is_shortened(tmp_path: Path) -> None:
     [
         (["a,b,c"], "made-up.csv: columns a, b, c are neither samples"),
         ([], "made-up.csv: columns none are neither"),
-        ([SERVING, "a,0,0,1,0", "a,0,sixty,1,0"], "made-up.csv, line 3: timestamp_s: 'sixty' is no number"),
+        (
+            [SERVING, "a,0,0,1,0", "a,0,sixty,1,0"],
+            "made-up.csv, line 3: timestamp_s: 'sixty' is no number",
+        ),
         ([SERVING, "a,0,inf,1,0"], "line 2: timestamp_s: inf is no time in seconds"),
         ([SERVING, "a,0,-60,1,0"], "line 2: timestamp_s: -60 is no time[^;]*$"),
         ([SERVING, "a,0,1773089760000,1,0"], r"no time in seconds .*; milliseconds\?$"),
@@ -343,14 +383,19 @@ def test_scores_do_not_change_when_a_hole_is_shortened(tmp_path: Path) -> None:
         ([SERVING, "a,0,0,1,0,7"], "line 2: not as many values"),
         ([EVENTS, "n-1,1,0,300,gpu", "n-1,1,300"], "line 3: not as many values"),
         ([EVENTS, "n-1,1,0,300,GPU"], "line 2: kind: 'GPU' must be gpu, ambiguous or cpu"),
-        ([EVENTS, "n-1,1,300,0,gpu"], "line 2: end_s: an interval that starts at 300 cannot end at 0"),
+        (
+            [EVENTS, "n-1,1,300,0,gpu"],
+            "line 2: end_s: an interval that starts at 300 cannot end at 0",
+        ),
         (
             [EVENTS, "n-1,1,0,300,gpu", "n-1,1,0,1773089760,gpu"],
             "line 3: start_s, end_s: n-1 would last from 0 to 1773089760",
         ),
     ],
 )
-def test_bad_files_are_named_with_their_line(tmp_path: Path, lines: list[str], problem: str) -> None:
+def test_bad_files_are_named_with_their_line(
+    tmp_path: Path, lines: list[str], problem: str
+) -> None:
     """A cut row must not pass for a minute without measurement, nor unknown work for idleness."""
     with pytest.raises(TraceError, match=problem):
         read_file(written(tmp_path, *lines))
@@ -366,7 +411,9 @@ def test_a_damaged_file_is_refused(tmp_path: Path, kept: int) -> None:
         read_file(path)
 
 
-@pytest.mark.parametrize("content", [b"no gzip", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff"])
+@pytest.mark.parametrize(
+    "content", [b"no gzip", b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xff\xff\xff"]
+)
 def test_what_is_no_compressed_file_is_refused(tmp_path: Path, content: bytes) -> None:
     """Named as what it is."""
     path = tmp_path / "made-up.csv.gz"
@@ -381,7 +428,9 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "made-up.csv"
     path.write_bytes(b"\x89PNG\x1b[2J" + b"x" * 200)
 
-    with pytest.raises(TraceError, match=r"made-up.csv: columns \S{0,70}\.\.\. are neither") as refused:
+    with pytest.raises(
+        TraceError, match=r"made-up.csv: columns \S{0,70}\.\.\. are neither"
+    ) as refused:
         read_file(path)
     assert "\x1b" not in str(refused.value)
 

@@ -51,7 +51,8 @@ def test_all_instances_are_read(families: dict[str, list[Trace]]) -> None:
 def test_rules_score_as_is_known(
     families: dict[str, list[Trace]], family: str, rule: Rule, known: tuple[int, int, float]
 ) -> None:
-    """Questions, wrong ones and recall as another program found them, by the same rules on the same data."""
+    """Questions, wrong ones and recall as another program found them, by the same rules on the same
+    data."""
     score = total(replay(trace, rule) for trace in families[family])
     assert known[:2] == (score.questions, score.wrong)
     assert known[2] == pytest.approx(score.recall, abs=0.006)

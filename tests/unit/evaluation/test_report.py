@@ -35,8 +35,11 @@ def test_the_last_line_is_one_object_of_three_figures_a_family() -> None:
 
 
 def test_a_row_stands_under_its_header() -> None:
-    """Each figure ends where its name does, so that the table can be read; the default has a star."""
-    score = Score(right=88, between=77, wrong=66, censored=55, acted=44, acted_wrongly=33, idle_bins=9)
+    """Each figure ends where its name does, so that the table can be read; the default has a
+    star."""
+    score = Score(
+        right=88, between=77, wrong=66, censored=55, acted=44, acted_wrongly=33, idle_bins=9
+    )
     row = report.row("180 min", score, is_default=True)
 
     for name, figure in (("asked", "231"), ("right", "88"), ("betw.", "77"), ("cens.", "55")):
@@ -72,7 +75,9 @@ def test_a_bad_row_costs_neither_the_rest_nor_the_last_line(
     monkeypatch.setattr(sys, "argv", ["evaluate", str(tmp_path)])
     assert 2 == command.main()
     refused = capsys.readouterr()
-    (tmp_path / "a.csv").write_text("\n".join([header, *(f"a,0,{60 * n},0" for n in range(300)), ""]))
+    (tmp_path / "a.csv").write_text(
+        "\n".join([header, *(f"a,0,{60 * n},0" for n in range(300)), ""])
+    )
     assert 0 == command.main()
     scored = capsys.readouterr()
 
@@ -126,7 +131,9 @@ def test_the_shorter_wait_is_scored_where_memory_is_measured(
 
     assert 0 == command.main()
     lines = capsys.readouterr().out.splitlines()
-    assert {"lab": {"precision": 1.0, "wrong": 0.0, "recall": round(7.5 / 9, 4)}} == json.loads(lines[-1])
+    assert {"lab": {"precision": 1.0, "wrong": 0.0, "recall": round(7.5 / 9, 4)}} == json.loads(
+        lines[-1]
+    )
     for rule in (*command.FIXED, *command.RELEASED):
         assert any(line.startswith(f"{rule.name} ") for line in lines)
 
@@ -140,4 +147,6 @@ def test_make_hands_paths_with_spaces_on_as_they_are() -> None:
 
     words = shlex.split(shown.splitlines()[-1])
     start = words.index("evaluation") - 1
-    assert ["-m", "evaluation", "my traces"] == [word.rstrip(";") for word in words[start : start + 3]]
+    assert ["-m", "evaluation", "my traces"] == [
+        word.rstrip(";") for word in words[start : start + 3]
+    ]

@@ -1,4 +1,5 @@
-"""The fast rule: the window, holes, the measured end, released memory, and what a stop leaves behind."""
+"""The fast rule: the window, holes, the measured end, released memory, and what a stop leaves
+behind."""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ def test_no_hole_is_longer_than_a_quarter_of_an_hour(hole: int, asks: bool, at: 
 
 @pytest.mark.parametrize(("second", "asks"), [(20, True), (12, False)])
 def test_a_hole_of_one_gpu_and_the_next_of_another_are_one(second: int, asks: bool) -> None:
-    """Ten minutes each: apart they are forgiven, one after the other nobody saw all GPUs for twenty."""
+    """Ten minutes each: apart they are forgiven, one after the other nobody saw all GPUs for
+    twenty."""
     gpus = ["i" * at + "--" + "i" * (34 - at) for at in (10, second)]
     trace = trace_of(*(of_text("b" * 36 + gpu) for gpu in gpus))
     assert asks is (71 in asked(trace, Rule(180)))
@@ -105,7 +107,14 @@ def test_nothing_is_known_from_before_the_first_bin(early: int) -> None:
         ([50.0] * 32 + [9.9] * 28, 34),
         ([50.0] * 32 + [2.0, HOLE] * 14, 12 + 36 - 1),
     ],
-    ids=["released", "held", "unknown", "at the limit", "released later", "not measured throughout"],
+    ids=[
+        "released",
+        "held",
+        "unknown",
+        "at the limit",
+        "released later",
+        "not measured throughout",
+    ],
 )
 def test_released_memory_asks_sooner(memory: list[float], first: int) -> None:
     """After 90 minutes instead of 180, once the newest 15 minutes show it; unknown is held."""
@@ -175,7 +184,9 @@ def traces(draw: st.DrawFn) -> Trace:
     )
 
 
-@given(traces(), st.sampled_from([(30, 15), (60, 30), (120, 60), (120, 90)]), st.sampled_from([15, 30]))
+@given(
+    traces(), st.sampled_from([(30, 15), (60, 30), (120, 60), (120, 90)]), st.sampled_from([15, 30])
+)
 def test_it_agrees_with_the_products_own_judgement(
     trace: Trace, waits: tuple[int, int], window_minutes: int
 ) -> None:
@@ -206,7 +217,9 @@ def test_it_agrees_with_the_products_own_judgement(
             length=window,
         )
         evidence = gather(instance.target, [request], now)[instance.instance_id].evidence
-        return Subject(instance, policy, now).judge_question(evidence, window).kind is VerdictKind.IDLE
+        return (
+            Subject(instance, policy, now).judge_question(evidence, window).kind is VerdictKind.IDLE
+        )
 
     product = [
         index

@@ -1,4 +1,5 @@
-"""Scores by the rules of the data's README: what a question was worth, caught hours, stops and holes."""
+"""Scores by the rules of the data's README: what a question was worth, caught hours, stops and
+holes."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def score_of(*parts: tuple[float, float], rule: Rule = PLAIN) -> Score:
         ("i--", [Observation(0, bytes((IS_IDLE,)))]),
     ],
 )
-def test_observations_carry_short_holes_and_end_at_long_ones(text: str, found: list[Observation]) -> None:
+def test_observations_carry_short_holes_and_end_at_long_ones(
+    text: str, found: list[Observation]
+) -> None:
     """Ten minutes carry the state before; fifteen end it. Holes at either end belong to none."""
     assert found == observations(trace_of(of_text(text)).states())
 
@@ -58,7 +61,9 @@ def test_a_question_is_worth_what_came_after_it(hours_idle: float, outcome: str)
 
 
 @pytest.mark.parametrize(("left", "right", "censored"), [(4, 1, 0), (4 - 1 / 12, 0, 1), (0, 0, 1)])
-@pytest.mark.parametrize("ending", [(), ((HOLE, 1), (BUSY, 1))], ids=["end of the trace", "a long hole"])
+@pytest.mark.parametrize(
+    "ending", [(), ((HOLE, 1), (BUSY, 1))], ids=["end of the trace", "a long hole"]
+)
 def test_what_is_cut_off_within_four_hours_is_not_counted(
     left: float, right: int, censored: int, ending: tuple[tuple[float, float], ...]
 ) -> None:
@@ -79,7 +84,8 @@ def test_precision_wrong_rate_and_recall_are_shares() -> None:
 
 
 def test_the_interval_of_the_recall_is_wide_for_few_stretches_and_holds_it() -> None:
-    """Nothing caught, or all of it, in every stretch says nothing of chance; no idleness says nothing."""
+    """Nothing caught, or all of it, in every stretch says nothing of chance; no idleness says
+    nothing."""
     mixed = score_of((IDLE, 6), (BUSY, 1), (IDLE, 0.5), (BUSY, 1), (IDLE, 3), (BUSY, 1))
     low, high = mixed.recall_interval
     many_low, many_high = total([mixed] * 50).recall_interval
@@ -91,7 +97,9 @@ def test_the_interval_of_the_recall_is_wide_for_few_stretches_and_holds_it() -> 
 
 def test_one_question_a_stretch_and_a_full_window_after_it() -> None:
     """Stopped until work resumes; a short burst later, an hour is proved anew."""
-    score = score_of((BUSY, 1), (IDLE, 6), (BUSY, 1 / 12), (IDLE, 11 / 12), (BUSY, 1 / 12), (IDLE, 7))
+    score = score_of(
+        (BUSY, 1), (IDLE, 6), (BUSY, 1 / 12), (IDLE, 11 / 12), (BUSY, 1 / 12), (IDLE, 7)
+    )
 
     assert (2, 5 * HOUR + 6 * HOUR) == (score.questions, score.caught_bins)
 
@@ -100,12 +108,14 @@ def test_a_stop_that_the_end_of_an_observation_cuts_off_leaves_a_hole() -> None:
     """Seen again after a long hole, it is asked about when an hour of readings came after it."""
     score = score_of((BUSY, 1), (IDLE, 2), (HOLE, 0.25), (IDLE, 3))
 
-    # The hour that was cut off, and all but the first hour after the hole, a fifth of which may be missing.
+    # The hour that was cut off, and all but the first hour after the hole, a fifth of which may be
+    # missing.
     assert 1 * HOUR + 2 * HOUR + 2 == score.caught_bins
 
 
 def test_windows_refill_after_a_long_hole() -> None:
-    """Three quarters of an hour on either side of it are not an hour; a short hole interrupts none."""
+    """Three quarters of an hour on either side of it are not an hour; a short hole interrupts
+    none."""
     long = score_of((BUSY, 1), (IDLE, 0.75), (HOLE, 0.5), (IDLE, 0.75), (BUSY, 1))
     short = score_of((BUSY, 1), (IDLE, 5 / 6), (HOLE, 1 / 6), (IDLE, 5), (BUSY, 1))
 
@@ -136,7 +146,9 @@ def test_what_nobody_saw_end_was_not_acted_on_wrongly() -> None:
 def test_the_hours_of_a_replay_add_up(text: str) -> None:
     """Caught hours are idle ones, and every question comes after an idle hour."""
     score = replay(trace_of(of_text(text)), PLAIN)
-    states = [state for one in observations(trace_of(of_text(text)).states()) for state in one.states]
+    states = [
+        state for one in observations(trace_of(of_text(text)).states()) for state in one.states
+    ]
 
     assert states.count(IS_IDLE) == score.idle_bins
     asked = score.questions + score.censored

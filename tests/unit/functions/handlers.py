@@ -31,7 +31,8 @@ _CONTEXT = SimpleNamespace(
 
 
 def sample(name: str) -> Any:
-    """An event of `events/`, of this account, and without what keeps it from being tried: `put_away/stop`."""
+    """An event of `events/`, of this account, and without what keeps it from being tried:
+    `put_away/stop`."""
     found = of_this_account(json.loads((EVENTS / f"{name}.json").read_text()))
     return {key: value for key, value in found.items() if key != "sample"}
 

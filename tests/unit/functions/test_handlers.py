@@ -1,4 +1,5 @@
-"""Each handler with a sample of its event, wired as at cold start, with in-memory twins for adapters."""
+"""Each handler with a sample of its event, wired as at cold start, with in-memory twins for
+adapters."""
 
 from __future__ import annotations
 
@@ -20,7 +21,13 @@ from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Action
-from governor.errors import ConfigurationError, InputError, PolicyError, TargetsNotSwept, Unavailable
+from governor.errors import (
+    ConfigurationError,
+    InputError,
+    PolicyError,
+    TargetsNotSwept,
+    Unavailable,
+)
 from governor.observability import logger
 from governor.ports import UndoAnswer
 from governor.stores.sessions import SignIns
@@ -73,7 +80,9 @@ KEYS = {"current": "k1", "k1": "k" * 64}
 SIGNER = LinkSigner(lambda: KEYS, "https://api.example.com")
 
 
-def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", **more: Any) -> AnyParts:
+def parts(
+    kind: type[AnyParts], world: World | FleetWorld, document: str = "", **more: Any
+) -> AnyParts:
     """Parts whose adapters are twins; a call of AWS that none of them takes fails the test."""
     twins: dict[str, Any] = {
         "policy_text": SimpleNamespace(read=lambda **_: f"mode: ask\n{PEOPLE}{document}"),
@@ -87,7 +96,9 @@ def parts(kind: type[AnyParts], world: World | FleetWorld, document: str = "", *
         "hasty_announcer": world.announcer,
         "link_keys": SimpleNamespace(read=lambda: KEYS),
         "channel_secret": SimpleNamespace(read=lambda: {"slack_signing_secret": "s" * 32}),
-        **dict.fromkeys(("instances", "sessions", "tagger", "controller", "starter", "snapshots"), world.ec2),
+        **dict.fromkeys(
+            ("instances", "sessions", "tagger", "controller", "starter", "snapshots"), world.ec2
+        ),
         "opening_seal": world.seals.openings,
         "answer_seal": world.seals.answers,
         "delivery_seal": world.seals.deliveries,
@@ -151,7 +162,8 @@ def fleet() -> FleetWorld:
 
 @dataclass(frozen=True)
 class Case:
-    """An event of `events/`, what is around it, and what comes back for it (a part of it, by name)."""
+    """An event of `events/`, what is around it, and what comes back for it (a part of it, by
+    name)."""
 
     event: str
     wire: Callable[[Any], Any]
@@ -184,7 +196,9 @@ def worker(parts: Parts) -> Any:
 LINK = SIGNER.earlier(APPROVAL_ID, "broadcast", NOW + timedelta(hours=1)).partition("?")[2]
 ON_THE_PAGE = {"pathParameters": {"approval_id": APPROVAL_ID}, "rawQueryString": LINK}
 FROM_THE_PAGE = {"rawQueryString": "return=" + quote(f"{APPROVAL_ID}?{LINK}", safe="")}
-BY_IAM = {"requestContext": sample("serve_api/list")["requestContext"] | {"http": {"method": "POST"}}}
+BY_IAM = {
+    "requestContext": sample("serve_api/list")["requestContext"] | {"http": {"method": "POST"}}
+}
 PLACE = {"account": "123456789012", "region": "us-east-1"}
 CASES = (
     Case(
@@ -205,9 +219,26 @@ CASES = (
         {"looked": True, "problems": 0},
         fleet,
     ),
-    Case("refresh_prices/hourly", by(RefreshPrices), {"types": {}, "commitments": None}, fleet, Ec2Parts),
-    Case("expire_snapshots/daily", by(ExpireSnapshots), {"noticed": 0, "deleted": 0, "kept": 0}, fleet),
-    Case("report_savings/nightly", by(ReportSavings), {"months": ["2026-11"], "reports": 0}, fleet, Parts),
+    Case(
+        "refresh_prices/hourly",
+        by(RefreshPrices),
+        {"types": {}, "commitments": None},
+        fleet,
+        Ec2Parts,
+    ),
+    Case(
+        "expire_snapshots/daily",
+        by(ExpireSnapshots),
+        {"noticed": 0, "deleted": 0, "kept": 0},
+        fleet,
+    ),
+    Case(
+        "report_savings/nightly",
+        by(ReportSavings),
+        {"months": ["2026-11"], "reports": 0},
+        fleet,
+        Parts,
+    ),
     Case("sum_up_month/after-sweep", by(SumUpMonth), {"month": "2026-11", "told": 0}, fleet, Parts),
     Case(
         "open_episode/first-episode",
@@ -230,11 +261,14 @@ CASES = (
         by(TakeSnapshot),
         {"dry_run": False},
         to_be_deleted,
-        document="plan: {action: terminate}\noverrides: [{name: one, match: {tags: {Purpose: GPU-Workload}}, "
+        document="plan: {action: terminate}\noverrides: [{name: one, match: {tags: "
+        "{Purpose: GPU-Workload}}, "
         "set: {approval: {people_to_terminate: 1}}}]",
     ),
     Case("check_progress/stopped", by(CheckProgress), {"done": True}, stopping),
-    Case("record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}, stopping),
+    Case(
+        "record_outcome/stopped", by(RecordOutcome, or_defaults), {"outcome": "stopped"}, stopping
+    ),
     Case("undo_episode/page", by(UndoEpisode, or_defaults), {"done": True}, stopped),
     Case(
         "handle_state_change/stopped",
@@ -339,8 +373,8 @@ def test_a_look_at_health_reviews_nothing() -> None:
 
 
 def test_a_notification_of_the_schedule_starts_no_sweep_of_nothing() -> None:
-    """Refuse what Scheduler hands over without an input: answered as an event about the policy, it would list
-    no target, sweep after sweep."""
+    """Refuse what Scheduler hands over without an input: answered as an event about the policy, it
+    would list no target, sweep after sweep."""
     notification = {
         "version": "0",
         "source": "aws.scheduler",
@@ -361,7 +395,9 @@ def test_more_targets_than_one_sweep_can_hold_are_refused() -> None:
         call("plan_sweep", {}, wired)
 
 
-@pytest.mark.parametrize(("outcomes", "missing"), [(["failed", "swept"], 1), (["swept"], 1), ([], 2)])
+@pytest.mark.parametrize(
+    ("outcomes", "missing"), [(["failed", "swept"], 1), (["swept"], 1), ([], 2)]
+)
 def test_a_sweep_that_left_targets_out_fails_after_the_month_was_summed_up(
     outcomes: list[str], missing: int
 ) -> None:
@@ -436,10 +472,15 @@ PRIVATE = "aS3cretOfALink"
 ODD: Mapping[str, Mapping[str, Any]] = {
     "long": {"rawPath": "/" + PRIVATE * 600, "pathParameters": {"link": PRIVATE * 600}},
     "long id": {"rawPath": "/" + PRIVATE * 600, "pathParameters": {"approval_id": PRIVATE * 600}},
-    "no text": {"rawPath": f"/\x00\ufffd/{PRIVATE}", "pathParameters": {"link": f"\x00\ufffd.{PRIVATE}"}},
+    "no text": {
+        "rawPath": f"/\x00\ufffd/{PRIVATE}",
+        "pathParameters": {"link": f"\x00\ufffd.{PRIVATE}"},
+    },
     "query": {"rawQueryString": f"%ff&=&a=1&a=2&{PRIVATE}"},
     "fields": {"rawQueryString": "&".join(f"{PRIVATE}{number}=" for number in range(900))},
-    "cookies": {"cookies": ["", "=", f"__Host-governor-session={PRIVATE}", "\ufffd" * 4000, PRIVATE]},
+    "cookies": {
+        "cookies": ["", "=", f"__Host-governor-session={PRIVATE}", "\ufffd" * 4000, PRIVATE]
+    },
     "base64": {"body": f"{PRIVATE}=*\u00e9", "isBase64Encoded": True},
     "bytes": {"body": "/////w==", "isBase64Encoded": True},
     "long body": {"body": PRIVATE * 20_000},
@@ -459,7 +500,8 @@ PUBLIC = {
 @pytest.mark.parametrize("odd", ODD)
 @pytest.mark.parametrize("function", PUBLIC)
 def test_no_request_of_anybody_is_an_error_of_ours(function: str, odd: str, method: str) -> None:
-    """An error raises alarms and holds answers back, and its log would have the path, which opens a page."""
+    """An error raises alarms and holds answers back, and its log would have the path, which opens a
+    page."""
     http, stream = {"method": method, "path": ODD[odd].get("rawPath", "/")}, io.StringIO()
     form = {"content-type": "application/x-www-form-urlencoded"}
     context = {"stage": "$default", "http": http}
@@ -471,10 +513,15 @@ def test_no_request_of_anybody_is_an_error_of_ours(function: str, odd: str, meth
     assert PRIVATE not in stream.getvalue()
 
 
-@pytest.mark.parametrize(("accept", "kind"), [("application/json", "application/json"), ("*/*", "text/html")])
+@pytest.mark.parametrize(
+    ("accept", "kind"), [("application/json", "application/json"), ("*/*", "text/html")]
+)
 def test_what_the_console_cannot_read_is_answered_as_asked_for(accept: str, kind: str) -> None:
     """With the headers of each of its answers: no cache mixes them up."""
-    event = sample("serve_console/home") | {"rawQueryString": "a=1&a=2", "headers": {"Accept": accept}}
+    event = sample("serve_console/home") | {
+        "rawQueryString": "a=1&a=2",
+        "headers": {"Accept": accept},
+    }
     answer = call("serve_console", event, PUBLIC["serve_console"](parts(Parts, asking())))
 
     assert 400 == answer["statusCode"]
@@ -486,8 +533,12 @@ def test_what_the_console_cannot_read_is_answered_as_asked_for(accept: str, kind
 
 
 def test_what_is_refused_leaves_nothing_of_itself_in_the_log() -> None:
-    """The field and the reason do, and not the value: an event may hold a link, an address or a token."""
-    stream, event = io.StringIO(), {"requestContext": {"http": {"method": "GET"}}, "rawPath": [PRIVATE]}
+    """The field and the reason do, and not the value: an event may hold a link, an address or a
+    token."""
+    stream, event = (
+        io.StringIO(),
+        {"requestContext": {"http": {"method": "GET"}}, "rawPath": [PRIVATE]},
+    )
     with (
         mock.patch.object(logger.registered_handler, "stream", stream),
         pytest.raises(InputError, match="rawPath"),

@@ -87,7 +87,9 @@ def test_a_warning_that_cannot_be_read_keeps_back_no_other(body: str) -> None:
     assert reason
 
 
-@pytest.mark.parametrize("event", [5, None, "text", [], {}, {"Records": []}, {"Records": 5}], ids=str)
+@pytest.mark.parametrize(
+    "event", [5, None, "text", [], {}, {"Records": []}, {"Records": 5}], ids=str
+)
 def test_what_is_no_event_at_all_is_refused(event: Any) -> None:
     """With a message that names what is wrong, and nothing is done."""
     stack = Stack()

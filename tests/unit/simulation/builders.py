@@ -76,7 +76,8 @@ def with_memory(recording: Recording, percent: Sequence[float]) -> Recording:
 
 
 def by_window(**settings: Any) -> Policy:
-    """A policy that asks as soon as the idle window is idle, for tests that are exact about times."""
+    """A policy that asks as soon as the idle window is idle, for tests that are exact about
+    times."""
     minutes = settings.setdefault("idle", IdleRule()).window_minutes
     rule = replace(
         settings.pop("approval", ApprovalRule()),

@@ -46,8 +46,8 @@ def make_past(
     policy: Policy | None = None,
     **of_instance: Any,
 ) -> Past:
-    """Everything is measured unless it says otherwise; a GPU holds 1 GiB, and its mean is its maximum, all
-    hour long. `tens`: its mean by the number of ten minutes."""
+    """Everything is measured unless it says otherwise; a GPU holds 1 GiB, and its mean is its
+    maximum, all hour long. `tens`: its mean by the number of ten minutes."""
     instance = make_instance(instance_type=instance_type, launch_time=MONDAY, **of_instance)
     labels = ["all"] if aggregate else [str(number) for number in range(len(high))]
 

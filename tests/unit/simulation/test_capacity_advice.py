@@ -89,7 +89,10 @@ def test_a_minimum_that_holds_idle_gpus_gets_the_exact_command() -> None:
     found = kinds(group)["minimum-size"]
 
     assert Decimal("1.006") * 730 == found.usd_per_month
-    wanted = "aws autoscaling update-auto-scaling-group --region us-east-1 --auto-scaling-group-name workers"
+    wanted = (
+        "aws autoscaling update-auto-scaling-group --region us-east-1 "
+        "--auto-scaling-group-name workers"
+    )
     assert f"{wanted} --min-size 0" == found.command
 
 
@@ -98,7 +101,10 @@ def test_a_minimum_that_holds_idle_gpus_gets_the_exact_command() -> None:
     [
         (Home(Kind.NODE_GROUP, "Amazon EKS", "gpu", "prod"), "--scaling-config minSize=0"),
         (Home(Kind.BATCH, "AWS Batch", "nightly"), "--compute-resources minvCpus=0"),
-        (Home(Kind.ECS, "Amazon ECS", "inference"), "--auto-scaling-group-name workers --min-size 0"),
+        (
+            Home(Kind.ECS, "Amazon ECS", "inference"),
+            "--auto-scaling-group-name workers --min-size 0",
+        ),
     ],
 )
 def test_each_service_has_its_own_command(home: Home, wanted: str) -> None:
@@ -146,10 +152,16 @@ def test_a_half_used_reservation_names_its_holder_and_what_it_costs() -> None:
     found = reservation(RESERVED)
 
     assert found is not None
-    assert (Decimal("110.08") * 730, 6, 98) == (found.usd_per_month, found.weeks, found.percent_measured)
+    assert (Decimal("110.08") * 730, 6, 98) == (
+        found.usd_per_month,
+        found.weeks,
+        found.percent_measured,
+    )
     assert "2 of 4 stand empty, at most 2 were used in 6 weeks: 110.08 USD an hour" in found.text
     assert "Held by training of account 123456789012, without an end date" in found.text
-    assert found.command.endswith("--capacity-reservation-id cr-0123456789abcdef0 --instance-count 2")
+    assert found.command.endswith(
+        "--capacity-reservation-id cr-0123456789abcdef0 --instance-count 2"
+    )
 
 
 def test_an_empty_one_may_be_canceled_and_a_block_cannot() -> None:
@@ -171,7 +183,9 @@ def test_one_that_is_used_or_was_is_left_alone(changes: dict[str, int]) -> None:
 
 
 def test_what_is_not_known_of_a_reservation_is_said() -> None:
-    found = reservation(replace(RESERVED, used_at_most=None, weeks=0, percent_measured=0, usd_per_hour=None))
+    found = reservation(
+        replace(RESERVED, used_at_most=None, weeks=0, percent_measured=0, usd_per_hour=None)
+    )
 
     assert found is not None
     assert found.usd_per_month is None
@@ -193,9 +207,15 @@ def test_a_savings_plan_covers_what_quiet_days_spend_and_names_its_break_even() 
     found = plan([0, 24, *[240] * 40])
 
     assert found is not None
-    assert (Decimal("2.5") * 730, 6, 100) == (found.usd_per_month, found.weeks, found.percent_measured)
+    assert (Decimal("2.5") * 730, 6, 100) == (
+        found.usd_per_month,
+        found.weeks,
+        found.percent_measured,
+    )
     assert "at least 10.00 USD an hour On-Demand, after commitments" in found.text
-    assert "commits at most 7.50 USD an hour. It pays while at least 75% of that floor" in found.text
+    assert (
+        "commits at most 7.50 USD an hour. It pays while at least 75% of that floor" in found.text
+    )
 
 
 @pytest.mark.parametrize("days", [[0] * 3 + [240] * 39, [240] * 27, [240] * 33])

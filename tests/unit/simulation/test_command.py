@@ -1,4 +1,5 @@
-"""`governor simulate`: from an account or from traces to a report, and never beyond what was agreed to."""
+"""`governor simulate`: from an account or from traces to a report, and never beyond what was agreed
+to."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def traces(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[str]:
-    """moto's AWS with one instance that rested from six to noon yesterday, and worked before and after."""
+    """moto's AWS with one instance that rested from six to noon yesterday, and worked before and
+    after."""
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with mock_aws():
@@ -67,7 +69,9 @@ def _publish(instance_id: str, start: datetime) -> None:
     for number in range(288):
         at = {"Dimensions": dimensions, "Timestamp": start + timedelta(minutes=5 * number)}
         resting = 72 <= number < 144
-        gpu.append({"MetricName": "nvidia_smi_utilization_gpu", "Value": 0.0 if resting else 90.0, **at})
+        gpu.append(
+            {"MetricName": "nvidia_smi_utilization_gpu", "Value": 0.0 if resting else 90.0, **at}
+        )
         names = ("CPUUtilization", "NetworkIn", "NetworkOut")
         quiet += [{"MetricName": name, "Value": 1.0, **at} for name in names]
     client = boto3.client("cloudwatch")
@@ -103,7 +107,10 @@ def test_an_account_s_past_is_replayed(
     again, _, said = run(capsys, "--days", "1", "--policy", str(policy))
     assert (0, True) == (again, "at most 0 metrics" in said)
     free = run(capsys, "--days", "1", "--policy", str(policy), "--limit-usd", "0")
-    assert (0, out) == (free[0], run(capsys, "--days", "1", "--policy", str(policy), "--format", "json")[1])
+    assert (0, out) == (
+        free[0],
+        run(capsys, "--days", "1", "--policy", str(policy), "--format", "json")[1],
+    )
 
 
 def test_nothing_is_read_that_may_cost_more_than_was_allowed(
@@ -131,7 +138,10 @@ def test_an_account_without_gpu_instances_is_told_so(
 
 
 def test_an_interruption_is_no_traceback(
-    account: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    account: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Exit status 130, and what to do."""
     policy = tmp_path / "mine.yaml"
@@ -155,7 +165,9 @@ def test_options_of_an_account_do_not_go_with_traces(
         assert (1, True) == (code, "replayed whole" in err)
 
 
-def test_traces_are_replayed_under_the_defaults(traces: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_traces_are_replayed_under_the_defaults(
+    traces: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """No account is needed, and what traces do not hold is said."""
     code, out, err = run(capsys, "--traces", str(traces))
     assert (0, "") == (code, err)
@@ -173,7 +185,9 @@ def test_policies_are_told_apart_by_their_files(
     for file in files:
         file.write_text("")
     two = run(capsys, "--traces", str(traces), "--policy", str(files[0]), "--policy", str(files[1]))
-    same = run(capsys, "--traces", str(traces), "--policy", str(files[0]), "--policy", str(files[2]))
+    same = run(
+        capsys, "--traces", str(traces), "--policy", str(files[0]), "--policy", str(files[2])
+    )
     # A sentence for each policy stands above the table.
     assert ["a", "b"] == two[1].splitlines()[3].split()
     assert [str(files[0]), str(files[2])] == same[1].splitlines()[3].split()
@@ -186,11 +200,15 @@ def test_a_policy_is_compared_with_others_only(
     file = tmp_path / "a.yaml"
     file.write_text("")
     again = tmp_path / "." / "a.yaml"
-    code, _, err = run(capsys, "--traces", str(traces), "--policy", str(file), "--policy", str(again))
+    code, _, err = run(
+        capsys, "--traces", str(traces), "--policy", str(file), "--policy", str(again)
+    )
     assert (1, True) == (code, "a.yaml is given more than once" in err)
 
 
-def test_a_reader_that_has_seen_enough_is_no_error(traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_has_seen_enough_is_no_error(
+    traces: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As `head` does: it closes its end."""
     reading, writing = os.pipe()
     os.close(reading)
@@ -233,7 +251,9 @@ def test_instances_without_readings_are_counted(
     assert (0, True) == (code, "No readings of GPUs for 2 of 2 instances in this period" in out)
 
 
-def test_a_report_goes_into_a_file(traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_report_goes_into_a_file(
+    traces: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     """Standard output stays empty."""
     file = tmp_path / "report.json"
     code, out, err = run(capsys, "--traces", str(traces), "--format", "json", "--out", str(file))
@@ -269,7 +289,8 @@ def test_unusable_traces_are_refused(capsys: pytest.CaptureFixture[str], tmp_pat
 def test_traces_that_measure_nothing_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, rows: str
 ) -> None:
-    """A header alone, polls without a reading, a single minute: a table of zeros would say nothing of it."""
+    """A header alone, polls without a reading, a single minute: a table of zeros would say nothing
+    of it."""
     file = tmp_path / "trace.csv"
     file.write_text(TRACE + rows)
     code, out, err = run(capsys, "--traces", str(file))

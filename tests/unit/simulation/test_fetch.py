@@ -37,12 +37,15 @@ START = HOURS.start
 
 
 class Past:
-    """The port `MetricReader`: utilization of 5-minute bins, read at any period; CPU and network are quiet.
+    """The port `MetricReader`: utilization of 5-minute bins, read at any period; CPU and network
+    are quiet.
 
     `busy` gives by instance one value a bin since START. Every GPU publishes the same.
     """
 
-    def __init__(self, busy: Mapping[str, Sequence[float]], sets: Mapping[str, Sequence[Dimensions]]) -> None:
+    def __init__(
+        self, busy: Mapping[str, Sequence[float]], sets: Mapping[str, Sequence[Dimensions]]
+    ) -> None:
         self.busy = busy
         self.sets = sets
         self.calls: list[tuple[int, Window]] = []
@@ -109,7 +112,9 @@ def store(tmp_path: Path) -> Iterator[SeriesStore]:
     opened.close()
 
 
-def make_fetch(past: Past, store: SeriesStore, *instances: Instance, policy: Policy | None = None) -> Fetch:
+def make_fetch(
+    past: Past, store: SeriesStore, *instances: Instance, policy: Policy | None = None
+) -> Fetch:
     """Make the fetch of these instances, for one policy."""
     ec2 = MemoryEc2()
     ec2.add(*instances)
@@ -129,7 +134,8 @@ EIGHT = make_instance(instance_id="i-00000000000000008", instance_type="p4d.24xl
 
 
 def world() -> Past:
-    """One works for four days, two rest in the third one for some hours; one of these has eight GPUs."""
+    """One works for four days, two rest in the third one for some hours; one of these has eight
+    GPUs."""
     rest = bins((BUSY, 50), (IDLE, 5), (BUSY, 41))
     return Past(
         {WORKS.instance_id: bins((BUSY, 96)), RESTS.instance_id: rest, EIGHT.instance_id: rest},
@@ -147,7 +153,9 @@ def test_five_minute_data_are_read_of_the_day_that_matters_only(store: SeriesSto
     fetch = make_fetch(past, store, WORKS, RESTS, EIGHT)
     fetch.fetch(fetch.survey(TARGET, HOURS))
 
-    hourly, fine = [{w for _, w in past.calls if w.period == p} for p in (timedelta(hours=1), PERIOD)]
+    hourly, fine = [
+        {w for _, w in past.calls if w.period == p} for p in (timedelta(hours=1), PERIOD)
+    ]
     third = START + timedelta(days=2)
     assert {HOURS} == hourly
     assert {Window(third, third + timedelta(days=1), PERIOD)} == fine
@@ -175,14 +183,19 @@ def test_a_recording_is_exact_where_it_matters_and_busy_elsewhere(store: SeriesS
 
 
 def test_a_large_fleet_is_read_in_calls_of_one_page(store: SeriesStore) -> None:
-    """At most 500 series and 100,800 readings a call, which the reader here insists on; and no more calls
-    than that takes."""
+    """At most 500 series and 100,800 readings a call, which the reader here insists on; and no more
+    calls than that takes."""
     fleet = [replace(EIGHT, instance_id=f"i-{number:017x}") for number in range(40)]
     rest = bins((BUSY, 50), (IDLE, 5), (BUSY, 41))
-    past = Past({one.instance_id: rest for one in fleet}, {one.instance_id: by_gpu(one, 8) for one in fleet})
+    past = Past(
+        {one.instance_id: rest for one in fleet}, {one.instance_id: by_gpu(one, 8) for one in fleet}
+    )
     fetch = make_fetch(past, store, *fleet)
     fetch.fetch(fetch.survey(TARGET, HOURS))
-    sizes = [[count for count, window in past.calls if window.period == p] for p in (HOURS.period, PERIOD)]
+    sizes = [
+        [count for count, window in past.calls if window.period == p]
+        for p in (HOURS.period, PERIOD)
+    ]
     assert [[180, 500], [30, 350, 350, 350]] == [sorted(calls) for calls in sizes]
 
 
@@ -267,7 +280,9 @@ def test_an_interrupted_fetch_goes_on_where_it_was(store: SeriesStore) -> None:
     past = world()
     past.fail = lambda _query, window: "InternalError" if window.period == PERIOD else None
     fetch = make_fetch(past, store, RESTS)
-    with pytest.raises(FetchError, match=r"series of .* could not be read \(InternalError\): run it again"):
+    with pytest.raises(
+        FetchError, match=r"series of .* could not be read \(InternalError\): run it again"
+    ):
         fetch.fetch(fetch.survey(TARGET, HOURS))
 
     past.calls.clear()
@@ -280,7 +295,9 @@ def test_a_refusal_of_aws_ends_it(store: SeriesStore) -> None:
     """Nothing is made up for what may not be read."""
     fetch = make_fetch(world(), store, RESTS)
     assert isinstance(fetch.instances, MemoryEc2)
-    fetch.instances.failures["list_selected"] = [CloudError("no", operation="ec2:DescribeInstances")]
+    fetch.instances.failures["list_selected"] = [
+        CloudError("no", operation="ec2:DescribeInstances")
+    ]
     with pytest.raises(CloudError):
         fetch.survey(TARGET, HOURS)
 
@@ -304,7 +321,8 @@ def test_policies_that_read_different_things_are_refused() -> None:
 def test_a_wish_serves_the_most_demanding_policy() -> None:
     """The highest threshold, the shortest window, every figure that any of them looks at."""
     eager = Policy(
-        idle=IdleRule(utilization_below_percent=10, window_minutes=30), vetoes=Vetoes(memory_used_percent=5)
+        idle=IdleRule(utilization_below_percent=10, window_minutes=30),
+        vetoes=Vetoes(memory_used_percent=5),
     )
     wish = wish_of([Policy(), eager])
     assert (10, timedelta(minutes=30)) == (wish.busy_from_percent, wish.shortest)
@@ -320,13 +338,14 @@ def test_a_rest_between_two_jobs_matters_to_a_short_window_only() -> None:
 
 
 @given(
-    values=st.lists(st.tuples(st.sampled_from([IDLE, BUSY, nan]), st.integers(1, 20)), min_size=1).map(
-        lambda parts: [value for value, count in parts for _ in range(count)]
-    ),
+    values=st.lists(
+        st.tuples(st.sampled_from([IDLE, BUSY, nan]), st.integers(1, 20)), min_size=1
+    ).map(lambda parts: [value for value, count in parts for _ in range(count)]),
     shortest=st.sampled_from([30, 60]),
 )
 def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: int) -> None:
-    """Every 5-minute reading of a stretch as long as the shortest window lies in an hour that matters."""
+    """Every 5-minute reading of a stretch as long as the shortest window lies in an hour that
+    matters."""
     values = values[: len(values) // 12 * 12]
     high, low = [], []
     for hour in range(len(values) // 12):
@@ -350,7 +369,9 @@ def test_no_idle_stretch_that_counts_is_left_out(values: list[float], shortest: 
 @settings(max_examples=30)
 @given(
     parts=st.lists(
-        st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)), min_size=1, max_size=10
+        st.tuples(st.sampled_from([IDLE, BUSY, BUSY, 7.0, nan]), st.integers(1, 200)),
+        min_size=1,
+        max_size=10,
     ),
     window=st.sampled_from([30, 60, 240]),
     threshold=st.sampled_from([5.0, 10.0]),
@@ -363,7 +384,9 @@ def test_hours_first_finds_what_reading_everything_would_find(
     past = (past * (4 * 288 // len(past) + 1))[: 4 * 288]
     for hour in range(96):
         part = slice(12 * hour, 12 * hour + 12)
-        if not any(value < threshold for value in past[part]) and any(value > 0 for value in past[part]):
+        if not any(value < threshold for value in past[part]) and any(
+            value > 0 for value in past[part]
+        ):
             past[part] = [BUSY] * 12  # holes among nothing but work count as work
     rule = IdleRule(window_minutes=window, utilization_below_percent=threshold)
     policy = Policy(idle=rule)
@@ -373,8 +396,14 @@ def test_hours_first_finds_what_reading_everything_would_find(
         reader = Past({RESTS.instance_id: past}, {RESTS.instance_id: aggregate(RESTS)})
         fetch = make_fetch(reader, store, RESTS, policy=policy)
         if shortest is not None:
-            fetch = replace(fetch, wish=replace(fetch.wish, shortest=shortest, busy_from_percent=101.0))
+            fetch = replace(
+                fetch, wish=replace(fetch.wish, shortest=shortest, busy_from_percent=101.0)
+            )
         results += run(*fetch.fetch(fetch.survey(TARGET, HOURS)), policy=policy).results
         store.close()
     first, second = results
-    assert (second.events, second.idle, second.idle_left) == (first.events, first.idle, first.idle_left)
+    assert (second.events, second.idle, second.idle_left) == (
+        first.events,
+        first.idle,
+        first.idle_left,
+    )

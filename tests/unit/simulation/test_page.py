@@ -26,7 +26,9 @@ def fleet(name: str = "mine", owner: str = "ann") -> Replay:
     ]
     return replace(
         run(
-            make_recording(bins((BUSY, 1), (IDLE, 8), (BUSY, 14), (HOLE, 1)), instance=instances[0]),
+            make_recording(
+                bins((BUSY, 1), (IDLE, 8), (BUSY, 14), (HOLE, 1)), instance=instances[0]
+            ),
             make_recording(bins((BUSY, 24)), instance=instances[1]),
             make_recording(bins((BUSY, 20), (IDLE, 2), (BUSY, 2)), instance=instances[2]),
         ),
@@ -55,7 +57,9 @@ def test_the_page_needs_nothing_but_itself() -> None:
     text = page([fleet()], ["a note"], MADE_AT)
     found = tags(text)
     assert set() == {"script", "link", "img", "iframe"} & {tag for tag, _ in found}
-    assert [] == [(tag, name) for tag, given in found for name in given if name in ("src", "href", "style")]
+    assert [] == [
+        (tag, name) for tag, given in found for name in given if name in ("src", "href", "style")
+    ]
     assert "://" not in text
     style = re.search(r"<style>(.*)</style>", text, re.DOTALL)
     assert style is not None
@@ -102,13 +106,17 @@ def test_instances_without_a_question_stand_apart() -> None:
 
 
 def test_the_page_leads_with_the_outcome_and_says_of_when_it_is() -> None:
-    """The largest saving comes first; period, versions and the day it was made are above the figures."""
+    """The largest saving comes first; period, versions and the day it was made are above the
+    figures."""
     more = fleet("more")
     never = [replace(result, events=()) for result in more.results]
     text = page([replace(more, name="less", results=tuple(never)), more], [], MADE_AT)
     heading = re.search(r"<h1>(.*?)</h1>", text)
     assert heading is not None
-    assert "more would have saved $6.79; 1 of 2 stops hit work that resumed within an hour." == heading[1]
+    assert (
+        "more would have saved $6.79; 1 of 2 stops hit work that resumed within an hour."
+        == heading[1]
+    )
     assert "<p>less would have stopped nothing.</p>" in text
     assert "Back-test of Nov 2 to Nov 2, 2026 (UTC)" in text
     assert "more: mode observe (replayed as ask), policy version" in text
@@ -116,7 +124,8 @@ def test_the_page_leads_with_the_outcome_and_says_of_when_it_is() -> None:
 
 
 def test_the_chart_shows_what_more_saving_costs() -> None:
-    """A point a policy; of one policy, those with other waits too, and no chart of a single point."""
+    """A point a policy; of one policy, those with other waits too, and no chart of a single
+    point."""
     assert "Saving and false stops" not in page([fleet()], [], MADE_AT)
     waits = [replace(fleet(), name="2 h"), replace(fleet(), name=NASTY)]
     text = page([fleet()], [], MADE_AT, waits)
@@ -128,9 +137,13 @@ def test_the_chart_shows_what_more_saving_costs() -> None:
 
 
 def test_filters_need_no_script() -> None:
-    """A style rule for each choice, by classes that the instances carry; owners go by number, not by name."""
+    """A style rule for each choice, by classes that the instances carry; owners go by number, not
+    by name."""
     one = fleet()
-    owned = [replace(result, owner=owner) for result, owner in zip(one.results, ("a", "b", "b"), strict=True)]
+    owned = [
+        replace(result, owner=owner)
+        for result, owner in zip(one.results, ("a", "b", "b"), strict=True)
+    ]
     text = page([replace(one, results=tuple(owned))], [], MADE_AT)
     found = tags(text)
     classes = [set((given.get("class") or "").split()) for tag, given in found if tag == "section"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from math import nan
@@ -18,7 +19,15 @@ from governor.domain.instance import CHECKPOINT_TAG, Lifecycle, tag_command
 from governor.domain.policy.policy import Advice as Rule
 from governor.domain.policy.policy import Policy
 from simulation.past import Past
-from simulation.patterns import Advice, SpotOffer, asks_for_spot, of_instance, spot, ungoverned, vcpus_of
+from simulation.patterns import (
+    Advice,
+    SpotOffer,
+    asks_for_spot,
+    of_instance,
+    spot,
+    ungoverned,
+    vcpus_of,
+)
 from tests.builders import make_instance
 from tests.unit.simulation.pasts import HOURS, make_past
 
@@ -36,13 +45,16 @@ def two_of_eight(**changes: object) -> Past:
 
 
 def test_fewer_gpus_are_named_with_their_saving() -> None:
-    """The cheapest of the same GPUs that hold the peak; the month has as many hours as the weeks show."""
+    """The cheapest of the same GPUs that hold the peak; the month has as many hours as the weeks
+    show."""
     found = kinds(two_of_eight())["smaller-type"]
 
     per_hour = Decimal("16.288") - Decimal("5.672")
     assert (per_hour * 730, 6, 100) == (found.usd_per_month, found.weeks, found.percent_measured)
     assert "2 of 8 GPUs ever worked" in found.text
-    assert "Fits: g5.12xlarge ($7,750 a month less), g5.24xlarge ($5,945 a month less)." in found.text
+    assert (
+        "Fits: g5.12xlarge ($7,750 a month less), g5.24xlarge ($5,945 a month less)." in found.text
+    )
     assert "smaller-type:i-0123456789abcdef0" == found.advice_id
 
 
@@ -55,7 +67,9 @@ def test_fewer_gpus_are_named_with_their_saving() -> None:
         [1024.0] * 7 + [nan],
     ],
 )
-def test_a_memory_peak_that_does_not_fit_or_is_not_known_advises_no_smaller_type(memory: list[float]) -> None:
+def test_a_memory_peak_that_does_not_fit_or_is_not_known_advises_no_smaller_type(
+    memory: list[float],
+) -> None:
     assert "smaller-type" not in kinds(two_of_eight(memory=memory))
 
 
@@ -81,13 +95,16 @@ def test_cpus_that_work_need_their_number() -> None:
 
 @pytest.mark.parametrize("hours", [27 * 24, HOURS])
 def test_too_few_weeks_or_too_many_holes_advise_nothing(hours: int) -> None:
-    """Under four weeks, or with a reading in 79 of 100 hours, nobody is advised, whatever it would save."""
+    """Under four weeks, or with a reading in 79 of 100 hours, nobody is advised, whatever it would
+    save."""
     holes = 0 if hours < HOURS else 0.21
 
     def busy(hour: int) -> float:
         return nan if hour % 100 < holes * 100 else BUSY
 
-    assert [] == of_instance(two_of_eight(hours=hours) if not holes else make_past(high=[busy, *[QUIET] * 7]))
+    assert [] == of_instance(
+        two_of_eight(hours=hours) if not holes else make_past(high=[busy, *[QUIET] * 7])
+    )
 
 
 def test_a_silent_gpu_is_not_an_unused_one() -> None:
@@ -96,8 +113,8 @@ def test_a_silent_gpu_is_not_an_unused_one() -> None:
 
 
 def test_an_unpriced_or_prepaid_instance_is_promised_nothing() -> None:
-    """An instance that costs nothing more an hour saves nothing; an unknown price makes no candidate
-    cheaper."""
+    """An instance that costs nothing more an hour saves nothing; an unknown price makes no
+    candidate cheaper."""
     past = two_of_eight()
     for price in (None, Decimal(0)):
         assert {} == kinds(replace(past, price=Price(price, "")))
@@ -106,10 +123,12 @@ def test_an_unpriced_or_prepaid_instance_is_promised_nothing() -> None:
 def test_hours_that_it_was_stopped_save_nothing() -> None:
     """It ran every second hour: half the saving."""
 
-    def every_second(value: float) -> object:
+    def every_second(value: float) -> Callable[[int], float]:
         return lambda hour: value if hour % 2 == 0 else nan
 
-    past = make_past(high=[every_second(BUSY)] * 2 + [every_second(QUIET)] * 6, cpu=every_second(5.0))  # type: ignore[list-item, arg-type]
+    past = make_past(
+        high=[every_second(BUSY)] * 2 + [every_second(QUIET)] * 6, cpu=every_second(5.0)
+    )
     assert (Decimal("16.288") - Decimal("5.672")) * 365 == kinds(past)["smaller-type"].usd_per_month
 
 
@@ -117,7 +136,9 @@ def test_small_savings_are_left_out_and_unknown_ones_are_not() -> None:
     rule = Rule(minimum_usd_per_month=Decimal(100_000))
 
     assert {} == kinds(two_of_eight(policy=Policy(advice=rule)))
-    full = make_past("g5.xlarge", [95.0], mean=[40.0], memory=[22_000.0], policy=Policy(advice=rule))
+    full = make_past(
+        "g5.xlarge", [95.0], mean=[40.0], memory=[22_000.0], policy=Policy(advice=rule)
+    )
     assert {"memory-full": None} == {kind: one.usd_per_month for kind, one in kinds(full).items()}
 
 
@@ -138,7 +159,9 @@ def test_unused_gpus_of_working_cpus_become_a_cpu_type() -> None:
         (0.0, nan),  # it is not known
     ],
 )
-def test_a_gpu_that_ever_worked_or_an_instance_that_never_did_stays(high: object, cpu: float) -> None:
+def test_a_gpu_that_ever_worked_or_an_instance_that_never_did_stays(
+    high: object, cpu: float
+) -> None:
     assert "cpu-type" not in kinds(make_past("g5.4xlarge", [high], cpu=cpu))  # type: ignore[list-item]
 
 
@@ -165,7 +188,8 @@ def test_office_hours_become_a_schedule_with_its_tag() -> None:
 
 
 def test_a_zone_of_half_hours_keeps_the_last_half_hour_of_work() -> None:
-    """The last reading begins at 22:30 there and ends at 23:30: a schedule until 23:00 would cut it."""
+    """The last reading begins at 22:30 there and ends at 23:30: a schedule until 23:00 would cut
+    it."""
     found = kinds(make_past("g5.4xlarge", [office], zone="Asia/Kolkata"))["schedule"]
 
     assert "on weekdays from 13:00 to 24:00 Asia/Kolkata" in found.text
@@ -213,7 +237,8 @@ def test_an_old_generation_gets_a_newer_type_that_holds_its_peak() -> None:
 
     assert "g6.12xlarge" in found.text
     assert (Decimal("12.24") - Decimal("4.6016")) * 730 == found.usd_per_month
-    # The newer types have 22.4 GiB a GPU at least: 40 GiB fit g7e alone, and too few of its GPUs are cheaper.
+    # The newer types have 22.4 GiB a GPU at least: 40 GiB fit g7e alone, and too few of its GPUs
+    # are cheaper.
     assert "newer-type" not in kinds(make_past("p3.8xlarge", [BUSY] * 4, memory=[40_000.0] * 4))
 
 
@@ -247,7 +272,10 @@ def test_the_class_of_the_work_says_what_to_change_first() -> None:
     bound = kinds(make_past("g5.xlarge", [90.0], mean=[45.0], traffic=[85.0], memory=[8_000.0]))
     assert "Fuse kernels" in bound["memory-bound"].text
     fast = kinds(make_past("g5.xlarge", [95.0], mean=[92.0], traffic=[30.0], memory=[8_000.0]))
-    assert "only more or faster ones would make it faster. Lower precision" in fast["compute-bound"].text
+    assert (
+        "only more or faster ones would make it faster. Lower precision"
+        in fast["compute-bound"].text
+    )
     assert fast["compute-bound"].usd_per_month is None
     past = make_past("g5.xlarge", [95.0], mean=[86.0], traffic=[30.0], memory=[8_000.0])
     assert not {"input-bound", "compute-bound"} & kinds(past).keys()
@@ -290,7 +318,9 @@ def test_bursts_with_checkpoints_may_be_spot() -> None:
         (lambda hour: QUIET if hour % 168 >= 30 else nan if hour % 15 == 14 else BUSY, {}),
     ],
 )
-def test_work_that_an_interruption_loses_stays_on_demand(high: object, changes: dict[str, object]) -> None:
+def test_work_that_an_interruption_loses_stays_on_demand(
+    high: object, changes: dict[str, object]
+) -> None:
     past = make_past("g5.4xlarge", [high], **{"tags": {CHECKPOINT_TAG: "hook"}, **changes})  # type: ignore[list-item, arg-type]
 
     assert not asks_for_spot(past)
@@ -342,8 +372,11 @@ def test_sizes_name_their_vcpus() -> None:
     st.floats(0, 200_000),
     st.floats(0, 100),
 )
-def test_whatever_is_advised_fits_and_saves(name: str, high: list[float], memory: float, cpu: float) -> None:
-    """No type is named that costs more or holds less than the peak; amounts are above 0 and exact."""
+def test_whatever_is_advised_fits_and_saves(
+    name: str, high: list[float], memory: float, cpu: float
+) -> None:
+    """No type is named that costs more or holds less than the peak; amounts are above 0 and
+    exact."""
     shape = shape_of(name)
     assert shape is not None
     figures = (high * 16)[: shape.accelerator_count or 1]

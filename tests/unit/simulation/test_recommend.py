@@ -1,4 +1,5 @@
-"""The recommended wait: counted, bounded, chosen on one half, checked on the other, and fit to paste."""
+"""The recommended wait: counted, bounded, chosen on one half, checked on the other, and fit to
+paste."""
 
 from __future__ import annotations
 
@@ -42,7 +43,10 @@ from tests.twins import StaticPolicies
 from tests.unit.simulation.builders import BUSY, HOUR, IDLE, bins, make_recording, with_memory
 
 _NUMBERS = count()
-PAUSES = [*bins((BUSY, 0.5), (IDLE, 1.75), (BUSY, 0.5), (IDLE, 2.25)) * 3, *bins((BUSY, 1.5), (IDLE, 6)) * 2]
+PAUSES = [
+    *bins((BUSY, 0.5), (IDLE, 1.75), (BUSY, 0.5), (IDLE, 2.25)) * 3,
+    *bins((BUSY, 1.5), (IDLE, 6)) * 2,
+]
 """Three pauses each of 105 and of 135 minutes, too short to ask about, and two rests of 6 h."""
 NEVER = Breaker(minimum_instances=100)
 SHORT_WINDOWS = (60, 90, 120, 150)
@@ -52,7 +56,9 @@ SHORT_WINDOWS = (60, 90, 120, 150)
 def machine(past: Sequence[float], project: str | None = None) -> Recording:
     """An instance with this past; its project's tag, if it has any."""
     tags = {"Purpose": "GPU-Workload", **({} if project is None else {"Project": project})}
-    return make_recording(past, instance=make_instance(instance_id=f"i-{next(_NUMBERS):017x}", tags=tags))
+    return make_recording(
+        past, instance=make_instance(instance_id=f"i-{next(_NUMBERS):017x}", tags=tags)
+    )
 
 
 def shown(found: Recommendation) -> str:
@@ -122,7 +128,8 @@ def fleet() -> Recommendation:
 
 
 def test_the_shortest_wait_that_is_wrong_seldom_enough_is_chosen(fleet: Recommendation) -> None:
-    """Up to 120 minutes pauses are asked about, and work is back within the hour; after 150 none is."""
+    """Up to 120 minutes pauses are asked about, and work is back within the hour; after 150 none
+    is."""
     by_minutes = {one.wait.minutes: one.whole for one in fleet.everyone.trials}
     assert tuple(by_minutes) == WINDOWS
     assert [8 * 8 * 3, 8 * 8 * 6, 8 * 8 * 3] == [by_minutes[one].wrong for one in (60, 90, 120)]
@@ -147,14 +154,17 @@ def test_a_choice_needs_questions_enough() -> None:
     """44 without a wrong one do not bound the share by 5%."""
     past = bins((BUSY, 6), (IDLE, 6))
     fewer = chosen([machine(past * 2) for _ in range(FEWEST_QUESTIONS - 1)])
-    assert (None, FEWEST_QUESTIONS - 1) == (fewer.everyone.choice, fewer.everyone.most.first.questions)
+    assert (None, FEWEST_QUESTIONS - 1) == (
+        fewer.everyone.choice,
+        fewer.everyone.most.first.questions,
+    )
     enough = chosen([machine(past * 2) for _ in range(FEWEST_QUESTIONS)])
     assert enough.everyone.choice is not None
     assert 60 == enough.everyone.choice.wait.minutes
     said = shown(fewer)
     assert (
-        "Too few questions: 44 in the first half, 45 needed. At this rate that takes 2 days of readings."
-        in said
+        "Too few questions: 44 in the first half, 45 needed. At this rate that takes 2 "
+        "days of readings." in said
     )
     assert "To use this" not in said
 
@@ -181,15 +191,22 @@ def test_each_group_gets_its_own_choice_or_what_it_lacks() -> None:
     waits = {one.name: one.choice and one.choice.wait.minutes for one in found.groups}
     assert {"search": None, "speech": 150, "unassigned": None, "vision": 60} == waits
     said = shown(found)
-    assert "  search: no wait qualifies. Too few questions: 10 in the first half, 45 needed." in said
-    assert "At this rate that takes 45 days of readings." in said
-    assert "  unassigned: no wait qualifies. Too few questions: none in the first half, 45 needed." in said
     assert (
-        "  speech: ask after 150 min, or 90 min once GPU memory is released. First half: 0 wrong of 64"
+        "  search: no wait qualifies. Too few questions: 10 in the first half, 45 needed." in said
+    )
+    assert "At this rate that takes 45 days of readings." in said
+    assert (
+        "  unassigned: no wait qualifies. Too few questions: none in the first half, 45 needed."
         in said
     )
+    assert (
+        "  speech: ask after 150 min, or 90 min once GPU memory is released. First half: "
+        "0 wrong of 64" in said
+    )
     by_tag = chosen(recordings[:3], by="tag:Purpose")
-    assert [("GPU-Workload", ({"Purpose": "GPU-Workload"},))] == [(o.name, o.matches) for o in by_tag.groups]
+    assert [("GPU-Workload", ({"Purpose": "GPU-Workload"},))] == [
+        (o.name, o.matches) for o in by_tag.groups
+    ]
 
 
 def test_where_memory_is_released_between_runs_the_shorter_wait_is_given_up() -> None:
@@ -198,19 +215,35 @@ def test_where_memory_is_released_between_runs_the_shorter_wait_is_given_up() ->
     released = [with_memory(machine(past, "speech"), [2.0] * len(past)) for _ in range(8)]
     found = chosen(released)
     assert found.everyone.choice is not None
-    assert (120, 120) == (found.everyone.choice.wait.minutes, found.everyone.choice.wait.released_minutes)
+    assert (120, 120) == (
+        found.everyone.choice.wait.minutes,
+        found.everyone.choice.wait.released_minutes,
+    )
     assert "ask after 120 min, whether GPU memory is released or not. It is the" in shown(found)
-    assert {"approval": {"ask_after_minutes": 120, "ask_after_released_minutes": 120}} == found.document()
+    assert {
+        "approval": {"ask_after_minutes": 120, "ask_after_released_minutes": 120}
+    } == found.document()
     held = chosen([with_memory(one, [60.0] * len(past)) for one in released])
     assert held.everyone.choice is not None
-    assert (120, 90) == (held.everyone.choice.wait.minutes, held.everyone.choice.wait.released_minutes)
+    assert (120, 90) == (
+        held.everyone.choice.wait.minutes,
+        held.everyone.choice.wait.released_minutes,
+    )
 
 
 @pytest.mark.parametrize(
     ("policy", "wait", "approved"),
     [
-        (Policy(mode=Mode.ASK, breaker=NEVER), "150 min, or 90 min once GPU memory is released", True),
-        (Policy(mode=Mode.ASK, breaker=NEVER, approval=ApprovalRule(on_expiry="act")), "150 min", True),
+        (
+            Policy(mode=Mode.ASK, breaker=NEVER),
+            "150 min, or 90 min once GPU memory is released",
+            True,
+        ),
+        (
+            Policy(mode=Mode.ASK, breaker=NEVER, approval=ApprovalRule(on_expiry="act")),
+            "150 min",
+            True,
+        ),
         (Policy(mode=Mode.AUTO, breaker=NEVER), "150 min", False),
     ],
 )
@@ -235,10 +268,16 @@ def test_a_wait_that_the_second_half_contradicts_is_not_to_be_pasted() -> None:
     rests, pauses = bins((BUSY, 0.5), (IDLE, 3)) * 50, bins((BUSY, 0.5), (IDLE, 1.25)) * 100
     speech, vision = [machine([*rests, *pauses], "speech")], [machine(rests * 2, "vision")]
     many = [machine(rests * 2, "vision") for _ in range(20)]
-    contradicts = "The second half contradicts the wait for {}: keep 180 min, or 90 min once GPU memory is"
+    contradicts = (
+        "The second half contradicts the wait for {}: keep 180 min, or 90 min once GPU memory is"
+    )
 
-    assert contradicts.format("all instances, speech") in shown(chosen([*speech, *vision], windows=(60, 120)))
-    assert contradicts.format("speech") in shown(chosen([*speech, *many], at_most=0.15, windows=(60, 120)))
+    assert contradicts.format("all instances, speech") in shown(
+        chosen([*speech, *vision], windows=(60, 120))
+    )
+    assert contradicts.format("speech") in shown(
+        chosen([*speech, *many], at_most=0.15, windows=(60, 120))
+    )
     assert "contradicts" not in shown(chosen(vision, windows=(60, 120)))
 
 
@@ -262,7 +301,10 @@ def test_what_is_printed_is_a_policy_that_asks_as_was_replayed() -> None:
     book = parse_policy(printed)
     for recording, minutes in ((recordings[0], 150), (recordings[-1], 60)):
         rule = book.applied_to(recording.instance).policy.approval
-        assert (minutes, min(90, minutes)) == (rule.ask_after_minutes, rule.ask_after_released_minutes)
+        assert (minutes, min(90, minutes)) == (
+            rule.ask_after_minutes,
+            rule.ask_after_released_minutes,
+        )
     assert book.base().policy.approval.ask_after_minutes == found.everyone.choice.wait.minutes  # type: ignore[union-attr]
     base = {"mode": "ask", "idle": {"window_minutes": 60}}
     assert parse_policy(yaml.safe_dump({**base, **yaml.safe_load(printed)}))
@@ -270,7 +312,9 @@ def test_what_is_printed_is_a_policy_that_asks_as_was_replayed() -> None:
 
 def test_nothing_is_printed_twice_for_a_group_that_is_like_all(fleet: Recommendation) -> None:
     """Its choice is that of everyone."""
-    assert {"approval": {"ask_after_minutes": 150, "ask_after_released_minutes": 90}} == fleet.document()
+    assert {
+        "approval": {"ask_after_minutes": 150, "ask_after_released_minutes": 90}
+    } == fleet.document()
 
 
 RELEASING = [*bins((BUSY, 0.5), (IDLE, 1.75)) * 4, *bins((BUSY, 1), (IDLE, 6)) * 2] * 8
@@ -325,7 +369,9 @@ def test_missing_days_are_those_of_the_group() -> None:
     """However long another group's records are."""
     short = [machine(bins((BUSY, 6), (IDLE, 6)) * 2, "short") for _ in range(9)]
     found = chosen([*short, machine(PAUSES * 8, "long")])
-    assert "short: no wait qualifies. Too few questions: 9 in the first half, 45 needed." in shown(found)
+    assert "short: no wait qualifies. Too few questions: 9 in the first half, 45 needed." in shown(
+        found
+    )
     assert "that takes 5 days of readings." in shown(found)
     assert shown(found).startswith("10 instances, up to ")
 
@@ -382,10 +428,13 @@ def test_only_waits_that_the_idle_window_allows_are_tried() -> None:
     """A question never comes before the window is idle."""
     policy = Policy(idle=IdleRule(window_minutes=240), approval=ApprovalRule(ask_after_minutes=240))
     found = chosen([machine(PAUSES)], policies=StaticPolicies(policy), windows=WINDOWS)
-    assert [one for one in WINDOWS if one >= 240] == [one.wait.minutes for one in found.everyone.trials]
+    assert [one for one in WINDOWS if one >= 240] == [
+        one.wait.minutes for one in found.everyone.trials
+    ]
     with pytest.raises(ReplayError, match="longer than the longest wait"):
         chosen(
-            [machine(PAUSES)], policies=StaticPolicies(replace(policy, idle=IdleRule(window_minutes=1440)))
+            [machine(PAUSES)],
+            policies=StaticPolicies(replace(policy, idle=IdleRule(window_minutes=1440))),
         )
 
 
@@ -393,7 +442,10 @@ def test_the_shorter_wait_never_exceeds_the_one_that_is_tried() -> None:
     """Or the policy would contradict itself."""
     for minutes in WINDOWS:
         rule = AskAfter(StaticPolicies(Policy()), minutes).base().policy.approval
-        assert (minutes, min(90, minutes)) == (rule.ask_after_minutes, rule.ask_after_released_minutes)
+        assert (minutes, min(90, minutes)) == (
+            rule.ask_after_minutes,
+            rule.ask_after_released_minutes,
+        )
 
 
 def test_groups_follow_the_policys_project_tags() -> None:
@@ -410,14 +462,17 @@ def test_groups_follow_the_policys_project_tags() -> None:
 
 
 def test_amounts_have_intervals_where_there_are_instances_enough() -> None:
-    """Equal instances differ in nothing; the wider they differ, the wider it is; four are too few."""
+    """Equal instances differ in nothing; the wider they differ, the wider it is; four are too
+    few."""
     ten = [Decimal(10)] * 10
     assert (100.0, 100.0) == pytest.approx(_interval(ten, 10))
     assert _interval(ten[:4], 4) is None
     half = _interval(ten, 20)
     assert half is not None
     # Twenty draws of 10 or 0 with even chance: a standard deviation of about 5 each.
-    assert (100 - 1.96 * 5.13 * 20**0.5, 100 + 1.96 * 5.13 * 20**0.5) == pytest.approx(half, rel=0.01)
+    assert (100 - 1.96 * 5.13 * 20**0.5, 100 + 1.96 * 5.13 * 20**0.5) == pytest.approx(
+        half, rel=0.01
+    )
 
 
 def test_unpriced_hours_are_said() -> None:
@@ -453,11 +508,17 @@ def test_the_command_prints_the_choice_and_the_policy(
     asked = ["simulate", "--traces", str(traces), "--policy", str(policy), "--recommend"]
     assert 0 == main(asked)
     out = capsys.readouterr().out
-    assert out.startswith("50 instances, 1 day each.\nA question is wrong if work was back within an hour")
-    assert (
-        "Recommended: ask after 60 min. It is the shortest wait that keeps wrong questions under 5%." in out
+    assert out.startswith(
+        "50 instances, 1 day each.\nA question is wrong if work was back within an hour"
     )
-    assert "Checked on the second half: 0 wrong of 100 questions (0.0%, 95% interval 0.0% to 3.6%)" in out
+    assert (
+        "Recommended: ask after 60 min. It is the shortest wait that keeps wrong "
+        "questions under 5%." in out
+    )
+    assert (
+        "Checked on the second half: 0 wrong of 100 questions (0.0%, 95% interval 0.0% to 3.6%)"
+        in out
+    )
     assert "approval:\n  ask_after_minutes: 60\n  ask_after_released_minutes: 60\n" in out
     assert 0 == main([*asked, "--by", "tag:Owner", "--format", "json", "--wrong-at-most", "1"])
     found = json.loads(capsys.readouterr().out)

@@ -1,4 +1,5 @@
-"""A replay does what the product would have done: asks when it proves idleness, stops after a second look."""
+"""A replay does what the product would have done: asks when it proves idleness, stops after a
+second look."""
 
 from __future__ import annotations
 
@@ -59,7 +60,11 @@ def test_idleness_is_asked_about_when_the_window_proves_it_and_stopped_after_the
     assert at(3) + LAG == event.found_at
     assert Ending.STOPPED is event.ending
     assert event.stop is not None
-    assert (at(3) + LAG + DELAY, at(12), True) == (event.stop.at, event.stop.until, event.stop.hit_work)
+    assert (at(3) + LAG + DELAY, at(12), True) == (
+        event.stop.at,
+        event.stop.until,
+        event.stop.hit_work,
+    )
     assert timedelta(hours=10) == result.idle
     assert timedelta(hours=10) - event.stop.length == result.idle_left
 
@@ -106,7 +111,9 @@ def test_missing_readings_are_never_idle() -> None:
     quiet = bins((BUSY, 1), (HOLE, 6))
     result = only(make_recording(quiet, cpu=[1.0] * len(quiet)))
     assert () == result.events
-    assert timedelta(hours=5) == result.no_data  # six, less the hour in which the window still holds work
+    assert (
+        timedelta(hours=5) == result.no_data
+    )  # six, less the hour in which the window still holds work
     assert timedelta(0) == result.idle
 
 
@@ -158,7 +165,9 @@ def test_an_expiry_may_act_where_the_policy_says_so() -> None:
         remind_after_minutes=10, escalate_after_minutes=10, expire_after_minutes=5, on_expiry="act"
     )
     diskless = replace(SHAPE, local_nvme=None)
-    (acted,) = only(make_recording(bins((IDLE, 20)), shape=diskless), by_window(approval=rule)).events
+    (acted,) = only(
+        make_recording(bins((IDLE, 20)), shape=diskless), by_window(approval=rule)
+    ).events
     (kept,) = only(make_recording(bins((IDLE, 20))), by_window(approval=rule)).events
     assert (Ending.STOPPED, Ending.EXPIRED) == (acted.ending, kept.ending)
     # Refused answers are known five minutes later.
@@ -177,10 +186,15 @@ def test_silence_while_asked_refuses_the_act_and_is_quiet_for_a_day() -> None:
 
 @pytest.mark.parametrize(
     ("past", "ending"),
-    [(bins((BUSY, 1), (IDLE, 1.25), (HOLE, 2), (BUSY, 1)), Ending.GONE), (bins((IDLE, 1.25)), Ending.OPEN)],
+    [
+        (bins((BUSY, 1), (IDLE, 1.25), (HOLE, 2), (BUSY, 1)), Ending.GONE),
+        (bins((IDLE, 1.25)), Ending.OPEN),
+    ],
     ids=["put away by others", "end of the record"],
 )
-def test_a_question_nobody_needs_to_answer_any_more_is_closed(past: list[float], ending: Ending) -> None:
+def test_a_question_nobody_needs_to_answer_any_more_is_closed(
+    past: list[float], ending: Ending
+) -> None:
     """It was asked, and nothing was stopped."""
     (event,) = only(make_recording(past)).events
     assert (ending, None) == (event.ending, event.stop)
@@ -188,14 +202,16 @@ def test_a_question_nobody_needs_to_answer_any_more_is_closed(past: list[float],
 
 
 def test_auto_acts_after_its_notice_and_asks_nobody() -> None:
-    """Only where nothing local is lost; else it asks. Work that comes back in the notice keeps it."""
+    """Only where nothing local is lost; else it asks. Work that comes back in the notice keeps
+    it."""
     diskless = replace(SHAPE, local_nvme=None)
     policy = by_window(mode=Mode.AUTO, approval=ApprovalRule(notice_minutes=90.0))
     (acted,) = only(make_recording(bins((IDLE, 6)), shape=diskless), policy).events
     (asked,) = only(make_recording(bins((IDLE, 6))), policy).events
     (woken,) = only(make_recording(bins((IDLE, 2), (BUSY, 4)), shape=diskless), policy).events
     assert acted.stop is not None
-    # Whether the page was down, so that nobody could hold it, is known five minutes after the notice.
+    # Whether the page was down, so that nobody could hold it, is known five minutes after the
+    # notice.
     assert (None, acted.found_at + timedelta(minutes=90 + 5)) == (acted.sent_at, acted.stop.at)
     assert acted.stop.at + acted.stop.length == at(6)
     usd = (
@@ -228,7 +244,9 @@ def test_what_cannot_be_stopped_is_told_once_a_day(changes: dict[str, Any]) -> N
 def test_the_breaker_freezes_when_most_of_the_fleet_turns_idle_at_once() -> None:
     """A metrics outage looks like that; after the hold people are asked."""
     fleet = [
-        make_recording(bins((BUSY, 3), (IDLE, 9)), instance=make_instance(instance_id=f"i-{n:017x}"))
+        make_recording(
+            bins((BUSY, 3), (IDLE, 9)), instance=make_instance(instance_id=f"i-{n:017x}")
+        )
         for n in range(6)
     ]
     together = run(*fleet)
@@ -251,7 +269,10 @@ def test_where_nobody_is_asked_a_freeze_does_not_end_by_time_alone() -> None:
     """That all turned at once is seen before any of them can be acted on."""
     policy = Policy(mode=Mode.AUTO)
     found = run(*fleet_of(*[bins((BUSY, 3), (IDLE, 30))] * 6), policy=policy)
-    assert (1, []) == (found.freezes, [event for result in found.results for event in result.events])
+    assert (1, []) == (
+        found.freezes,
+        [event for result in found.results for event in result.events],
+    )
 
 
 def test_a_freeze_ends_when_most_of_those_that_turned_have_worked() -> None:
@@ -283,13 +304,16 @@ def test_pauses_are_not_idle_hours() -> None:
 @pytest.mark.parametrize(("minutes", "soon"), [(60, True), (65, False)])
 def test_work_within_the_hour_makes_a_false_stop(minutes: int, soon: bool) -> None:
     """To the minute, as in the product's ledger."""
-    (event,) = only(make_recording(bins((BUSY, 1), (IDLE, 1 + (35 + minutes) / 60), (BUSY, 1)))).events
+    (event,) = only(
+        make_recording(bins((BUSY, 1), (IDLE, 1 + (35 + minutes) / 60), (BUSY, 1)))
+    ).events
     assert event.stop is not None
     assert soon == event.stop.is_hit_soon
 
 
 def test_those_that_work_on_count_for_the_breaker() -> None:
-    """A quarter of the fleet going home is no outage, whether or not the others were read in that sweep."""
+    """A quarter of the fleet going home is no outage, whether or not the others were read in that
+    sweep."""
     pasts = [bins((BUSY, 3), (IDLE, 9))] * 6 + [bins((BUSY, 12))] * 18
     fleet = [
         make_recording(past, instance=make_instance(instance_id=f"i-{number:017x}"))
@@ -317,7 +341,9 @@ def test_a_hole_of_ten_minutes_is_no_stop() -> None:
     """No instance is stopped and started in that time; one of a quarter of an hour is."""
     policy = by_window(idle=IdleRule(grace_after_launch_minutes=180))
     short, longer = (
-        only(make_recording(bins((BUSY, 1), (IDLE, 0.5), (HOLE, hole / 60), (IDLE, 10))), policy).events[0]
+        only(
+            make_recording(bins((BUSY, 1), (IDLE, 0.5), (HOLE, hole / 60), (IDLE, 10))), policy
+        ).events[0]
         for hole in (10, 15)
     )
     assert at(2) + LAG == short.found_at
@@ -345,7 +371,9 @@ def test_one_busy_gpu_keeps_the_instance() -> None:
     "policy",
     [
         by_window(metrics=replace(Policy().metrics, period_seconds=3600)),
-        by_window(metrics=replace(Policy().metrics, period_seconds=60), idle=IdleRule(window_minutes=61)),
+        by_window(
+            metrics=replace(Policy().metrics, period_seconds=60), idle=IdleRule(window_minutes=61)
+        ),
     ],
     ids=["period", "window"],
 )
@@ -459,11 +487,16 @@ def first_proved(recording: Recording, policy: Policy) -> int | None:
 
         def read(length: timedelta, now: datetime = now) -> Evidence:
             figures = wanted_figures(policy) | {"memory"}
-            request = EvidenceRequest(instance, policy, search=False, figures=figures, length=length)
+            request = EvidenceRequest(
+                instance, policy, search=False, figures=figures, length=length
+            )
             return gather(instance.target, [request], now)[instance.instance_id].evidence
 
-        if judge(instance, NO_HOLD, read(policy.window), policy, now).kind is VerdictKind.IDLE and any(
-            Subject(instance, policy, now).judge_question(read(window), window).kind is VerdictKind.IDLE
+        if judge(
+            instance, NO_HOLD, read(policy.window), policy, now
+        ).kind is VerdictKind.IDLE and any(
+            Subject(instance, policy, now).judge_question(read(window), window).kind
+            is VerdictKind.IDLE
             for window in (policy.ask_window, policy.released_window)
         ):
             return index
@@ -473,14 +506,17 @@ def first_proved(recording: Recording, policy: Policy) -> int | None:
 @given(
     past=PASTS,
     asks=st.sampled_from([(30, 30, 30), (60, 60, 60), (60, 90, 60), (60, 180, 90), (120, 180, 90)]),
-    held=st.lists(st.tuples(st.sampled_from([2.0, 2.0, 60.0, HOLE]), st.integers(1, 60)), min_size=1),
+    held=st.lists(
+        st.tuples(st.sampled_from([2.0, 2.0, 60.0, HOLE]), st.integers(1, 60)), min_size=1
+    ),
 )
 def test_a_question_comes_when_it_is_proved_and_never_before(
     past: list[float], asks: tuple[int, int, int], held: list[tuple[float, int]]
 ) -> None:
     """As in a replay that reads and judges in full every five minutes, while memory comes and goes.
 
-    After a hole it may come later: a sweep that cannot prove it waits until the hole has left the window.
+    After a hole it may come later: a sweep that cannot prove it waits until the hole has left the
+    window.
     """
     window, wait, sooner = asks
     rule = ApprovalRule(ask_after_minutes=wait, ask_after_released_minutes=sooner)
@@ -503,12 +539,14 @@ def test_a_question_comes_when_it_is_proved_and_never_before(
 
 
 @given(past=GAPLESS, loose=st.sampled_from([30, 60, 90]), longer=st.sampled_from([5, 60, 240]))
-def test_a_longer_window_never_stops_for_more_hours(past: list[float], loose: int, longer: int) -> None:
+def test_a_longer_window_never_stops_for_more_hours(
+    past: list[float], loose: int, longer: int
+) -> None:
     """True of gapless readings, and of a grace that fits into the window.
 
-    Not true in general: after a recheck without data a day of quiet begins, and a grace longer than the
-    window, or a breaker that trips, may hold back the looser policy in a place where the stricter one, which
-    has not stopped (and restarted) anything, goes on.
+    Not true in general: after a recheck without data a day of quiet begins, and a grace longer than
+    the window, or a breaker that trips, may hold back the looser policy in a place where the
+    stricter one, which has not stopped (and restarted) anything, goes on.
     """
     recording = make_recording(past)
     hours = []
@@ -529,7 +567,9 @@ def test_time_is_stopped_idle_or_worked_and_never_twice(past: list[float]) -> No
     assert all(stop.length >= timedelta(0) for stop in stops)
 
 
-@given(value=st.sampled_from([0.0, 4.9, 5.0, 80.0, HOLE]), cpu=st.sampled_from([0.0, 29.9, 30.0, HOLE]))
+@given(
+    value=st.sampled_from([0.0, 4.9, 5.0, 80.0, HOLE]), cpu=st.sampled_from([0.0, 29.9, 30.0, HOLE])
+)
 def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
     """The short form for looking ahead agrees with `domain.verdict.activity` on every bin."""
     recording = make_recording([value], cpu=[cpu])
@@ -548,11 +588,16 @@ def test_activity_is_the_product_s_own(value: float, cpu: float) -> None:
 
 
 @given(past=PASTS, window=st.sampled_from([30, 60]), seed=st.integers(0, 9))
-def test_what_is_known_to_stay_so_is_not_judged_again(past: list[float], window: int, seed: int) -> None:
+def test_what_is_known_to_stay_so_is_not_judged_again(
+    past: list[float], window: int, seed: int
+) -> None:
     """Announced idleness and silence: a replay that reads it every time finds the same."""
     chance = Random(seed)
     other = [value if chance.random() < 0.95 else HOLE for value in past]
-    recordings = [two_gpus(past, other), make_recording(other, instance=make_instance(instance_id="i-2"))]
+    recordings = [
+        two_gpus(past, other),
+        make_recording(other, instance=make_instance(instance_id="i-2")),
+    ]
     policy = by_window(idle=IdleRule(window_minutes=window))
     found = run(*recordings, policy=policy, delay=timedelta(hours=4))
     with pytest.MonkeyPatch.context() as patch:

@@ -98,6 +98,7 @@ def test_a_sentence_says_what_a_policy_saves_and_hits() -> None:
         == report.sentence(one)
     )
     unpriced = report.summarise(run(make_recording(bins((BUSY, 1), (IDLE, 11)), price=None)))
-    assert "test would have saved 9 h; 0 of 1 stop hit work that resumed within an hour." == report.sentence(
-        unpriced
+    assert (
+        "test would have saved 9 h; 0 of 1 stop hit work that resumed within an hour."
+        == report.sentence(unpriced)
     )

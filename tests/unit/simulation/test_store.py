@@ -42,7 +42,9 @@ def test_silence_is_asked_about_again_where_it_is_not_believed(tmp_path: Path) -
     store = SeriesStore(tmp_path / "series.sqlite", anywhere)
     store.put(TARGET, [QUERY, SILENT], WINDOW, {"a": (1.5, None, 0.1)})
 
-    assert [SILENT] == store.missing(TARGET, [QUERY, SILENT], WINDOW, believes_silence=lambda _: False)
+    assert [SILENT] == store.missing(
+        TARGET, [QUERY, SILENT], WINDOW, believes_silence=lambda _: False
+    )
     store.put(TARGET, [SILENT], WINDOW, {"b": (2.0, 2.0, 2.0)})
     assert [] == store.missing(TARGET, [QUERY, SILENT], WINDOW, believes_silence=lambda _: False)
     store.close()
@@ -86,6 +88,8 @@ def test_another_question_is_not_answered_by_it(
 def test_a_file_that_is_something_else_is_refused(tmp_path: Path) -> None:
     """It is not written over."""
     path = tmp_path / "series.sqlite"
-    path.write_text("a letter to somebody, longer than the header of a database would be, and kept as it is")
+    path.write_text(
+        "a letter to somebody, longer than the header of a database would be, and kept as it is"
+    )
     with pytest.raises(StoreError, match="give another --cache"):
         SeriesStore(path, anywhere)

@@ -25,17 +25,24 @@ from tests.unit.simulation.builders import BUSY, HOLE, IDLE
 
 @given(
     gpus=st.lists(
-        st.lists(st.tuples(st.sampled_from([IDLE, IDLE, BUSY]), st.integers(1, 60)), min_size=1, max_size=15),
+        st.lists(
+            st.tuples(st.sampled_from([IDLE, IDLE, BUSY]), st.integers(1, 60)),
+            min_size=1,
+            max_size=15,
+        ),
         min_size=1,
         max_size=3,
     ),
-    held=st.lists(st.tuples(st.sampled_from([2.0, 2.0, 60.0, HOLE]), st.integers(1, 60)), min_size=1),
+    held=st.lists(
+        st.tuples(st.sampled_from([2.0, 2.0, 60.0, HOLE]), st.integers(1, 60)), min_size=1
+    ),
     asks=st.sampled_from([(30, 30), (60, 60), (180, 90), (360, 90)]),
 )
 def test_a_replay_agrees_with_the_evaluation(
     gpus: list[list[tuple[float, int]]], held: list[tuple[float, int]], asks: tuple[int, int]
 ) -> None:
-    """Two programs, one answer: the same questions and the same hours, when nobody has to be waited for."""
+    """Two programs, one answer: the same questions and the same hours, when nobody has to be waited
+    for."""
     # It begins with work: the first window after a start is judged a period later by the product.
     columns = [[BUSY, *(value for value, count in parts for _ in range(count))] for parts in gpus]
     length = min(map(len, columns))
@@ -56,7 +63,9 @@ def test_a_replay_agrees_with_the_evaluation(
     )
     recording = as_recording(trace, policy.metrics)
     assert recording is not None
-    found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
+    found = replay(
+        "one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0)
+    )
     expected = score(trace, Rule(wait, sooner))
     stops = [event.stop for event in found.results[0].events if event.stop]
     # A question with the very last bin stops nothing any more.
@@ -80,7 +89,9 @@ def test_a_policy_may_price_what_traces_do_not(tmp_path: Path) -> None:
     file.write_text("instance_id,gpu_index,timestamp_s,utilization_gpu\n" + "".join(rows))
     (recording,) = read_traces(file, Metrics(), pytest.fail)
     policy = Policy(prices=Prices(usd_per_hour={"trace-2-gpu": Decimal(2)}))
-    found = replay("one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0))
+    found = replay(
+        "one", UtilizationOnly(StaticPolicies(policy)), [recording], approval_delay=timedelta(0)
+    )
     one = summarise(found)
     assert (1, 0) == (one.stops, one.unpriced_stops)
     assert 2 * one.hours_saved == pytest.approx(one.usd_saved)

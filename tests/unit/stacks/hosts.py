@@ -52,15 +52,16 @@ def content(document: str) -> dict[str, Any]:
 
 
 def commands(document: str, **parameters: str) -> str:
-    """Return what Systems Manager runs for this document, with its parameters put in as Systems Manager
-    does."""
+    """Return what Systems Manager runs for this document, with its parameters put in as Systems
+    Manager does."""
     (step,) = content(document)["mainSteps"]
     text = "\n".join(step["inputs"]["runCommand"])
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: parameters[match[1]], text)
 
 
 class Host:
-    """Folders and binaries of one host. Of the machine that tests run on it has basic tools only."""
+    """Folders and binaries of one host. Of the machine that tests run on it has basic tools
+    only."""
 
     def __init__(self, root: Path, shell: str = "sh") -> None:
         self.root = root
@@ -88,8 +89,11 @@ class Host:
         """Takes a binary away."""
         (self.bin / name).unlink()
 
-    def run(self, text: str, *arguments: str, owner: int | None = None) -> subprocess.CompletedProcess[str]:
-        """Runs a script. `owner` is whom the hook must belong to instead of root: tests run as anybody."""
+    def run(
+        self, text: str, *arguments: str, owner: int | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Runs a script. `owner` is whom the hook must belong to instead of root: tests run as
+        anybody."""
         text = _SYSTEM_PATHS.sub(str(self.root), text)
         text = text.replace("\nowner=0\n", f"\nowner={os.getuid() if owner is None else owner}\n")
         script = self.root / "script"

@@ -1,4 +1,5 @@
-"""The bundle of the publisher: every wheel pinned, for every Python of hosts, and always the same bytes."""
+"""The bundle of the publisher: every wheel pinned, for every Python of hosts, and always the same
+bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from scripts.bundle_publisher import AGENT, PINS, packed, pins
 
 
 def test_the_same_files_are_the_same_bytes() -> None:
-    """Whatever their order, so that a checksum can be made anew from the sources; nobody owns them."""
+    """Whatever their order, so that a checksum can be made anew from the sources; nobody owns
+    them."""
     once, again = packed({"a": b"1", "b/c": b"2"}), packed({"b/c": b"2", "a": b"1"})
 
     assert once == again

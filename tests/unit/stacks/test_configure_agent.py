@@ -23,7 +23,11 @@ def install(host: Host) -> None:
     """Driver, agent and systemd. The agent's tool does what the real one does with its files."""
     host.binary("nvidia-smi", '[ "$1" = -L ]', at="/usr/bin/nvidia-smi")
     host.path("/parameter").write_text('{"version": 1}', encoding="utf-8")
-    state, calls, configurations = host.path("/running"), host.path("/calls"), host.path(OURS).parent
+    state, calls, configurations = (
+        host.path("/running"),
+        host.path("/calls"),
+        host.path(OURS).parent,
+    )
     host.binary("systemctl", f"[ -e {state} ] && echo active || {{ echo inactive; exit 3; }}")
     host.binary(
         "amazon-cloudwatch-agent-ctl",
@@ -171,7 +175,11 @@ def test_the_agent_is_not_configured_beside_the_publisher(host: Host) -> None:
 
     done = configure(host)
 
-    assert (5, [], True) == (done.returncode, calls(host), "gpu-metrics-publisher runs" in done.stderr)
+    assert (5, [], True) == (
+        done.returncode,
+        calls(host),
+        "gpu-metrics-publisher runs" in done.stderr,
+    )
 
 
 def test_the_agents_own_default_is_replaced(host: Host) -> None:

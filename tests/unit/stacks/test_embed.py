@@ -17,7 +17,9 @@ from tests.unit.stacks.hosts import Host, commands
 
 def test_no_copy_is_stale() -> None:
     """Else: `python scripts/embed.py`."""
-    stale = [path.name for path, text in wanted().items() if path.read_text(encoding="utf-8") != text]
+    stale = [
+        path.name for path, text in wanted().items() if path.read_text(encoding="utf-8") != text
+    ]
 
     assert [] == stale
 
@@ -37,7 +39,8 @@ def test_a_script_is_put_in_as_it_stands() -> None:
     filled = with_scripts(stack, lambda name: f"echo {name}\n\nif\n  true\n")
 
     assert (
-        "a:\n  - |\n    # BEGIN x.sh\n    echo x.sh\n\n    if\n      true\n    # END x.sh\nb: 1\n" == filled
+        "a:\n  - |\n    # BEGIN x.sh\n    echo x.sh\n\n    if\n      true\n    # END x.sh\nb: 1\n"
+        == filled
     )
     assert filled == with_scripts(filled, lambda name: f"echo {name}\n\nif\n  true\n")
 
@@ -51,7 +54,9 @@ def test_the_node_check_knows_every_nvidia_type_of_the_catalogue(host: Host) -> 
     done = host.run(f"{table}\n{questions}")
 
     answers = {line.split()[0]: line.split()[1:] for line in done.stdout.splitlines()}
-    assert {name: [str(gpus), efa, nvlink] for name, (gpus, efa, nvlink) in node_shapes().items()} == answers
+    assert {
+        name: [str(gpus), efa, nvlink] for name, (gpus, efa, nvlink) in node_shapes().items()
+    } == answers
 
 
 def test_efa_is_what_ec2_says_of_the_types() -> None:
@@ -79,12 +84,16 @@ def test_the_number_of_gpus_is_the_governors_own() -> None:
     [
         (
             "all",
-            lambda name: name.split(".")[0] in {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"},
+            lambda name: (
+                name.split(".")[0] in {"p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"}
+            ),
         ),
         ("some", lambda name: name.split(".")[0] in {"p3", "p3dn"}),
     ],
 )
-def test_nvlink_is_between_gpus_of_training_machines(nvlink: str, is_so: Callable[[str], bool]) -> None:
+def test_nvlink_is_between_gpus_of_training_machines(
+    nvlink: str, is_so: Callable[[str], bool]
+) -> None:
     """NVSwitch since the A100, a mesh of V100s before; never where there is but one GPU."""
     shapes = node_shapes()
     wanted_types = {name for name, (gpus, _, _) in shapes.items() if gpus > 1 and is_so(name)}

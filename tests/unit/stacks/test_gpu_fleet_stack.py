@@ -20,10 +20,14 @@ OVERRIDES: list[dict[str, Any]] = FLEET_PROPERTIES["LaunchTemplateConfigs"][0]["
 
 def test_no_port_is_open_unless_it_is_asked_for() -> None:
     """And then SSH only, from where it was said."""
-    condition, rules, otherwise = RESOURCES["SecurityGroup"]["Properties"]["SecurityGroupIngress"]["Fn::If"]
+    condition, rules, otherwise = RESOURCES["SecurityGroup"]["Properties"]["SecurityGroupIngress"][
+        "Fn::If"
+    ]
 
     assert ("HasSsh", {"Ref": "AWS::NoValue"}) == (condition, otherwise)
-    assert [(22, 22, {"Ref": "SshCidr"})] == [(r["FromPort"], r["ToPort"], r["CidrIp"]) for r in rules]
+    assert [(22, 22, {"Ref": "SshCidr"})] == [
+        (r["FromPort"], r["ToPort"], r["CidrIp"]) for r in rules
+    ]
     assert "" == PARAMETERS["SshCidr"]["Default"]
 
 
@@ -60,9 +64,11 @@ def test_the_governor_finds_every_instance_and_whose_it_is() -> None:
 
 def test_hosts_keep_to_good_manners() -> None:
     """IMDSv2 with one hop, encrypted disks that go with the instance."""
-    assert {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 1} == LAUNCH[
-        "MetadataOptions"
-    ]
+    assert {
+        "HttpEndpoint": "enabled",
+        "HttpTokens": "required",
+        "HttpPutResponseHopLimit": 1,
+    } == LAUNCH["MetadataOptions"]
     (disk,) = LAUNCH["BlockDeviceMappings"]
     assert (True, True) == (disk["Ebs"]["Encrypted"], disk["Ebs"]["DeleteOnTermination"])
 
@@ -113,7 +119,9 @@ def test_the_user_data_fits() -> None:
     parts = LAUNCH["UserData"]["Fn::Base64"]["Fn::Join"][1]
 
     assert (
-        len("\n".join(part if isinstance(part, str) else part["Fn::Sub"] for part in parts).encode())
+        len(
+            "\n".join(part if isinstance(part, str) else part["Fn::Sub"] for part in parts).encode()
+        )
         <= 15_000
     )
 

@@ -1,4 +1,5 @@
-"""Promises of the example's user data: it installs what is missing, and touches nothing that works."""
+"""Promises of the example's user data: it installs what is missing, and touches nothing that
+works."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ CTL = "/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl"
 AL2023 = 'NAME="Amazon Linux"\nVERSION_ID="2023"\nID="amzn"\n'
 
 
-def boot(host: Host, parameter: str = "AmazonCloudWatch-gpu-governor") -> subprocess.CompletedProcess[str]:
+def boot(
+    host: Host, parameter: str = "AmazonCloudWatch-gpu-governor"
+) -> subprocess.CompletedProcess[str]:
     """Runs the user data."""
     return host.run((SCRIPTS / "install_gpu_host.sh").read_text(encoding="utf-8"), parameter)
 
@@ -22,7 +25,9 @@ def image(host: Host, *, driver: bool = True, docker: bool = True, runtime: bool
     calls = host.path("/calls")
     host.path("/etc/os-release").write_text(AL2023, encoding="utf-8")
     runtimes = host.path("/runtimes")
-    runtimes.write_text("Runtimes: runc nvidia\n" if runtime else "Runtimes: runc\n", encoding="utf-8")
+    runtimes.write_text(
+        "Runtimes: runc nvidia\n" if runtime else "Runtimes: runc\n", encoding="utf-8"
+    )
     programs = {
         "nvidia-smi": "exit 0",
         "docker": f"cat {runtimes}",
@@ -87,7 +92,8 @@ def test_a_bare_image_gets_everything(host: Host) -> None:
     assert 0 == done.returncode, done.stderr
     kernel = "6.12.40-64.114.amzn2023.x86_64"
     assert [
-        f"dnf install -y nvidia-release dkms kernel6.12-devel-{kernel} kernel6.12-modules-extra-{kernel}",
+        f"dnf install -y nvidia-release dkms kernel6.12-devel-{kernel} "
+        f"kernel6.12-modules-extra-{kernel}",
         "dnf install -y nvidia-open nvidia-fabric-manager",
         "modprobe nvidia",
         "systemctl enable --now nvidia-fabricmanager",
@@ -123,7 +129,9 @@ def test_a_second_boot_changes_nothing(host: Host) -> None:
     assert ["systemctl enable --now docker"] == calls(host)
 
 
-@pytest.mark.parametrize("release", ['ID=ubuntu\nVERSION_ID="24.04"\n', 'ID="amzn"\nVERSION_ID="2"\n'])
+@pytest.mark.parametrize(
+    "release", ['ID=ubuntu\nVERSION_ID="24.04"\n', 'ID="amzn"\nVERSION_ID="2"\n']
+)
 def test_another_system_is_refused(host: Host, release: str) -> None:
     """In words, before anything is installed."""
     image(host)
@@ -136,7 +144,8 @@ def test_another_system_is_refused(host: Host, release: str) -> None:
 
 
 def test_a_configuration_that_is_not_there_yet_is_no_failure(host: Host) -> None:
-    """The telemetry stack may come later, and configures the agent then; all else works, and it is said."""
+    """The telemetry stack may come later, and configures the agent then; all else works, and it is
+    said."""
     image(host)
     body = f'echo "ctl $*" >>{host.path("/calls")}; exit 1'
     host.binary("amazon-cloudwatch-agent-ctl", body, at="/packages/amazon-cloudwatch-agent-ctl")

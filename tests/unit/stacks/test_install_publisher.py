@@ -1,4 +1,5 @@
-"""Promises of installing the publisher: what was pinned, nothing else, and never beside the agent."""
+"""Promises of installing the publisher: what was pinned, nothing else, and never beside the
+agent."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def checksum(version: str = "1") -> str:
 
 
 def image(host: Host, version: str = "1") -> None:
-    """A host with the CLI, Python and systemd, and the bundle in its bucket. All calls are noted."""
+    """A host with the CLI, Python and systemd, and the bundle in its bucket. All calls are
+    noted."""
     calls, running, enabled = host.path("/calls"), host.path("/running"), host.path("/enabled")
     host.path("/bucket/bundle").write_bytes(bundle(version))
     host.binary(
@@ -44,7 +46,8 @@ def image(host: Host, version: str = "1") -> None:
         "python3",
         f"""[ "$1" = -c ] && exit 0
 mkdir -p "$3/bin"
-printf '#!/bin/sh\\necho "pip $*" >>{calls}; [ ! -e {host.path("/broken")} ] || exit 1\\n' >"$3/bin/python"
+printf '#!/bin/sh\\necho "pip $*" >>{calls}; [ ! -e {host.path("/broken")} ] || exit 1\\n' \\
+    >"$3/bin/python"
 chmod 755 "$3/bin/python\"""",
     )
     host.binary("chmod", 'exec /bin/chmod "$@"')
@@ -70,7 +73,8 @@ def install(
 
 
 def calls(host: Host) -> list[str]:
-    """Return what was fetched, installed and started since the last look: the first two words of each."""
+    """Return what was fetched, installed and started since the last look: the first two words of
+    each."""
     path = host.path("/calls")
     found = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     path.unlink(missing_ok=True)
@@ -100,7 +104,8 @@ def test_it_is_installed_from_the_bundle_alone_and_started(host: Host) -> None:
 
 
 def test_what_is_well_is_not_touched(host: Host) -> None:
-    """It runs every half hour: no bytes are fetched, nothing is restarted, options of the owner's stay."""
+    """It runs every half hour: no bytes are fetched, nothing is restarted, options of the owner's
+    stay."""
     image(host)
     assert 0 == install(host).returncode
     host.path(OPTIONS).write_text("OPTIONS=--metrics agent,health\n")
@@ -137,7 +142,9 @@ def test_a_new_checksum_replaces_what_ran(host: Host) -> None:
 
     names = sorted(path.name for path in host.path(PLACE).parent.iterdir())
     base = PLACE.rsplit("/", 1)[1]
-    assert [base, f"{base}-{checksum('2')}", f"{base}-notes"] == [n for n in names if n.startswith(base)]
+    assert [base, f"{base}-{checksum('2')}", f"{base}-notes"] == [
+        n for n in names if n.startswith(base)
+    ]
     assert "# 2" == host.path(UNIT).read_text()
 
 
@@ -166,11 +173,15 @@ def test_what_cannot_be_installed_leaves_the_old_one_running(host: Host, broken:
     assert 0 == install(host, checksum("2")).returncode
 
 
-@pytest.mark.parametrize("name", ["amazon-cloudwatch-agent.d/ssm_mine", "amazon-cloudwatch-agent.json"])
+@pytest.mark.parametrize(
+    "name", ["amazon-cloudwatch-agent.d/ssm_mine", "amazon-cloudwatch-agent.json"]
+)
 def test_it_is_not_installed_beside_an_agent_that_publishes_gpus(host: Host, name: str) -> None:
     """Each GPU would be counted twice; whoever chose both has to choose."""
     image(host)
-    host.path(f"{AGENT}/{name}").write_text('{"metrics": {"metrics_collected": {"nvidia_gpu": {}}}}')
+    host.path(f"{AGENT}/{name}").write_text(
+        '{"metrics": {"metrics_collected": {"nvidia_gpu": {}}}}'
+    )
 
     done = install(host)
 

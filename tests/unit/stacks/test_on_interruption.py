@@ -1,4 +1,5 @@
-"""Promises of the hook before an interruption: it starts what is safe to start, at once, and once."""
+"""Promises of the hook before an interruption: it starts what is safe to start, at once, and
+once."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def warn(
     owner: int | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Runs what the document runs for a Spot warning."""
-    parameters = {"Reason": "spot-interruption", "WhenNoHook": when_no_hook, "SecondsLeft": seconds_left}
+    parameters = {
+        "Reason": "spot-interruption",
+        "WhenNoHook": when_no_hook,
+        "SecondsLeft": seconds_left,
+    }
     return host.run(commands("OnInterruptionDocument", **parameters), owner=owner)
 
 
@@ -56,7 +61,9 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
         process.communicate()
 
 
-def on_the_gpu(host: Host, processes: list[subprocess.Popen[bytes]], name: str) -> subprocess.Popen[bytes]:
+def on_the_gpu(
+    host: Host, processes: list[subprocess.Popen[bytes]], name: str
+) -> subprocess.Popen[bytes]:
     """A process of that name that nvidia-smi lists. It ends by SIGTERM."""
     program = host.root / name
     program.write_text("#!/bin/sh\nexec 3<&0\nread -r line <&3\n", encoding="utf-8")
@@ -83,7 +90,10 @@ def test_a_hook_is_told_why_and_for_how_long(host: Host) -> None:
 def test_nobody_waits_for_the_hook(host: Host) -> None:
     """The command is over while the hook runs on, and outlives it."""
     marks, go = host.path("/marks"), host.path("/go")
-    hook(host, f"echo begun >>{marks}; while [ ! -e {go} ]; do sleep 0.05; done; echo ended >>{marks}")
+    hook(
+        host,
+        f"echo begun >>{marks}; while [ ! -e {go} ]; do sleep 0.05; done; echo ended >>{marks}",
+    )
 
     done = warn(host)
 
@@ -95,7 +105,11 @@ def test_nobody_waits_for_the_hook(host: Host) -> None:
 def test_a_hook_that_takes_too_long_is_ended(host: Host) -> None:
     """By SIGTERM, so that it can still say where it was."""
     marks = host.path("/marks")
-    hook(host, f"trap 'echo ended >>{marks}; exit 1' TERM; echo begun >>{marks}; while :; do sleep 0.1; done")
+    hook(
+        host,
+        f"trap 'echo ended >>{marks}; exit 1' TERM; echo begun >>{marks}; while :; do "
+        "sleep 0.1; done",
+    )
 
     assert 0 == warn(host, seconds_left="3").returncode
 
@@ -178,7 +192,9 @@ def test_a_hook_that_is_not_executable_is_told(host: Host, mode: int) -> None:
     assert (3, True) == (done.returncode, "is not executable" in done.stderr)
 
 
-def test_without_a_hook_nothing_happens(host: Host, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_without_a_hook_nothing_happens(
+    host: Host, processes: list[subprocess.Popen[bytes]]
+) -> None:
     """Unless it is asked for."""
     process = on_the_gpu(host, processes, "train")
 
@@ -202,7 +218,9 @@ def test_without_a_hook_the_processes_on_the_gpus_get_sigterm(
     assert f"{both[0].pid} (train)" in done.stdout
 
 
-def test_with_a_hook_no_process_gets_a_signal(host: Host, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_with_a_hook_no_process_gets_a_signal(
+    host: Host, processes: list[subprocess.Popen[bytes]]
+) -> None:
     """The hook knows better how its work is saved."""
     process = on_the_gpu(host, processes, "train")
     hook(host, "exit 0")
@@ -215,7 +233,8 @@ def test_with_a_hook_no_process_gets_a_signal(host: Host, processes: list[subpro
 def test_after_a_refused_hook_the_processes_still_get_sigterm(
     host: Host, processes: list[subprocess.Popen[bytes]]
 ) -> None:
-    """If it is asked for: work that could be saved is. The status tells of the refusal all the same."""
+    """If it is asked for: work that could be saved is. The status tells of the refusal all the
+    same."""
     process = on_the_gpu(host, processes, "train")
     hook(host, "exit 0", mode=0o777)
 
@@ -224,7 +243,9 @@ def test_after_a_refused_hook_the_processes_still_get_sigterm(
     assert -15 == process.wait(timeout=300)
 
 
-def test_the_drivers_own_helpers_get_no_signal(host: Host, processes: list[subprocess.Popen[bytes]]) -> None:
+def test_the_drivers_own_helpers_get_no_signal(
+    host: Host, processes: list[subprocess.Popen[bytes]]
+) -> None:
     """When the MPS server ends, its clients die unsaved."""
     server = on_the_gpu(host, processes, "nvidia-cuda-mps-server")
     client = on_the_gpu(host, processes, "train")
@@ -236,7 +257,9 @@ def test_the_drivers_own_helpers_get_no_signal(host: Host, processes: list[subpr
     assert "SIGTERM sent to 1 processes" in done.stdout
 
 
-@pytest.mark.parametrize("listing", ["", "0\\n1\\n", "[N/A]\\n[Not Found]\\n", "-1\\n", "999999999\\n"])
+@pytest.mark.parametrize(
+    "listing", ["", "0\\n1\\n", "[N/A]\\n[Not Found]\\n", "-1\\n", "999999999\\n"]
+)
 def test_what_is_no_process_gets_no_signal(host: Host, listing: str) -> None:
     """Least of all process 1, or everybody."""
     host.binary("nvidia-smi", f"printf %b '{listing}'")
@@ -259,7 +282,14 @@ def test_a_driver_that_does_not_answer_is_told(host: Host, body: str | None) -> 
 
 @pytest.mark.parametrize(
     ("when_no_hook", "seconds_left"),
-    [("kill", "20"), ("", "20"), ("sigterm", ""), ("sigterm", "0"), ("nothing", "1x"), ("sigterm", "-5")],
+    [
+        ("kill", "20"),
+        ("", "20"),
+        ("sigterm", ""),
+        ("sigterm", "0"),
+        ("nothing", "1x"),
+        ("sigterm", "-5"),
+    ],
 )
 def test_wrong_arguments_start_nothing(host: Host, when_no_hook: str, seconds_left: str) -> None:
     """Systems Manager refuses them before; the script does, too."""

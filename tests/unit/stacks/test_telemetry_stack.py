@@ -105,13 +105,17 @@ def test_the_governor_reads_what_the_agent_publishes() -> None:
 
     assert CONFIGURATION["metrics"]["namespace"] == metrics.namespace
     assert {metrics.utilization, metrics.memory_used, metrics.power_draw} <= PUBLISHED
-    assert CONFIGURATION["agent"]["metrics_collection_interval"] == metrics.collection_interval_seconds
+    assert (
+        CONFIGURATION["agent"]["metrics_collection_interval"] == metrics.collection_interval_seconds
+    )
 
 
 def test_four_pictures_show_the_fleet_by_one_query_each() -> None:
     """Utilization, memory, temperature, power, by instance, from what is published."""
     widgets = body("stacks/telemetry.yaml")["widgets"]
-    pictures = [one["properties"] for one in widgets if one["properties"].get("view") == "timeSeries"]
+    pictures = [
+        one["properties"] for one in widgets if one["properties"].get("view") == "timeSeries"
+    ]
     queries = []
     for picture in pictures:
         ((line,),) = picture["metrics"]
@@ -125,13 +129,17 @@ def test_four_pictures_show_the_fleet_by_one_query_each() -> None:
     ] == [(found["function"], found["metric"]) for found in queries]
     for found in queries:
         assert found["metric"] in PUBLISHED
-        assert [found["keys"]] == [set(keys) for keys in CONFIGURATION["metrics"]["aggregation_dimensions"]]
+        assert [found["keys"]] == [
+            set(keys) for keys in CONFIGURATION["metrics"]["aggregation_dimensions"]
+        ]
         assert {"InstanceId"} == found["groups"]
 
 
 def test_numbers_are_over_the_metrics_that_are_published() -> None:
     """Metrics of the aggregates: one series an instance."""
-    expressions = [line["expression"] for *names, line in metrics("stacks/telemetry.yaml") if not names]
+    expressions = [
+        line["expression"] for *names, line in metrics("stacks/telemetry.yaml") if not names
+    ]
     shown = {
         found
         for text in expressions
@@ -151,7 +159,11 @@ def test_a_hot_gpu_is_told() -> None:
         properties["Threshold"],
         properties["ComparisonOperator"],
     )
-    assert (300, 2, 2) == (metric["Period"], properties["EvaluationPeriods"], properties["DatapointsToAlarm"])
+    assert (300, 2, 2) == (
+        metric["Period"],
+        properties["EvaluationPeriods"],
+        properties["DatapointsToAlarm"],
+    )
     assert ("AVG", "nvidia_smi_temperature_gpu", "DESC") == (
         found["function"],
         found["metric"],
@@ -184,14 +196,15 @@ def test_low_utilization_is_told() -> None:
 
 @pytest.mark.parametrize("name", ["HotGpuAlarm", "LowUtilizationAlarm"])
 def test_an_alarm_speaks_and_takes_silence_for_nothing(name: str) -> None:
-    """It looks back three hours at most, as CloudWatch does for queries; missing data is no breach."""
+    """It looks back three hours at most, as CloudWatch does for queries; missing data is no
+    breach."""
     properties, metric, found = alarm(name)
 
     assert metric["Period"] * properties["EvaluationPeriods"] <= 3 * 3600
     assert "notBreaching" == properties["TreatMissingData"]
-    assert [{"Fn::If": ["OwnTopic", {"Ref": "AlertTopic"}, {"Ref": "AlertTopicArn"}]}] == properties[
-        "AlarmActions"
-    ]
+    assert [
+        {"Fn::If": ["OwnTopic", {"Ref": "AlertTopic"}, {"Ref": "AlertTopicArn"}]}
+    ] == properties["AlarmActions"]
     assert found["metric"] in PUBLISHED
 
 
@@ -260,16 +273,23 @@ def test_no_instance_gets_both_agent_and_publisher() -> None:
         if condition not in ("ByAgent", "ByPublisher"):
             continue
         (other,) = [p for p in ("agent", "publisher") if p.capitalize() not in condition]
-        assert {"Fn::Not": [{"Fn::Equals": [{"Ref": "TelemetryBy"}, other]}]} == TELEMETRY["Conditions"][
-            condition
-        ]
+        assert {"Fn::Not": [{"Fn::Equals": [{"Ref": "TelemetryBy"}, other]}]} == TELEMETRY[
+            "Conditions"
+        ][condition]
         by_tag, what, everyone = resource["Properties"]["Targets"][0]["Fn::If"]
-        assert ("ByTag", "tag:GpuGovernorTelemetry", "tag:Purpose") == (by_tag, what["Key"], everyone["Key"])
+        assert ("ByTag", "tag:GpuGovernorTelemetry", "tag:Purpose") == (
+            by_tag,
+            what["Key"],
+            everyone["Key"],
+        )
         mine = condition.removeprefix("By").lower()
         assert [mine] == what["Values"]
         chosen[mine].add(name)
 
-    assert ({"InstallAgentAssociation", "ConfigureAgentAssociation"}, {"InstallPublisherAssociation"}) == (
+    assert (
+        {"InstallAgentAssociation", "ConfigureAgentAssociation"},
+        {"InstallPublisherAssociation"},
+    ) == (
         chosen["agent"],
         chosen["publisher"],
     )
@@ -289,9 +309,13 @@ def test_an_instance_may_fetch_the_pinned_bundle_and_no_other_object() -> None:
 
 
 def test_the_agent_is_updated_only_when_somebody_says_so() -> None:
-    """The association that installs has no schedule; the one that configures has, and installs nothing."""
+    """The association that installs has no schedule; the one that configures has, and installs
+    nothing."""
     assert "ScheduleExpression" not in RESOURCES["InstallAgentAssociation"]["Properties"]
-    assert "rate(30 minutes)" == RESOURCES["ConfigureAgentAssociation"]["Properties"]["ScheduleExpression"]
+    assert (
+        "rate(30 minutes)"
+        == RESOURCES["ConfigureAgentAssociation"]["Properties"]["ScheduleExpression"]
+    )
     assert ["aws:runShellScript"] == [
         step["action"] for step in content("ConfigureAgentDocument")["mainSteps"]
     ]
@@ -334,7 +358,9 @@ def test_an_instance_may_publish_gpu_metrics_and_read_its_configuration() -> Non
 )
 def test_a_sample_command_is_one_that_systems_manager_takes(sample: str, document: str) -> None:
     """By the API's own model, and by the document's own parameters."""
-    call = json.loads((ROOT / "stacks" / "samples" / f"send-{sample}.json").read_text(encoding="utf-8"))
+    call = json.loads(
+        (ROOT / "stacks" / "samples" / f"send-{sample}.json").read_text(encoding="utf-8")
+    )
     model = ServiceModel(Loader().load_service_model("ssm", "service-2"))
     parameters = content(document)["parameters"]
 
@@ -361,7 +387,8 @@ def test_parameters_stand_where_the_script_looks_for_them() -> None:
 
 @pytest.mark.parametrize("gpus", [1, 4, 8])
 def test_the_documented_costs_are_those_of_the_configuration(gpus: int) -> None:
-    """0.30 USD for a measurement and dimension set; 0.10 USD for a series that an alarm analyses."""
+    """0.30 USD for a measurement and dimension set; 0.10 USD for a series that an alarm
+    analyses."""
     row = re.search(
         rf"^\| {gpus} GPUs? \| (\d+) \| \$([\d.]+) \| \$([\d.]+) \|$", DOCUMENTATION, re.MULTILINE
     )
@@ -375,7 +402,9 @@ def test_the_documented_costs_are_those_of_the_configuration(gpus: int) -> None:
 def test_what_the_documentation_names_is_there() -> None:
     """Documents, parameters and paths."""
     names = {RESOURCES[name]["Properties"]["Name"]["Fn::Sub"] for name in DOCUMENTS}
-    assert [] == [n for n in names if n.replace("${NamePrefix}", "gpu-governor") not in DOCUMENTATION]
+    assert [] == [
+        n for n in names if n.replace("${NamePrefix}", "gpu-governor") not in DOCUMENTATION
+    ]
     for value in content("OnInterruptionDocument")["parameters"]["Reason"]["allowedValues"]:
         assert f"`{value}`" in DOCUMENTATION
     for path in re.findall(r"`?(?:file://)?((?:stacks|scripts)/[\w./-]+\w)", DOCUMENTATION):

@@ -1,4 +1,5 @@
-"""Promises of the check of a node: it passes what is whole, names what is missing, and never guesses."""
+"""Promises of the check of a node: it passes what is whole, names what is missing, and never
+guesses."""
 
 from __future__ import annotations
 
@@ -14,7 +15,20 @@ RECORD = "/var/lib/gpu-governor/verify-node.json"
 SHAPES = node_shapes()
 ONE_OF_EACH_SHAPE = sorted({shape: name for name, shape in sorted(SHAPES.items())}.values())
 # V100: each GPU has links to four others of the eight, as in NVIDIA's hybrid cube mesh.
-CUBE_MESH = {(0, 1), (0, 2), (0, 3), (0, 4), (1, 2), (1, 3), (1, 5), (2, 3), (2, 6), (3, 7), (4, 5), (4, 6)}
+CUBE_MESH = {
+    (0, 1),
+    (0, 2),
+    (0, 3),
+    (0, 4),
+    (1, 2),
+    (1, 3),
+    (1, 5),
+    (2, 3),
+    (2, 6),
+    (3, 7),
+    (4, 5),
+    (4, 6),
+}
 CUBE_MESH |= {(4, 7), (5, 6), (5, 7), (6, 7)}
 
 
@@ -26,14 +40,19 @@ def matrix(gpus: int, links: str, missing: frozenset[tuple[int, int]] = frozense
         pair = (min(a, b), max(a, b))
         if a == b:
             return " X "
-        if pair in missing or links == "none" or (links == "some" and gpus == 8 and pair not in CUBE_MESH):
+        if (
+            pair in missing
+            or links == "none"
+            or (links == "some" and gpus == 8 and pair not in CUBE_MESH)
+        ):
             return "SYS"
         return "NV2" if links == "some" else "NV18"
 
     names = [f"GPU{index}" for index in range(gpus)]
     header = "\t" + "\t".join(f"\033[4m{name}\033[0m" for name in [*names, "NIC0", "CPU Affinity"])
     rows = [
-        "\t".join([name, *(cell(a, b) for b in range(gpus)), "PXB", "0-47"]) for a, name in enumerate(names)
+        "\t".join([name, *(cell(a, b) for b in range(gpus)), "PXB", "0-47"])
+        for a, name in enumerate(names)
     ]
     return "\n".join(
         [header, *rows, "NIC0\t" + "PXB\t" * gpus + " X ", "", "Legend:", "", "  X    = Self", ""]
@@ -72,7 +91,9 @@ def efa(host: Host, domains: int) -> None:
         f"provider: efa\\n    fabric: efa\\n    domain: rdmap{n}s6-rdm\\n" for n in range(domains)
     )
     host.binary(
-        "fi_info", f"[ \"$*\" = '-p efa' ] && printf '{blocks * 2}'", at="/opt/amazon/efa/bin/fi_info"
+        "fi_info",
+        f"[ \"$*\" = '-p efa' ] && printf '{blocks * 2}'",
+        at="/opt/amazon/efa/bin/fi_info",
     )
 
 
@@ -180,7 +201,9 @@ def test_a_type_with_efa_fails_without_its_interface(host: Host) -> None:
     """libfabric's own words are kept."""
     healthy(host, "p5.48xlarge")
     host.binary(
-        "fi_info", "echo 'fi_getinfo: -61 (No data available)' >&2; exit 61", at="/opt/amazon/efa/bin/fi_info"
+        "fi_info",
+        "echo 'fi_getinfo: -61 (No data available)' >&2; exit 61",
+        at="/opt/amazon/efa/bin/fi_info",
     )
 
     status, _, checks = verify(host)
@@ -212,15 +235,22 @@ def test_a_node_without_driver_fails(host: Host) -> None:
 def test_a_driver_that_fails_says_why(host: Host) -> None:
     """In its own words, made safe for the record."""
     healthy(host, "g5.xlarge")
-    host.binary("nvidia-smi", """echo 'NVIDIA-SMI has "failed", driver\\library mismatch'; exit 18""")
+    host.binary(
+        "nvidia-smi", """echo 'NVIDIA-SMI has "failed", driver\\library mismatch'; exit 18"""
+    )
 
     status, _, checks = verify(host)
 
     assert 1 == status
-    assert "nvidia-smi failed: NVIDIA-SMI has failed, driverlibrary mismatch" == checks["driver"]["detail"]
+    assert (
+        "nvidia-smi failed: NVIDIA-SMI has failed, driverlibrary mismatch"
+        == checks["driver"]["detail"]
+    )
 
 
-@pytest.mark.parametrize("instance_type", ["p9.48xlarge", "m7i.large", "trn1.2xlarge", "g4ad.xlarge"])
+@pytest.mark.parametrize(
+    "instance_type", ["p9.48xlarge", "m7i.large", "trn1.2xlarge", "g4ad.xlarge"]
+)
 def test_a_type_that_is_not_known_is_unknown(host: Host, instance_type: str) -> None:
     """Not whole, and not broken."""
     healthy(host, "g5.xlarge")

@@ -24,12 +24,14 @@ def definition(name: str) -> dict[str, Any]:
 
 @cache
 def template(path: str = "template.yaml") -> dict[str, Any]:
-    """A template of the project, its loops written out. The same one for all: who changes it, copies it."""
+    """A template of the project, its loops written out. The same one for all: who changes it,
+    copies it."""
     return expand_template(ROOT / path)
 
 
 def statements(properties: dict[str, Any]) -> list[dict[str, Any]]:
-    """All statements of the role of a function or state machine, those of shared policies included."""
+    """All statements of the role of a function or state machine, those of shared policies
+    included."""
     policies = policies_of(properties, template()["Resources"])
     found = [s for policy in policies for s in policy["Statement"]]
     # A statement may depend on a parameter: what it is when it is there.
@@ -50,7 +52,9 @@ def rules() -> list[Rule]:
     """Every rule that leads to a function."""
     resources = template()["Resources"].values()
     found: list[Rule] = []
-    for function in (r["Properties"] for r in resources if r["Type"] == "AWS::Serverless::Function"):
+    for function in (
+        r["Properties"] for r in resources if r["Type"] == "AWS::Serverless::Function"
+    ):
         folder = function["CodeUri"].removeprefix("functions/").rstrip("/")
         for event in function.get("Events", {}).values():
             given = event["Properties"]
@@ -81,7 +85,9 @@ def targets(state: dict[str, Any]) -> set[str]:
     return found | {catcher["Next"] for catcher in state.get("Catch", ())}
 
 
-def reachable(machine: dict[str, Any], start: str, without: frozenset[str] = frozenset()) -> set[str]:
+def reachable(
+    machine: dict[str, Any], start: str, without: frozenset[str] = frozenset()
+) -> set[str]:
     """States that can be reached from one, when no path may lead through `without`."""
     seen: set[str] = set()
     waiting = [start]

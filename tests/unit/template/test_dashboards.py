@@ -42,13 +42,21 @@ PROPERTIES = {
             "annotations",
             "legend",
         ),
-        *("liveData", "sparkline", "timezone", "setPeriodToTimeRange", "singleValueFullPrecision", "trend"),
+        *(
+            "liveData",
+            "sparkline",
+            "timezone",
+            "setPeriodToTimeRange",
+            "singleValueFullPrecision",
+            "trend",
+        ),
     },
 }
 RENDERING = {"color", "expression", "id", "label", "period", "region", "stat", "visible", "yAxis"}
 VIEWS = {"timeSeries", "singleValue", "gauge", "bar", "pie", "table"}
 QUERY = re.compile(
-    r'SELECT (AVG|COUNT|MAX|MIN|SUM)\((?P<metric>\w+)\) FROM (SCHEMA\()?"(?P<namespace>[\w/-]+)"(, "\w+"\))?'
+    r"SELECT (AVG|COUNT|MAX|MIN|SUM)\((?P<metric>\w+)\) FROM "
+    r'(SCHEMA\()?"(?P<namespace>[\w/-]+)"(, "\w+"\))?'
     r'(?P<where> WHERE \w+ = \'[\w-]+\')?( GROUP BY "(?P<group>\w+)" ORDER BY \1\(\) (ASC|DESC))?'
 )
 
@@ -60,7 +68,8 @@ def resources(path: str) -> dict[str, Any]:
 
 
 def body(path: str) -> dict[str, Any]:
-    """The body with what CloudFormation puts in: alarms as `arn:<logical id>`, so unknown ones stand out."""
+    """The body with what CloudFormation puts in: alarms as `arn:<logical id>`, so unknown ones
+    stand out."""
     given = resources(path)[DASHBOARDS[path]]["Properties"]["DashboardBody"]["Fn::Sub"]
     text = given if isinstance(given, str) else given[0]
     parameters = {
@@ -70,28 +79,40 @@ def body(path: str) -> dict[str, Any]:
 
     def put_in(found: re.Match[str]) -> str:
         name = found[1]
-        return f"arn:{name.removesuffix('.Arn')}" if name.endswith(".Arn") else {**parameters, **GIVEN}[name]
+        return (
+            f"arn:{name.removesuffix('.Arn')}"
+            if name.endswith(".Arn")
+            else {**parameters, **GIVEN}[name]
+        )
 
     document: dict[str, Any] = json.loads(re.sub(r"\$\{([\w:.]+)\}", put_in, text))
     return document
 
 
 def metrics(path: str) -> Iterator[list[Any]]:
-    """Each metric of each widget, with `.` written out as the value above it; how to draw it comes last."""
+    """Each metric of each widget, with `.` written out as the value above it; how to draw it comes
+    last."""
     for widget in body(path)["widgets"]:
         above: list[Any] = []
         for row in widget["properties"].get("metrics", ()):
-            names = [above[n] if one == "." else one for n, one in enumerate(row) if isinstance(one, str)]
+            names = [
+                above[n] if one == "." else one for n, one in enumerate(row) if isinstance(one, str)
+            ]
             above = names or above
             yield [*names, next((one for one in row if isinstance(one, dict)), {})]
 
 
 def published() -> set[tuple[str, str, str]]:
-    """Function, metric and dimension of whatever the functions count; `service` where they name none."""
+    """Function, metric and dimension of whatever the functions count; `service` where they name
+    none."""
     found = set()
     for handler in (ROOT / "functions").glob("*/handler.py"):
         for node in ast.walk(ast.parse(handler.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "count":
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "count"
+            ):
                 assert isinstance(node.args[0], ast.Constant)
                 keys = [keyword.arg for keyword in node.keywords if keyword.arg] or ["service"]
                 found |= {(handler.parent.name, str(node.args[0].value), key) for key in keys}
@@ -108,7 +129,9 @@ def test_cloudwatch_takes_the_body(path: str) -> None:
         assert {"type", "x", "y", "width", "height", "properties"} == set(widget)
         assert set() == set(properties) - PROPERTIES[kind]
         columns = range(widget["x"], widget["x"] + widget["width"])
-        cells = {(x, y) for x in columns for y in range(widget["y"], widget["y"] + widget["height"])}
+        cells = {
+            (x, y) for x in columns for y in range(widget["y"], widget["y"] + widget["height"])
+        }
         assert (True, set()) == (max(columns) < 24, cells & taken)
         taken |= cells
         match kind:
@@ -144,7 +167,9 @@ def test_all_alarms_of_the_stack_are_shown_and_no_others(path: str) -> None:
     (widget,) = (widget for widget in body(path)["widgets"] if widget["type"] == "alarm")
     shown = widget["properties"]["alarms"]
 
-    alarms = {name for name, one in resources(path).items() if one["Type"] == "AWS::CloudWatch::Alarm"}
+    alarms = {
+        name for name, one in resources(path).items() if one["Type"] == "AWS::CloudWatch::Alarm"
+    }
     assert {f"arn:{name}" for name in alarms} == set(shown)
     assert len(shown) == len(set(shown))
 
@@ -165,12 +190,20 @@ def test_the_hubs_dashboard_shows_what_the_functions_count() -> None:
         assert "gpu-governor" == namespace
         shown.append(metric)
 
-    figures = {"Instances", "Outcomes", "SweepProblems", "SavedMonthToDate", "EstimatedCost", "FalseStops"}
+    figures = {
+        "Instances",
+        "Outcomes",
+        "SweepProblems",
+        "SavedMonthToDate",
+        "EstimatedCost",
+        "FalseStops",
+    }
     assert figures | {"HighestBudgetUsedPercent"} == set(shown)
 
 
 def test_the_hubs_dashboard_names_idle_instances() -> None:
-    """From the log of the function that opens their episodes: a name as a dimension would be billed."""
+    """From the log of the function that opens their episodes: a name as a dimension would be
+    billed."""
     (log,) = (widget for widget in body("template.yaml")["widgets"] if widget["type"] == "log")
     query = log["properties"]["query"]
 

@@ -1,5 +1,5 @@
-"""Promises of the stack that forwards events: all that the hub answers and nothing else, to one bus, with
-nothing lost."""
+"""Promises of the stack that forwards events: all that the hub answers and nothing else, to one
+bus, with nothing lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from tests.unit.template.machines import rules, template
 
 STACK = template("stacks/forward_events.yaml")
 HUB = template()
-RULES = {k: r["Properties"] for k, r in STACK["Resources"].items() if r["Type"] == "AWS::Events::Rule"}
+RULES = {
+    k: r["Properties"] for k, r in STACK["Resources"].items() if r["Type"] == "AWS::Events::Rule"
+}
 BUS = "arn:${AWS::Partition}:events:${HubRegion}:${HubAccountId}:event-bus/${HubStackName}-members"
 SOURCES = ["aws.ec2", "aws.autoscaling", "aws.health"]
 
@@ -92,7 +94,9 @@ def test_the_bus_takes_events_of_aws_from_members_only() -> None:
     assert {"AWS": {"Ref": "MemberAccountIds"}} == found["Members"]["Principal"]
     by_organization = found["Organization"]["Condition"]["StringEquals"]
     assert {"Ref": "OrganizationId"} == by_organization["aws:PrincipalOrgID"]
-    assert ["", ""] == [HUB["Parameters"][p]["Default"] for p in ("MemberAccountIds", "OrganizationId")]
+    assert ["", ""] == [
+        HUB["Parameters"][p]["Default"] for p in ("MemberAccountIds", "OrganizationId")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +107,9 @@ def test_the_bus_takes_events_of_aws_from_members_only() -> None:
         ("333333333333", "aws.ec2", False),
     ],
 )
-def test_the_local_cloud_lets_in_whom_the_policy_names(account: str, source: str, taken: bool) -> None:
+def test_the_local_cloud_lets_in_whom_the_policy_names(
+    account: str, source: str, taken: bool
+) -> None:
     """The tests of members rest on this."""
     statement = statements()["Members"] | {"Principal": {"AWS": ["210987654321"]}}
 

@@ -13,13 +13,22 @@ from botocore.loaders import Loader
 from tests.iam import inline_document, written_out
 from tests.unit.template.machines import ROOT, statements, template
 
-HUB = {k: r["Properties"] for k, r in template()["Resources"].items() if r["Type"].endswith("::Function")}
+HUB = {
+    k: r["Properties"]
+    for k, r in template()["Resources"].items()
+    if r["Type"].endswith("::Function")
+}
 MEMBER = template("stacks/member.yaml")
 ROLES: dict[str, dict[str, Any]] = {k: r["Properties"] for k, r in MEMBER["Resources"].items()}
 LOOKING = re.compile(r"^(\w+:Describe|ec2:Get|cloudwatch:|batch:List|cloudtrail:LookupEvents$)")
-OF_THE_PAGE = {key: {"cloudwatch:GetMetricData"} for key in ("PutAwayFunction", "TakeSnapshotFunction")}
-"""They read whether answers were refused, in the hub's own CloudWatch, and no metrics of instances."""
-IN_THE_HUB = re.compile(r"^(ssm:GetParameter$|(dynamodb|s3|states|sns|sqs|secretsmanager|kms|sts):)")
+OF_THE_PAGE = {
+    key: {"cloudwatch:GetMetricData"} for key in ("PutAwayFunction", "TakeSnapshotFunction")
+}
+"""They read whether answers were refused, in the hub's own CloudWatch, and no metrics of
+instances."""
+IN_THE_HUB = re.compile(
+    r"^(ssm:GetParameter$|(dynamodb|s3|states|sns|sqs|secretsmanager|kms|sts):)"
+)
 
 
 def suffix_of(function: str) -> str | None:
@@ -30,7 +39,9 @@ def suffix_of(function: str) -> str | None:
 
 def role_of(suffix: str) -> dict[str, Any]:
     """The role with that name."""
-    (found,) = (r for r in ROLES.values() if r["RoleName"]["Fn::Sub"] == f"${{MemberRoleName}}-{suffix}")
+    (found,) = (
+        r for r in ROLES.values() if r["RoleName"]["Fn::Sub"] == f"${{MemberRoleName}}-{suffix}"
+    )
     return found
 
 
@@ -49,18 +60,25 @@ def statements_of(role: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def role_name(function: str, stack: str) -> str | None:
-    """The name that the template gives the role of a function; `None` where CloudFormation makes one up."""
+    """The name that the template gives the role of a function; `None` where CloudFormation makes
+    one up."""
     given = HUB[function].get("Role")
     role = given and template()["Resources"][given["Fn::GetAtt"][0]]["Properties"]["RoleName"]
-    return role and str(written_out(role, {"AWS::StackName": stack, "AWS::Region": "ap-southeast-1"}))
+    return role and str(
+        written_out(role, {"AWS::StackName": stack, "AWS::Region": "ap-southeast-1"})
+    )
 
 
 def trusted_by(role: dict[str, Any], stack: str = "gpu-governor") -> set[str]:
-    """The functions whose roles may assume it: by the whole ARN, with nothing in it that stands for more."""
+    """The functions whose roles may assume it: by the whole ARN, with nothing in it that stands for
+    more."""
     (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
     known = {"HubStackName": stack, "HubRegion": "ap-southeast-1", "HubAccountId": "111122223333"}
     arns = written_out(statement["Condition"]["ArnEquals"]["aws:PrincipalArn"], known)
-    names = [one.rpartition("111122223333:role/")[2] for one in ([arns] if isinstance(arns, str) else arns)]
+    names = [
+        one.rpartition("111122223333:role/")[2]
+        for one in ([arns] if isinstance(arns, str) else arns)
+    ]
     assert not [one for one in names if "*" in one or "?" in one]
     of = {role_name(function, stack): function for function in HUB}
     return {of[name] for name in names}
@@ -71,7 +89,8 @@ REACHING = sorted(function for function in HUB if suffix_of(function))
 
 @pytest.mark.parametrize("function", REACHING)
 def test_a_function_assumes_its_own_role_and_no_other(function: str) -> None:
-    """The name in its environment, the resource of its permission and the trust of the role agree."""
+    """The name in its environment, the resource of its permission and the trust of the role
+    agree."""
     suffix = suffix_of(function)
     reach = [s for s in statements(HUB[function]) if "sts:AssumeRole" in s["Action"]]
     if function == "PutAwayFunction":
@@ -80,13 +99,16 @@ def test_a_function_assumes_its_own_role_and_no_other(function: str) -> None:
 
     assert suffix is not None
     known = {"AWS::Partition": "aws", "MemberRoleName": "member"}
-    assert [f"arn:aws:iam::*:role/member-{suffix}"] == [written_out(s["Resource"], known) for s in reach]
+    assert [f"arn:aws:iam::*:role/member-{suffix}"] == [
+        written_out(s["Resource"], known) for s in reach
+    ]
     assert function in trusted_by(role_of(suffix))
 
 
 @pytest.mark.parametrize("stack", ["g", "gpu-governor-prod", "g" * 32])
 def test_no_role_trusts_a_function_that_does_not_assume_it(stack: str) -> None:
-    """And each trusts some, by the names that their roles have in a stack of any name that is allowed."""
+    """And each trusts some, by the names that their roles have in a stack of any name that is
+    allowed."""
     for role in ROLES.values():
         suffix = role["RoleName"]["Fn::Sub"].removeprefix("${MemberRoleName}-")
         assert trusted_by(role, stack) == {f for f in REACHING if suffix_of(f) == suffix} != set()
@@ -125,12 +147,15 @@ def test_every_write_there_is_on_governed_instances() -> None:
 
 
 PAGE = (ROOT / "docs" / "accounts.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^ *(aws (?:cloudformation|organizations) .*?)(?=\n *aws |\n *```)", PAGE, re.M | re.S)
+COMMANDS = re.findall(
+    r"^ *(aws (?:cloudformation|organizations) .*?)(?=\n *aws |\n *```)", PAGE, re.M | re.S
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda one: one.split()[2])
 def test_a_command_of_the_page_is_one_of_aws(command: str) -> None:
-    """Each option is a parameter of the operation, each parameter one of the stack, and none is missing."""
+    """Each option is a parameter of the operation, each parameter one of the stack, and none is
+    missing."""
     _, service, operation, *words = shlex.split(command.replace("\\\n", " "))
     options = {one.removeprefix("--") for one in words if one.startswith("--")}
     parameters = {name for one in words if (name := _parameter(one))}
@@ -138,7 +163,9 @@ def test_a_command_of_the_page_is_one_of_aws(command: str) -> None:
         assert options == {"stack-name", "capabilities", "template-file", "parameter-overrides"}
     else:
         model = Loader().load_service_model(service, "service-2")
-        shape = model["operations"]["".join(one.title() for one in operation.split("-"))]["input"]["shape"]
+        shape = model["operations"]["".join(one.title() for one in operation.split("-"))]["input"][
+            "shape"
+        ]
         known = model["shapes"][shape]
         # The command line writes a parameter that is true or false as --x or --no-x.
         said = {one.removeprefix("no-") for one in options}
@@ -158,7 +185,8 @@ def _parameter(word: str) -> str | None:
 
 
 def test_the_page_has_every_command_of_a_stack_set() -> None:
-    """From its making to its end, and those of a single account and of a delegated administrator."""
+    """From its making to its end, and those of a single account and of a delegated
+    administrator."""
     operations = [one.split()[2] for one in COMMANDS]
 
     assert [

@@ -1,4 +1,5 @@
-"""Names in all stacks fit AWS's limits for the longest stack name that is allowed, in any Region."""
+"""Names in all stacks fit AWS's limits for the longest stack name that is allowed, in any
+Region."""
 
 from __future__ import annotations
 
@@ -36,14 +37,17 @@ LIMITS = {
     "AWS::Serverless::LayerVersion": ("LayerName", 140, r"[\w-]+"),
     "AWS::Serverless::StateMachine": ("Name", 80, r"[\w-]+"),
 }
-"""The property that holds the name, and the characters it may have, and how many; of AWS's references. What
-has no name there gets one from CloudFormation, which keeps to the limit."""
+"""The property that holds the name, and the characters it may have, and how many; of AWS's
+references. What has no name there gets one from CloudFormation, which keeps to the limit."""
 NAMELESS = re.compile(
     r"AWS::(ApiGatewayV2::(?!Api$)|EC2::(EC2Fleet|Instance)|KMS::Key"
     r"|Lambda::(EventSourceMapping|Permission)|S3::BucketPolicy"
     r"|Logs::MetricFilter|SNS::(Subscription|TopicPolicy)|SQS::QueuePolicy|SecretsManager::RotationSchedule)"
 )
-STACKS = ("template.yaml", *(f"stacks/{one.name}" for one in sorted((ROOT / "stacks").glob("*.yaml"))))
+STACKS = (
+    "template.yaml",
+    *(f"stacks/{one.name}" for one in sorted((ROOT / "stacks").glob("*.yaml"))),
+)
 LONGEST_REGION = "r" * 15
 """ap-southeast-1 has 14 characters; so far no Region's name is longer."""
 
@@ -55,9 +59,14 @@ def longest_stack() -> str:
 
 
 def longest(path: str) -> dict[str, str]:
-    """Parameters and pseudo parameters, as long as they are allowed to be where names are made of them."""
+    """Parameters and pseudo parameters, as long as they are allowed to be where names are made of
+    them."""
     parameters = load_template(ROOT / path)["Parameters"]
-    found = {"AWS::StackName": longest_stack(), "AWS::Region": LONGEST_REGION, "AWS::AccountId": "1" * 12}
+    found = {
+        "AWS::StackName": longest_stack(),
+        "AWS::Region": LONGEST_REGION,
+        "AWS::AccountId": "1" * 12,
+    }
     if "MemberRoleName" in parameters:
         found["MemberRoleName"] = "m" * int(parameters["MemberRoleName"]["MaxLength"])
     if "NamePrefix" in parameters:
@@ -67,7 +76,8 @@ def longest(path: str) -> dict[str, str]:
 
 
 def names(path: str) -> Iterator[tuple[str, str, int, str | None]]:
-    """Logical id, name, limit and allowed characters of everything in a stack that is given a name."""
+    """Logical id, name, limit and allowed characters of everything in a stack that is given a
+    name."""
     known = longest(path)
     for logical_id, resource in expand_template(ROOT / path)["Resources"].items():
         if NAMELESS.match(resource["Type"]):
@@ -89,14 +99,18 @@ def test_every_name_fits(path: str) -> None:
     assert found or path == "stacks/gpu_fleet.yaml"
     for logical_id, name, limit, pattern in found:
         assert "the-" not in name, f"{logical_id}: {name} is made of what this test does not know"
-        assert len(name) <= limit, f"{logical_id}: {name} has {len(name)} characters, {limit} are allowed"
+        assert len(name) <= limit, (
+            f"{logical_id}: {name} has {len(name)} characters, {limit} are allowed"
+        )
         assert pattern is None or re.fullmatch(pattern, name), f"{logical_id}: {name}"
     assert len(longest_stack()) <= 255
 
 
 def test_roles_of_two_stacks_and_of_two_regions_never_meet() -> None:
     """Their names are the account's: both are in each, and no two functions have one."""
-    roles = [n for i, n, *_ in names("template.yaml") if i.endswith("FunctionRole") and n.startswith("s")]
+    roles = [
+        n for i, n, *_ in names("template.yaml") if i.endswith("FunctionRole") and n.startswith("s")
+    ]
 
     assert 15 == len({*roles}) == len(roles)
     assert all(name.startswith(f"{longest_stack()}-{LONGEST_REGION}-") for name in roles)
@@ -109,5 +123,7 @@ def test_a_stack_for_stack_sets_is_plain(path: str) -> None:
 
     assert "Transform" not in document
     assert not [k for k in document["Resources"] if k.startswith("Fn::")]
-    assert not [r for r in document["Resources"].values() if r["Type"] == "AWS::CloudFormation::Stack"]
+    assert not [
+        r for r in document["Resources"].values() if r["Type"] == "AWS::CloudFormation::Stack"
+    ]
     assert "Fn::Transform" not in str(document)

@@ -34,15 +34,25 @@ from tests.iam import (
 from tests.rights import KEYS, TABLE, USED, may
 
 EVERYTHING = {"Effect": "Allow", "Action": "*", "Resource": "*"}
-GOVERNED, OTHER = {"aws:ResourceTag/Purpose": "GPU-Workload"}, {"aws:ResourceTag/Purpose": "production"}
-READS = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:ConditionCheckItem", "dynamodb:BatchGetItem")
+GOVERNED, OTHER = (
+    {"aws:ResourceTag/Purpose": "GPU-Workload"},
+    {"aws:ResourceTag/Purpose": "production"},
+)
+READS = (
+    "dynamodb:GetItem",
+    "dynamodb:Query",
+    "dynamodb:ConditionCheckItem",
+    "dynamodb:BatchGetItem",
+)
 WRITES = ("dynamodb:PutItem", "dynamodb:UpdateItem")
 DELETES = ("dynamodb:DeleteItem",)
 WITHOUT_KEYS = (
     *READS, *WRITES, *DELETES, "dynamodb:Scan", "dynamodb:PartiQLSelect", "dynamodb:PartiQLUpdate",
     "dynamodb:BatchWriteItem", "dynamodb:ExportTableToPointInTime", "dynamodb:DeleteTable",
 )  # fmt: skip
-STREAM = {f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")}
+STREAM = {
+    f"dynamodb:{one}" for one in ("DescribeStream", "GetRecords", "GetShardIterator", "ListStreams")
+}
 ON_THE_INTERNET = {"ServeApproval", "ServeApi", "ServeConsole", "HandleSlackAction"}
 OF_SESSIONS = {
     "ServeApi": {"CODE", "ACCEPTED", "PAUSE"},
@@ -53,18 +63,21 @@ OF_SESSIONS = {
 ENDS = {"RecordOutcome", "HandleExecutionEnd"}
 WARNED = {"HandleSpotInterruption", "HandleLifecycleAction"}
 TAKES_NO_ANSWER = {
-    "OpenEpisode", "AskOwner", "ConcludeApproval", "SweepTarget", "HandleStateChange", *ENDS, *WARNED,
+    "OpenEpisode", "AskOwner", "ConcludeApproval", "SweepTarget", "HandleStateChange", *ENDS,
+    *WARNED,
 }  # fmt: skip
 """Nine of the thirteen that may write a question: they open, ask, void and expire it."""
 WRITERS = {
     "BREAKER": {"SweepTarget"},
     "PAUSE": {"ServeApi", "ServeConsole"},
     "EPISODE": {
-        "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot", "UndoEpisode", "SweepTarget", *ENDS,
+        "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot", "UndoEpisode", "SweepTarget",
+        *ENDS,
     },
     "APPROVAL": {*TAKES_NO_ANSWER, *ON_THE_INTERNET},
     "TARGET": {
-        "SweepTarget", "CheckHealth", "OpenEpisode", "UndoEpisode", "HandleStateChange", "HandleNotice",
+        "SweepTarget", "CheckHealth", "OpenEpisode", "UndoEpisode", "HandleStateChange",
+        "HandleNotice",
         "HandleRebalanceRecommendation", *ENDS, *WARNED, *ON_THE_INTERNET,
     },
     "LEDGER": {"SweepTarget", "HandleStateChange", *ENDS},
@@ -97,13 +110,16 @@ WRITERS = {
     "UNSWEPT": set(),  # by the sweep machine itself
     "ADVICE": set(),  # by `governor advice`, with its caller's rights
 }  # fmt: skip
-"""Functions that may write, or delete from, each kind of partition: a reviewer sees a change of it here."""
+"""Functions that may write, or delete from, each kind of partition: a reviewer sees a change of it
+here."""
 READS_PRICES = {"SweepTarget", "OpenEpisode", "RecheckEpisode", "PutAway", "TakeSnapshot"}
 """By the port of prices, of which use cases have a twin (`wiring/ec2.py`)."""
 READS_THE_LAST_POLICY = {
-    "HandleSlackAction", "HandleStateChange", "HandleNotice", "HandleRebalanceRecommendation", *WARNED,
+    "HandleSlackAction", "HandleStateChange", "HandleNotice", "HandleRebalanceRecommendation",
+    *WARNED,
 }  # fmt: skip
-"""Where the present policy is refused, before the use case begins (`wiring/policies.py`, `or_last`)."""
+"""Where the present policy is refused, before the use case begins (`wiring/policies.py`,
+`or_last`)."""
 
 
 def partition(kind: str) -> str:
@@ -120,7 +136,8 @@ def test_every_kind_of_partition_is_known() -> None:
 
 @pytest.mark.parametrize("function", sorted(own_statements()))
 def test_a_role_reaches_the_table_by_named_partitions_alone(function: str) -> None:
-    """Without a key, as a scan or a batch would be, every call is refused; and no statement is shared."""
+    """Without a key, as a scan or a batch would be, every call is refused; and no statement is
+    shared."""
     named = [one for one in functions()[function] if "dynamodb:" in str(one["Action"])]
 
     assert named == [one for one in own_statements()[function] if "dynamodb:" in str(one["Action"])]
@@ -165,7 +182,8 @@ ANSWERS = ("decision", "first_yes", "brake", "late_hold", "keep_ended_at", "keep
 
 
 def test_nine_of_the_thirteen_that_write_a_question_write_no_answer() -> None:
-    """Nor a whole question in place of it, but the one that opens it; and that one without an answer."""
+    """Nor a whole question in place of it, but the one that opens it; and that one without an
+    answer."""
     question = partition("APPROVAL")
 
     assert 13 == len(WRITERS["APPROVAL"])
@@ -204,7 +222,9 @@ def test_every_answer_in_a_question_is_among_those_that_nine_never_write() -> No
 def test_what_faces_the_internet_answers_questions_and_nothing_else() -> None:
     """It releases no freeze, opens or closes no episode, books nothing, and deletes nothing."""
     for function in ON_THE_INTERNET | OF_SESSIONS.keys():
-        written = {kind for kind in WRITERS if any(may(function, one, partition(kind)) for one in WRITES)}
+        written = {
+            kind for kind in WRITERS if any(may(function, one, partition(kind)) for one in WRITES)
+        }
         answers = {"APPROVAL", "HOLD", "TARGET"} if function in ON_THE_INTERNET else set()
         assert answers | OF_SESSIONS.get(function, set()) == written
         assert not any(may(function, "dynamodb:PutItem", partition(kind)) for kind in WRITERS)
@@ -213,7 +233,10 @@ def test_what_faces_the_internet_answers_questions_and_nothing_else() -> None:
 
 def test_the_pages_of_links_end_a_session_and_open_none() -> None:
     """They write when it ends, and neither who signed in nor until when the item is kept."""
-    session, whole = partition("SESSION"), {one.name for one in fields(SignIn)} | {"expires_at_epoch"}
+    session, whole = (
+        partition("SESSION"),
+        {one.name for one in fields(SignIn)} | {"expires_at_epoch"},
+    )
 
     assert may("ServeApproval", "dynamodb:UpdateItem", session, KEYS | {"ends_at"})
     for name in whole - {"ends_at"}:
@@ -224,7 +247,8 @@ def test_the_pages_of_links_end_a_session_and_open_none() -> None:
 
 
 def test_no_role_may_do_what_no_use_case_does() -> None:
-    """Every right to read, write or delete a kind of partition is used by some test of its use case."""
+    """Every right to read, write or delete a kind of partition is used by some test of its use
+    case."""
     unused = {
         (function, actions[0], kind)
         for function in own_statements()
@@ -237,7 +261,8 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
     outside = {(function, READS[0], "POLICY") for function in READS_THE_LAST_POLICY}
     outside |= {(function, READS[0], "PRICES") for function in READS_PRICES}
     assert all(may(function, action, kind) for function, action, kind in outside)
-    # A function that the soak works twice at once reads it within its own use case, at a random point.
+    # A function that the soak works twice at once reads it within its own use case, at a random
+    # point.
     assert set() == unused - outside
 
 
@@ -245,10 +270,12 @@ def test_no_role_may_do_what_no_use_case_does() -> None:
 
 NAMED_BREAK_GLASS = f"arn:aws:iam::{ACCOUNT}:role/break-glass"
 DATA_WRITES = (
-    *WRITES, *DELETES, "dynamodb:BatchWriteItem", "dynamodb:PartiQLInsert", "dynamodb:PartiQLUpdate",
+    *WRITES, *DELETES, "dynamodb:BatchWriteItem", "dynamodb:PartiQLInsert",
+    "dynamodb:PartiQLUpdate",
     "dynamodb:PartiQLDelete",
 )  # fmt: skip
-"""A transaction is allowed for each of its writes, as the single call. Source: DynamoDB Developer Guide."""
+"""A transaction is allowed for each of its writes, as the single call. Source: DynamoDB Developer
+Guide."""
 ADMINISTRATOR = {"Effect": "Allow", "Action": "*", "Resource": "*"}
 ROLES = f"arn:aws:iam::{ACCOUNT}:role"
 
@@ -258,19 +285,24 @@ def of_the_table(**parameters: str) -> list[dict[str, Any]]:
     document = load_template(ROOT / "template.yaml")
     table = document["Resources"]["StateTable"]["Properties"]
     defaults = {name: str(one.get("Default", "")) for name, one in document["Parameters"].items()}
-    policy = written_out(table["ResourcePolicy"]["PolicyDocument"], {**PSEUDO, **defaults, **parameters})
+    policy = written_out(
+        table["ResourcePolicy"]["PolicyDocument"], {**PSEUDO, **defaults, **parameters}
+    )
     return [ADMINISTRATOR, *policy["Statement"]]
 
 
 def role_arns() -> dict[str, str]:
-    """The role of each function and state machine that may write the table, as the template names it."""
+    """The role of each function and state machine that may write the table, as the template names
+    it."""
     resources = expand_template(ROOT / "template.yaml")["Resources"]
     found = {}
     for name, resource in resources.items():
         if resource["Type"] not in ("AWS::Serverless::Function", "AWS::Serverless::StateMachine"):
             continue
         statements = [
-            one for policy in policies_of(resource["Properties"], resources) for one in policy["Statement"]
+            one
+            for policy in policies_of(resource["Properties"], resources)
+            for one in policy["Statement"]
         ]
         actions = {action for one in statements for action in listed(one.get("Action", ()))}
         if actions.isdisjoint(DATA_WRITES):
@@ -289,7 +321,9 @@ def role_arns() -> dict[str, str]:
 def writes(policy: list[dict[str, Any]], principal: str) -> set[str]:
     """The writes of data that the policy leaves to somebody who may do everything else."""
     return {
-        one for one in DATA_WRITES if allows(policy, Request(one, TABLE, {"aws:PrincipalArn": principal}))
+        one
+        for one in DATA_WRITES
+        if allows(policy, Request(one, TABLE, {"aws:PrincipalArn": principal}))
     }
 
 
@@ -344,14 +378,17 @@ def test_one_role_that_an_operator_names_writes_as_well() -> None:
     ],
 )  # fmt: skip
 def test_the_tables_policy_locks_nobody_out_of_the_table_itself(action: str) -> None:
-    """CloudFormation changes the table with the rights of whoever deploys, which no template knows."""
+    """CloudFormation changes the table with the rights of whoever deploys, which no template
+    knows."""
     for principal in (f"{ROLES}/deployer", f"arn:aws:iam::{ACCOUNT}:root"):
         assert allows(of_the_table(), Request(action, TABLE, {"aws:PrincipalArn": principal}))
 
 
 def test_a_role_of_the_release_before_writes_until_the_update_has_replaced_it() -> None:
     """The table gets its policy before functions get their new roles. One release more."""
-    of_a_path = [arn for arn in role_arns().values() if arn.startswith(f"{ROLES}/gpu-governor-us-east-1/")]
+    of_a_path = [
+        arn for arn in role_arns().values() if arn.startswith(f"{ROLES}/gpu-governor-us-east-1/")
+    ]
 
     assert 14 == len(of_a_path)
     for arn in of_a_path:
@@ -374,7 +411,9 @@ def test_link_keys_are_read_by_those_that_make_or_check_links() -> None:
 
     readers = {name for name, role in functions().items() if allows(role, reads)}
     assert MAKES_LINKS | CHECKS_LINKS | {"RotateLinkKeys"} == readers
-    assert {"RotateLinkKeys"} == {name for name, role in functions().items() if allows(role, changes)}
+    assert {"RotateLinkKeys"} == {
+        name for name, role in functions().items() if allows(role, changes)
+    }
     assert not any(allows(role, reads) for role, _ in members().values())
 
 
@@ -415,7 +454,8 @@ CALLS = {
     "ec2:DeleteTags": (INSTANCE, MARKS, {"SweepTarget": "sweeper", "RecordOutcome": "sweeper"}),
     "autoscaling:CompleteLifecycleAction": (GROUP, {}, {"HandleLifecycleAction": "releaser"}),
 }  # fmt: skip
-"""The resource, what the request carries, and who may: the function, and its role in member accounts."""
+"""The resource, what the request carries, and who may: the function, and its role in member
+accounts."""
 NEVER = (
     "ec2:RunInstances", "ec2:ModifyInstanceAttribute", "ec2:DeleteSnapshot", "ec2:DeleteVolume",
     "ec2:DetachVolume", "ec2:RebootInstances", "iam:PassRole", "sts:AssumeRoleWithWebIdentity",
@@ -423,14 +463,19 @@ NEVER = (
 
 
 @pytest.mark.parametrize("action", CALLS)
-def test_only_its_own_role_writes_or_reads_user_data_and_only_of_governed_instances(action: str) -> None:
-    """Each role with each call, on a governed instance, another one, one without tags, and one elsewhere."""
+def test_only_its_own_role_writes_or_reads_user_data_and_only_of_governed_instances(
+    action: str,
+) -> None:
+    """Each role with each call, on a governed instance, another one, one without tags, and one
+    elsewhere."""
     resource, carried, holders = CALLS[action]
     elsewhere = resource.replace(ACCOUNT, "999999999999")
     governed = Request(action, resource, {**GOVERNED, **carried})
 
     assert set(holders) == {name for name, role in hub_roles().items() if allows(role, governed)}
-    assert set(holders.values()) == {name for name, (role, _) in members().items() if allows(role, governed)}
+    assert set(holders.values()) == {
+        name for name, (role, _) in members().items() if allows(role, governed)
+    }
     for role in (*hub_roles().values(), *(role for role, _ in members().values())):
         assert not allows(role, Request(action, resource, {**OTHER, **carried}))
         assert not allows(role, Request(action, resource, carried))
@@ -449,12 +494,16 @@ def test_nobody_tags_an_instance_into_or_out_of_the_selector(
     """The two marks alone, by name; a deletion that names no key would take all tags."""
     roles = (*hub_roles().values(), *(role for role, _ in members().values()))
 
-    assert not any(allows(role, Request(action, INSTANCE, {**GOVERNED, **carried})) for role in roles)
+    assert not any(
+        allows(role, Request(action, INSTANCE, {**GOVERNED, **carried})) for role in roles
+    )
 
 
 def test_a_command_runs_on_governed_instances_alone() -> None:
     """By the key of Systems Manager, which has one of its own for tags."""
-    senders = {name for name, role in functions().items() if allows(role, _command(INSTANCE, COMMAND))}
+    senders = {
+        name for name, role in functions().items() if allows(role, _command(INSTANCE, COMMAND))
+    }
 
     assert {
         "HandleSpotInterruption",
@@ -464,7 +513,9 @@ def test_a_command_runs_on_governed_instances_alone() -> None:
     for role in (*functions().values(), *(role for role, _ in members().values())):
         assert not allows(role, _command(INSTANCE, {"ssm:resourceTag/Purpose": "production"}))
         assert not allows(role, _command(INSTANCE, GOVERNED))
-        assert not allows(role, _command(f"arn:aws:ssm:us-east-1:{ACCOUNT}:document/another", COMMAND))
+        assert not allows(
+            role, _command(f"arn:aws:ssm:us-east-1:{ACCOUNT}:document/another", COMMAND)
+        )
 
 
 def _command(resource: str, context: dict[str, str]) -> Request:
@@ -473,11 +524,15 @@ def _command(resource: str, context: dict[str, str]) -> Request:
 
 def test_one_role_deletes_snapshots_and_only_those_of_an_episode() -> None:
     snapshot = "arn:aws:ec2:us-east-1::snapshot/snap-0123456789abcdef0"
-    tagged = Request("ec2:DeleteSnapshot", snapshot, {"aws:ResourceTag/GpuGovernor:Episode": "an-episode"})
+    tagged = Request(
+        "ec2:DeleteSnapshot", snapshot, {"aws:ResourceTag/GpuGovernor:Episode": "an-episode"}
+    )
     of_an_event: dict[str, Value] = {"aws:ResourceTag/GpuGovernor:Event": "an-event"}
     others: tuple[dict[str, Value], ...] = ({}, {**GOVERNED}, of_an_event)
 
-    assert {"ExpireSnapshots"} == {name for name, role in functions().items() if allows(role, tagged)}
+    assert {"ExpireSnapshots"} == {
+        name for name, role in functions().items() if allows(role, tagged)
+    }
     assert {"expirer"} == {name for name, (role, _) in members().items() if allows(role, tagged)}
     for role in (*functions().values(), *(role for role, _ in members().values())):
         assert not any(allows(role, Request("ec2:DeleteSnapshot", snapshot, one)) for one in others)
@@ -500,7 +555,11 @@ DESTRUCTIVE = {
 }
 ACTOR_ARN = f"arn:aws:iam::{ACCOUNT}:role/gpu-governor-us-east-1-actor"
 IN_BOTH = pytest.mark.parametrize("account", ["hub", "member"])
-UNDER_IAM = (*sorted(_LISTED), "aws:servicecatalog:provisionedProductArn", "aws:servicecatalog:productArn")
+UNDER_IAM = (
+    *sorted(_LISTED),
+    "aws:servicecatalog:provisionedProductArn",
+    "aws:servicecatalog:productArn",
+)
 """The marks of managers that have an exact key."""
 
 
@@ -536,7 +595,9 @@ def test_the_role_that_acts_trusts_put_away_alone() -> None:
 @IN_BOTH
 @pytest.mark.parametrize("value", ["exempt", "", "false"])
 @pytest.mark.parametrize("action", DESTRUCTIVE)
-def test_iam_denies_whatever_carries_the_exemption_key(account: str, action: str, value: str) -> None:
+def test_iam_denies_whatever_carries_the_exemption_key(
+    account: str, action: str, value: str
+) -> None:
     """With any value, as the guards have it, although something else allows everything."""
     role = [*acting(account), EVERYTHING]
     tagged: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/GpuGovernor": value}
@@ -558,7 +619,8 @@ def test_the_exemption_key_is_the_parameters(account: str) -> None:
 @IN_BOTH
 @pytest.mark.parametrize("key", UNDER_IAM)
 def test_iam_denies_whatever_carries_a_managers_mark(account: str, key: str) -> None:
-    """Each key that `managed_by` lists has a statement of its own: keys of one condition all have to hold."""
+    """Each key that `managed_by` lists has a statement of its own: keys of one condition all have
+    to hold."""
     role = [*acting(account), EVERYTHING]
     tagged: dict[str, Value] = {**GOVERNED, f"aws:ResourceTag/{key}": "any"}
 
@@ -567,14 +629,17 @@ def test_iam_denies_whatever_carries_a_managers_mark(account: str, key: str) -> 
 
 
 def test_the_hub_and_its_members_deny_the_same() -> None:
-    denied = [[one for one in acting(account) if one["Effect"] == "Deny"] for account in ("hub", "member")]
+    denied = [
+        [one for one in acting(account) if one["Effect"] == "Deny"] for account in ("hub", "member")
+    ]
     assert denied[0] == denied[1]
     assert 1 + len(UNDER_IAM) == len(denied[0])
 
 
 @IN_BOTH
 def test_the_policies_of_the_role_fit_iam(account: str) -> None:
-    """IAM counts the characters of all inline policies of a role, without white space: 10,240 at most."""
+    """IAM counts the characters of all inline policies of a role, without white space: 10,240 at
+    most."""
     longest = "k" * 128
     written = json.dumps(acting(account, ExemptionTagKey=longest), separators=(",", ":"))
     assert 10_240 > len(written)
@@ -603,7 +668,11 @@ def test_a_session_for_reading_in_a_member_changes_nothing() -> None:
     session = json.loads(allowing(*READING))["Statement"]
     for action, resource in DESTRUCTIVE.items():
         assert not allows(session, Request(action, resource, GOVERNED))
-    for action in ("ec2:DescribeInstances", "ec2:DescribeSpotInstanceRequests", "ec2:DescribeSnapshots"):
+    for action in (
+        "ec2:DescribeInstances",
+        "ec2:DescribeSpotInstanceRequests",
+        "ec2:DescribeSnapshots",
+    ):
         assert allows(session, Request(action, "*"))
 
 
@@ -621,7 +690,8 @@ ONCE: dict[str, Value] = {"s3:if-none-match": "*", "aws:SecureTransport": "true"
 
 
 def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
-    """Each role of the stack and of its members with each call, beside the policy of the bucket itself."""
+    """Each role of the stack and of its members with each call, beside the policy of the bucket
+    itself."""
     roles = {**hub_roles(), **{name: role for name, (role, _) in members().items()}}
     administrator = [ADMINISTRATOR]
     bucket = _bucket_policy()
@@ -635,7 +705,10 @@ def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
         assert not allows(role, Request("s3:PutBucketPolicy", "${AuditBucket.Arn}"))
     for writer, path in (("WriteAudit", AUDIT), ("TakeSnapshot", USER_DATA)):
         others = ("arn:of:admin", *(_role(one) for one in roles if one != writer))
-        put = {name: Request("s3:PutObject", path, {**ONCE, "aws:PrincipalArn": name}) for name in others}
+        put = {
+            name: Request("s3:PutObject", path, {**ONCE, "aws:PrincipalArn": name})
+            for name in others
+        }
         assert not any(allows([*administrator, *bucket], one) for one in put.values())
         own = {**ONCE, "aws:PrincipalArn": _role(writer)}
         assert allows([*administrator, *bucket], Request("s3:PutObject", path, own))
@@ -650,15 +723,23 @@ def test_one_role_writes_the_audit_and_only_what_is_not_there() -> None:
 def test_user_data_is_written_once_by_one_role_and_read_by_none() -> None:
     """Nor does a copy go there without the key: whoever may read the audit could read it."""
     roles = {**hub_roles(), **{name: role for name, (role, _) in members().items()}}
-    with_key: dict[str, Value] = {**ONCE, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:Key"}
-    without = [ONCE, {**with_key, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:another"}]
+    with_key: dict[str, Value] = {
+        **ONCE,
+        "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:Key",
+    }
+    without = [
+        ONCE,
+        {**with_key, "s3:x-amz-server-side-encryption-aws-kms-key-id": "arn:of:another"},
+    ]
     again = {name: value for name, value in with_key.items() if name != "s3:if-none-match"}
 
     assert {"TakeSnapshot"} == {
         n for n, role in roles.items() if allows(role, Request("s3:PutObject", USER_DATA, with_key))
     }
     for role in roles.values():
-        assert not any(allows(role, Request("s3:PutObject", USER_DATA, one)) for one in (*without, again))
+        assert not any(
+            allows(role, Request("s3:PutObject", USER_DATA, one)) for one in (*without, again)
+        )
         for action in ("s3:GetObject", "s3:GetObjectVersion", *DELETIONS):
             assert not allows(role, Request(action, USER_DATA, with_key))
     assert not allows(roles["TakeSnapshot"], Request("s3:PutObject", AUDIT, with_key))
@@ -686,7 +767,8 @@ SEALERS = {
 """Functions that make the seals of each duty."""
 CHECKERS = {"PutAway", "RecheckEpisode", "TakeSnapshot"}
 SEALS_ALERTS = {
-    "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth", "AskOwner", "ExpireSnapshots",
+    "PlanSweep", "SweepTarget", "SumUpMonth", "ReportSavings", "CheckHealth", "AskOwner",
+    "ExpireSnapshots",
     "RecordOutcome", "UndoEpisode", "DeliverAlert", "HandleSpotInterruption",
     "HandleRebalanceRecommendation", "HandleLifecycleAction", "HandleNotice", "HandleExecutionEnd",
     *TAKE_ANSWERS,
@@ -701,7 +783,8 @@ def _key_policy(key: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("key", SEALERS)
 def test_a_duty_is_sealed_by_its_own_functions_alone(key: str) -> None:
-    """By the rights of each role, and by the policy of the key, which denies an administrator as well."""
+    """By the rights of each role, and by the policy of the key, which denies an administrator as
+    well."""
     arn, administrator = f"arn:of:{key}", [{"Effect": "Allow", "Action": "*", "Resource": "*"}]
     make, check = Request("kms:GenerateMac", arn), Request("kms:VerifyMac", arn)
     roles = {**functions(), **{name: role for name, (role, _) in members().items()}}
@@ -747,7 +830,13 @@ def test_the_key_of_alerts_seals_no_decision() -> None:
 
 def test_no_role_changes_a_key_of_seals_or_lends_it_out() -> None:
     """A grant, or another policy, would let others make seals."""
-    for action in ("CreateGrant", "PutKeyPolicy", "ScheduleKeyDeletion", "ReplicateKey", "UpdateAlias"):
+    for action in (
+        "CreateGrant",
+        "PutKeyPolicy",
+        "ScheduleKeyDeletion",
+        "ReplicateKey",
+        "UpdateAlias",
+    ):
         for key in SEALERS:
             request = Request(f"kms:{action}", f"arn:of:{key}")
             assert [] == [name for name, role in functions().items() if allows(role, request)]
@@ -778,7 +867,8 @@ def assumes(principal: str, organization: str | None = None, **parameters: objec
 
 
 def test_a_member_role_trusts_its_own_function_by_its_whole_name() -> None:
-    """Not a role that looks like it, of another stack, another Region, a path, or an earlier release."""
+    """Not a role that looks like it, of another stack, another Region, a path, or an earlier
+    release."""
     assert {"actor"} == assumes(OWN)
     assert {"sweeper"} == assumes(SISTER)
     role = f"arn:aws:iam::{ACCOUNT}:role"
@@ -815,7 +905,12 @@ MARKING = "arn:aws:iam::210987654321:role/gpu-governor-member-sweeper"
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Owner"]}, False),
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Team", "PURPOSE"]}, False),
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Lifecycle"]}, False),
-        (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["Owner"], "ec2:CreateAction": "RunInstances"}, True),
+        (
+            DEVELOPER,
+            "ec2:CreateTags",
+            {"aws:TagKeys": ["Owner"], "ec2:CreateAction": "RunInstances"},
+            True,
+        ),
         (DEVELOPER, "ec2:CreateTags", {"aws:TagKeys": ["GpuGovernor"]}, True),
         (DEVELOPER, "ec2:DeleteTags", {"aws:TagKeys": ["GpuGovernor"]}, False),
         (DEVELOPER, "ec2:DeleteTags", {}, False),
@@ -829,7 +924,8 @@ MARKING = "arn:aws:iam::210987654321:role/gpu-governor-member-sweeper"
 def test_the_example_keeps_others_from_tagging(
     principal: str, action: str, context: dict[str, Value], may_do: bool
 ) -> None:
-    """Launches and new exemptions stay free; a deletion without keys takes all tags and is nobody's."""
+    """Launches and new exemptions stay free; a deletion without keys takes all tags and is
+    nobody's."""
     request = Request(action, INSTANCE, {"aws:PrincipalArn": principal, **context})
 
     assert may_do is allows([EVERYTHING, *SCP], request)
@@ -853,15 +949,16 @@ MANAGED = f"arn:aws:iam::{ACCOUNT}:policy/gpu-governor-BaseAccess-1a2B"
 )
 def test_the_example_keeps_others_from_the_governors_roles(action: str, resource: str) -> None:
     """Members trust a role of the hub's name whoever may assume it, one that is passed to a
-    function acts as the governor, as does one whose managed policy says more, and a new platform role is
-    exempt from all of this."""
+    function acts as the governor, as does one whose managed policy says more, and a new platform
+    role is exempt from all of this."""
     for principal, may_do in ((DEVELOPER, False), (PLATFORM, True)):
         request = Request(action, resource, {"aws:PrincipalArn": principal})
         assert may_do is allows([EVERYTHING, *SCP], request)
 
 
 def test_organizations_takes_the_examples() -> None:
-    """Source: quotas of AWS Organizations; a policy given by the command line counts with its white space."""
+    """Source: quotas of AWS Organizations; a policy given by the command line counts with its white
+    space."""
     for path in (ROOT / "examples/organizations").glob("*.json"):
         assert 5_120 >= len(path.read_text(encoding="utf-8"))
 
@@ -886,9 +983,11 @@ def test_organizations_takes_the_examples() -> None:
         ("kms:PutKeyPolicy", "key/00000000-0000-0000-0000-000000000000"),
     ],
 )
-def test_the_example_keeps_others_from_changing_what_the_governor_runs(action: str, name: str) -> None:
-    """Other code, or a layer, in a function of the stack acts as its role without passing any; without the
-    table's stream nothing is kept for the audit."""
+def test_the_example_keeps_others_from_changing_what_the_governor_runs(
+    action: str, name: str
+) -> None:
+    """Other code, or a layer, in a function of the stack acts as its role without passing any;
+    without the table's stream nothing is kept for the audit."""
     arn = f"arn:aws:{action.partition(':')[0]}:eu-west-1:{{}}:{name}"
     for principal, account, may_do in (
         (DEVELOPER, "111122223333", False),
@@ -914,7 +1013,9 @@ def test_the_example_keeps_others_from_the_governors_buckets(action: str) -> Non
         assert may_do is allows([EVERYTHING, *SCP], request)
 
 
-METRICS_SCP = json.loads((ROOT / "examples/organizations/protect-metrics.json").read_text())["Statement"]
+METRICS_SCP = json.loads((ROOT / "examples/organizations/protect-metrics.json").read_text())[
+    "Statement"
+]
 TELEMETRY = "arn:aws:iam::111122223333:role/gpu-telemetry-notebooks"
 USER = "AROAEXAMPLE:i-0123456789abcdef0"
 
@@ -937,7 +1038,8 @@ USER = "AROAEXAMPLE:i-0123456789abcdef0"
 def test_the_example_leaves_gpu_metrics_to_telemetry_roles(
     principal: str, namespace: str, may_publish: bool
 ) -> None:
-    """Whoever may publish for any instance can make it look idle; bound namespaces are of one instance."""
+    """Whoever may publish for any instance can make it look idle; bound namespaces are of one
+    instance."""
     context = {"aws:PrincipalArn": principal, "cloudwatch:namespace": namespace, "aws:userid": USER}
     request = Request("cloudwatch:PutMetricData", "*", context)
 
@@ -977,7 +1079,8 @@ def test_the_example_protects_the_roles_that_may_publish() -> None:
 def test_conditions_hold_as_iam_says(
     condition: dict[str, dict[str, str]], context: dict[str, str], holds: bool
 ) -> None:
-    """IAM User Guide: of an absent key ForAllValues and negated operators hold, all others do not."""
+    """IAM User Guide: of an absent key ForAllValues and negated operators hold, all others do
+    not."""
     statement = {"Effect": "Allow", "Action": "s:Call", "Resource": "*", "Condition": condition}
 
     assert holds is allows([statement], Request("s:Call", "arn", context))
@@ -996,7 +1099,8 @@ def test_a_denial_wins_and_an_unknown_operator_is_an_error() -> None:
 
 
 def test_one_function_says_which_version_of_the_policy_is_in_force() -> None:
-    """Everybody else reads that one item, and nothing else of its kind; acceptances are another's."""
+    """Everybody else reads that one item, and nothing else of its kind; acceptances are
+    another's."""
     record, writers = "VERSION#in-force", set()
     for function in own_statements():
         if any(may(function, action, record) for action in (*WRITES, *DELETES)):

@@ -1,4 +1,5 @@
-"""Whoever gets an alarm finds what it means and what to do, and nothing is explained that no longer fires."""
+"""Whoever gets an alarm finds what it means and what to do, and nothing is explained that no longer
+fires."""
 
 from __future__ import annotations
 
@@ -37,12 +38,17 @@ def test_an_alarm_leads_to_its_row(name: str) -> None:
 
 def test_every_row_is_of_an_alarm() -> None:
     rows = ROW.findall((ROOT / "docs" / "runbook.md").read_text(encoding="utf-8"))
-    assert sorted({section for alarm in ALARMS.values() for section in linked(alarm)}) == sorted(rows)
+    assert sorted({section for alarm in ALARMS.values() for section in linked(alarm)}) == sorted(
+        rows
+    )
 
 
-@pytest.mark.parametrize("name", [name for name in sorted(ALARMS) if name.startswith("template.yaml")])
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(ALARMS) if name.startswith("template.yaml")]
+)
 def test_an_alarm_is_heard_when_it_begins_and_when_it_ends(name: str) -> None:
-    """It begins at the topic; its end is taken from EventBridge, so that no mail says that all is well."""
+    """It begins at the topic; its end is taken from EventBridge, so that no mail says that all is
+    well."""
     assert [{"Ref": "AlertTopic"}] == ALARMS[name]["AlarmActions"]
     assert "OKActions" not in ALARMS[name]
     over = template()["Resources"]["AlarmOverRule"]["Properties"]["EventPattern"]
@@ -88,7 +94,9 @@ def hears(function: str) -> set[str]:
             found |= named(queue["RedrivePolicy"]) & QUEUES
     for name, resource in RESOURCES.items():
         kind, more = resource["Type"], resource["Properties"]
-        if kind == "AWS::Serverless::StateMachine" and function in named(more["DefinitionSubstitutions"]):
+        if kind == "AWS::Serverless::StateMachine" and function in named(
+            more["DefinitionSubstitutions"]
+        ):
             found |= {name} & WATCHED
         if kind == "AWS::ApiGatewayV2::Integration" and function in named(more["IntegrationUri"]):
             found |= {"Api"} & WATCHED
@@ -96,10 +104,12 @@ def hears(function: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "function", [name for name, one in RESOURCES.items() if one["Type"] == "AWS::Serverless::Function"]
+    "function",
+    [name for name, one in RESOURCES.items() if one["Type"] == "AWS::Serverless::Function"],
 )
 def test_a_failure_of_each_function_is_heard(function: str) -> None:
-    """By an alarm on its errors, its queue of failures, its state machine, or the answers of the API."""
+    """By an alarm on its errors, its queue of failures, its state machine, or the answers of the
+    API."""
     assert hears(function) or function in SEEN_BY_A_PERSON
 
 

@@ -28,8 +28,11 @@ TASKS = {name: state for name, state in STATES.items() if state["Type"] == "Task
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_definition_is_what_its_source_says(name: str) -> None:
-    """The JSON is deployed and the YAML is edited: `make machines` brings the one in line with the other."""
-    assert rendered(FOLDER / f"{name}.yaml") == (FOLDER / f"{name}.asl.json").read_text(encoding="utf-8")
+    """The JSON is deployed and the YAML is edited: `make machines` brings the one in line with the
+    other."""
+    assert rendered(FOLDER / f"{name}.yaml") == (FOLDER / f"{name}.asl.json").read_text(
+        encoding="utf-8"
+    )
     assert {f"{one}.yaml" for one in MACHINES} == {path.name for path in FOLDER.glob("*.yaml")}
 
 
@@ -59,7 +62,8 @@ def test_every_state_can_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_substitutions_of_file_and_template_are_the_same(name: str) -> None:
-    """An undeclared substitution would reach Step Functions as text; a superfluous one is a mistake."""
+    """An undeclared substitution would reach Step Functions as text; a superfluous one is a
+    mistake."""
     used = set(re.findall(r"\$\{(\w+)\}", json.dumps(definition(name))))
     resources = template()["Resources"].values()
     declared = next(
@@ -104,9 +108,12 @@ def _kinds(of: type[errors.GovernorError]) -> set[str]:
 
 @pytest.mark.parametrize("name", sorted(DESTRUCTIVE))
 def test_what_a_guard_or_ec2_refused_ends_the_episode(name: str) -> None:
-    """A clear no is final. Every error of our tree that says neither yes nor no is checked again."""
+    """A clear no is final. Every error of our tree that says neither yes nor no is checked
+    again."""
     waits, refused, _ = TASKS[name]["Catch"]
-    clear = _kinds(errors.SafetyError) | _kinds(errors.CloudError) | _kinds(errors.ConfigurationError)
+    clear = (
+        _kinds(errors.SafetyError) | _kinds(errors.CloudError) | _kinds(errors.ConfigurationError)
+    )
     unclear = {"MustWait", "Throttled", "Unavailable"}
 
     assert ["MustWait"] == waits["ErrorEquals"]
@@ -130,7 +137,8 @@ def test_every_task_is_bounded_retried_and_caught(name: str) -> None:
 
 @pytest.mark.parametrize("name", REPEATED)
 def test_a_function_that_was_cut_short_is_called_again(name: str) -> None:
-    """It may have died after its write. The time-out of a question is the end of its stage, not a fault."""
+    """It may have died after its write. The time-out of a question is the end of its stage, not a
+    fault."""
     retried = {error for retry in TASKS[name]["Retry"] for error in retry["ErrorEquals"]}
     asks = TASKS[name]["Resource"].endswith(".waitForTaskToken")
 
@@ -142,14 +150,17 @@ def test_no_try_at_snapshots_outlives_its_reservation() -> None:
     """Only then may another one make a second set; and the workflow tries for longer than that."""
     function = template()["Resources"]["TakeSnapshotFunction"]["Properties"]
     limit = function.get("Timeout", template()["Globals"]["Function"]["Timeout"])
-    again = next(r for r in STATES["TakeSnapshot"]["Retry"] if r["ErrorEquals"] == ["SnapshotUnderWay"])
+    again = next(
+        r for r in STATES["TakeSnapshot"]["Retry"] if r["ErrorEquals"] == ["SnapshotUnderWay"]
+    )
 
     assert limit + 60 <= RESERVED.total_seconds()
     assert RESERVED.total_seconds() < again["IntervalSeconds"] * again["MaxAttempts"]
 
 
 def test_termination_is_only_reached_through_completed_snapshots_and_a_second_recheck() -> None:
-    """Cut either state out, or the dry run's way around the wait, and Terminate cannot be reached."""
+    """Cut either state out, or the dry run's way around the wait, and Terminate cannot be
+    reached."""
     start = REMEDIATION["StartAt"]
 
     assert "Terminate" in reachable(REMEDIATION, start)
@@ -181,7 +192,9 @@ def test_in_mode_ask_only_an_approval_or_a_chosen_expiry_leads_to_an_action() ->
     """Two of all answers lead to the recheck, and one of them only under `on_expiry: act`."""
     leading = [choice for choice in STATES["Decision?"]["Choices"] if choice["Next"] == "Recheck"]
 
-    assert [{"Variable": "$.answer.decision", "StringEquals": "approve", "Next": "Recheck"}] == leading[:1]
+    assert [
+        {"Variable": "$.answer.decision", "StringEquals": "approve", "Next": "Recheck"}
+    ] == leading[:1]
     assert 2 == len(leading)
     assert {"Variable": "$.opened.value.on_expiry", "StringEquals": "act"} in leading[1]["And"]
     assert "Recheck" not in reachable(REMEDIATION, "AskOwner", frozenset({"Decision?"}))
@@ -199,7 +212,9 @@ def test_every_stage_of_the_question_goes_on_when_time_is_over_and_ends_in_the_c
         assert STATES[stage]["Resource"].endswith(":lambda:invoke.waitForTaskToken")
 
 
-@pytest.mark.parametrize(("said", "then"), [("TellHeard?", "Recheck"), ("AskHeard?", "AwaitAnswer")])
+@pytest.mark.parametrize(
+    ("said", "then"), [("TellHeard?", "Recheck"), ("AskHeard?", "AwaitAnswer")]
+)
 def test_nothing_goes_on_before_somebody_was_told(said: str, then: str) -> None:
     """Straight from the topic, or when a channel has taken it; no other state leads there."""
     waiting = {f"Is{said}", f"Check{said}".rstrip("?")}
@@ -237,7 +252,8 @@ def test_only_the_name_of_the_episode_travels_to_the_functions() -> None:
 
 
 def test_a_plan_that_was_cut_short_costs_no_sweep() -> None:
-    """Something that it waited for hung: the next try finds that under way, or has the time for it."""
+    """Something that it waited for hung: the next try finds that under way, or has the time for
+    it."""
     retried = {
         error
         for retry in definition("sweep")["States"]["PlanSweep"]["Retry"]
@@ -248,11 +264,14 @@ def test_a_plan_that_was_cut_short_costs_no_sweep() -> None:
 
 
 @pytest.mark.parametrize(
-    ("few", "many"), [("SweepTargets", "SweepManyTargets"), ("CheckHealthOfEach", "CheckHealthOfMany")]
+    ("few", "many"),
+    [("SweepTargets", "SweepManyTargets"), ("CheckHealthOfEach", "CheckHealthOfMany")],
 )
 def test_few_targets_and_many_are_treated_alike(few: str, many: str) -> None:
     """Both maps hold the same states; of many only the outcomes are kept, and fewer tries fit."""
-    one, other = (definition("sweep")["States"][name]["ItemProcessor"]["States"] for name in (few, many))
+    one, other = (
+        definition("sweep")["States"][name]["ItemProcessor"]["States"] for name in (few, many)
+    )
     for states in (one, other):
         states[next(iter(states))].pop("ResultSelector")
         states[next(iter(states))].pop("Retry")
@@ -283,10 +302,13 @@ def test_a_child_ends_within_four_minutes_whatever_is_tried_again() -> None:
             (again,) = task["Retry"]
             # Lambda rejects at once; what may have run is tried again by the next sweep.
             runs = (
-                1 if again["ErrorEquals"] == ["Lambda.TooManyRequestsException"] else 1 + again["MaxAttempts"]
+                1
+                if again["ErrorEquals"] == ["Lambda.TooManyRequestsException"]
+                else 1 + again["MaxAttempts"]
             )
             waits = (
-                again["IntervalSeconds"] * again["BackoffRate"] ** n for n in range(again["MaxAttempts"])
+                again["IntervalSeconds"] * again["BackoffRate"] ** n
+                for n in range(again["MaxAttempts"])
             )
             seconds += runs * task["TimeoutSeconds"] + sum(waits)
         assert seconds <= 240
@@ -294,13 +316,15 @@ def test_a_child_ends_within_four_minutes_whatever_is_tried_again() -> None:
 
 
 def test_a_sweep_has_the_time_that_its_targets_may_take() -> None:
-    """3,000 targets of four minutes each, the plan and the sum of the month, each with all its tries."""
+    """3,000 targets of four minutes each, the plan and the sum of the month, each with all its
+    tries."""
     machine = definition("sweep")
     seconds = 240.0 * 3_000 / machine["States"]["SweepManyTargets"]["MaxConcurrency"]
     for task in (machine["States"][name] for name in ("PlanSweep", "SumUpMonth")):
         for again in task["Retry"]:
             waits = (
-                again["IntervalSeconds"] * again["BackoffRate"] ** n for n in range(again["MaxAttempts"])
+                again["IntervalSeconds"] * again["BackoffRate"] ** n
+                for n in range(again["MaxAttempts"])
             )
             seconds += sum(min(wait, again.get("MaxDelaySeconds", wait)) for wait in waits)
         tries = 1 + sum(again["MaxAttempts"] for again in task["Retry"])
@@ -317,7 +341,9 @@ def test_functions_of_a_child_are_not_cut_by_the_machine() -> None:
 def test_every_map_of_a_sweep_leads_to_the_sum_of_the_month() -> None:
     """Which fails the execution when a target was not swept."""
     sweep = definition("sweep")["States"]
-    assert ["SumUpMonth"] * 2 == [sweep[name]["Next"] for name in ("SweepTargets", "SweepManyTargets")]
+    assert ["SumUpMonth"] * 2 == [
+        sweep[name]["Next"] for name in ("SweepTargets", "SweepManyTargets")
+    ]
     assert "Catch" not in sweep["SumUpMonth"]
 
 

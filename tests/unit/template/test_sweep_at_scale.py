@@ -21,7 +21,9 @@ EXPRESS_SECONDS = 300
 """Source: Step Functions quotas."""
 BUSY, BROKEN = "Lambda.TooManyRequestsException", "Lambda.ServiceException"
 """Lambda rejects a call at once; it may break off a function that has run for long."""
-CAUSE = json.dumps({"errorMessage": "a" * 20_000, "errorType": "AccessDenied", "stackTrace": ["b" * 10_000]})
+CAUSE = json.dumps(
+    {"errorMessage": "a" * 20_000, "errorType": "AccessDenied", "stackTrace": ["b" * 10_000]}
+)
 SUMMARY = {
     "account": "123456789012",
     "region": "ap-southeast-2",
@@ -41,11 +43,15 @@ class TimedOut(Exception):
 
 
 class Run:
-    """One execution, with stub functions; `events` is what its history would have. It has taken `seconds`;
-    each call of a function, and each write, takes `call_seconds`, but for one that Lambda rejects."""
+    """One execution, with stub functions; `events` is what its history would have. It has taken
+    `seconds`; each call of a function, and each write, takes `call_seconds`, but for one that
+    Lambda rejects."""
 
     def __init__(
-        self, functions: Mapping[str, Function], call_seconds: float = 1, limit: float = EXPRESS_SECONDS
+        self,
+        functions: Mapping[str, Function],
+        call_seconds: float = 1,
+        limit: float = EXPRESS_SECONDS,
     ) -> None:
         self.functions = functions
         self.call_seconds = call_seconds
@@ -105,7 +111,9 @@ class Run:
         assert "$.plan.value.targets" == state["ItemsPath"]
         places = [0.0] * state["MaxConcurrency"]
         for item in data["plan"]["value"]["targets"]:
-            child = Run(self.functions, self.call_seconds, self.limit if is_inline else EXPRESS_SECONDS)
+            child = Run(
+                self.functions, self.call_seconds, self.limit if is_inline else EXPRESS_SECONDS
+            )
             try:
                 results.append(child._scope(scope, item))
             except (StepFailed, TimedOut):
@@ -144,8 +152,12 @@ class Run:
             try:
                 found = self.functions[state["Parameters"]["FunctionName"]](payload)
             except StepFailed as failed:
-                self._pass(0 if failed.error == BUSY else min(self.call_seconds, state["TimeoutSeconds"]))
-                rules = (n for n in tries if _matches(state["Retry"][n]["ErrorEquals"], failed.error))
+                self._pass(
+                    0 if failed.error == BUSY else min(self.call_seconds, state["TimeoutSeconds"])
+                )
+                rules = (
+                    n for n in tries if _matches(state["Retry"][n]["ErrorEquals"], failed.error)
+                )
                 number = next(rules, -1)
                 rule = state["Retry"][number]
                 if number < 0 or tries[number] == rule["MaxAttempts"]:
@@ -180,7 +192,13 @@ def machine(
     def sum_up(payload: Mapping[str, Any]) -> dict[str, Any]:
         swept = parse(SweptPayload, dict(payload))
         told.append(swept)
-        return {"month": "2026-11", "projects": 500, "usd": "1234567.89", "saved_usd": "1.00", "told": 0}
+        return {
+            "month": "2026-11",
+            "projects": 500,
+            "usd": "1234567.89",
+            "saved_usd": "1.00",
+            "told": 0,
+        }
 
     return Run(
         {
@@ -204,7 +222,8 @@ def slowly(_: Mapping[str, Any]) -> Any:
 
 @pytest.mark.parametrize("error", [BUSY, BROKEN, "Sandbox.Timedout", "Unavailable"])
 def test_a_child_notes_its_failure_before_its_time_is_over(error: str) -> None:
-    """Whatever fails, however late and however often it is tried again: in four minutes of the five."""
+    """Whatever fails, however late and however often it is tried again: in four minutes of the
+    five."""
 
     def late(_: Mapping[str, Any]) -> Any:
         raise StepFailed(error, CAUSE)
@@ -213,7 +232,9 @@ def test_a_child_notes_its_failure_before_its_time_is_over(error: str) -> None:
     scope = definition("sweep")["States"]["SweepManyTargets"]["ItemProcessor"]
     child = Run(run.functions, 10_000)
 
-    assert {"outcome": "failed"} == child._scope(scope, {"account": "1" * 12, "region": "us-east-1"})
+    assert {"outcome": "failed"} == child._scope(
+        scope, {"account": "1" * 12, "region": "us-east-1"}
+    )
     assert child.seconds <= 240
     run({})
     assert ([["failed"] * 41], 41) == ([one.outcomes for one in told], len({*run.noted}))
@@ -221,7 +242,9 @@ def test_a_child_notes_its_failure_before_its_time_is_over(error: str) -> None:
 
 @pytest.mark.parametrize("targets", [40, 2_000, 3_000])
 @pytest.mark.parametrize("does_fail", [False, True])
-def test_the_month_is_summed_up_however_long_each_target_takes(targets: int, does_fail: bool) -> None:
+def test_the_month_is_summed_up_however_long_each_target_takes(
+    targets: int, does_fail: bool
+) -> None:
     """Each takes all the time that its function has, and fails at its end."""
     times_out = template()["Resources"]["SweepTargetFunction"]["Properties"]["Timeout"]
     fails = {"sweep_target": slowly} if does_fail else {}

@@ -19,7 +19,9 @@ from tests.unit.template.machines import ROOT, rules, statements, template
 
 TEMPLATE = template()
 RESOURCES: dict[str, dict[str, Any]] = TEMPLATE["Resources"]
-FUNCTIONS = {k: r["Properties"] for k, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"}
+FUNCTIONS = {
+    k: r["Properties"] for k, r in RESOURCES.items() if r["Type"] == "AWS::Serverless::Function"
+}
 QUEUED = {
     "DeliverAlertFunction": ("DeliveryQueue", "DeliveryFailures"),
     "HandleSpotInterruptionFunction": ("InterruptionQueue", "EventFailures"),
@@ -61,7 +63,9 @@ def actions(statement: dict[str, Any]) -> list[str]:
 
 def test_every_folder_is_a_function_and_every_function_a_folder() -> None:
     """Nothing is written and not deployed, nor deployed and not written."""
-    folders = {f"functions/{folder.name}/" for folder in (ROOT / "functions").iterdir() if folder.is_dir()}
+    folders = {
+        f"functions/{folder.name}/" for folder in (ROOT / "functions").iterdir() if folder.is_dir()
+    }
 
     assert folders == {properties["CodeUri"] for properties in FUNCTIONS.values()}
 
@@ -83,7 +87,9 @@ def test_a_function_has_its_own_log_group_with_retention(name: str) -> None:
 
     assert {"Ref": "LogRetentionDays"} == properties["RetentionInDays"]
     assert "KmsKeyId" in properties
-    users = [other for other, p in FUNCTIONS.items() if p["LoggingConfig"]["LogGroup"]["Ref"] == group]
+    users = [
+        other for other, p in FUNCTIONS.items() if p["LoggingConfig"]["LogGroup"]["Ref"] == group
+    ]
     assert [name] == users
 
 
@@ -99,8 +105,11 @@ def test_a_failure_of_a_function_is_seen(name: str) -> None:
         assert [{"Name": "FunctionName", "Value": {"Ref": name}}] == alarm["Dimensions"]
         return
     if name == "WriteAuditFunction":
-        # The stream hands over again what failed; an alarm tells at once, and a queue what was given up.
-        stream, alarm = (RESOURCES[one]["Properties"] for one in ("AuditStream", "AuditErrorsAlarm"))
+        # The stream hands over again what failed; an alarm tells at once, and a queue what was
+        # given up.
+        stream, alarm = (
+            RESOURCES[one]["Properties"] for one in ("AuditStream", "AuditErrorsAlarm")
+        )
         assert {"OnFailure": {"Destination": {"Fn::GetAtt": ["EventFailures", "Arn"]}}} == stream[
             "DestinationConfig"
         ]
@@ -115,9 +124,13 @@ def test_a_failure_of_a_function_is_seen(name: str) -> None:
         assert ["ReportBatchItemFailures"] == mapping["FunctionResponseTypes"]
         return
     config = FUNCTIONS[name]["EventInvokeConfig"]
-    assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == config["DestinationConfig"]["OnFailure"]["Destination"]
+    assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == config["DestinationConfig"]["OnFailure"][
+        "Destination"
+    ]
     for event in FUNCTIONS[name]["Events"].values():
-        assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == event["Properties"]["DeadLetterConfig"]["Arn"]
+        assert {"Fn::GetAtt": ["EventFailures", "Arn"]} == event["Properties"]["DeadLetterConfig"][
+            "Arn"
+        ]
         assert event["Properties"]["RetryPolicy"]["MaximumRetryAttempts"] > 0
 
 
@@ -126,7 +139,11 @@ def test_what_reads_a_whole_target_grows_with_it_and_is_measured_as_it_is_deploy
     asked = TEMPLATE["Parameters"]["SweepMemoryMegabytes"]
 
     assert (MEMORY, MEMORY) == (asked["Default"], asked["MinValue"])
-    grown = {name for name, one in FUNCTIONS.items() if "SweepMemoryMegabytes" in str(one.get("MemorySize"))}
+    grown = {
+        name
+        for name, one in FUNCTIONS.items()
+        if "SweepMemoryMegabytes" in str(one.get("MemorySize"))
+    }
     assert {"SweepTargetFunction", "CheckHealthFunction"} == grown
 
 
@@ -155,16 +172,28 @@ def test_no_function_may_stop_and_put_away_alone_may_assume_the_role_that_does()
     assert set() == holders
     assert {"PutAwayFunction": {"Fn::GetAtt": ["ActorRole", "Arn"]}} == told
     assert {
-        "PutAwayFunction": {"Fn::Sub": f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:role/{role_name}"}
+        "PutAwayFunction": {
+            "Fn::Sub": f"arn:${{AWS::Partition}}:iam::${{AWS::AccountId}}:role/{role_name}"
+        }
     } == assumes
 
 
 def test_one_function_may_start_and_one_may_ask_it_to() -> None:
     """undo_episode, on governed instances only, asked by the pages of links and the console."""
-    starters = {n for n, p in FUNCTIONS.items() for s in statements(p) if "ec2:StartInstances" in actions(s)}
-    askers = {n for n, p in FUNCTIONS.items() for s in statements(p) if "lambda:InvokeFunction" in actions(s)}
+    starters = {
+        n for n, p in FUNCTIONS.items() for s in statements(p) if "ec2:StartInstances" in actions(s)
+    }
+    askers = {
+        n
+        for n, p in FUNCTIONS.items()
+        for s in statements(p)
+        if "lambda:InvokeFunction" in actions(s)
+    }
 
-    assert ({"UndoEpisodeFunction"}, {"ServeApprovalFunction", "ServeConsoleFunction"}) == (starters, askers)
+    assert ({"UndoEpisodeFunction"}, {"ServeApprovalFunction", "ServeConsoleFunction"}) == (
+        starters,
+        askers,
+    )
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -194,7 +223,9 @@ def test_commands_run_one_document_on_governed_instances() -> None:
     for document, instance in holders.values():
         assert document["Resource"]["Fn::Sub"].endswith(":document/${CheckpointDocumentName}")
         assert instance["Resource"]["Fn::Sub"].endswith(":instance/*")
-        assert {"Ref": "SelectorTagValue"} == instance["Condition"]["StringEquals"]["ssm:resourceTag/Purpose"]
+        assert {"Ref": "SelectorTagValue"} == instance["Condition"]["StringEquals"][
+            "ssm:resourceTag/Purpose"
+        ]
 
 
 def test_one_function_asks_which_instances_are_managed() -> None:
@@ -231,11 +262,14 @@ def test_one_function_lets_auto_scaling_go_on_and_only_governed_groups() -> None
     assert {"HandleLifecycleActionFunction"} == set(holders)
     (statement,) = holders.values()
     assert ["autoscaling:CompleteLifecycleAction"] == actions(statement)
-    assert {"aws:ResourceTag/Purpose": {"Ref": "SelectorTagValue"}} == statement["Condition"]["StringEquals"]
+    assert {"aws:ResourceTag/Purpose": {"Ref": "SelectorTagValue"}} == statement["Condition"][
+        "StringEquals"
+    ]
 
 
 def test_what_is_replayed_from_an_archive_is_no_news() -> None:
-    """Somebody who replays last week's events must not have last week's warnings told and hooked."""
+    """Somebody who replays last week's events must not have last week's warnings told and
+    hooked."""
     patterns = [rule.pattern for rule in rules()]
 
     assert 16 == len(patterns)
@@ -248,7 +282,9 @@ def test_no_star_where_aws_knows_resources(name: str) -> None:
     for statement in statements(FUNCTIONS[name]):
         assert all("*" not in action for action in actions(statement))
         if statement["Resource"] == "*":
-            assert all(NO_RESOURCE_SCOPE.match(action) for action in actions(statement)), statement["Sid"]
+            assert all(NO_RESOURCE_SCOPE.match(action) for action in actions(statement)), statement[
+                "Sid"
+            ]
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
@@ -272,7 +308,8 @@ def test_a_role_fits_its_environment(name: str) -> None:
 
 
 def test_nobody_but_its_functions_and_alarms_publishes_to_the_topic() -> None:
-    """A subscriber reads forged words as they are: nothing stands between the topic and a plain mail."""
+    """A subscriber reads forged words as they are: nothing stands between the topic and a plain
+    mail."""
     policy = RESOURCES["AlertTopicPolicy"]["Properties"]["PolicyDocument"]["Statement"]
     (deny,) = [one for one in policy if one["Sid"] == "OwnFunctionsAndAlarms"]
     roles = [one["Fn::GetAtt"][0] for one in deny["Condition"]["ArnNotEquals"]["aws:PrincipalArn"]]
@@ -291,8 +328,9 @@ def test_nobody_but_its_functions_and_alarms_publishes_to_the_topic() -> None:
         assert may == allows([anybody, written], Request("sns:Publish", "topic", context))
 
 
-def test_messages_are_signed_and_queues_take_them_from_the_topic_and_the_rule_for_alarms_alone() -> None:
-    """By SHA-256, for subscribers that check; SNS by its service name alone would be any topic of anybody."""
+def test_messages_are_signed_and_queues_take_them_from_the_topic_and_alarms_alone() -> None:
+    """By SHA-256, for subscribers that check; SNS by its service name alone would be any topic of
+    anybody."""
     assert "2" == RESOURCES["AlertTopic"]["Properties"]["SignatureVersion"]
     for name in ("DeliveryQueuesPolicy", "FailureQueuesPolicy"):
         policy = RESOURCES[name]["Properties"]["PolicyDocument"]["Statement"]
@@ -310,7 +348,9 @@ def _sids(name: str) -> set[str]:
 
 def test_every_other_route_asks_iam() -> None:
     """These authorize by a signature or a session, which their function checks first of all."""
-    routes = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Route"]
+    routes = [
+        r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Route"
+    ]
 
     assert {
         "GET /approvals/{approval_id}",
@@ -326,10 +366,14 @@ def test_every_other_route_asks_iam() -> None:
 
 
 def test_managed_policies_are_used_and_fit_on_a_role() -> None:
-    """IAM allows ten on a role, and SAM adds three at the most to those that it makes; and 6,144 characters
-    in one."""
-    policies = {n: r["Properties"] for n, r in RESOURCES.items() if r["Type"] == "AWS::IAM::ManagedPolicy"}
-    machines = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::Serverless::StateMachine"]
+    """IAM allows ten on a role, and SAM adds three at the most to those that it makes; and 6,144
+    characters in one."""
+    policies = {
+        n: r["Properties"] for n, r in RESOURCES.items() if r["Type"] == "AWS::IAM::ManagedPolicy"
+    }
+    machines = [
+        r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::Serverless::StateMachine"
+    ]
     roles = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::IAM::Role"]
     given = [one.get("Policies", ()) for one in (*FUNCTIONS.values(), *machines)]
     attached = [
@@ -339,7 +383,9 @@ def test_managed_policies_are_used_and_fit_on_a_role() -> None:
         if "Ref" in p
     ]
 
-    assert policies.keys() == {*attached} | {name for name, one in policies.items() if one.get("Roles")}
+    assert policies.keys() == {*attached} | {
+        name for name, one in policies.items() if one.get("Roles")
+    }
     for function in FUNCTIONS.values():
         assert len(policies_of(function, RESOURCES)) <= 8
     for name, one in policies.items():
@@ -356,7 +402,9 @@ def test_a_role_that_sam_does_not_make_has_what_sam_would_give_it() -> None:
     for name, function in own.items():
         role = RESOURCES[function["Role"]["Fn::GetAtt"][0]]["Properties"]
         managed = [one.get("Fn::Sub", "").removeprefix(aws) for one in role["ManagedPolicyArns"]]
-        assert {"service-role/AWSLambdaBasicExecutionRole", "AWSXRayDaemonWriteAccess"} <= {*managed}
+        assert {"service-role/AWSLambdaBasicExecutionRole", "AWSXRayDaemonWriteAccess"} <= {
+            *managed
+        }
         assert "Policies" not in function, "SAM ignores them beside a role"
         assert ("EventInvokeConfig" in function) == ("KeepWhatFailed" in _sids(name))
         queues = [one for one in function.get("Events", {}).values() if one["Type"] == "SQS"]
@@ -365,7 +413,9 @@ def test_a_role_that_sam_does_not_make_has_what_sam_would_give_it() -> None:
 
 def test_the_api_is_throttled_at_its_stage() -> None:
     """Whoever tries signatures gets ten a second, far from what 128 bits would need."""
-    stages = [r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Stage"]
+    stages = [
+        r["Properties"] for r in RESOURCES.values() if r["Type"] == "AWS::ApiGatewayV2::Stage"
+    ]
 
     assert stages
     for stage in stages:
@@ -374,7 +424,8 @@ def test_the_api_is_throttled_at_its_stage() -> None:
 
 
 def test_each_route_has_a_limit_of_its_own() -> None:
-    """One that is flooded leaves the others to those who answer; and the stage waits for all of them."""
+    """One that is flooded leaves the others to those who answer; and the stage waits for all of
+    them."""
     stage = RESOURCES["ApiStage"]
     own = stage["Properties"]["RouteSettings"]
     routes = {
@@ -388,19 +439,21 @@ def test_each_route_has_a_limit_of_its_own() -> None:
         limits = own[key]["Fn::If"][1] if condition else own[key]
         assert limits["ThrottlingRateLimit"] <= 10
         assert limits["ThrottlingBurstLimit"] == 2 * limits["ThrottlingRateLimit"]
-        assert name in (stage["Properties"]["StageVariables"]["signInRoutes"]["Fn::If"][1]["Fn::Sub"]) or (
-            name in stage["DependsOn"]
-        )
+        assert name in (
+            stage["Properties"]["StageVariables"]["signInRoutes"]["Fn::If"][1]["Fn::Sub"]
+        ) or (name in stage["DependsOn"])
 
 
 def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
-    """Throttling by API Gateway, and failures behind it, by the status in its access log. A failure where
-    nobody can answer holds nothing back: anybody can ask for the console's first page."""
+    """Throttling by API Gateway, and failures behind it, by the status in its access log. A failure
+    where nobody can answer holds nothing back: anybody can ask for the console's first page."""
     counted = RESOURCES["AnswersRefused"]["Properties"]
     [figure] = counted["MetricTransformations"]
 
     pattern = counted["FilterPattern"]
-    assert pattern.startswith('{ ($.status = "429") || (($.status = "5*") && ($.method != "HEAD") && ')
+    assert pattern.startswith(
+        '{ ($.status = "429") || (($.status = "5*") && ($.method != "HEAD") && '
+    )
     left_out = re.findall(r'\(\$\.route != "([^"]+)"\)', pattern)
     routes = set(RESOURCES["ApiStage"]["Properties"]["RouteSettings"])
     matched = {one for one in routes for rule in left_out if fnmatchcase(one, rule)}
@@ -415,25 +468,31 @@ def test_refused_answers_are_counted_where_silence_looks_for_them() -> None:
     for name, value in (("status", "status"), ("method", "httpMethod"), ("route", "routeKey")):
         assert f'"{name}":"$context.{value}"' in logged
     assert {"Ref": "ApiLogs"} == counted["LogGroupName"]
-    assert ({"Ref": "AWS::StackName"}, "AnswersRefused") == (figure["MetricNamespace"], figure["MetricName"])
+    assert ({"Ref": "AWS::StackName"}, "AnswersRefused") == (
+        figure["MetricNamespace"],
+        figure["MetricName"],
+    )
     assert {"Ref": "Api"} == TEMPLATE["Globals"]["Function"]["Environment"]["Variables"]["API_ID"]
     for function in ("RecheckEpisode", "PutAway", "TakeSnapshot"):
         assert allows(own_statements()[function], Request("cloudwatch:GetMetricData", "*"))
 
 
 def test_the_function_gives_up_before_the_queue_does() -> None:
-    """With the reason and on record; what SQS moves by itself says neither. Twice as many receives are left
-    as a day of the shortest waits takes, for those that met another worker."""
+    """With the reason and on record; what SQS moves by itself says neither. Twice as many receives
+    are left as a day of the shortest waits takes, for those that met another worker."""
     waits, receives = 0.0, 0
     while waits < TRIED_FOR.total_seconds():
         waits += min(LONGEST_BACKOFF_SECONDS, FIRST_WAIT_SECONDS * 2 ** min(receives, 10))
         receives += 1
 
-    assert 2 * receives < RESOURCES["DeliveryQueue"]["Properties"]["RedrivePolicy"]["maxReceiveCount"]
+    assert (
+        2 * receives < RESOURCES["DeliveryQueue"]["Properties"]["RedrivePolicy"]["maxReceiveCount"]
+    )
 
 
 def test_what_is_given_up_can_be_put_back() -> None:
-    """One function keeps it, in the dead-letter queue of the one it came from; it may read nothing there."""
+    """One function keeps it, in the dead-letter queue of the one it came from; it may read nothing
+    there."""
     reaching = {
         (name, tuple(actions(statement)))
         for name, function in FUNCTIONS.items()
@@ -471,9 +530,17 @@ def test_the_first_sweep_comes_when_everything_is_there() -> None:
     """Its writes reach the bucket of the audit, which a rollback could then no longer delete."""
     before = set(RESOURCES["SweepSchedule"]["DependsOn"])
 
-    assert {"Dashboard", "ApiStage", "LinkKeyRotation", "AuditStream", "AuditBucketPolicy"} <= before
     assert {
-        name for name, one in RESOURCES.items() if one["Type"].endswith(("QueuePolicy", "BucketPolicy"))
+        "Dashboard",
+        "ApiStage",
+        "LinkKeyRotation",
+        "AuditStream",
+        "AuditBucketPolicy",
+    } <= before
+    assert {
+        name
+        for name, one in RESOURCES.items()
+        if one["Type"].endswith(("QueuePolicy", "BucketPolicy"))
     } <= (before | {"InterruptionQueuePolicy"})
     body = str(RESOURCES["Dashboard"])
     alarms = [name for name, one in RESOURCES.items() if one["Type"] == "AWS::CloudWatch::Alarm"]
@@ -484,7 +551,10 @@ def test_a_schedule_says_what_it_is_for() -> None:
     """Without an input AWS sends a notification of its own, in which no check is named."""
     resources = template()["Resources"]
     schedules = [one for one in resources.values() if one["Type"] == "AWS::Scheduler::Schedule"]
-    said = [PlanPayload.model_validate_json(one["Properties"]["Target"]["Input"]).check for one in schedules]
+    said = [
+        PlanPayload.model_validate_json(one["Properties"]["Target"]["Input"]).check
+        for one in schedules
+    ]
     assert ["sweep", "health"] == said
     assert ["sweep", "health"] == [
         one["Properties"]["Name"]["Fn::Sub"].rpartition("-")[2] for one in schedules
@@ -541,9 +611,11 @@ def test_queues_for_what_fails_have_alarms() -> None:
 
 @pytest.mark.parametrize("path", ["template.yaml", "stacks/forward_events.yaml"])
 def test_what_fails_later_is_told_although_earlier_failures_are_kept(path: str) -> None:
-    """The first alarm lasts until its queue is empty, up to 14 days; another one tells of each increase.
+    """The first alarm lasts until its queue is empty, up to 14 days; another one tells of each
+    increase.
 
-    Of all messages, also of those that somebody is looking at: they go and come back, which is no increase.
+    Of all messages, also of those that somebody is looking at: they go and come back, which is no
+    increase.
     """
     resources = template(path)["Resources"]
     alarms = [r["Properties"] for r in resources.values() if r["Type"] == "AWS::CloudWatch::Alarm"]
@@ -573,8 +645,11 @@ def test_what_fails_later_is_told_although_earlier_failures_are_kept(path: str) 
     ("service", "names_its_source"),
     [("cloudwatch", True), ("sns", True), ("events", False), ("scheduler", False)],
 )
-def test_aws_services_use_the_key_for_this_account_alone(service: str, names_its_source: bool) -> None:
-    """An alarm, topic or rule of another account does not. Services that name no source still may."""
+def test_aws_services_use_the_key_for_this_account_alone(
+    service: str, names_its_source: bool
+) -> None:
+    """An alarm, topic or rule of another account does not. Services that name no source still
+    may."""
     policy = RESOURCES["Key"]["Properties"]["KeyPolicy"]["Statement"]
     principal = f"{service}.amazonaws.com"
     own = [
@@ -613,11 +688,14 @@ def test_signatures_are_not_logged() -> None:
     logged = RESOURCES["ApiStage"]["Properties"]["AccessLogSettings"]["Format"]
 
     assert "$context.routeKey" in logged
-    assert not [name for name in ("queryString", "$context.path", "$context.resourcePath") if name in logged]
+    assert not [
+        name for name in ("queryString", "$context.path", "$context.resourcePath") if name in logged
+    ]
 
 
 def test_without_an_issuer_nothing_of_a_sign_in_is_deployed() -> None:
-    """And half a setting deploys it, which then refuses to work: the page never stands open by mistake."""
+    """And half a setting deploys it, which then refuses to work: the page never stands open by
+    mistake."""
     parts = {name: r.get("Condition") for name, r in RESOURCES.items() if name.startswith("SignIn")}
     assert {
         "SignInFunction",
@@ -635,7 +713,8 @@ def test_without_an_issuer_nothing_of_a_sign_in_is_deployed() -> None:
 
 
 def test_the_page_holds_no_secret_of_the_issuer() -> None:
-    """Only the function that signs in reads the client's secret; it stores sessions, and reads no state."""
+    """Only the function that signs in reads the client's secret; it stores sessions, and reads no
+    state."""
     secret = {n for n, p in FUNCTIONS.items() for s in statements(p) if s["Sid"] == "ClientSecret"}
 
     assert {"SignInFunction"} == secret
@@ -645,10 +724,13 @@ def test_the_page_holds_no_secret_of_the_issuer() -> None:
 
 
 def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
-    """It reads instances and metrics, and writes what it announced. An alarm tells of its failures."""
+    """It reads instances and metrics, and writes what it announced. An alarm tells of its
+    failures."""
     role = {action for s in statements(FUNCTIONS["CheckHealthFunction"]) for action in actions(s)}
     outside = {a for a in role if a.split(":")[0] not in ("dynamodb", "kms", "s3", "ssm", "sts")}
-    alarms = [RESOURCES[name]["Properties"] for name in ("HealthErrorsAlarm", "HealthProblemsAlarm")]
+    alarms = [
+        RESOURCES[name]["Properties"] for name in ("HealthErrorsAlarm", "HealthProblemsAlarm")
+    ]
 
     assert {
         "ec2:DescribeInstances",
@@ -665,14 +747,18 @@ def test_the_look_at_health_reads_and_tells_and_nothing_else() -> None:
 
 
 def test_one_alarm_covers_the_budgets_of_all_projects() -> None:
-    """An alarm on the figure that the last step of a sweep publishes, by the function's own dimension."""
+    """An alarm on the figure that the last step of a sweep publishes, by the function's own
+    dimension."""
     alarm = RESOURCES["BudgetAlarm"]["Properties"]
     source = (ROOT / "functions" / "sum_up_month" / "handler.py").read_text(encoding="utf-8")
     service = FUNCTIONS["SumUpMonthFunction"]["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"]
 
     assert f'count("{alarm["MetricName"]}"' in source
     assert [{"Name": "service", "Value": service}] == alarm["Dimensions"]
-    assert (100, "GreaterThanOrEqualToThreshold") == (alarm["Threshold"], alarm["ComparisonOperator"])
+    assert (100, "GreaterThanOrEqualToThreshold") == (
+        alarm["Threshold"],
+        alarm["ComparisonOperator"],
+    )
 
 
 def test_who_sums_up_changes_no_amount() -> None:
@@ -701,12 +787,19 @@ def test_the_policy_bucket_keeps_every_version_and_no_function_writes_it() -> No
     bucket, policy = RESOURCES["PolicyBucket"], RESOURCES["PolicyBucketPolicy"]["Properties"]
     properties = bucket["Properties"]
     (by_default,) = properties["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-    reaching = [s for p in FUNCTIONS.values() for s in statements(p) if "PolicyBucket" in str(s["Resource"])]
+    reaching = [
+        s for p in FUNCTIONS.values() for s in statements(p) if "PolicyBucket" in str(s["Resource"])
+    ]
     calls = {action for s in reaching for action in actions(s) if action.startswith("s3:")}
 
-    assert ("RetainExceptOnCreate", "Retain") == (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"])
+    assert ("RetainExceptOnCreate", "Retain") == (
+        bucket["DeletionPolicy"],
+        bucket["UpdateReplacePolicy"],
+    )
     assert {"Status": "Enabled"} == properties["VersioningConfiguration"]
-    assert {"Fn::GetAtt": ["Key", "Arn"]} == by_default["ServerSideEncryptionByDefault"]["KMSMasterKeyID"]
+    assert {"Fn::GetAtt": ["Key", "Arn"]} == by_default["ServerSideEncryptionByDefault"][
+        "KMSMasterKeyID"
+    ]
     assert [True] * 4 == list(properties["PublicAccessBlockConfiguration"].values())
     assert properties["NotificationConfiguration"]["EventBridgeConfiguration"]["EventBridgeEnabled"]
     assert [("Deny", "s3:*"), ("Deny", "s3:DeleteObjectVersion")] == [
@@ -716,13 +809,17 @@ def test_the_policy_bucket_keeps_every_version_and_no_function_writes_it() -> No
 
 
 def test_the_audit_keeps_every_version_and_can_be_locked() -> None:
-    """Object Lock is always there, because it cannot be added later; it locks where days are given."""
+    """Object Lock is always there, because it cannot be added later; it locks where days are
+    given."""
     bucket = RESOURCES["AuditBucket"]
     properties = bucket["Properties"]
     locked, unlocked = properties["ObjectLockConfiguration"]["Fn::If"][1:]
     parameters = TEMPLATE["Parameters"]["AuditLockMode"]
 
-    assert ("RetainExceptOnCreate", "Retain") == (bucket["DeletionPolicy"], bucket["UpdateReplacePolicy"])
+    assert ("RetainExceptOnCreate", "Retain") == (
+        bucket["DeletionPolicy"],
+        bucket["UpdateReplacePolicy"],
+    )
     assert {"Status": "Enabled"} == properties["VersioningConfiguration"]
     assert properties["ObjectLockEnabled"] is True
     assert {"Ref": "AWS::NoValue"} == unlocked
@@ -736,8 +833,15 @@ def test_the_audit_keeps_every_version_and_can_be_locked() -> None:
 def test_who_reads_the_policy_reads_which_version_is_in_force() -> None:
     """One function decides which that is; the newest version is of no use to the others."""
     readers = {n for n, p in FUNCTIONS.items() for s in statements(p) if s["Sid"] == "Policy"}
-    named = {n for n, p in FUNCTIONS.items() for s in statements(p) if "VERSION#" in str(s.get("Condition"))}
-    newest = {n for n, p in FUNCTIONS.items() for s in statements(p) if "s3:GetObject" in actions(s)}
+    named = {
+        n
+        for n, p in FUNCTIONS.items()
+        for s in statements(p)
+        if "VERSION#" in str(s.get("Condition"))
+    }
+    newest = {
+        n for n, p in FUNCTIONS.items() for s in statements(p) if "s3:GetObject" in actions(s)
+    }
 
     assert readers == named
     assert {"PlanSweepFunction"} == newest
@@ -752,7 +856,9 @@ def test_a_custom_domain_takes_two_parameters() -> None:
     domain = made["ApprovalDomain"]["Properties"]
 
     assert {"HasDomain"} == {one["Condition"] for one in made.values()}
-    assert {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "ApprovalBaseUrl"}]}]} == domain["DomainName"]
-    assert [{"CertificateArn": {"Ref": "ApprovalCertificateArn"}, "SecurityPolicy": "TLS_1_2"}] == domain[
-        "DomainNameConfigurations"
+    assert {"Fn::Select": [2, {"Fn::Split": ["/", {"Ref": "ApprovalBaseUrl"}]}]} == domain[
+        "DomainName"
     ]
+    assert [
+        {"CertificateArn": {"Ref": "ApprovalCertificateArn"}, "SecurityPolicy": "TLS_1_2"}
+    ] == domain["DomainNameConfigurations"]

@@ -49,7 +49,14 @@ def recorder(world: FleetWorld | World) -> RecordOutcome:
     """The last step of every flow."""
     book = BookSaving(world.policies, ACCOUNTS, world.ec2)
     return RecordOutcome(
-        world.clock, world.policies, ACCOUNTS, world.state, world.ec2, announce_end(world), SIGNER, book
+        world.clock,
+        world.policies,
+        ACCOUNTS,
+        world.state,
+        world.ec2,
+        announce_end(world),
+        SIGNER,
+        book,
     )
 
 

@@ -94,7 +94,9 @@ class FleetWorld:
             spread=map,
         )
 
-    def add(self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any) -> str:
+    def add(
+        self, number: int, utilization: Sequence[float | None] | None = None, **changes: Any
+    ) -> str:
         """An instance with these readings over the last hour; idle by default."""
         instance_id = f"i-{number:017x}"
         self.ec2.add(make_instance(instance_id=instance_id, **changes))
@@ -105,7 +107,9 @@ class FleetWorld:
 
     def publish(self, instance_id: str, utilization: Sequence[float | None]) -> None:
         """Its readings, oldest first; it was quiet before them."""
-        self.metrics.publish(UTILIZATION, {"InstanceId": instance_id}, (*QUIET_BEFORE, *utilization))
+        self.metrics.publish(
+            UTILIZATION, {"InstanceId": instance_id}, (*QUIET_BEFORE, *utilization)
+        )
 
     def silence(self, instance_id: str) -> None:
         """Its agent publishes nothing (any more)."""

@@ -60,7 +60,8 @@ def policy_with(**health: Any) -> Policy:
 
 @dataclass
 class HealthWorld:
-    """Instances with one series a figure and GPU and, unless told otherwise, the aggregate over them."""
+    """Instances with one series a figure and GPU and, unless told otherwise, the aggregate over
+    them."""
 
     policy: Policy = field(default_factory=policy_with)
 
@@ -96,8 +97,8 @@ class HealthWorld:
         singly: bool = True,
         hardware: bool = True,
     ) -> None:
-        """Publish readings of every GPU over the window; a figure that is not named is that of a sound
-        one."""
+        """Publish readings of every GPU over the window; a figure that is not named is that of a
+        sound one."""
         names = {**AGENT, **(HARDWARE if hardware else {})}
         for figure, metric in names.items():
             all_of_it = [gpu.get(figure, SOUND[figure]) for gpu in gpus]
@@ -111,17 +112,28 @@ class HealthWorld:
     def _aggregate(self, metric: str, instance_id: str, gpus: Sequence[Values]) -> None:
         """As CloudWatch does: over whatever was published in a period."""
         own = {"InstanceId": instance_id}
-        bins = [[value for value in values if value is not None] for values in zip(*gpus, strict=True)]
+        bins = [
+            [value for value in values if value is not None] for values in zip(*gpus, strict=True)
+        ]
         if not any(bins):
             return
-        for statistic, summary in (("Maximum", max), ("Sum", sum), ("Average", lambda v: sum(v) / len(v))):
+        for statistic, summary in (
+            ("Maximum", max),
+            ("Sum", sum),
+            ("Average", lambda v: sum(v) / len(v)),
+        ):
             values = [summary(found) if found else None for found in bins]
             self.metrics.publish(metric, own, values, statistic=statistic)
         self.metrics.publish(metric, own, [None] * BINS)
 
     def xid(self, instance_id: str, gpu: int, number: int, values: Values) -> None:
         """One kind of Xid error of one GPU, beside its sum."""
-        dimensions = {"InstanceId": instance_id, "index": str(gpu), "name": "A100", "Xid": str(number)}
+        dimensions = {
+            "InstanceId": instance_id,
+            "index": str(gpu),
+            "name": "A100",
+            "Xid": str(number),
+        }
         self.metrics.publish(HARDWARE["xids"], dimensions, values)
 
     def read(self, instance_id: str, *, advice: bool = True) -> HealthReading:

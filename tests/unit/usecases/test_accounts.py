@@ -34,7 +34,8 @@ def test_a_place_is_governed_where_the_sweep_goes(
 
 
 def test_in_the_hubs_account_too_a_session_is_named_after_the_episode() -> None:
-    """The role that stops and terminates there is assumed for one call; CloudTrail keeps the name."""
+    """The role that stops and terminates there is assumed for one call; CloudTrail keeps the
+    name."""
     accounts = Accounts(TARGET.account, TARGET.region)
     target = accounts.target(TARGET.account, TARGET.region, ("episode-1", "alice@example.com"))
 

@@ -91,7 +91,9 @@ class Stream:
         }
         kind = "MODIFY" if before and after else "INSERT" if after else "REMOVE"
         record = {"eventName": kind, "dynamodb": change}
-        self.records.append(json.loads(json.dumps(record, default=lambda b: base64.b64encode(b).decode())))
+        self.records.append(
+            json.loads(json.dumps(record, default=lambda b: base64.b64encode(b).decode()))
+        )
 
     def audit(self) -> list[dict[str, Any]]:
         """The documents of all changes so far, in their order."""
@@ -134,13 +136,19 @@ def decide(world: World, answer: Answer, person: str | None, **more: Any) -> Non
     """An answer from the page."""
     by = f"link:{person}" if person else EVERYBODY
     use_case = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     use_case(APPROVAL_ID, Decision(answer, by, "page", NOW, person=person, **more))
 
 
 def test_a_question_that_ends_in_a_termination_leaves_its_whole_sequence(stream: Stream) -> None:
-    """Who, what and when, the hashes that bind the answer, and the requests by which CloudTrail finds EC2."""
+    """Who, what and when, the hashes that bind the answer, and the requests by which CloudTrail
+    finds EC2."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     world.put_away(world.ref, Step.TERMINATE)
@@ -152,9 +160,15 @@ def test_a_question_that_ends_in_a_termination_leaves_its_whole_sequence(stream:
         assert one in told
     documents = stream.audit()
     answered = documents[told.index("answered")]
-    assert (f"link:{ALICE}", "approve") == (answered["who"], answered["after"]["decision"]["answer"])
+    assert (f"link:{ALICE}", "approve") == (
+        answered["who"],
+        answered["after"]["decision"]["answer"],
+    )
     opened, closed = documents[0], documents[told.index("closed")]
-    assert (opened["evidence_hash"], opened["plan_hash"]) == (closed["evidence_hash"], closed["plan_hash"])
+    assert (opened["evidence_hash"], opened["plan_hash"]) == (
+        closed["evidence_hash"],
+        closed["plan_hash"],
+    )
     assert 64 == len(opened["plan_hash"])
     done = [one for one in documents if one["what"] == "done"]
     assert ["stop", "terminate"] == [one["after"]["step"] for one in done]
@@ -167,8 +181,16 @@ def test_a_question_that_ends_in_a_termination_leaves_its_whole_sequence(stream:
 @pytest.mark.parametrize(
     ("fault", "raised", "why"),
     [
-        (lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")), MustWait, "MustWait: "),
-        (lambda w: w.ec2.instances.clear(), SafetyError, "SafetyError: the instance no longer exists"),
+        (
+            lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
+            MustWait,
+            "MustWait: ",
+        ),
+        (
+            lambda w: w.ec2.instances.clear(),
+            SafetyError,
+            "SafetyError: the instance no longer exists",
+        ),
         (
             lambda w: w.ec2.failures.update(stop=[CloudError("EC2 said no")]),
             CloudError,
@@ -177,8 +199,11 @@ def test_a_question_that_ends_in_a_termination_leaves_its_whole_sequence(stream:
     ],
     ids=["frozen", "gone", "EC2 refuses"],
 )
-def test_a_refusal_before_the_call_is_kept(stream: Stream, fault: Any, raised: type, why: str) -> None:
-    """The outcome of a workflow says it as well; of a call by hand, or one that waits, nothing did."""
+def test_a_refusal_before_the_call_is_kept(
+    stream: Stream, fault: Any, raised: type, why: str
+) -> None:
+    """The outcome of a workflow says it as well; of a call by hand, or one that waits, nothing
+    did."""
     world = World()
     fault(world)
     with pytest.raises(raised):
@@ -193,10 +218,16 @@ def test_a_try_at_an_episode_that_never_was_is_kept(stream: Stream) -> None:
     """An execution that was started by hand."""
     world = World()
     unknown = EpisodeRef(TARGET.account, TARGET.region, "i-0123456789abcdef0", NOW, 7)
-    for attempt in (lambda: world.put_away(unknown, Step.TERMINATE), lambda: world.take_snapshot(unknown)):
+    for attempt in (
+        lambda: world.put_away(unknown, Step.TERMINATE),
+        lambda: world.take_snapshot(unknown),
+    ):
         with pytest.raises(SafetyError):
             attempt()
-        assert ("refused", unknown.instance_id) == (stream.last()["what"], stream.last()["instance_id"])
+        assert ("refused", unknown.instance_id) == (
+            stream.last()["what"],
+            stream.last()["instance_id"],
+        )
 
 
 def test_a_try_in_an_account_that_is_no_target_leaves_nothing(stream: Stream) -> None:
@@ -208,7 +239,9 @@ def test_a_try_in_an_account_that_is_no_target_leaves_nothing(stream: Stream) ->
         lambda: world.put_away(unknown, Step.TERMINATE),
         lambda: world.take_snapshot(unknown),
     ):
-        with pytest.raises(SafetyError, match="the policy's targets do not name 000000000000/us-east-1"):
+        with pytest.raises(
+            SafetyError, match="the policy's targets do not name 000000000000/us-east-1"
+        ):
             attempt()
 
     assert before == len(stream.records)
@@ -288,7 +321,8 @@ def test_no_task_token_leaves_the_table(stream: Stream) -> None:
 
 
 def test_a_refusal_stands_where_it_cannot_be_written_down(caplog: pytest.LogCaptureFixture) -> None:
-    """The table fails: the guard refuses all the same, for its own reason; the log says what is lost."""
+    """The table fails: the guard refuses all the same, for its own reason; the log says what is
+    lost."""
     world = World()
     world.ec2.instances.clear()
     failing = mock.patch.object(MemoryTable, "write", side_effect=CloudError("no table"))

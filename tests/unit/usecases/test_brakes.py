@@ -1,5 +1,5 @@
-"""Limits that hold actions back: the caps of an episode, the time to room under one, the life of an approval,
-and whether silence is an answer."""
+"""Limits that hold actions back: the caps of an episode, the time to room under one, the life of an
+approval, and whether silence is an answer."""
 
 from __future__ import annotations
 
@@ -33,15 +33,19 @@ def test_an_action_counts_for_all_for_its_account_and_for_its_owner() -> None:
     """Each by the cap of its own kind."""
     episode = World()._stored()
 
-    assert {"ORGANIZATION": 20, f"ACCOUNT#{TARGET.account}": 5, f"OWNER#{episode.owner}": 4} == caps_of(
-        episode, Caps(20, 5, 4)
-    )
+    assert {
+        "ORGANIZATION": 20,
+        f"ACCOUNT#{TARGET.account}": 5,
+        f"OWNER#{episode.owner}": 4,
+    } == caps_of(episode, Caps(20, 5, 4))
 
 
 def test_what_waits_for_the_same_room_begins_over_ten_minutes() -> None:
     """Spread by name, from the moment on at which there is room."""
     room_at = NOW + timedelta(minutes=48)
-    spread = [time_to_room(room_at, NOW, f"episode-{number}") - (room_at - NOW) for number in range(50)]
+    spread = [
+        time_to_room(room_at, NOW, f"episode-{number}") - (room_at - NOW) for number in range(50)
+    ]
 
     assert timedelta() <= min(spread) < timedelta(minutes=2)
     assert timedelta(minutes=8) < max(spread) < timedelta(minutes=10)
@@ -64,17 +68,24 @@ def test_an_approval_lives_from_its_answer_or_from_the_expiry_that_passes_for_on
     assert approval is not None
     later = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW + HOUR)
     expired = replace(
-        approval, status=ApprovalStatus.EXPIRED, decision=None, expires_at=episode.opened_at + 9 * HOUR
+        approval,
+        status=ApprovalStatus.EXPIRED,
+        decision=None,
+        expires_at=episode.opened_at + 9 * HOUR,
     )
 
     assert NOW + HOUR == approved_at(episode, replace(approval, decision=later))
     assert episode.opened_at + 9 * HOUR == approved_at(episode, expired)
-    assert episode.opened_at == approved_at(episode, replace(expired, status=ApprovalStatus.PENDING))
+    assert episode.opened_at == approved_at(
+        episode, replace(expired, status=ApprovalStatus.PENDING)
+    )
     assert episode.opened_at == approved_at(episode, None)
 
 
 @pytest.mark.parametrize(("seconds", "is_known"), [(0, True), (1, False)])
-def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(seconds: int, is_known: bool) -> None:
+def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(
+    seconds: int, is_known: bool
+) -> None:
     """Five minutes later it does."""
 
     class Nothing(MemoryMetrics):
@@ -83,7 +94,10 @@ def test_silence_is_no_answer_before_cloudwatch_knows_its_last_minute(seconds: i
 
     now = NOW.replace(minute=30, second=0, microsecond=0)
     until = now - timedelta(minutes=5) + timedelta(seconds=seconds)
-    refused, unanswered = RefusedAnswers(Nothing(), TARGET, "api", "stack"), Unanswered("why", HOUR, until)
+    refused, unanswered = (
+        RefusedAnswers(Nothing(), TARGET, "api", "stack"),
+        Unanswered("why", HOUR, until),
+    )
     if is_known:
         assert refused(unanswered, now) is None
     else:

@@ -1,7 +1,8 @@
-"""Somebody who writes the state table past the product: what they can do, and cannot (docs/threats-aws.md).
+"""Somebody who writes the state table past the product: what they can do, and cannot
+(docs/threats-aws.md).
 
-Such a person has the break-glass role, or has taken the policy off the table. Each test changes items as they
-would, and shows both sides.
+Such a person has the break-glass role, or has taken the policy off the table. Each test changes
+items as they would, and shows both sides.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ from governor.errors import MustWait, SafetyError
 from governor.stores import keys
 from tests.builders import NOW, TARGET
 from tests.twins import StaticPrices
-from tests.unit.usecases.test_policy_versions import ALICE, ASK, AUTO, BOB, OBSERVE, STRICT, Versions
+from tests.unit.usecases.test_policy_versions import (
+    ALICE,
+    ASK,
+    AUTO,
+    BOB,
+    OBSERVE,
+    STRICT,
+    Versions,
+)
 from tests.unit.usecases.world import PRICE, World
 
 
@@ -39,7 +48,9 @@ def delete_hold(world: World) -> None:
 def kept(*, decide: bool) -> World:
     """An instance that somebody keeps, asked about, with or without a yes."""
     world = World(decide=decide)
-    world.state.stand(TARGET, world.instance.instance_id, Hold(snoozed_until=NOW + timedelta(days=3)))
+    world.state.stand(
+        TARGET, world.instance.instance_id, Hold(snoozed_until=NOW + timedelta(days=3))
+    )
     with pytest.raises(SafetyError):
         world.put_away(world.ref, Step.STOP)
     return world
@@ -108,7 +119,9 @@ def test_a_deleted_count_of_the_hour_lets_more_start_than_the_cap() -> None:
 
 def test_a_deleted_lock_has_people_asked_twice_and_an_instance_stopped_once() -> None:
     world = World()
-    again = EpisodeRef(TARGET.account, TARGET.region, world.ref.instance_id, world.ref.launch_time, 2)
+    again = EpisodeRef(
+        TARGET.account, TARGET.region, world.ref.instance_id, world.ref.launch_time, 2
+    )
     assert not world.state.take_lock(again)
 
     delete(world, "LOCK")
@@ -161,7 +174,9 @@ def test_a_swapped_version_counts_until_the_next_sweep_and_its_text_is_not_their
     assert [now] == [alert.facts["version"] for alert in world.told()]
 
 
-def test_acceptances_written_into_the_table_put_a_risky_version_in_force_and_people_are_told() -> None:
+def test_acceptances_written_into_the_table_put_a_risky_version_in_force_and_people_are_told() -> (
+    None
+):
     """Acceptances are items, too. Nobody accepts a version that is not the newest of the bucket."""
     world = Versions(STRICT)
     world.put(STRICT)

@@ -1,4 +1,5 @@
-"""Things that are done at the same time: nobody waits longer than it can, not even for one alone."""
+"""Things that are done at the same time: nobody waits longer than it can, not even for one
+alone."""
 
 from __future__ import annotations
 

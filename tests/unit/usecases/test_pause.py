@@ -101,7 +101,9 @@ def test_what_is_stopped_gets_its_copy_and_what_runs_on_waits() -> None:
 
 def test_nobody_is_asked_meanwhile() -> None:
     world = paused(World(decide=False, phase=Phase.ASKING))
-    ask = AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+    ask = AskOwner(
+        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+    )
     with pytest.raises(MustWait, match=SAID):
         ask(world.ref, Stage.ASK, None)
 

@@ -1,4 +1,5 @@
-"""Consent to an override: recorded by the people themselves, and only of people who counted before."""
+"""Consent to an override: recorded by the people themselves, and only of people who counted
+before."""
 
 from __future__ import annotations
 
@@ -27,7 +28,13 @@ from tests.unit.usecases.world import World
 from tests.unit.wiring.samples import settings
 
 EVE = "arn:aws:iam::123456789012:user/eve"
-TAGS = {"Purpose": "GPU-Workload", "Life": "short", "Name": "scratch", "Owner": "ml", "Project": "vision"}
+TAGS = {
+    "Purpose": "GPU-Workload",
+    "Life": "short",
+    "Name": "scratch",
+    "Owner": "ml",
+    "Project": "vision",
+}
 BOTH = frozenset({"alice@example.com", "bob@example.com"})
 ASK = "mode: ask\ntwo_people_for_policy: false\nmetrics: {publishers_are_trusted: true}\n"
 OVERRIDE = """overrides:
@@ -43,7 +50,9 @@ def people(**arns: str) -> str:
     known = arns or {"alice": ALICE, "bob": BOB}
     identities = ", ".join(f'"aws:{arn}": {name}@example.com' for name, arn in known.items())
     emails = ", ".join(f"{name}@example.com" for name in dict.fromkeys(("alice", "bob", *known)))
-    return f"ownership: {{contacts: {{ops: {{emails: [{emails}], identities: {{{identities}}}}}}}}}\n"
+    return (
+        f"ownership: {{contacts: {{ops: {{emails: [{emails}], identities: {{{identities}}}}}}}}}\n"
+    )
 
 
 PLAIN = ASK + people()
@@ -87,7 +96,8 @@ def consents(world: Versions) -> list[Alert]:
 
 
 def test_one_writer_who_types_two_addresses_lets_nothing_act_unasked() -> None:
-    """It was in force at once. Now its instances are asked about; everything else of the version works."""
+    """It was in force at once. Now its instances are asked about; everything else of the version
+    works."""
     world = world_of(PLAIN, NAMED)
     applied = book_of(world).applied_to(make_instance(tags=TAGS))
 
@@ -199,7 +209,8 @@ def test_people_whom_a_writer_has_brought_in_a_version_before_do_not_count(betwe
 
 @pytest.mark.parametrize("known", ["", people(alice=ALICE)], ids=["nobody", "one person"])
 def test_where_fewer_than_two_counted_before_a_writer_brings_nobody_either(known: str) -> None:
-    """Both identities are the writer's own. They count only in a version that has none before it."""
+    """Both identities are the writer's own. They count only in a version that has none before
+    it."""
     forged = ASK + people(alice=CI, bob=EVE)
     world = world_of(ASK + known, forged)
     assert "v3" == world.put(forged + OVERRIDE)
@@ -324,7 +335,8 @@ def test_the_same_parameter_after_a_version_was_accepted_counts_as_ask() -> None
 
 
 def test_a_team_of_one_is_not_locked_out_of_its_policy() -> None:
-    """A termination makes two people the default. Where nobody could be the second, nothing waits."""
+    """A termination makes two people the default. Where nobody could be the second, nothing
+    waits."""
     alone = "ownership: {contacts: {me: {emails: [a@example.com, b@example.com]}}}\n"
     terminates = f"mode: ask\nplan: {{action: terminate}}\n{alone}"
     world = world_of(terminates)
@@ -356,7 +368,9 @@ CHANGES = {
     "what it sets": lambda text: text.replace(
         "action: terminate", "action: terminate, stop_limit_minutes: 9"
     ),
-    "whom it is for": lambda text: text.replace("tags: {Life: short}", "tags: {Purpose: GPU-Workload}"),
+    "whom it is for": lambda text: text.replace(
+        "tags: {Life: short}", "tags: {Purpose: GPU-Workload}"
+    ),
     "what it inherits": lambda text: f"{text}idle: {{window_minutes: 30}}\n",
     "another override": lambda text: (
         f"{text}  - {{name: x, match: {{}}, set: {{idle: {{window_minutes: 30}}}}}}\n"
@@ -460,12 +474,18 @@ def test_an_override_without_consent_asks_also_where_another_has_it() -> None:
         assert Mode.ASK is book.applied_to(make_instance(tags=TAGS)).policy.mode
 
 
-@pytest.mark.parametrize("ready", [policies.asking, policies.present, policies.or_last, policies.or_defaults])
+@pytest.mark.parametrize(
+    "ready", [policies.asking, policies.present, policies.or_last, policies.or_defaults]
+)
 def test_every_function_reads_the_same_acceptances(ready: Any) -> None:
     world = world_of(PLAIN, NAMED)
     text = SimpleNamespace(read=lambda **_: world.read())
     parts = Parts(
-        settings(), FakeClients(ScriptedClient()), state=world.state, policy_text=text, clock=FakeClock(NOW)
+        settings(),
+        FakeClients(ScriptedClient()),
+        state=world.state,
+        policy_text=text,
+        clock=FakeClock(NOW),
     )
     assert Mode.ASK is ready(parts)().applied_to(make_instance(tags=TAGS)).policy.mode
     world.accept("v2", ALICE)
@@ -476,7 +496,8 @@ def test_every_function_reads_the_same_acceptances(ready: Any) -> None:
 
 
 def test_while_the_table_does_not_answer_nothing_acts_and_people_are_reached() -> None:
-    """An action fails and is tried again; a message goes by the document, with its override at ask."""
+    """An action fails and is tried again; a message goes by the document, with its override at
+    ask."""
 
     def away() -> Any:
         raise Unavailable("no", operation="dynamodb:GetItem")
@@ -494,7 +515,8 @@ def test_while_the_table_does_not_answer_nothing_acts_and_people_are_reached() -
 
 
 def test_each_person_is_notified_once_of_what_stands_in_their_name() -> None:
-    """With the command; not again by a later version with the same terms, nor after their acceptance."""
+    """With the command; not again by a later version with the same terms, nor after their
+    acceptance."""
     world = world_of(PLAIN)
     version = world.put(NAMED)
     world.review()
@@ -516,7 +538,10 @@ def test_the_message_about_the_version_says_who_is_missing() -> None:
     world.review()
     (changed,) = [one for one in world.announcer.sent if one.kind is AlertKind.POLICY_CHANGED]
 
-    line = "Override scratch counts as ask until alice@example.com and bob@example.com accept this version."
+    line = (
+        "Override scratch counts as ask until alice@example.com and bob@example.com "
+        "accept this version."
+    )
     assert line in changed.lines
 
 

@@ -105,7 +105,8 @@ def test_before_the_first_version_nothing_happens() -> None:
 
 
 def test_a_change_of_the_parameter_before_the_first_version_is_announced() -> None:
-    """It counts at once, without a second person: each one, also back to what was before, is told once."""
+    """It counts at once, without a second person: each one, also back to what was before, is told
+    once."""
     world = Versions()
     world.review()
     for text in (ASK, "mode: observe\n", ASK):
@@ -115,7 +116,9 @@ def test_a_change_of_the_parameter_before_the_first_version_is_announced() -> No
         world.review()
         (alert,) = world.told()
         assert "The policy changed: the SSM parameter" == alert.subject
-        assert {"-mode: observe", "+mode: ask"} <= set(alert.lines) or "+mode: observe" in alert.lines
+        assert {"-mode: observe", "+mode: ask"} <= set(
+            alert.lines
+        ) or "+mode: observe" in alert.lines
         assert any("event PutParameter" in line for line in alert.lines)
 
     world.put(ASK)
@@ -157,7 +160,9 @@ def test_two_people_in_the_parameter_are_said_to_hold_for_versions_alone() -> No
     world.review()
     (alert,) = world.told()
 
-    assert any(line.startswith("two_people_for_policy holds for such versions") for line in alert.lines)
+    assert any(
+        line.startswith("two_people_for_policy holds for such versions") for line in alert.lines
+    )
 
 
 def test_without_two_people_a_change_is_in_force_at_once_and_announced_once() -> None:
@@ -175,7 +180,8 @@ def test_without_two_people_a_change_is_in_force_at_once_and_announced_once() ->
 
 
 def test_a_risky_version_waits_for_two_known_people() -> None:
-    """The one before stays in force; the message says how to accept. What is stated proves nobody."""
+    """The one before stays in force; the message says how to accept. What is stated proves
+    nobody."""
     world = two_people()
     version = world.put(AUTO, author=BOB)
 
@@ -249,8 +255,11 @@ def test_what_would_loosen_the_brake_waits_itself(text: str) -> None:
         "mode: stop\n",
     ],
 )
-def test_a_version_in_force_that_a_later_release_refuses_still_wants_its_two_people(mistake: str) -> None:
-    """By its defaults, one writer would be enough. Everything is risky, as nobody knows what was before."""
+def test_a_version_in_force_that_a_later_release_refuses_still_wants_its_two_people(
+    mistake: str,
+) -> None:
+    """By its defaults, one writer would be enough. Everything is risky, as nobody knows what was
+    before."""
     text = STRICT.replace("mode: ask\n", "") if mistake.startswith("mode") else STRICT
     world = Versions(text + mistake)
     version = world.put(STRICT + "# mended\n", author=ALICE)
@@ -366,7 +375,9 @@ def test_a_document_of_30_kb_and_a_long_diff_fit() -> None:
     """An SSM parameter holds 8 KB. The message stays readable."""
     world = Versions()
     body = "set: {idle: {window_minutes: 120}}"
-    overrides = [f"- {{name: team {one}, match: {{tags: {{Team: t{one}}}}}, {body}}}" for one in range(450)]
+    overrides = [
+        f"- {{name: team {one}, match: {{tags: {{Team: t{one}}}}}, {body}}}" for one in range(450)
+    ]
     text = ASK + "overrides:\n" + "\n".join(overrides) + "\n"
     assert len(text) > 30_000
     version = world.put(text)
@@ -380,7 +391,9 @@ def test_a_document_of_30_kb_and_a_long_diff_fit() -> None:
 
 def test_a_diff_of_thousands_of_lines_keeps_no_sweep_waiting() -> None:
     """The message says how many lines changed."""
-    before, after = (f"{ASK}#\n" + "\n".join(f"# {(i * k) % 199}" for i in range(8_000)) for k in (7, 31))
+    before, after = (
+        f"{ASK}#\n" + "\n".join(f"# {(i * k) % 199}" for i in range(8_000)) for k in (7, 31)
+    )
     world = Versions(before)
     version = world.put(after + "\n# new")
 
@@ -441,7 +454,9 @@ def test_once_any_rule_terminates_two_people_are_the_default(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [ASK, f"{TERMINATES}two_people_for_policy: false\n"])
-def test_two_people_are_not_the_default_where_nothing_terminates_or_the_policy_says_false(text: str) -> None:
+def test_two_people_are_not_the_default_where_nothing_terminates_or_the_policy_says_false(
+    text: str,
+) -> None:
     """An explicit false is a decision, and no default."""
     assert not parse_policy(text).base().policy.two_people_for_policy
     world = Versions()
@@ -487,7 +502,9 @@ def test_a_version_that_says_true_waits_also_where_nobody_could_be_the_second() 
         ("plan: {action: terminate}\ntwo_people_for_policy: false", False),
     ],
 )
-def test_a_refused_document_in_force_that_terminates_wants_two_people(rule: str, asked: bool) -> None:
+def test_a_refused_document_in_force_that_terminates_wants_two_people(
+    rule: str, asked: bool
+) -> None:
     """A later release refuses it; who may change it stays the same."""
     book = accepted(f"mode: banana\n{PEOPLE}{rule}\n")
 

@@ -1,4 +1,5 @@
-"""A governed Spot instance with an open question, and the use cases that answer warnings about it."""
+"""A governed Spot instance with an open question, and the use cases that answer warnings about
+it."""
 
 from __future__ import annotations
 
@@ -56,14 +57,17 @@ class WarnedWorld:
             void=VoidEpisode(self.world.state, self.world.workflow),
             once=once,
             notify=NotifyWarning(clock, ec2, self.log, once, announcer),
-            checkpoint=SendCheckpoint(clock, self.hook if self.has_document else None, once, announcer),
+            checkpoint=SendCheckpoint(
+                clock, self.hook if self.has_document else None, once, announcer
+            ),
             snapshots=ec2,
             advise=AdviseElsewhere(clock, self.market, once, announcer),
             hooks=self.hooks,
         )
 
     def interruption(self, warned: Warned) -> Reaction:
-        """Return what is done about one warning that comes alone. Raises: what kept it from being done."""
+        """Return what is done about one warning that comes alone. Raises: what kept it from being
+        done."""
         return self.react.one(warned)
 
     rebalance = lifecycle = interruption
@@ -95,7 +99,9 @@ class WarnedWorld:
         """Another Spot instance in the same zone."""
         instance_id = f"i-{number:017x}"
         like = replace(self.instance, instance_id=instance_id, **changes)
-        self.world.ec2.add(replace(make_instance(), **{name: getattr(like, name) for name in _FIELDS}))
+        self.world.ec2.add(
+            replace(make_instance(), **{name: getattr(like, name) for name in _FIELDS})
+        )
         return instance_id
 
     @property

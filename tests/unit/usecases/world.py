@@ -62,7 +62,9 @@ class World:
     decide: bool = True
     phase: Phase = Phase.ACTING
     on_expiry: Literal["no-action", "act"] = "no-action"
-    approval: Decision = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE)
+    approval: Decision = Decision(
+        Answer.APPROVE, "link:alice@example.com", "page", NOW, person=ALICE
+    )
     terms: Terms = Terms(known_people=frozenset({ALICE, "bob@example.com"}))
     evidence: Evidence = field(default_factory=make_evidence)
     noticed_at: UtcDatetime | None = NOW - timedelta(hours=1) - READABLE
@@ -85,7 +87,9 @@ class World:
                     action=self.action,
                     local_disks_may_be_lost_unasked=self.local_disks_may_be_lost_unasked,
                 ),
-                approval=ApprovalRule(on_expiry=self.on_expiry, people_to_terminate=self.people_to_terminate),
+                approval=ApprovalRule(
+                    on_expiry=self.on_expiry, people_to_terminate=self.people_to_terminate
+                ),
                 ownership=PEOPLE,
             )
         )
@@ -120,23 +124,31 @@ class World:
         self.take_snapshot = TakeSnapshot(
             self.clock, self.guards, self.ec2, self.vault, self.state, self.pauses.append
         )
-        self.recheck = RecheckEpisode(self.clock, accounts, self.guards, self.inspect, self.state, calls)
+        self.recheck = RecheckEpisode(
+            self.clock, accounts, self.guards, self.inspect, self.state, calls
+        )
         self.publish_quiet()
         self._open()
 
     def publish_quiet(self, utilization: float = 1.0) -> None:
         """An hour of readings, quiet before them."""
         own = {"InstanceId": self.instance.instance_id}
-        self.metrics.publish("nvidia_smi_utilization_gpu", own, (*QUIET_BEFORE, *[utilization] * 12))
+        self.metrics.publish(
+            "nvidia_smi_utilization_gpu", own, (*QUIET_BEFORE, *[utilization] * 12)
+        )
         self.metrics.publish("CPUUtilization", own, [1.0] * 48)
         self.metrics.publish("NetworkIn", own, [1000.0] * 48)
         self.metrics.publish("NetworkOut", own, [1000.0] * 48)
 
     def _open(self) -> None:
         instance = self.instance
-        self.ref = EpisodeRef(TARGET.account, TARGET.region, instance.instance_id, instance.launch_time, 1)
+        self.ref = EpisodeRef(
+            TARGET.account, TARGET.region, instance.instance_id, instance.launch_time, 1
+        )
         request = self.ec2.spot_requests.get(instance.spot_request_id or "")
-        facts = PlanFacts(instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE)
+        facts = PlanFacts(
+            instance, self.ec2.protection(TARGET, instance.instance_id), request, None, PRICE
+        )
         evidence = self.evidence
         plan = draw_plan(facts, self.policies.policy)
         owner, project, _ = owner_of(instance, PEOPLE)
@@ -170,7 +182,10 @@ class World:
         planned = self._stored().schedule
         if self.on_expiry == "act" and planned is not None:
             early = planned.expire_at - NOW + READABLE
-            for stage, at in (("ask", planned.ask_at - early), ("escalate", planned.escalate_at - early)):
+            for stage, at in (
+                ("ask", planned.ask_at - early),
+                ("escalate", planned.escalate_at - early),
+            ):
                 if stage in self.delivered:
                     self.deliver(stage, at)
         # Where silence acts, the time to answer is over.
@@ -210,4 +225,6 @@ class World:
 
     def writes(self) -> list[str]:
         """EC2 calls that stop or terminate for real."""
-        return [name for name, _, dry in self.ec2.calls if name in ("stop", "terminate") and not dry]
+        return [
+            name for name, _, dry in self.ec2.calls if name in ("stop", "terminate") and not dry
+        ]

@@ -60,7 +60,9 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
         policy_text=SimpleNamespace(read=lambda: "mode: ask\n"),
         targets=[TARGET],
         ownership=world.policies.policy.ownership,
-        open_console=OpenConsole(SignIns(world.state._table), world.clock, issuer, "https://api.example.com"),
+        open_console=OpenConsole(
+            SignIns(world.state._table), world.clock, issuer, "https://api.example.com"
+        ),
         pause_all=PauseAll(world.state, world.clock, world.announcer, TARGET),
         policy=world.policies.policy,
     )
@@ -98,7 +100,9 @@ def test_an_answer_is_recorded_with_the_arn() -> None:
 def test_an_arn_of_a_contact_is_that_person() -> None:
     """So that one person counts once, whichever way they answer."""
     world = World(decide=False)
-    contact = Contact(emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"})
+    contact = Contact(
+        emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"}
+    )
     ownership = Ownership(contacts={"ml": contact})
     world.policies.policy = replace(world.policies.policy, ownership=ownership)
     post(world, **STOP)
@@ -121,7 +125,10 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({"answer": "exempt"}, "needs a reason"),
         ({"answer": "exempt", "reason": "x" * 301}, "at most 300"),
         ({"answer": "exempt", "reason": {}}, "at most 300"),
-        ({"answer": "approve"}, "local disks would be lost for good: repeat it with --accept-losses"),
+        (
+            {"answer": "approve"},
+            "local disks would be lost for good: repeat it with --accept-losses",
+        ),
         ({**STOP, "losses_accepted": "yes"}, "losses_accepted: true"),
         ({**STOP, "losses_accepted": False}, "local disks"),
         ({**STOP, "instance_id": 5}, "instance_id: the id"),
@@ -136,7 +143,9 @@ def test_an_arn_of_a_contact_is_that_person() -> None:
         ({**STOP, "by": "bob"}, "unknown field 'by'"),
     ],
 )
-def test_what_is_not_an_answer_is_refused_with_what_to_send(document: dict[str, Any], said: str) -> None:
+def test_what_is_not_an_answer_is_refused_with_what_to_send(
+    document: dict[str, Any], said: str
+) -> None:
     """And decides nothing."""
     world = World(decide=False)
     answer = post(world, **document)
@@ -163,7 +172,10 @@ def test_a_termination_names_the_instance() -> None:
     world = World(decide=False, action=Action.TERMINATE)
 
     refused = post(world, **STOP, instance_id="i-0")
-    assert (400, True) == (refused.status, "name it with --instance-id" in refused.document["error"])
+    assert (400, True) == (
+        refused.status,
+        "name it with --instance-id" in refused.document["error"],
+    )
     assert 200 == post(world, **STOP, instance_id="i-0123456789abcdef0").status
 
 
@@ -193,14 +205,18 @@ def test_a_question_that_does_not_exist_is_not_found() -> None:
     for route in (SHOW, ANSWER):
         answer = api(World()).handle(ApiRequest(route, ALICE, "unknown", STOP))
         said = (
-            "there is no question 'unknown': `governor approvals list` prints the ids of those that are open"
+            "there is no question 'unknown': `governor approvals list` prints the ids "
+            "of those that are open"
         )
         assert (404, {"error": said}) == (answer.status, answer.document)
 
 
 def test_the_list_holds_what_is_open() -> None:
-    """The dearest first; what is approved as long as it can be held, and what is answered no more."""
-    contact = Contact(emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"})
+    """The dearest first; what is approved as long as it can be held, and what is answered no
+    more."""
+    contact = Contact(
+        emails=("alice@example.com",), identities={f"aws:{ALICE}": "alice@example.com"}
+    )
     known = Policy(mode=Mode.ASK, ownership=Ownership(contacts={"ml": contact}))
     world, first, _ = asked(1, FleetWorld(known))
     _, second, _ = asked(2, world)
@@ -251,7 +267,9 @@ def test_a_version_is_accepted_by_a_person_of_the_policy_in_force() -> None:
     assert (403, True) == (refused.status, f"map aws:{ALICE}" in refused.document["error"])
     assert () == world.state.accepted("v2")
 
-    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    world.policies.policy = replace(
+        world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED})
+    )
     taken = policy_api(world, "POST", "v2")
     assert (200, ["alice@example.com"], 2) == (
         taken.status,
@@ -268,22 +286,35 @@ def test_a_version_that_s3_cannot_have_named_is_unknown(version: str) -> None:
 
 
 def test_a_version_that_s3_denies_says_what_may_be_missing() -> None:
-    """Without the right to list, S3 denies what is not there as well: the answer was that there is none."""
+    """Without the right to list, S3 denies what is not there as well: the answer was that there is
+    none."""
     denied = "User: arn:aws:sts::1:assumed-role/ServeApi is not authorized to perform: kms:Decrypt"
     bucket = PolicyBucket(
         FakeClients(ScriptedClient(get_object=client_error("AccessDenied", denied))), "policies"
     )
     world = World(decide=False)
-    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    world.policies.policy = replace(
+        world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED})
+    )
     site = api(world)
     site = replace(site, accept=replace(site.accept, documents=bucket))
     answer = site.handle(ApiRequest("POST /api/policy/{version}", ALICE, "v2"))
 
     said = answer.document["error"]
     assert 403 == answer.status
-    assert ["there is none of that name", "governor policy history", "s3:GetObjectVersion", denied] == [
+    assert [
+        "there is none of that name",
+        "governor policy history",
+        "s3:GetObjectVersion",
+        denied,
+    ] == [
         part
-        for part in ("there is none of that name", "governor policy history", "s3:GetObjectVersion", denied)
+        for part in (
+            "there is none of that name",
+            "governor policy history",
+            "s3:GetObjectVersion",
+            denied,
+        )
         if part in said
     ]
     assert () == world.state.accepted("v2")
@@ -292,7 +323,9 @@ def test_a_version_that_s3_denies_says_what_may_be_missing() -> None:
 def test_who_wrote_a_version_cannot_accept_it_and_what_counts_needs_nobody() -> None:
     """As far as CloudTrail says who it was; the second answer comes too late."""
     world = World(decide=False)
-    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    world.policies.policy = replace(
+        world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED})
+    )
     world.state.note_writer("v2", ALICE)
     own = policy_api(world, "POST", "v2")
     assert (403, True) == (own.status, "another person must accept it" in own.document["error"])
@@ -321,7 +354,9 @@ def test_a_version_in_force_is_accepted_by_those_whom_its_override_names() -> No
     answer = site.handle(ApiRequest("POST /api/policy/{version}", ALICE, "v1"))
 
     assert (200, True) == (answer.status, answer.document["in_force"])
-    assert [{"override": "scratch", "missing": ["bob@example.com"]}] == answer.document["unaccepted"]
+    assert [{"override": "scratch", "missing": ["bob@example.com"]}] == answer.document[
+        "unaccepted"
+    ]
     assert (f"aws:{ALICE}",) == world.state.accepted("v1")
     accepted = policy_api(world, "GET").document["accepted"]
     assert [] == accepted["people"], "the next review counts it"
@@ -385,7 +420,9 @@ def test_the_console_is_opened_for_whom_aws_has_authenticated() -> None:
     world = World()
 
     opened = api(world).handle(ApiRequest("POST /api/console", ALICE))
-    refused = api(world, "https://issuer.example.com").handle(ApiRequest("POST /api/console", ALICE))
+    refused = api(world, "https://issuer.example.com").handle(
+        ApiRequest("POST /api/console", ALICE)
+    )
 
     assert (opened.status, opened.document["url"].partition("#")[0]) == (
         200,
@@ -412,7 +449,9 @@ def test_a_keep_is_ended_as_on_the_page_of_its_record(
     bob = "arn:aws:iam::123456789012:user/bob"
     known = {f"aws:{arn}": person for arn, person in ((ALICE, who), (bob, keeper)) if person}
     contact = Contact(emails=("alice@example.com", "bob@example.com"), identities=known)
-    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": contact}))
+    world.policies.policy = replace(
+        world.policies.policy, ownership=Ownership(contacts={"ml": contact})
+    )
     episode = world._stored()
     known_people = frozenset({"alice@example.com", "bob@example.com"})
     world.state.put(replace(episode, terms=replace(episode.terms, known_people=known_people)))

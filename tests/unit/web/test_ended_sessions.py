@@ -1,7 +1,7 @@
 """A session that was ended decides nothing: every route that takes a POST is tried with its cookie.
 
-The routes are those of the template and of the console's own routing. A new one fails the first test here
-until somebody says how it knows who asks.
+The routes are those of the template and of the console's own routing. A new one fails the first
+test here until somebody says how it knows who asks.
 """
 
 from __future__ import annotations
@@ -65,21 +65,28 @@ def _console(at: Entrance) -> Console:
     state = MemoryStateTable()
     announcer = RecordingAnnouncer()
     decide = Decide(
-        state, MemoryWorkflow(), at.clock, announcer, lambda: StaticPolicies(), MemorySeals().answers
+        state,
+        MemoryWorkflow(),
+        at.clock,
+        announcer,
+        lambda: StaticPolicies(),
+        MemorySeals().answers,
     )
     pause_all = PauseAll(state, at.clock, announcer, TARGET)
     return Console(_refuse, at.doors, VIEWS, forms(decide, RecordingUndoer(), pause_all))
 
 
 def _addresses(console: Console) -> list[str]:
-    """Return an address for each rule of the console's routing, with something in place of each name."""
+    """Return an address for each rule of the console's routing, with something in place of each
+    name."""
     resolver = console._routes
     rules = [*resolver._static_routes, *resolver._dynamic_routes]
     return [re.sub(r"<\w+>", "x", str(rule.path)) for rule in rules]
 
 
 def test_each_route_that_takes_a_post_is_known() -> None:
-    """IAM or a signature says who asks, or a session does; nothing takes a POST without a method named."""
+    """IAM or a signature says who asks, or a session does; nothing takes a POST without a method
+    named."""
     taking = {key for key in ROUTES if key.startswith(("POST ", "ANY ", "$default"))}
     by_iam = {key for key in taking if ROUTES[key]["AuthorizationType"] == "AWS_IAM"}
 
@@ -151,7 +158,9 @@ def test_no_page_of_the_console_takes_anything_of_it() -> None:
     at = Entrance(issuer="")
     console = _console(at)
     addresses = _addresses(console)
-    assert {"/questions", "/questions/x", "/instances/x/x/x", "/freezes", "/sign-out"} <= set(addresses)
+    assert {"/questions", "/questions/x", "/instances/x/x/x", "/freezes", "/sign-out"} <= set(
+        addresses
+    )
     live = at.session("oidc:1", "bob@example.com")
     ended = at.session("oidc:2", "eve@example.com")
     at.stored.end_session("session of oidc:2 eve@example.com", at.clock.now())

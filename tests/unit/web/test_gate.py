@@ -1,4 +1,5 @@
-"""A sign-in in front of decisions: without one the page takes nothing, with one it knows who it is."""
+"""A sign-in in front of decisions: without one the page takes nothing, with one it knows who it
+is."""
 
 from __future__ import annotations
 
@@ -94,9 +95,18 @@ def test_without_a_session_the_page_shows_and_takes_no_answer() -> None:
     gated = Gated()
     page = gated.ask("GET").body
     assert 'href="../sign-in?return=JG1Kw3bzgWbtOnVwnoF6Jg%3Fk%3Dk1' in page
-    assert ("Sign in to decide" in page, "<form" in page, "idle for 1 h" in page) == (True, False, True)
+    assert ("Sign in to decide" in page, "<form" in page, "idle for 1 h" in page) == (
+        True,
+        False,
+        True,
+    )
 
-    for answer, form in (("approve", {}), ("keep", UNTIL), ("exempt", {"reason": "x"}), ("undo", {})):
+    for answer, form in (
+        ("approve", {}),
+        ("keep", UNTIL),
+        ("exempt", {"reason": "x"}),
+        ("undo", {}),
+    ):
         refused = gated.post(answer, **form)
         assert (403, True) == (refused.status, "nothing was decided" in refused.body)
     assert (ApprovalStatus.PENDING, 0) == (gated.world.status, gated.read)
@@ -152,7 +162,9 @@ def test_who_is_not_in_the_group_may_look_and_keep() -> None:
     """No button, and no way around the missing button."""
     gated = Gated(VIEWER)
     page = gated.ask("GET").body
-    assert [False, True, False] == [f'value="{one}"' in page for one in ("approve", "keep", "exempt")]
+    assert [False, True, False] == [
+        f'value="{one}"' in page for one in ("approve", "keep", "exempt")
+    ]
     assert "not in the group" in page
 
     for answer, form in (("approve", {}), ("exempt", {"reason": "x"})):
@@ -172,7 +184,9 @@ def test_an_undo_takes_an_approver(who: SignedIn | None, status: int) -> None:
 
     assert (status == 303) == ("Start it again" in gated.ask("GET").body)
     assert status == gated.post("undo").status
-    assert [(gated.world.ref, "oidc:bob@example.com", "page")] * (status == 303) == gated.world.undoer.asked
+    assert [(gated.world.ref, "oidc:bob@example.com", "page")] * (
+        status == 303
+    ) == gated.world.undoer.asked
 
 
 def refusals(gated: Gated) -> list[tuple[str, str, str]]:
@@ -185,8 +199,8 @@ def refusals(gated: Gated) -> list[tuple[str, str, str]]:
 
 
 def test_what_the_page_refuses_before_a_decision_is_kept_once() -> None:
-    """For the audit: without a sign-in by the link, with one by who it was. Whoever repeats it, or sends
-    what is no answer, fills nothing."""
+    """For the audit: without a sign-in by the link, with one by who it was. Whoever repeats it, or
+    sends what is no answer, fills nothing."""
     gated = Gated()
     for answer in ("approve", "undo", "approve", "banana", ""):
         gated.post(answer)
@@ -225,7 +239,9 @@ def test_a_session_that_is_over_decides_nothing() -> None:
     altered = Gated(BOB)
     altered.cookies = {SESSION_COOKIE: altered.cookies[SESSION_COOKIE][:-1] + "!"}
     foreign = Gated(BOB)
-    gate = Gate(replace(SESSIONS, scope=("https://other.example.com",)), foreign.directory, foreign.stored)
+    gate = Gate(
+        replace(SESSIONS, scope=("https://other.example.com",)), foreign.directory, foreign.stored
+    )
     foreign.world.site = replace(foreign.world.site, gate=gate)
 
     ended = Gated(BOB)
@@ -240,7 +256,8 @@ def test_a_session_that_is_over_decides_nothing() -> None:
 
 
 def test_a_form_belongs_to_its_session() -> None:
-    """One of another session, or of the time before signing in, is refused; so is another site's."""
+    """One of another session, or of the time before signing in, is refused; so is another
+    site's."""
     gated = Gated(BOB)
     for session in ("", "session-2"):
         form = {

@@ -1,4 +1,5 @@
-"""The published description of the HTTP API says what the template routes and what the code answers."""
+"""The published description of the HTTP API says what the template routes and what the code
+answers."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 from tests.unit.web.test_api import ALICE, MAPPED, SHOW, STOP, api, policy_api, post
 
 ROOT = Path(__file__).parents[3]
-DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
+DOCUMENT: dict[str, Any] = yaml.safe_load(
+    (ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8")
+)
 METHODS = {"get", "head", "post", "put", "patch", "delete", "options"}
 OPERATIONS: dict[str, dict[str, Any]] = {
     f"{method.upper()} {path}": operation
@@ -50,7 +53,9 @@ def test_every_route_is_described_and_nothing_else() -> None:
 def test_what_iam_authorises_is_said() -> None:
     """The same routes ask for a signature of AWS in both."""
     routed = {key for key, route in ROUTES.items() if route["AuthorizationType"] == "AWS_IAM"}
-    described = {key for key, operation in OPERATIONS.items() if {"iam": []} in operation["security"]}
+    described = {
+        key for key, operation in OPERATIONS.items() if {"iam": []} in operation["security"]
+    }
     assert routed == described
 
 
@@ -61,7 +66,11 @@ def test_every_reference_leads_somewhere() -> None:
         if isinstance(node, dict):
             own = [node["$ref"]] if isinstance(node.get("$ref"), str) else []
             return own + [found for value in node.values() for found in references(value)]
-        return [found for value in node for found in references(value)] if isinstance(node, list) else []
+        return (
+            [found for value in node for found in references(value)]
+            if isinstance(node, list)
+            else []
+        )
 
     for reference in references(DOCUMENT):
         node: Any = DOCUMENT
@@ -95,7 +104,9 @@ def test_the_policy_and_an_acceptance_are_as_described() -> None:
     """Before and after a first version."""
     world = World(decide=False)
     shown = policy_api(world, "GET").document
-    world.policies.policy = replace(world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED}))
+    world.policies.policy = replace(
+        world.policies.policy, ownership=Ownership(contacts={"ml": MAPPED})
+    )
 
     assert [] == problems("Policy", shown)
     assert [] == problems("Accepted", policy_api(world, "POST", "v2").document)

@@ -70,7 +70,9 @@ class Presses:
     @property
     def log(self) -> list[tuple[str, str]]:
         items = self.world.state.items.items()
-        return [(str(item["what"]), str(item["by"])) for key, item in items if key[0] == "PAUSE#log"]
+        return [
+            (str(item["what"]), str(item["by"])) for key, item in items if key[0] == "PAUSE#log"
+        ]
 
 
 @pytest.mark.parametrize(
@@ -188,7 +190,9 @@ def test_no_policy_ends_a_pause() -> None:
     """Not by a lift of all freezes, and not by an edit of who may."""
     presses = Presses()
     presses.pause()
-    rule = replace(presses.world.policies.policy.breaker, lift_freezes_before="2027-01-01T00:00:00Z")
+    rule = replace(
+        presses.world.policies.policy.breaker, lift_freezes_before="2027-01-01T00:00:00Z"
+    )
     presses.world.policies.policy = replace(presses.world.policies.policy, breaker=rule)
     presses.world.clock.moment += timedelta(days=365)
 

@@ -1,4 +1,5 @@
-"""Records: the outcome as headline, what it means, what happened step by step, and what can still be done."""
+"""Records: the outcome as headline, what it means, what happened step by step, and what can still
+be done."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def kept(by: str = ALICE) -> World:
     """A question that somebody answered with a keep of four hours, and whose workflow has ended."""
     world = World(link_of=by)
     world.post("keep", keep_until=iso(SOON))
-    world.state.close_episode(world.ref, Outcome.KEPT, "as asked", NOW, quiet_until=None, ledger=None)
+    world.state.close_episode(
+        world.ref, Outcome.KEPT, "as asked", NOW, quiet_until=None, ledger=None
+    )
     return world
 
 
@@ -63,9 +66,14 @@ def test_a_record_leads_with_what_became_of_the_instance() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "says"),
-    [("keep", "keeps running until Fri 16:02</h1>"), ("exempt", "is exempt and keeps running</h1>")],
+    [
+        ("keep", "keeps running until Fri 16:02</h1>"),
+        ("exempt", "is exempt and keeps running</h1>"),
+    ],
 )
-def test_an_answer_leads_the_page_before_the_workflow_has_closed_the_episode(answer: str, says: str) -> None:
+def test_an_answer_leads_the_page_before_the_workflow_has_closed_the_episode(
+    answer: str, says: str
+) -> None:
     """The page that follows the button says what came of it, not that the instance is idle."""
     world = World()
     world.post(answer, keep_until=iso(SOON), reason="a demo")
@@ -97,7 +105,9 @@ def test_a_record_of_a_stop_says_each_thing_once_and_in_the_past() -> None:
         (Outcome.FAILED, "Could not"),
     ],
 )
-def test_every_end_says_what_became_of_it_in_the_words_of_its_message(outcome: Outcome, says: str) -> None:
+def test_every_end_says_what_became_of_it_in_the_words_of_its_message(
+    outcome: Outcome, says: str
+) -> None:
     """Also where nothing can be done here any more."""
     world = World()
     world.state.void(ID, "it is over", expired=False)
@@ -118,7 +128,10 @@ def test_whoever_keeps_it_may_end_that_before_its_date() -> None:
     page = world.get().body
     assert (BUTTON in page, "the keep was ended</h1>" in page) == (False, True)
     assert f"Keep ended by {ALICE} (mail link) on" in page
-    said = ("It is judged again. If it is idle, its owner is asked.", "It is asked about again after")
+    said = (
+        "It is judged again. If it is idle, its owner is asked.",
+        "It is asked about again after",
+    )
     assert [True, False] == [text in page for text in said]
     after = dict(world.state._table.get(keys.approval(ID)) or {})
     told = Change(*keys.approval(ID), "MODIFY", NOW, "1", before, after).document()

@@ -57,7 +57,9 @@ def test_a_cookie_that_comes_twice_is_nobody_s(
 
 def test_cookies_go_out_in_a_field_of_their_own() -> None:
     """One header may stand once only; two cookies need two."""
-    answer = to_lambda(redirect("https://api.example.com/", cookies=("a=1; Path=/", "b=; Max-Age=0")))
+    answer = to_lambda(
+        redirect("https://api.example.com/", cookies=("a=1; Path=/", "b=; Max-Age=0"))
+    )
 
     assert ["a=1; Path=/", "b=; Max-Age=0"] == answer["cookies"]
     assert "cookies" not in to_lambda(redirect("https://api.example.com/"))

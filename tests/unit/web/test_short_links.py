@@ -1,4 +1,5 @@
-"""The site behind links of today: who it is stands in the table, and the record says when they end."""
+"""The site behind links of today: who it is stands in the table, and the record says when they
+end."""
 
 from __future__ import annotations
 
@@ -69,7 +70,11 @@ def test_a_form_of_one_persons_link_is_none_of_anothers() -> None:
     alice, bob = (link_of(world, one) for one in (ALICE, "bob@example.com"))
 
     assert 403 == press(world, alice, "approve", page_link=bob).status
-    earlier = {"csrf": form_token(SIGNER, ID, ALICE, NOW), "answer": "approve", "losses": "accepted"}
+    earlier = {
+        "csrf": form_token(SIGNER, ID, ALICE, NOW),
+        "answer": "approve",
+        "losses": "accepted",
+    }
     assert 403 == world.site.handle(Request("POST", "", {}, earlier, link=alice)).status
     assert ApprovalStatus.PENDING is world.status
 
@@ -83,7 +88,12 @@ def test_a_forged_link_reads_nothing_and_says_nothing(method: str) -> None:
     world.state.approval = lambda one: reads.append(one)  # type: ignore[assignment, method-assign]
     world.state.numbers = lambda one: reads.append(one) or {}  # type: ignore[assignment, method-assign, func-returns-value]
 
-    for forged in (link.replace(".1.", ".2."), link.replace(ID, "x" * 22), link[:-1], f"{ID}.1.{'A' * 22}"):
+    for forged in (
+        link.replace(".1.", ".2."),
+        link.replace(ID, "x" * 22),
+        link[:-1],
+        f"{ID}.1.{'A' * 22}",
+    ):
         refused = get(world, forged, method)
         assert (403, False) == (refused.status, "i-0123456789abcdef0" in refused.body)
     assert [] == reads
@@ -105,7 +115,8 @@ def test_each_recipient_keeps_one_number_for_good() -> None:
 
 
 def test_a_number_that_has_expired_is_given_to_nobody_else() -> None:
-    """DynamoDB drops the oldest first: before, the next number was one in use, and was tried for ever."""
+    """DynamoDB drops the oldest first: before, the next number was one in use, and was tried for
+    ever."""
     world = World()
     for one in ("a@example.com", "b@example.com"):
         world.state.number_recipient(ID, one, NOW)
@@ -114,7 +125,8 @@ def test_a_number_that_has_expired_is_given_to_nobody_else() -> None:
 
 
 def test_the_record_says_when_a_link_ends() -> None:
-    """The question closes at its time, and is shown for a month more; an answer of then begins another."""
+    """The question closes at its time, and is shown for a month more; an answer of then begins
+    another."""
     world = World()
     link = link_of(world, ALICE)
     world.clock.moment = NOW + timedelta(hours=24)

@@ -12,7 +12,13 @@ import pytest
 
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import Role, SignedIn, signed_in
-from governor.errors import AccessDenied, ConfigurationError, GovernorError, IssuerUnavailable, SignInRefused
+from governor.errors import (
+    AccessDenied,
+    ConfigurationError,
+    GovernorError,
+    IssuerUnavailable,
+    SignInRefused,
+)
 from governor.stores.sessions import SignIns
 from governor.web.responses import Response
 from governor.web.sessions import LIFE, SESSION_COOKIE, Session, Sessions
@@ -46,14 +52,20 @@ class FakeProvider:
         if self.failure is not None:
             raise self.failure
         self.fresh = fresh
-        self.begun.append({"state": state, "nonce": nonce, "verifier": verifier, "uri": redirect_uri})
+        self.begun.append(
+            {"state": state, "nonce": nonce, "verifier": verifier, "uri": redirect_uri}
+        )
         return f"https://issuer.example.com/authorize?state={state}"
 
-    def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
+    def redeem(
+        self, *, code: str, nonce: str, verifier: str, redirect_uri: str
+    ) -> Mapping[str, object]:
         """As the port says."""
         if self.failure is not None:
             raise self.failure
-        self.redeemed.append({"code": code, "nonce": nonce, "verifier": verifier, "uri": redirect_uri})
+        self.redeemed.append(
+            {"code": code, "nonce": nonce, "verifier": verifier, "uri": redirect_uri}
+        )
         return self.claims
 
 
@@ -131,7 +143,8 @@ def test_a_sign_in_comes_back_to_the_page_it_began_at() -> None:
     ],
 )
 def test_a_sign_in_is_as_old_as_its_proof(said: dict[str, object], at: datetime) -> None:
-    """Not as our cookie: people stay signed in at the issuer. Unless it says so, nothing is proven."""
+    """Not as our cookie: people stay signed in at the issuer. Unless it says so, nothing is
+    proven."""
     world = World()
     world.provider.claims = {"sub": "u-1", **said}
     world.begin()
@@ -139,7 +152,10 @@ def test_a_sign_in_is_as_old_as_its_proof(said: dict[str, object], at: datetime)
     assert world.session is not None
     stored = world.sign_ins.session(world.session.session_id, NOW)
     assert stored is not None
-    assert (at.replace(microsecond=0), NOW + LIFE) == (stored.at.replace(microsecond=0), stored.ends_at)
+    assert (at.replace(microsecond=0), NOW + LIFE) == (
+        stored.at.replace(microsecond=0),
+        stored.ends_at,
+    )
 
 
 def test_a_fresh_proof_is_asked_for_where_it_is_wanted() -> None:
@@ -258,7 +274,8 @@ def test_a_forged_state_ends_nothing(state: str) -> None:
 
 
 def test_an_answer_without_its_browser_ends_nothing() -> None:
-    """Somebody else's callback address, opened here: signing people in as somebody else is an attack, too."""
+    """Somebody else's callback address, opened here: signing people in as somebody else is an
+    attack, too."""
     world = World()
     world.begin()
     stolen = dict(world.cookies)
@@ -369,7 +386,8 @@ def test_claims_that_name_nobody_sign_nobody_in() -> None:
 
 
 def test_a_session_lasts_a_working_day() -> None:
-    """To the second, whatever the browser thinks; and only where nothing it rests on has changed."""
+    """To the second, whatever the browser thinks; and only where nothing it rests on has
+    changed."""
     world = World()
     world.begin()
     world.finish()
@@ -390,7 +408,9 @@ def test_answers_of_the_sign_in_are_closed_to_caches_and_referrers() -> None:
         assert "no-referrer" == response.headers["Referrer-Policy"]
 
 
-@pytest.mark.parametrize("path", ["/", "/fleet?owner=a%26b", "/instances/123456789012/us-east-1/i-0abc"])
+@pytest.mark.parametrize(
+    "path", ["/", "/fleet?owner=a%26b", "/instances/123456789012/us-east-1/i-0abc"]
+)
 def test_a_sign_in_comes_back_to_a_page_of_the_console(path: str) -> None:
     """With a session that is stored, with the groups that it rests on."""
     world = World()

@@ -24,7 +24,15 @@ from governor.domain.history import History
 from governor.domain.instance import LaunchFacts, UserData
 from governor.domain.policy.changes import asked_under
 from governor.domain.policy.contacts import Contact, Ownership
-from governor.domain.policy.policy import Action, ApprovalRule, Metrics, Mode, PlanRule, Policy, Power
+from governor.domain.policy.policy import (
+    Action,
+    ApprovalRule,
+    Metrics,
+    Mode,
+    PlanRule,
+    Policy,
+    Power,
+)
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import iso
 from governor.errors import Unavailable
@@ -33,7 +41,15 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 from governor.web.responses import Response
 from governor.web.site import ApprovalSite, Request
-from tests.builders import NOW, QUIET, earlier_link, form_token, make_evidence, make_facts, make_instance
+from tests.builders import (
+    NOW,
+    QUIET,
+    earlier_link,
+    form_token,
+    make_evidence,
+    make_facts,
+    make_instance,
+)
 from tests.twins import (
     FakeClock,
     MemorySeals,
@@ -70,7 +86,9 @@ class World:
         self.link_of = link_of
         instance = make_instance(tags={"Purpose": "GPU-Workload", "Name": XSS, "Owner": XSS})
         evidence = make_evidence((*QUIET[:5], None, *QUIET[6:]))
-        self.ref = EpisodeRef("123456789012", "us-east-1", instance.instance_id, instance.launch_time, 1)
+        self.ref = EpisodeRef(
+            "123456789012", "us-east-1", instance.instance_id, instance.launch_time, 1
+        )
         self.seals = MemorySeals()
         self.state = SealedStateTable(seals=self.seals)
         self.workflow = MemoryWorkflow(waiting={TOKEN})
@@ -134,7 +152,11 @@ class World:
 
     def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
         """Presses a button of the page."""
-        given = {"csrf": form_token(SIGNER, ID, self.link_of, LATER), "answer": answer, "losses": "accepted"}
+        given = {
+            "csrf": form_token(SIGNER, ID, self.link_of, LATER),
+            "answer": answer,
+            "losses": "accepted",
+        }
         fields = {**given, **form}
         return self.site.handle(Request("POST", ID, self.query, fields, headers or {}))
 
@@ -155,7 +177,12 @@ class World:
         ledger = replace(entry(), episode=self.ref, outcome=outcome)
         put_away = outcome in (Outcome.STOPPED, Outcome.TERMINATED)
         self.state.close_episode(
-            self.ref, outcome, "as approved", NOW, quiet_until=None, ledger=ledger if put_away else None
+            self.ref,
+            outcome,
+            "as approved",
+            NOW,
+            quiet_until=None,
+            ledger=ledger if put_away else None,
         )
 
     @property
@@ -189,7 +216,8 @@ def test_the_page_says_what_will_happen() -> None:
         for part in (
             "has been idle for 1 h. Stop it?</h1>",
             "$24 a day",
-            "If nobody answers in time, nothing happens.</strong> Open until Sat 12:02 UTC, 24 h left.",
+            "If nobody answers in time, nothing happens.</strong> Open until Sat 12:02 "
+            "UTC, 24 h left.",
             ">Keep until Sat 09:00 ($21)</button>",
             "stop the instance",
             "1x250",
@@ -218,7 +246,8 @@ def test_the_page_says_for_how_long_work_may_not_be_visible() -> None:
 
 
 def test_the_page_calls_idle_what_was_measured() -> None:
-    """Twenty hours later nobody knows more than that no sweep has seen work; and not that, once one has."""
+    """Twenty hours later nobody knows more than that no sweep has seen work; and not that, once one
+    has."""
     world = World()
     world.clock.moment = NOW + timedelta(hours=20)
     page = world.get().body
@@ -241,7 +270,8 @@ def test_nothing_of_a_tag_becomes_markup() -> None:
 
 
 def test_the_page_needs_no_script_and_no_inline_style() -> None:
-    """Nothing that the Content-Security-Policy forbids is there; the style sheet is the one it names."""
+    """Nothing that the Content-Security-Policy forbids is there; the style sheet is the one it
+    names."""
     response = World().get()
     style = response.body.split("<style>")[1].split("</style>")[0]
     wanted = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -254,7 +284,8 @@ def test_the_page_needs_no_script_and_no_inline_style() -> None:
 
 
 def test_only_a_record_in_progress_has_a_script_and_it_is_the_one_the_policy_names() -> None:
-    """A record that has ended is as it will stay; nothing else may run, and nothing elsewhere be reached."""
+    """A record that has ended is as it will stay; nothing else may run, and nothing elsewhere be
+    reached."""
     world = World()
     world.post("approve")
     moving = world.get()
@@ -385,7 +416,10 @@ def test_wiping_local_disks_needs_a_tick() -> None:
 def test_a_link_that_went_to_a_list_keeps_and_stops_and_no_more() -> None:
     """Whoever reads the list may press; it says what to use instead, and shows no button for it."""
     page = World(Action.TERMINATE, BROADCAST).get().body
-    assert ("It cannot be used to terminate or exempt" in page, 'value="approve"' in page) == (True, False)
+    assert ("It cannot be used to terminate or exempt" in page, 'value="approve"' in page) == (
+        True,
+        False,
+    )
 
     cases: tuple[tuple[Action, str, dict[str, Any], int], ...] = (
         (Action.TERMINATE, "approve", {"typed_instance_id": "i-0123456789abcdef0"}, 403),
@@ -412,7 +446,8 @@ def test_after_a_first_yes_the_page_says_what_silence_does(acts: bool) -> None:
 
 
 def test_a_dear_termination_takes_two_people() -> None:
-    """The first yes is noted and shown; pressing again changes nothing; another person's yes settles it."""
+    """The first yes is noted and shown; pressing again changes nothing; another person's yes
+    settles it."""
     typed: dict[str, Any] = {"typed_instance_id": "i-0123456789abcdef0"}
     world = World(Action.TERMINATE, people=2)
     assert 303 == world.post("approve", **typed).status
@@ -586,7 +621,10 @@ def test_the_record_of_a_stop_can_be_undone() -> None:
     assert "Start it again" in world.get().body
     response = world.post("undo")
 
-    assert (303, [(world.ref, "link:alice@example.com", "page")]) == (response.status, world.undoer.asked)
+    assert (303, [(world.ref, "link:alice@example.com", "page")]) == (
+        response.status,
+        world.undoer.asked,
+    )
 
 
 def test_an_undo_that_cannot_be_says_why(caplog: pytest.LogCaptureFixture) -> None:
@@ -623,11 +661,14 @@ def test_what_was_undone_has_no_button_any_more() -> None:
 
 @pytest.mark.parametrize("outcome", [Outcome.TERMINATED, Outcome.FAILED])
 def test_the_record_of_a_termination_tells_how_to_rebuild(outcome: Outcome) -> None:
-    """Launch facts, and which snapshot was which device; also where the flow failed after it had asked."""
+    """Launch facts, and which snapshot was which device; also where the flow failed after it had
+    asked."""
     world = World(Action.TERMINATE)
     world.post("approve", typed_instance_id="i-0123456789abcdef0")
     world.state.set_snapshots(world.ref, {"snap-1": "vol-0123456789abcdef0"})
-    facts = LaunchFacts(image_id="ami-1", placement_group="trainers", network_interfaces=4, efa_interfaces=3)
+    facts = LaunchFacts(
+        image_id="ami-1", placement_group="trainers", network_interfaces=4, efa_interfaces=3
+    )
     kept = UserData(12345, "abc", "s3://audit/user-data/1")
     world.change(instance=replace(world.episode.instance, launch=facts), user_data=kept)
     world.state.note_step(world.ref, "terminate", NOW)
@@ -732,7 +773,9 @@ def test_an_approver_who_has_gone_exempts_and_undoes_nothing(after_a_yes: bool) 
     assert (403, True) == (refused.status, f"No contact has the address {ALICE}" in refused.body)
     assert Hold() == world.state.record(world.ref.target, world.ref.instance_id).hold
     assert 303 == world.post("keep", keep_until=iso(NOW + timedelta(hours=4))).status
-    assert world.state.record(world.ref.target, world.ref.instance_id).hold.snoozed_until is not None
+    assert (
+        world.state.record(world.ref.target, world.ref.instance_id).hold.snoozed_until is not None
+    )
 
     world = World()
     world.post("approve")
@@ -775,9 +818,17 @@ def test_the_page_says_who_was_told_and_names_nobody() -> None:
     taken = Delivery(name, f"ask-{name}", "email", "alice@example.com", NOW, delivery_id="1")
     for one in (
         taken,
-        replace(taken, channel="teams", target="workflow", delivery_id=None, refused="410: make a new one"),
+        replace(
+            taken,
+            channel="teams",
+            target="workflow",
+            delivery_id=None,
+            refused="410: make a new one",
+        ),
         replace(taken, channel="slack", target="C1", delivery_id=None, not_before=LATER),
-        replace(taken, channel=NOWHERE, target=NOWHERE, delivery_id=None, refused="no channel has it"),
+        replace(
+            taken, channel=NOWHERE, target=NOWHERE, delivery_id=None, refused="no channel has it"
+        ),
     ):
         world.state.note_delivery(one)
     page = world.get().body
@@ -818,7 +869,9 @@ class DigestWorld(World):
     def post(self, answer: str, headers: dict[str, str] | None = None, **form: str) -> Response:
         """Presses a button of the page."""
         given = {"csrf": form_token(SIGNER, "digest-1", ALICE, LATER), "answer": answer}
-        return self.site.handle(Request("POST", "digest-1", self.query, {**given, **form}, headers or {}))
+        return self.site.handle(
+            Request("POST", "digest-1", self.query, {**given, **form}, headers or {})
+        )
 
     def statuses(self) -> tuple[ApprovalStatus, ApprovalStatus]:
         """Return the statuses of both questions."""
@@ -849,7 +902,8 @@ def test_a_digest_leads_to_the_page_of_each() -> None:
 
 
 def test_nothing_is_ticked_and_terminations_stand_apart() -> None:
-    """Whoever presses a button has ticked what it is about; what would be gone has no box at all."""
+    """Whoever presses a button has ticked what it is about; what would be gone has no box at
+    all."""
     page = DigestWorld().get().body
     boxes = re.findall(r"<input[^>]* type=\"checkbox\"[^>]*>", page)
 
@@ -911,7 +965,8 @@ def test_a_digest_shows_how_far_each_has_come_and_holds_it() -> None:
 
 
 def test_a_digest_says_when_it_is_too_late_to_hold() -> None:
-    """EC2 has stopped it meanwhile: no button, and a press from an old page is refused with the time."""
+    """EC2 has stopped it meanwhile: no button, and a press from an old page is refused with the
+    time."""
     world = DigestWorld()
     world.post("approve", losses="accepted", **BOTH)
     world.change(phase=Phase.ACTING, steps_done={"stop": NOW, "snapshot": NOW})
@@ -953,7 +1008,10 @@ def test_a_held_record_says_so_and_how_a_stopped_instance_starts_again() -> None
     undo = page.split('id="undo"')[1].split("</form>")[0]
 
     assert "is held</h1>" in page
-    assert ("A stopped instance holds no capacity" in undo, "cannot be started" in page) == (True, False)
+    assert ("A stopped instance holds no capacity" in undo, "cannot be started" in page) == (
+        True,
+        False,
+    )
 
 
 def test_a_digest_takes_no_question_that_is_not_in_it() -> None:

@@ -21,7 +21,9 @@ VARIABLES = {
     "POWERTOOLS_METRICS_NAMESPACE": "gpu-governor",
     "POLICY_PARAMETER": "/gpu-governor/policy",
     "POLICY_BUCKET": "policies",
-    "REMEDIATION_STATE_MACHINE_ARN": "arn:aws:states:us-east-1:123456789012:stateMachine:remediation",
+    "REMEDIATION_STATE_MACHINE_ARN": (
+        "arn:aws:states:us-east-1:123456789012:stateMachine:remediation"
+    ),
     "LINK_KEY_SECRET_ARN": "arn:aws:secretsmanager:us-east-1:123456789012:secret:keys-abcdef",
     "CHANNEL_SECRET_ARN": "arn:aws:secretsmanager:us-east-1:123456789012:secret:channels-abcdef",
     "UNDO_FUNCTION_NAME": "undo",

@@ -61,7 +61,8 @@ def test_the_page_never_loads_the_issuer_s_protocol() -> None:
 def test_the_function_that_acts_reads_with_credentials_that_change_nothing(
     role: str, only_reads: bool
 ) -> None:
-    """It is the one function that has a role to act with; others use their roles in members as they are."""
+    """It is the one function that has a role to act with; others use their roles in members as they
+    are."""
     made = Parts(settings(ACTOR_ROLE_ARN=role))
 
     assert only_reads is made.clients._only_reads
@@ -79,7 +80,11 @@ def test_nothing_but_the_console_loads_the_console(function: str) -> None:
 
 @pytest.mark.parametrize(
     ("function", "missing"),
-    [("put_away", "TABLE_NAME"), ("deliver_alert", "DELIVERY_QUEUE_URL"), ("plan_sweep", "HUB_ACCOUNT_ID")],
+    [
+        ("put_away", "TABLE_NAME"),
+        ("deliver_alert", "DELIVERY_QUEUE_URL"),
+        ("plan_sweep", "HUB_ACCOUNT_ID"),
+    ],
 )
 def test_a_missing_variable_ends_the_cold_start_by_its_name(function: str, missing: str) -> None:
     """Not the first invocation that happens to need it."""
@@ -106,7 +111,9 @@ def test_half_a_sign_in_stands_open_to_nobody(variables: dict[str, str], missing
 
 def test_no_setting_is_no_sign_in() -> None:
     """The template gives empty texts; the claim has its default."""
-    empty = dict.fromkeys(("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP", "OIDC_GROUPS_CLAIM"), "")
+    empty = dict.fromkeys(
+        ("OIDC_ISSUER", "OIDC_CLIENT_ID", "OIDC_APPROVER_GROUP", "OIDC_GROUPS_CLAIM"), ""
+    )
     found = settings(**empty)
 
     assert ("", "groups", "", "") == (

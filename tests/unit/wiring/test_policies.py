@@ -1,5 +1,5 @@
-"""Messages that must reach people are sent by the last accepted policy, when the present one cannot be
-had."""
+"""Messages that must reach people are sent by the last accepted policy, when the present one cannot
+be had."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ def test_only_targets_of_the_policy_are_swept() -> None:
         sweep: Any = policies.by_target(known, SimpleNamespace)  # type: ignore[arg-type]
         sweep(accounts.hub_account, "eu-west-1")
         for account, region in ((accounts.hub_account, "us-east-1"), ("000000000000", "eu-west-1")):
-            with pytest.raises(SafetyError, match=f"the policy's targets do not name {account}/{region}"):
+            with pytest.raises(
+                SafetyError, match=f"the policy's targets do not name {account}/{region}"
+            ):
                 sweep(account, region)
 
     assert [Target(accounts.hub_account, "eu-west-1")] == made
@@ -78,7 +80,9 @@ def test_a_systems_manager_that_does_not_answer_keeps_no_warning_back(code: str)
     # Of two minutes, none may go by with waiting for it.
     assert isinstance(found.clients, FakeClients)
     patiently = [
-        one[0] for one, patient in zip(found.clients.asked, found.clients.patient, strict=True) if patient
+        one[0]
+        for one, patient in zip(found.clients.asked, found.clients.patient, strict=True)
+        if patient
     ]
     assert ["dynamodb"] == patiently, "the client that everything else uses, opened at cold start"
 
@@ -110,7 +114,8 @@ def test_where_nothing_is_kept_or_a_right_is_missing_that_is_the_error(
     ],
 )
 def test_a_refused_document_gives_way(text: str, kept: str | None, mode: Mode) -> None:
-    """To the last accepted one, also where this release refuses how that one acts; else to the defaults."""
+    """To the last accepted one, also where this release refuses how that one acts; else to the
+    defaults."""
     assert mode is last(parts(text, kept))
 
 
@@ -141,7 +146,12 @@ def version_of(name: str) -> dict[str, Any]:
 def object_of(text: str | bytes) -> dict[str, Any]:
     """An object of S3, as a stream."""
     body = text.encode() if isinstance(text, str) else text
-    return {"Body": BytesIO(body), "VersionId": "v1", "LastModified": NOW, "Metadata": {"author": "ada"}}
+    return {
+        "Body": BytesIO(body),
+        "VersionId": "v1",
+        "LastModified": NOW,
+        "Metadata": {"author": "ada"},
+    }
 
 
 def text_of(**answers: Any) -> tuple[PolicyText, ScriptedClient]:
@@ -153,10 +163,14 @@ def text_of(**answers: Any) -> tuple[PolicyText, ScriptedClient]:
 def test_the_version_that_the_table_names_is_the_policy_and_is_read_once() -> None:
     """A version never changes; the newest one, and the parameter, are not asked for."""
     records = [version_of("v1"), version_of("v1"), version_of("v2")]
-    text, client = text_of(get_item=records, get_object=[object_of("mode: ask"), object_of("mode: auto")])
+    text, client = text_of(
+        get_item=records, get_object=[object_of("mode: ask"), object_of("mode: auto")]
+    )
 
     assert ["mode: ask", "mode: ask", "mode: auto"] == [text.read(), text.read(), text.read()]
-    assert ["v1", "v2"] == [given["VersionId"] for name, given in client.calls if name == "get_object"]
+    assert ["v1", "v2"] == [
+        given["VersionId"] for name, given in client.calls if name == "get_object"
+    ]
 
 
 def test_until_a_version_is_in_force_the_parameter_is_the_policy() -> None:
@@ -180,12 +194,15 @@ def test_what_acts_waits_for_the_table_and_what_reaches_people_does_not() -> Non
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])
 def test_a_cold_function_never_takes_a_retired_parameter_for_the_policy(code: str) -> None:
-    """Where the table does not say which version is in force, the kept document counts and stays."""
+    """Where the table does not say which version is in force, the kept document counts and
+    stays."""
     client = ScriptedClient(
         get_item=[client_error(code)], get_parameter={"Parameter": {"Value": "mode: auto"}}
     )
     stored: list[str] = []
-    state = SimpleNamespace(kept_policy=lambda: "mode: ask", keep_policy=lambda text, _: stored.append(text))
+    state = SimpleNamespace(
+        kept_policy=lambda: "mode: ask", keep_policy=lambda text, _: stored.append(text)
+    )
     found = policies.or_last(Parts(settings(), FakeClients(client), state=state), keep=True)
 
     assert Mode.ASK is found().base().policy.mode
@@ -212,7 +229,8 @@ def test_a_version_that_is_gone_is_no_policy(code: str, kind: type[CloudError]) 
 
 @pytest.mark.parametrize("code", ["NoSuchVersion", "InvalidArgument", "AccessDenied"])
 def test_people_are_reached_where_the_version_in_force_is_gone(code: str) -> None:
-    """By the last document that was accepted. Without the right to list, S3 denies what is not there."""
+    """By the last document that was accepted. Without the right to list, S3 denies what is not
+    there."""
     client = ScriptedClient(get_item=[version_of("v1")], get_object=[client_error(code)])
     kept = SimpleNamespace(kept_policy=lambda: "mode: ask")
 
@@ -235,14 +253,23 @@ def test_the_newest_version_is_read_with_what_its_writer_says() -> None:
 
 
 def test_a_topic_that_hangs_costs_no_sweep_and_the_next_one_announces() -> None:
-    """Time-outs of 25 s, five times, are longer than the function may run; the sweep would be lost."""
+    """Time-outs of 25 s, five times, are longer than the function may run; the sweep would be
+    lost."""
     silent = ReadTimeoutError(endpoint_url="https://sns.us-east-1.amazonaws.com")
     client = ScriptedClient(generate_mac={"Mac": b"m"}, publish=[silent, {"MessageId": "1"}])
     clients, state, log = FakeClients(client), MemoryStateTable(), MemoryEventLog()
     documents = SimpleNamespace(newest=lambda: StoredPolicy("v1", "mode: observe\n"))
     text, clock = SimpleNamespace(read=lambda: "mode: observe\n"), FakeClock(NOW)
     plan = sweep_plan(
-        Parts(settings(), clients, state=state, log=log, documents=documents, policy_text=text, clock=clock)
+        Parts(
+            settings(),
+            clients,
+            state=state,
+            log=log,
+            documents=documents,
+            policy_text=text,
+            clock=clock,
+        )
     )
     with pytest.raises(Unavailable):
         plan.review()
@@ -270,7 +297,8 @@ def with_units(*found: str, of: str = UNITS) -> Parts:
 
 @pytest.mark.parametrize("ready", [policies.present, policies.or_last, policies.or_defaults])
 def test_every_function_knows_the_accounts_of_units(ready: Any) -> None:
-    """As plan_sweep has found them, beside those that the document names; under overrides as well."""
+    """As plan_sweep has found them, beside those that the document names; under overrides as
+    well."""
     book = ready(with_units("210987654321"))()
 
     for policy in (book.base().policy, book.applied(()).policy):
@@ -279,7 +307,8 @@ def test_every_function_knows_the_accounts_of_units(ready: Any) -> None:
 
 @pytest.mark.parametrize("ready", [policies.present, policies.or_last])
 def test_what_acts_waits_until_other_units_are_looked_up(ready: Any) -> None:
-    """Neither the accounts of the units before, nor none: a workflow would end for an account that stays."""
+    """Neither the accounts of the units before, nor none: a workflow would end for an account that
+    stays."""
     found = with_units("210987654321", of=UNITS.replace("1111]", "2222]"))
 
     with pytest.raises(Unavailable, match=r"targets\.units are not known yet"):

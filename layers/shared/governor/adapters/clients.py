@@ -1,5 +1,6 @@
-"""AWS clients, created on first use: a cold start pays only for what the function uses. They are botocore's:
-loading boto3 would cost a cold start 50 ms for nothing. What they raise becomes an error of our tree."""
+"""AWS clients, created on first use: a cold start pays only for what the function uses. They are
+botocore's: loading boto3 would cost a cold start 50 ms for nothing. What they raise becomes an
+error of our tree."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ from governor.ports import Answer, Item
 _log = logging.getLogger(__name__)
 _SESSION_NAME = "gpu-governor"
 _NAME_CHARACTERS = 64
-"""Longest name of a session or a source identity; at least two characters. Source: STS API, AssumeRole."""
+"""Longest name of a session or a source identity; at least two characters. Source: STS API,
+AssumeRole."""
 _SESSION_SECONDS = 3600
 """Role chaining allows one hour at most."""
 _ONE_CALL_SECONDS = 900
@@ -50,8 +52,8 @@ _OWN: _Role = (None, None)
 
 
 class Clients:
-    """With `only_reads`, sessions with roles of members may look at EC2 and change nothing: what such a
-    function changes takes `client_for_one_call`."""
+    """With `only_reads`, sessions with roles of members may look at EC2 and change nothing: what
+    such a function changes takes `client_for_one_call`."""
 
     def __init__(self, region: str | None = None, *, only_reads: bool = False) -> None:
         self._region = region
@@ -61,18 +63,27 @@ class Clients:
         self._sessions: dict[_Role, Any] = {}
 
     def client(
-        self, service: str, target: Target | None = None, *, repeat: bool = True, patient: bool = True
+        self,
+        service: str,
+        target: Target | None = None,
+        *,
+        repeat: bool = True,
+        patient: bool = True,
     ) -> Any:
-        """Return the client of a service, in the target's Region and with its role; else the function's own.
-        Without `repeat` a call is sent once; without `patient` it gives up within seconds."""
+        """Return the client of a service, in the target's Region and with its role; else the
+        function's own. Without `repeat` a call is sent once; without `patient` it gives up within
+        seconds."""
         region = target.region if target else self._region
         role = (target.role_arn, target.session) if target and target.role_arn else _OWN
         key = (service, region, role, repeat, patient)
         with self._lock:
             if key not in self._clients:
                 self._forget_other_episodes(role)
-                # To check hundreds of queries a call took a third of a sweep, and CloudWatch does it, too.
-                config = _config(repeat, patient, polite=target is not None, checked=service != "cloudwatch")
+                # To check hundreds of queries a call took a third of a sweep, and CloudWatch does
+                # it, too.
+                config = _config(
+                    repeat, patient, polite=target is not None, checked=service != "cloudwatch"
+                )
                 create = self._session(role).create_client
                 self._clients[key] = create(service, region_name=region, config=config)
             return self._clients[key]
@@ -95,7 +106,9 @@ class Clients:
             self._sessions[role] = session
         return self._sessions[role]
 
-    def client_for_one_call(self, operation: str, target: Target, role_arn: str, resource: str) -> Any:
+    def client_for_one_call(
+        self, operation: str, target: Target, role_arn: str, resource: str
+    ) -> Any:
         """Return a client that may carry out one operation on one resource, and nothing else.
 
         The role is assumed for each call, with a session policy. Client and credentials are not
@@ -142,7 +155,8 @@ class Clients:
 
 
 def allowing(action: str, resource: str) -> str:
-    """Return a session policy. The session may do what it and the role's own policies both allow."""
+    """Return a session policy. The session may do what it and the role's own policies both
+    allow."""
     statement = {"Effect": "Allow", "Action": action, "Resource": resource}
     return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
 
@@ -152,8 +166,9 @@ def _assume(
 ) -> Mapping[str, Any]:
     """Return the credentials of a new session with a role.
 
-    The session is named after the episode, and the person is its source identity, which CloudTrail keeps.
-    Member stacks of earlier releases allow no source identity: the session then goes without one.
+    The session is named after the episode, and the person is its source identity, which CloudTrail
+    keeps. Member stacks of earlier releases allow no source identity: the session then goes without
+    one.
     """
     asked: dict[str, Any] = {"RoleArn": role_arn, "DurationSeconds": seconds}
     if policy is not None:
@@ -176,13 +191,15 @@ def _granted(sts: Any, **asked: Any) -> Mapping[str, Any]:
 
 
 def _sts_name(text: str) -> str:
-    """Return a name in the characters that STS accepts. The end of a long name tells episodes apart."""
+    """Return a name in the characters that STS accepts. The end of a long name tells episodes
+    apart."""
     accepted = re.sub(r"[^\w+=,.@-]", "-", text, flags=re.ASCII)
     return accepted[-_NAME_CHARACTERS:].rjust(2, "-")
 
 
 def moment(value: Any) -> datetime:
-    """Return the time of an answer, in UTC and in a tenth of botocore's time. Raises: as botocore."""
+    """Return the time of an answer, in UTC and in a tenth of botocore's time. Raises: as
+    botocore."""
     try:
         if not isinstance(value, str):
             return datetime.fromtimestamp(value, UTC)
@@ -195,29 +212,42 @@ def moment(value: Any) -> datetime:
 
 class _Parsers(ResponseParserFactory):
     def create_parser(self, protocol_name: str) -> Any:
-        return _Ec2Parser(moment) if protocol_name == "ec2" else super().create_parser(protocol_name)
+        return (
+            _Ec2Parser(moment) if protocol_name == "ec2" else super().create_parser(protocol_name)
+        )
 
 
 class _Ec2Parser(EC2QueryParser):
-    """Goes by the elements that came: to look in each instance for all fields of the model, as botocore does,
-    took half of a steady sweep. botocore, of Lambda's version, reads what is not plain or came twice."""
+    """Goes by the elements that came: to look in each instance for all fields of the model, as
+    botocore does, took half of a steady sweep. botocore, of Lambda's version, reads what is not
+    plain or came twice."""
 
     def _handle_structure(self, shape: Any, node: Any) -> Any:
         fields = {} if isinstance(node, list) else _plain_fields(shape)
         came = {element.tag.rpartition("}")[2]: element for element in node}
         if not fields or len(came) < len(node):
             return super()._handle_structure(shape, node)  # type: ignore[misc]
-        return {one[0]: one[2](self, one[1], it) for tag, it in came.items() if (one := fields.get(tag))}
+        return {
+            one[0]: one[2](self, one[1], it) for tag, it in came.items() if (one := fields.get(tag))
+        }
 
 
 def _plain_fields(shape: Any) -> Any:
-    """Return a structure's fields by element: name, shape, reader; none where the model says more of one."""
+    """Return a structure's fields by element: name, shape, reader; none where the model says more
+    of one."""
     if not hasattr(shape, "plain_fields"):
         members = shape.members.items() if shape.metadata.keys() <= {"required"} else ()
-        reads = {name: getattr(_Ec2Parser, f"_handle_{one.type_name}", None) for name, one in members}
-        is_plain = all(reads.values()) and all(one.serialization.keys() <= {"name"} for _, one in members)
-        found = {one.serialization.get("name", name): (name, one, reads[name]) for name, one in members}
-        # Not in a cache of ours, which would hold the whole model of clients that are gone: 30 MB each.
+        reads = {
+            name: getattr(_Ec2Parser, f"_handle_{one.type_name}", None) for name, one in members
+        }
+        is_plain = all(reads.values()) and all(
+            one.serialization.keys() <= {"name"} for _, one in members
+        )
+        found = {
+            one.serialization.get("name", name): (name, one, reads[name]) for name, one in members
+        }
+        # Not in a cache of ours, which would hold the whole model of clients that are gone: 30 MB
+        # each.
         shape.plain_fields = found if is_plain else {}
     return shape.plain_fields
 
@@ -232,7 +262,8 @@ def at_once(
 
 
 class Adapter:
-    """A port over these clients, for the one resource of this name, ARN or URL. `patient`: as `Clients`."""
+    """A port over these clients, for the one resource of this name, ARN or URL. `patient`: as
+    `Clients`."""
 
     def __init__(self, clients: Clients, resource: str = "", *, patient: bool = True) -> None:
         self._clients = clients
@@ -262,7 +293,12 @@ class Adapter:
             return getattr(client, xform_name(name))(**parameters)
 
     def _pages(
-        self, operation: str, target: Target | None = None, *, following: str = "NextToken", **more: Any
+        self,
+        operation: str,
+        target: Target | None = None,
+        *,
+        following: str = "NextToken",
+        **more: Any,
     ) -> Iterator[Any]:
         """Yield all pages, by the field `following`; botocore's paginators read one more file."""
         while True:
@@ -282,9 +318,10 @@ class Adapter:
         answers: Iterable[Any] | None = None,
         **asked: Any,
     ) -> Iterator[Answer]:
-        """Yield what `read` makes of each record under the fields `path` of all pages, or of `answers`; but
-        not `None`. One that cannot be read sinks no other: it is logged, and `odd` gets the reason, by its
-        `InstanceId` or "". Raises: CloudError at the end, where none was read and nobody takes `odd`."""
+        """Yield what `read` makes of each record under the fields `path` of all pages, or of
+        `answers`; but not `None`. One that cannot be read sinks no other: it is logged, and `odd`
+        gets the reason, by its `InstanceId` or "". Raises: CloudError at the end, where none was
+        read and nobody takes `odd`."""
         unread: MutableMapping[str, str] = {} if odd is None else odd
         is_any_read = False
 
@@ -292,7 +329,13 @@ class Adapter:
             for one in records:
                 try:
                     made = step(one)
-                except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+                except (
+                    ArithmeticError,
+                    AttributeError,
+                    LookupError,
+                    TypeError,
+                    ValueError,
+                ) as error:
                     why = f"{operation} gave a record that cannot be read: {error!r}"
                     _log.error("%s in %.500s", why, one)
                     unread[one.get("InstanceId", "") if isinstance(one, Mapping) else ""] = why
@@ -300,7 +343,9 @@ class Adapter:
                 if made is not None:
                     yield made
 
-        found: Iterable[Any] = self._pages(operation, target, **asked) if answers is None else answers
+        found: Iterable[Any] = (
+            self._pages(operation, target, **asked) if answers is None else answers
+        )
         for field in path:
             found = chain.from_iterable(each(found, itemgetter(field)))
         for made in each(found, read):
@@ -310,10 +355,15 @@ class Adapter:
             raise errors.CloudError("; ".join(unread.values()), operation=operation)
 
 
-def _config(repeat: bool, patient: bool = True, *, polite: bool = False, checked: bool = True) -> Config:
-    """With `polite` a client that was throttled sends less: others share the rates of its account."""
+def _config(
+    repeat: bool, patient: bool = True, *, polite: bool = False, checked: bool = True
+) -> Config:
+    """With `polite` a client that was throttled sends less: others share the rates of its
+    account."""
     attempts = _ATTEMPTS if patient else _HASTY_ATTEMPTS
-    mode: Literal["adaptive", "standard"] = "adaptive" if polite and repeat and patient else "standard"
+    mode: Literal["adaptive", "standard"] = (
+        "adaptive" if polite and repeat and patient else "standard"
+    )
     return Config(
         retries={"mode": mode, "total_max_attempts": attempts if repeat else 1},
         connect_timeout=5 if patient else 1,
@@ -331,15 +381,16 @@ _CODES: dict[type[errors.CloudError], str] = {
     errors.Throttled: """
         Throttling ThrottlingException ThrottledException TooManyRequestsException SlowDown
         RequestLimitExceeded RequestThrottled RequestThrottledException PriorRequestNotComplete
-        LimitExceeded LimitExceededException ExecutionLimitExceeded ProvisionedThroughputExceededException
-        TransactionInProgressException TransactionConflictException EC2ThrottledException
-        SnapshotCreationPerVolumeRateExceeded ConcurrentSnapshotLimitExceeded PendingSnapshotLimitExceeded
-        KMSThrottling KMSThrottlingException
+        LimitExceeded LimitExceededException ExecutionLimitExceeded
+        ProvisionedThroughputExceededException TransactionInProgressException
+        TransactionConflictException EC2ThrottledException SnapshotCreationPerVolumeRateExceeded
+        ConcurrentSnapshotLimitExceeded PendingSnapshotLimitExceeded KMSThrottling
+        KMSThrottlingException
     """,
     errors.Unavailable: """
-        InternalError InternalFailure InternalServerError InternalServiceError InternalServiceException
-        ServiceUnavailable ServiceUnavailableException Unavailable RequestTimeout RequestTimeoutException
-        ConditionalRequestConflict
+        InternalError InternalFailure InternalServerError InternalServiceError
+        InternalServiceException ServiceUnavailable ServiceUnavailableException Unavailable
+        RequestTimeout RequestTimeoutException ConditionalRequestConflict
     """,
     errors.AccessDenied: """
         UnauthorizedOperation AccessDenied AccessDeniedException AuthorizationError AuthFailure
@@ -354,7 +405,8 @@ _CODES: dict[type[errors.CloudError], str] = {
         OperationNotPermitted OperationNotPermittedException InvalidSnapshot.InUse SnapshotLocked
     """,
     errors.Unsupported: "UnsupportedOperation UnsupportedOperationException Unsupported",
-    errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState InvalidState",
+    errors.WrongState: "IncorrectInstanceState IncorrectState IncorrectSpotRequestState "
+    "InvalidState",
     errors.NotFound: """
         ResourceNotFoundException ResourceNotFound NotFoundException NotFound ParameterNotFound
         ExecutionDoesNotExist StateMachineDoesNotExist TaskDoesNotExist NoSuchKey NoSuchVersion
@@ -394,8 +446,11 @@ def translate(error: exceptions.ClientError, operation: str) -> errors.GovernorE
     return (found or errors.CloudError)(text, operation=operation, code=code)
 
 
-def _translate_transaction(error: exceptions.ClientError, operation: str, text: str) -> errors.GovernorError:
-    """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a retry."""
+def _translate_transaction(
+    error: exceptions.ClientError, operation: str, text: str
+) -> errors.GovernorError:
+    """A cancelled transaction: lost by its conditions, or in conflict with another one and worth a
+    retry."""
     reasons = error.response.get("CancellationReasons") or []
     codes = {reason.get("Code") for reason in reasons}
     if "ConditionalCheckFailed" in codes or "ConditionalCheckFailed" in str(error):
@@ -407,7 +462,8 @@ def _translate_transaction(error: exceptions.ClientError, operation: str, text: 
 
 @contextmanager
 def aws_errors(operation: str) -> Iterator[None]:
-    """Wrap one AWS call, `service:Operation`. Raises: GovernorError in place of botocore's errors."""
+    """Wrap one AWS call, `service:Operation`. Raises: GovernorError in place of botocore's
+    errors."""
     try:
         yield
     except exceptions.ClientError as error:

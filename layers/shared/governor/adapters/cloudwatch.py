@@ -1,5 +1,5 @@
-"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time. A part that
-could not be read is named by its key and never looks like silence."""
+"""CloudWatch metrics in as few calls as possible: 500 queries a call, several calls at a time. A
+part that could not be read is named by its key and never looks like silence."""
 
 from __future__ import annotations
 
@@ -23,14 +23,17 @@ _COMPLETE = "Complete"
 
 class CloudWatchMetrics(Adapter):
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        answers = at_once(partial(self._read, target, window), [*in_parts(queries, _QUERIES_PER_CALL)])
+        answers = at_once(
+            partial(self._read, target, window), [*in_parts(queries, _QUERIES_PER_CALL)]
+        )
         return MetricAnswer(
             {key: series for one in answers for key, series in one.series.items()},
             {key: problem for one in answers for key, problem in one.problems.items()},
         )
 
     def _read(self, target: Target, window: Window, queries: Sequence[MetricQuery]) -> MetricAnswer:
-        """One call with all its pages. What came before a failure is kept: it may prove activity."""
+        """One call with all its pages. What came before a failure is kept: it may prove
+        activity."""
         values: dict[str, list[float | None]] = {}
         status = {query.key: "CloudWatch gave no answer" for query in queries}
         messages: list[str] = []
@@ -40,7 +43,9 @@ class CloudWatchMetrics(Adapter):
             for page in self._pages(
                 "cloudwatch:GetMetricData",
                 target,
-                MetricDataQueries=[_query(f"q{n}", query, period) for n, query in enumerate(queries)],
+                MetricDataQueries=[
+                    _query(f"q{n}", query, period) for n, query in enumerate(queries)
+                ],
                 StartTime=window.start,
                 EndTime=window.end,
                 ScanBy="TimestampAscending",
@@ -79,8 +84,11 @@ class CloudWatchMetrics(Adapter):
         }
         asked = {name: value for name, value in asked.items() if value}
         found: dict[str, list[Listed]] = defaultdict(list)
-        # An odd one is one GPU less: every GPU of the type must have readings, or there is no verdict.
-        for owner, one in self._records("cloudwatch:ListMetrics", target, ("Metrics",), _series, **asked):
+        # An odd one is one GPU less: every GPU of the type must have readings, or there is no
+        # verdict.
+        for owner, one in self._records(
+            "cloudwatch:ListMetrics", target, ("Metrics",), _series, **asked
+        ):
             found[owner].append(one)
         return found
 
@@ -90,7 +98,9 @@ def _series(found: Any) -> tuple[str, Listed]:
     texts = (found["Namespace"], found["MetricName"], *(one for pair in dimensions for one in pair))
     if not all(isinstance(one, str) for one in texts):
         raise TypeError("a query can name text alone")
-    return dict(dimensions)["InstanceId"], Listed(found["Namespace"], found["MetricName"], dimensions)
+    return dict(dimensions)["InstanceId"], Listed(
+        found["Namespace"], found["MetricName"], dimensions
+    )
 
 
 def _place(result: Any, window: Window, key: str, values: dict[str, list[float | None]]) -> None:

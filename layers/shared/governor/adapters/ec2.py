@@ -57,7 +57,8 @@ _LIFECYCLES: dict[str | None, Lifecycle] = {
 }
 _TENANCIES = {"default": "Shared", "dedicated": "Dedicated", "host": "Host"}
 _DENIALS = 8
-"""After so many single refusals and no success the role may not tag at all; asking on is pointless."""
+"""After so many single refusals and no success the role may not tag at all; asking on is
+pointless."""
 
 
 class Ec2Instances(Adapter):
@@ -70,16 +71,22 @@ class Ec2Instances(Adapter):
         # Its exemption may be missing, too.
         unlike = (one.instance_id for one in running if not selector.is_on(one))
         odd.update(dict.fromkeys(unlike, "EC2 found it by a tag that its record lacks"))
-        return list({one.instance_id: one for one in running if one.instance_id not in odd}.values())
+        return list(
+            {one.instance_id: one for one in running if one.instance_id not in odd}.values()
+        )
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> list[Instance]:
         """No filter leaves a tag out: the governed ones are listed, too."""
         accelerated = {"Name": "instance-type", "Values": [f"{family}.*" for family in families()]}
         running = self._described(target, {}, accelerated, _RUNNING)
-        return list(itertools.islice((one for one in running if not selector.is_on(one)), MOST_UNGOVERNED))
+        return list(
+            itertools.islice((one for one in running if not selector.is_on(one)), MOST_UNGOVERNED)
+        )
 
     def creator(self, target: Target, instance_id: str) -> str | None:
-        asked: Any = {"LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]}
+        asked: Any = {
+            "LookupAttributes": [{"AttributeKey": "ResourceName", "AttributeValue": instance_id}]
+        }
         for page in self._pages("cloudtrail:LookupEvents", target, **asked):
             for event in page["Events"]:
                 if event.get("EventName") == "RunInstances":
@@ -94,7 +101,9 @@ class Ec2Instances(Adapter):
         except NotFound:
             return None
 
-    def describe_all(self, target: Target, instance_ids: Sequence[str]) -> dict[str, Instance | CloudError]:
+    def describe_all(
+        self, target: Target, instance_ids: Sequence[str]
+    ) -> dict[str, Instance | CloudError]:
         """By a filter: of ids, a single unknown one would fail the whole call."""
         odd: dict[str, str] = {}
         found: dict[str, Instance | CloudError] = {
@@ -123,7 +132,8 @@ class Ec2Instances(Adapter):
         return self._records("ec2:DescribeInstances", target, path, read, odd, **asked)
 
     def _known(self, operation: str, target: Target, found: str, **asked: Any) -> Sequence[Any]:
-        """Return what EC2 answers in the field `found` about things by their ids; nothing of unknown ones."""
+        """Return what EC2 answers in the field `found` about things by their ids; nothing of
+        unknown ones."""
         try:
             return [*self._records(operation, target, (found,), dict, **asked)]
         except NotFound:
@@ -132,10 +142,14 @@ class Ec2Instances(Adapter):
     def _including_managed(self, target: Target) -> dict[str, Any]:
         """EC2 lists hidden managed instances only where asked to; old models lack the parameter."""
         model = self._clients.client("ec2", target).meta.service_model
-        if "IncludeManagedResources" in model.operation_model("DescribeInstances").input_shape.members:
+        if (
+            "IncludeManagedResources"
+            in model.operation_model("DescribeInstances").input_shape.members
+        ):
             return {"IncludeManagedResources": True}
         _log.warning(
-            "this boto3 does not know IncludeManagedResources; hidden managed instances are not seen"
+            "this boto3 does not know IncludeManagedResources; hidden managed instances "
+            "are not seen"
         )
         return {}
 
@@ -165,7 +179,9 @@ class Ec2Instances(Adapter):
 
     def reservations(self, target: Target) -> list[Reservation]:
         operation, path = "ec2:DescribeCapacityReservations", ("CapacityReservations",)
-        return [*self._records(operation, target, path, partial(_reservation, target), MaxResults=_PAGE)]
+        return [
+            *self._records(operation, target, path, partial(_reservation, target), MaxResults=_PAGE)
+        ]
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]:
         if not instance.volumes:
@@ -188,9 +204,16 @@ class Ec2Instances(Adapter):
 
 class _Ec2Writer(Adapter):
     def _write(
-        self, operation: str, target: Target, *, dry_run: bool, repeat: bool = True, **parameters: Any
+        self,
+        operation: str,
+        target: Target,
+        *,
+        dry_run: bool,
+        repeat: bool = True,
+        **parameters: Any,
     ) -> Any:
-        """An EC2 write. In a dry run "would have succeeded" is the only good answer. Raises: SafetyError."""
+        """An EC2 write. In a dry run "would have succeeded" is the only good answer. Raises:
+        SafetyError."""
         try:
             answer = self._call(operation, target, repeat=repeat, **parameters, DryRun=dry_run)
         except CloudError as error:
@@ -198,16 +221,28 @@ class _Ec2Writer(Adapter):
                 return None
             raise
         if dry_run:
-            raise SafetyError(f"{operation} was a dry run, but EC2 answered as if it had been carried out")
+            raise SafetyError(
+                f"{operation} was a dry run, but EC2 answered as if it had been carried out"
+            )
         return answer
 
     def _request(
-        self, operation: str, target: Target, *, dry_run: bool, repeat: bool = True, **parameters: Any
+        self,
+        operation: str,
+        target: Target,
+        *,
+        dry_run: bool,
+        repeat: bool = True,
+        **parameters: Any,
     ) -> str | None:
         """As `_write`; the id of the request, `None` for a dry run."""
-        return _request_id(self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters))
+        return _request_id(
+            self._write(operation, target, dry_run=dry_run, repeat=repeat, **parameters)
+        )
 
-    def _send_once(self, operation: str, target: Target, *, dry_run: bool, **parameters: Any) -> str | None:
+    def _send_once(
+        self, operation: str, target: Target, *, dry_run: bool, **parameters: Any
+    ) -> str | None:
         """As `_request`, for calls that EC2 gives no token: a repeated call is a second call."""
         return self._request(operation, target, dry_run=dry_run, repeat=False, **parameters)
 
@@ -216,7 +251,12 @@ class Ec2Tags(_Ec2Writer):
     """The port `InstanceTagger`: batches, bisected where one id spoils the rest."""
 
     def set_tags(
-        self, target: Target, instance_ids: Sequence[str], tags: Mapping[str, str | None], *, dry_run: bool
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        tags: Mapping[str, str | None],
+        *,
+        dry_run: bool,
     ) -> dict[str, str]:
         kept = _pairs({key: value for key, value in tags.items() if value is not None})
         gone = [{"Key": key} for key, value in tags.items() if value is None]
@@ -224,7 +264,9 @@ class Ec2Tags(_Ec2Writer):
         def write(batch: Sequence[str]) -> None:
             for operation, asked in (("ec2:CreateTags", kept), ("ec2:DeleteTags", gone)):
                 if asked:
-                    self._write(operation, target, dry_run=dry_run, Resources=list(batch), Tags=asked)
+                    self._write(
+                        operation, target, dry_run=dry_run, Resources=list(batch), Tags=asked
+                    )
 
         return _in_batches(instance_ids, write)
 
@@ -232,19 +274,24 @@ class Ec2Tags(_Ec2Writer):
 class Ec2Controller(_Ec2Writer):
     """Stops, terminates and cancels, each call with credentials that are good for that call alone.
 
-    The function's own credentials, with which it reads, allow none of these calls. `_resource` is the role
-    that acts in the account of the stack; a member account has its own. A dry run goes the same way.
+    The function's own credentials, with which it reads, allow none of these calls. `_resource` is
+    the role that acts in the account of the stack; a member account has its own. A dry run goes the
+    same way.
     """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         operation = "ec2:StopInstances"
         client = self._client_for(operation, target, "instance", instance_id)
-        return self._send_once(operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id])
+        return self._send_once(
+            operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id]
+        )
 
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None:
         operation = "ec2:TerminateInstances"
         client = self._client_for(operation, target, "instance", instance_id)
-        return self._send_once(operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id])
+        return self._send_once(
+            operation, target, dry_run=dry_run, client=client, InstanceIds=[instance_id]
+        )
 
     def prepare(self, companion: Step, instance: Instance, *, dry_run: bool) -> str | None:
         match companion:
@@ -256,10 +303,11 @@ class Ec2Controller(_Ec2Writer):
                 assert_never(companion)
 
     def _cancel_spot_request(self, instance: Instance, *, dry_run: bool) -> str | None:
-        """Cancel the request of this instance: left open, a persistent one would launch a successor.
+        """Cancel the request of this instance: left open, a persistent one would launch a
+        successor.
 
-        A request carries no tag of its instance, so IAM cannot tell whose it is. EC2 is asked right before.
-        Nothing is sent if an earlier call, whose answer was lost, has canceled it.
+        A request carries no tag of its instance, so IAM cannot tell whose it is. EC2 is asked right
+        before. Nothing is sent if an earlier call, whose answer was lost, has canceled it.
 
         Raises:
             SafetyError: the request belongs to another instance, to none, or is gone.
@@ -317,10 +365,16 @@ class Ec2Starter(Adapter):
 
 class EbsSnapshots(_Ec2Writer):
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot: bool = True,
     ) -> list[Snapshot]:
-        # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Look with
-        # `find` before it is repeated.
+        # Sent once: CreateSnapshots has no token, so a repeated call would make a second set. Look
+        # with `find` before it is repeated.
         answer = self._write(
             "ec2:CreateSnapshots",
             target,
@@ -331,13 +385,21 @@ class EbsSnapshots(_Ec2Writer):
             TagSpecifications=[{"ResourceType": "snapshot", "Tags": _pairs(tags)}],
         )
         answers = [] if answer is None else [answer]
-        return [*self._records("ec2:CreateSnapshots", target, ("Snapshots",), _snapshot, answers=answers)]
+        return [
+            *self._records(
+                "ec2:CreateSnapshots", target, ("Snapshots",), _snapshot, answers=answers
+            )
+        ]
 
     def find(self, target: Target, tags: Mapping[str, str]) -> list[Snapshot]:
-        filters = [{"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()]
+        filters = [
+            {"Name": f"tag:{key}", "Values": [_literal(value)]} for key, value in tags.items()
+        ]
         odd: dict[str, str] = {}
         asked: Any = {"odd": odd, "OwnerIds": ["self"], "Filters": filters}
-        found = [*self._records("ec2:DescribeSnapshots", target, ("Snapshots",), _snapshot, **asked)]
+        found = [
+            *self._records("ec2:DescribeSnapshots", target, ("Snapshots",), _snapshot, **asked)
+        ]
         if odd:  # One that is missing would count as deleted.
             raise CloudError("; ".join(odd.values()), operation="ec2:DescribeSnapshots")
         return found
@@ -359,8 +421,11 @@ def _request_id(answer: Mapping[str, Any] | None) -> str | None:
     return None if answer is None else answer.get("ResponseMetadata", {}).get("RequestId")
 
 
-def _in_batches(instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]) -> dict[str, str]:
-    """Act on batches; where one fails, on its halves, until those that fail alone are known by reason."""
+def _in_batches(
+    instance_ids: Sequence[str], act: Callable[[Sequence[str]], object]
+) -> dict[str, str]:
+    """Act on batches; where one fails, on its halves, until those that fail alone are known by
+    reason."""
     failures: dict[str, str] = {}
     is_allowed, denials = False, 0
     waiting = [*in_parts(list(dict.fromkeys(instance_ids)), _TAG_BATCH)][::-1]
@@ -452,7 +517,10 @@ def _launch(found: Mapping[str, Any]) -> LaunchFacts:
 
 def _reservation(target: Target, found: Mapping[str, Any]) -> Reservation | None:
     is_charged = found["State"] in _CHARGED and shape_of(found["InstanceType"]) is not None
-    if not is_charged or found.get("UnusedReservationBillingOwnerId", found["OwnerId"]) != target.account:
+    if (
+        not is_charged
+        or found.get("UnusedReservationBillingOwnerId", found["OwnerId"]) != target.account
+    ):
         return None
     return Reservation(
         reservation_id=found["CapacityReservationId"],

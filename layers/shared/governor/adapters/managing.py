@@ -1,5 +1,5 @@
-"""AWS Batch, read only: what keeps the instances of a compute environment, and whether jobs want them; Auto
-Scaling's lifecycle hooks; and the accounts in units of AWS Organizations."""
+"""AWS Batch, read only: what keeps the instances of a compute environment, and whether jobs want
+them; Auto Scaling's lifecycle hooks; and the accounts in units of AWS Organizations."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _RUNNING = ("STARTING", "RUNNING")
 _JOBS = 100
 """One page: more jobs make no difference."""
 _OVER = "No active Lifecycle Action found"
-"""How the message begins when an action is over; its code is any validation's. Source: AWS's own answers, in
-spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
+"""How the message begins when an action is over; its code is any validation's. Source: AWS's own
+answers, in spacelift-io/terraform-aws-spacelift-workerpool-on-ec2 #197."""
 
 
 class AwsBatch(Adapter):
@@ -94,7 +94,10 @@ class OrganizationUnits(Adapter):
             seen.add(unit)
             operation, path = "organizations:ListAccountsForParent", ("Accounts",)
             found.update(self._records(operation, None, path, _active, ParentId=unit))
-            operation, path = "organizations:ListOrganizationalUnitsForParent", ("OrganizationalUnits",)
+            operation, path = (
+                "organizations:ListOrganizationalUnitsForParent",
+                ("OrganizationalUnits",),
+            )
             waiting += self._records(operation, None, path, itemgetter("Id"), ParentId=unit)
         return tuple(sorted(found))
 

@@ -27,12 +27,15 @@ _SUBJECT_LIMIT = 99
 _MESSAGE_LIMIT = 250_000
 """Bytes of the whole message as sent, JSON in JSON; SNS takes 262,144 with the attributes."""
 _TEXT_LIMIT = 8_000
-"""Characters of a text that had to be cut; even if each is escaped to twelve bytes, both copies fit."""
+"""Characters of a text that had to be cut; even if each is escaped to twelve bytes, both copies
+fit."""
 _MACHINES = ("sqs", "lambda", "http", "https")
 _REASON_CHARACTERS = 1000
 _WHY = "You get this because this address subscribes to the alert topic of GPU Governor."
 MAIL = ("email", "email-json")
-_NO_MACHINES = {"kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]}
+_NO_MACHINES = {
+    "kind": [{"exists": False}, {"anything-but": sorted(kind.value for kind in FOR_MACHINES)}]
+}
 _ONCE_A_CAUSE = {**_NO_MACHINES, REPEATS: [{"exists": False}]}
 """The filter policies of the template's subscriptions: they let every question through."""
 
@@ -44,13 +47,16 @@ def lets_questions_through(filter_policy: str | None) -> bool:
 class SnsAnnouncer(Adapter):
     """The port `Announcer`: SNS has taken the message when `Publish` returns."""
 
-    def __init__(self, clients: Clients, topic_arn: str, seal: Seal, *, patient: bool = True) -> None:
+    def __init__(
+        self, clients: Clients, topic_arn: str, seal: Seal, *, patient: bool = True
+    ) -> None:
         super().__init__(clients, topic_arn, patient=patient)
         self._seal = seal
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is no owner. A
-        subscription with a filter policy of its own does not count: it may leave questions out."""
+        """SNS takes a message also when it has nobody to give it to, and whoever may subscribe is
+        no owner. A subscription with a filter policy of its own does not count: it may leave
+        questions out."""
         waiting, is_confirmed = 0, False
         pages = self._pages("sns:ListSubscriptionsByTopic", TopicArn=self._resource)
         for one in (one for page in pages for one in page["Subscriptions"]):
@@ -66,7 +72,8 @@ class SnsAnnouncer(Adapter):
         if not is_confirmed:
             waits = f" ({waiting} wait to be confirmed)" if waiting else ""
             raise NobodyListens(
-                f"no subscription of the alert topic is confirmed{waits}, so nobody would be notified: "
+                f"no subscription of the alert topic is confirmed{waits}, so nobody would "
+                "be notified: "
                 f"subscribe to {self._resource} and confirm",
                 operation="sns:Publish",
             )
@@ -101,7 +108,9 @@ class SnsAnnouncer(Adapter):
 
 class SqsQueue(Adapter):
     def hide(self, receipt: str, seconds: int) -> None:
-        self._change("sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds)
+        self._change(
+            "sqs:ChangeMessageVisibility", ReceiptHandle=receipt, VisibilityTimeout=seconds
+        )
 
     def later(self, body: str, seconds: int) -> None:
         self._change("sqs:SendMessage", MessageBody=body, DelaySeconds=seconds)
@@ -115,16 +124,19 @@ class SqsDeadLetters(SqsQueue):
 
     def keep(self, body: str, reason: str) -> None:
         attribute = {"DataType": "String", "StringValue": printable(reason)[:_REASON_CHARACTERS]}
-        self._change("sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute})
+        self._change(
+            "sqs:SendMessage", MessageBody=body, MessageAttributes={"ErrorMessage": attribute}
+        )
 
     def park(self, alert: Alert, why: str) -> None:
-        """Fulfils `governor.channels.dispatch.Park`. The body is what the delivery queue takes to try the
-        alert again, so that SQS's own redrive does, when it is given the destination."""
+        """Fulfils `governor.channels.dispatch.Park`. The body is what the delivery queue takes to
+        try the alert again, so that SQS's own redrive does, when it is given the destination."""
         self.keep(json.dumps({"again": alert_document(alert)}), why)
 
 
 class SesMailService(Adapter):
-    """Fulfils `governor.channels.email.MailService`. Sends once: a lost answer is for the queue to repeat."""
+    """Fulfils `governor.channels.email.MailService`. Sends once: a lost answer is for the queue to
+    repeat."""
 
     def send(self, sender: str, recipient: str, document: bytes) -> str:
         answer = self._call(
@@ -144,22 +156,29 @@ def subject_of(alert: Alert) -> str:
 
 
 def message_of(alert: Alert, seal: Seal) -> dict[str, str]:
-    """The message by protocol, cut where SNS would refuse it whole, with the seal of what is sent."""
+    """The message by protocol, cut where SNS would refuse it whole, with the seal of what is
+    sent."""
     text = readable(alert)
-    brief = replace(alert, facts={name: alert.facts[name] for name in ("episode",) if name in alert.facts})
+    brief = replace(
+        alert, facts={name: alert.facts[name] for name in ("episode",) if name in alert.facts}
+    )
     briefest = replace(brief, lines=(), subject=subject_of(alert))
     for shown, sent in ((text, alert), (text, brief), (_cut(text), brief), (_cut(text), briefest)):
         if len(json.dumps(_by_protocol(shown, alert_document(sent)))) <= _MESSAGE_LIMIT:
             break
     sealed = replace(sent, facts={**sent.facts, SEAL: seal(sealed_text(sent))})
-    return _by_protocol(shown, {**alert_document(sealed), **({} if sent is alert else {"cut": True})})
+    return _by_protocol(
+        shown, {**alert_document(sealed), **({} if sent is alert else {"cut": True})}
+    )
 
 
 def readable(alert: Alert) -> str:
     """Return the text for people: the message, its link, what it is about, and why it came."""
     lines = list(alert.lines) or [subject_of(alert)]
     if alert.kind is AlertKind.FAILURE:
-        lines.append("Other failures of this cause within the hour go to their owners' contacts alone.")
+        lines.append(
+            "Other failures of this cause within the hour go to their owners' contacts alone."
+        )
     if alert.link is not None and not any(alert.link in line for line in lines):
         verb = "Terminate" if "terminate" in str(alert.facts.get("steps")) else "Stop"
         asked = f"{verb} or keep it" if alert.kind in QUESTIONS else "See the record"
@@ -170,7 +189,8 @@ def readable(alert: Alert) -> str:
 
 
 def _unpriced(instance_type: str | None) -> str:
-    """Return the list price where the cost is not known: what responds to events has no time to ask."""
+    """Return the list price where the cost is not known: what responds to events has no time to
+    ask."""
     price = list_price(instance_type or "")
     if price is None:
         return "not known"

@@ -1,7 +1,9 @@
-"""An OpenID Connect issuer: discovery, the authorization code flow with PKCE, and the ID token's proof.
+"""An OpenID Connect issuer: discovery, the authorization code flow with PKCE, and the ID token's
+proof.
 
 Sources: OpenID Connect Core 1.0 (3.1.3.7), Discovery 1.0, RFC 7636 (PKCE), RFC 6749 (2.3.1, 4.1.3).
-Signatures and times are PyJWT's work. No redirects are followed, only https is spoken, no token is kept.
+Signatures and times are PyJWT's work. No redirects are followed, only https is spoken, no token is
+kept.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ _FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The stack as the issuer knows it. `secret` reads the document that names it; `None`: a public client.
-    `wants_groups`: the scope `groups` is asked for where the issuer offers it."""
+    """The stack as the issuer knows it. `secret` reads the document that names it; `None`: a public
+    client. `wants_groups`: the scope `groups` is asked for where the issuer offers it."""
 
     issuer: str
     client_id: str
@@ -41,10 +43,15 @@ class Client:
 
 
 class OidcProvider:
-    """The port `IdentityProvider`. Keep it for the life of the process: it keeps the issuer's documents."""
+    """The port `IdentityProvider`. Keep it for the life of the process: it keeps the issuer's
+    documents."""
 
     def __init__(
-        self, client: Client, https: Https | None = None, *, elapsed: Callable[[], float] = time.monotonic
+        self,
+        client: Client,
+        https: Https | None = None,
+        *,
+        elapsed: Callable[[], float] = time.monotonic,
     ) -> None:
         _checked(client.issuer, "the template's parameter OidcIssuer")
         self._client = client
@@ -60,7 +67,9 @@ class OidcProvider:
         scopes = ["openid", "email"]
         if self._client.wants_groups and "groups" in (discovered.get("scopes_supported") or ()):
             scopes.append("groups")
-        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=")
+        challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(
+            b"="
+        )
         query = urlencode(
             {
                 "response_type": "code",
@@ -76,7 +85,9 @@ class OidcProvider:
         )
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{query}"
 
-    def redeem(self, *, code: str, nonce: str, verifier: str, redirect_uri: str) -> Mapping[str, object]:
+    def redeem(
+        self, *, code: str, nonce: str, verifier: str, redirect_uri: str
+    ) -> Mapping[str, object]:
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -94,23 +105,28 @@ class OidcProvider:
         return self._verified(token, nonce)
 
     def _authenticated(self, form: dict[str, str]) -> Mapping[str, str]:
-        """Puts the client's name and proof into the form or into headers, as the issuer wants it."""
+        """Puts the client's name and proof into the form or into headers, as the issuer wants
+        it."""
         if self._client.secret is None:
             form["client_id"] = self._client.client_id
             return {}
         secret = self._client.secret().get("client_secret")
         if not secret:
             raise ConfigurationError(
-                'the secret behind OidcClientSecretArn must be a JSON object like {"client_secret": "..."}'
+                "the secret behind OidcClientSecretArn must be a JSON object like "
+                '{"client_secret": "..."}'
             )
         # What is not named is the default of Discovery 1.0, section 3.
-        methods = self._discovered().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = self._discovered().get(
+            "token_endpoint_auth_methods_supported", ["client_secret_basic"]
+        )
         if "client_secret_basic" in methods:
             pair = f"{quote_plus(self._client.client_id)}:{quote_plus(secret)}"
             return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
         if "client_secret_post" not in methods:
             raise ConfigurationError(
-                "the OIDC issuer takes neither client_secret_basic nor client_secret_post: register the "
+                "the OIDC issuer takes neither client_secret_basic nor "
+                "client_secret_post: register the "
                 "client with one of them, or as a public one without OidcClientSecretArn"
             )
         form["client_id"], form["client_secret"] = self._client.client_id, secret
@@ -131,7 +147,9 @@ class OidcProvider:
                 },
             )
         except jwt.PyJWTError as error:
-            raise SignInRefused(f"the issuer's token does not hold ({type(error).__name__})") from error
+            raise SignInRefused(
+                f"the issuer's token does not hold ({type(error).__name__})"
+            ) from error
         if not hmac.compare_digest(str(claims["nonce"]).encode(), nonce.encode()):
             raise SignInRefused("the issuer's token belongs to another sign-in")
         several = isinstance(claims["aud"], list) and len(claims["aud"]) > 1
@@ -144,22 +162,30 @@ class OidcProvider:
         header = jwt.get_unverified_header(token)
         algorithm, key_id = header.get("alg"), header.get("kid")
         if algorithm not in _KEYS:
-            raise SignInRefused("the issuer's token is signed by an algorithm other than RS256 and ES256")
+            raise SignInRefused(
+                "the issuer's token is signed by an algorithm other than RS256 and ES256"
+            )
         uri = _checked(self._discovered().get("jwks_uri"), "jwks_uri")
         for anew in (False, True):
             keys = self._document(uri, anew=anew).get("keys")
-            found = [k for k in keys if _fits(k, algorithm, key_id)] if isinstance(keys, list) else []
-            # Without a name there must be no choice; a wrong key of the right name fails at the signature.
+            found = (
+                [k for k in keys if _fits(k, algorithm, key_id)] if isinstance(keys, list) else []
+            )
+            # Without a name there must be no choice; a wrong key of the right name fails at the
+            # signature.
             if len(found) == 1 or (found and key_id is not None):
                 return jwt.PyJWK(found[0], algorithm)
-        raise SignInRefused("the issuer's token is signed by a key that the issuer does not publish")
+        raise SignInRefused(
+            "the issuer's token is signed by a key that the issuer does not publish"
+        )
 
     def _discovered(self) -> Mapping[str, Any]:
         issuer = self._client.issuer
         found = self._document(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
         if found.get("issuer") != issuer:
             raise ConfigurationError(
-                f"the OIDC issuer calls itself {found.get('issuer')!r}, not {issuer!r}: set OidcIssuer to "
+                f"the OIDC issuer calls itself {found.get('issuer')!r}, not {issuer!r}: "
+                "set OidcIssuer to "
                 "exactly what it calls itself"
             )
         methods = found.get("code_challenge_methods_supported")
@@ -180,7 +206,9 @@ class OidcProvider:
         self._kept[url] = now, found
         return found
 
-    def _fetch(self, method: str, url: str, body: str | None, headers: Mapping[str, str]) -> HttpAnswer:
+    def _fetch(
+        self, method: str, url: str, body: str | None, headers: Mapping[str, str]
+    ) -> HttpAnswer:
         try:
             return self._https.send(method, url, body, {"Accept": "application/json", **headers})
         except HttpError as error:
@@ -189,8 +217,13 @@ class OidcProvider:
 
 
 def _fits(key: object, algorithm: str, key_id: object) -> bool:
-    """Return whether a published key may have signed this; never a symmetric one, whatever it says."""
-    if not isinstance(key, dict) or key.get("use", "sig") != "sig" or key.get("alg", algorithm) != algorithm:
+    """Return whether a published key may have signed this; never a symmetric one, whatever it
+    says."""
+    if (
+        not isinstance(key, dict)
+        or key.get("use", "sig") != "sig"
+        or key.get("alg", algorithm) != algorithm
+    ):
         return False
     is_kind = all(key.get(name) == value for name, value in _KEYS[algorithm].items())
     return is_kind and (key_id is None or key.get("kid") == key_id)
@@ -202,7 +235,8 @@ def _token_refusal(status: int, code: str) -> Exception:
         return SignInRefused("the issuer does not take this answer (any more)")
     if code in ("invalid_client", "unauthorized_client"):
         return ConfigurationError(
-            f"the OIDC issuer answers {code}: look at OidcClientId and OidcClientSecretArn, and register "
+            f"the OIDC issuer answers {code}: look at OidcClientId and "
+            "OidcClientSecretArn, and register "
             "<base>/sign-in/callback as redirect URI of an authorization code client"
         )
     return IssuerUnavailable(f"the token endpoint answered {status} {code[:40]!r}")
@@ -211,5 +245,7 @@ def _token_refusal(status: int, code: str) -> Exception:
 def _checked(url: object, name: str) -> str:
     """Raises: ConfigurationError."""
     if not isinstance(url, str) or not is_https(url) or "#" in url:
-        raise ConfigurationError(f"{name} must be a whole https:// URL without user name; it is {url!r}")
+        raise ConfigurationError(
+            f"{name} must be a whole https:// URL without user name; it is {url!r}"
+        )
     return url

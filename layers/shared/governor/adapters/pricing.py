@@ -1,6 +1,6 @@
-"""The price of an instance: the policy's price, the Spot price, AWS's list as it was read, the shipped one,
-or `None`; never zero. For advice: what a type costs now as Spot in several Regions, and how likely it is to
-be had."""
+"""The price of an instance: the policy's price, the Spot price, AWS's list as it was read, the
+shipped one, or `None`; never zero. For advice: what a type costs now as Spot in several Regions,
+and how likely it is to be had."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ _MOST_REGIONS = 10
 
 
 class AwsPrices(Adapter):
-    """The ports `PriceBook`, which reads Spot prices once an hour per type, zone, platform and target, and a
-    Region's list, by `lists`, once an hour; and `SpotMarket`: one call a Region for prices, one in all for
-    scores."""
+    """The ports `PriceBook`, which reads Spot prices once an hour per type, zone, platform and
+    target, and a Region's list, by `lists`, once an hour; and `SpotMarket`: one call a Region for
+    prices, one in all for scores."""
 
     def __init__(
         self,
@@ -124,14 +124,20 @@ class AwsPrices(Adapter):
         return price
 
     def _read_spot_price(self, instance: Instance, now: datetime) -> Price:
-        zone = {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
-        history = self._history(instance.target, instance.instance_type, instance.platform, now, **zone)
+        zone = (
+            {"AvailabilityZone": instance.availability_zone} if instance.availability_zone else {}
+        )
+        history = self._history(
+            instance.target, instance.instance_type, instance.platform, now, **zone
+        )
         if not history:
             return Price(None, f"EC2 knows no Spot price for {instance.instance_type} here")
         where = instance.availability_zone or instance.target.region
         return Price(history[-1].usd_per_hour, f"Spot price in {where} at {iso(now)}", as_of=now)
 
-    def prices(self, target: Target, regions: Sequence[str], instance_type: str, platform: str) -> SpotPrices:
+    def prices(
+        self, target: Target, regions: Sequence[str], instance_type: str, platform: str
+    ) -> SpotPrices:
         found: list[SpotPrice] = []
         problems: dict[str, str] = {}
 
@@ -146,7 +152,9 @@ class AwsPrices(Adapter):
             found.extend({one.zone: one for one in history}.values())
 
         at_once(read, [*dict.fromkeys(regions)])
-        return SpotPrices(tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems)
+        return SpotPrices(
+            tuple(sorted(found, key=lambda one: (one.usd_per_hour, one.zone))), problems
+        )
 
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
@@ -189,15 +197,20 @@ class AwsPriceLists(Adapter):
         super().__init__(clients)
         self._hub = hub
         # Of the three endpoints of the Price List, which each know all Regions.
-        here = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(hub.region.partition("-")[0], _LIST_REGION)
+        here = {"eu": "eu-central-1", "ap": "ap-south-1"}.get(
+            hub.region.partition("-")[0], _LIST_REGION
+        )
         self._place = Target(hub.account, here)
 
     def on_demand(self, region: str, instance_type: str) -> Mapping[str, UsdPerHour]:
-        return on_demand(self._products(SERVICE, region, instanceType=instance_type, **WANTED), region)
+        return on_demand(
+            self._products(SERVICE, region, instanceType=instance_type, **WANTED), region
+        )
 
     def storage(self, region: str) -> StoragePrices:
         found = (
-            self._products(service, region, **{name: value}) for service, name, value in STORAGE_PRODUCTS
+            self._products(service, region, **{name: value})
+            for service, name, value in STORAGE_PRODUCTS
         )
         return storage_prices(chain.from_iterable(found), region)
 
@@ -206,7 +219,11 @@ class AwsPriceLists(Adapter):
         asked: Any = {"states": ["active"], "following": "nextToken"}
         pages = self._pages("savingsplans:DescribeSavingsPlans", self._place, **asked)
         plans = (one for page in pages for one in page["savingsPlans"])
-        return [_plan(one) for one in plans if one.get("savingsPlanType") not in ("SageMaker", "Database")]
+        return [
+            _plan(one)
+            for one in plans
+            if one.get("savingsPlanType") not in ("SageMaker", "Database")
+        ]
 
     def reserved(self, region: str) -> Sequence[Commitment]:
         active = [{"Name": "state", "Values": ["active"]}]
@@ -215,7 +232,11 @@ class AwsPriceLists(Adapter):
         return [_reserved(one, region) for one in answer["ReservedInstances"]]
 
     def _products(self, service: str, region: str, **attributes: str) -> Iterator[str]:
-        asked: Any = {"ServiceCode": service, "Filters": filters_of(region, **attributes), "MaxResults": 100}
+        asked: Any = {
+            "ServiceCode": service,
+            "Filters": filters_of(region, **attributes),
+            "MaxResults": 100,
+        }
         for page in self._pages("pricing:GetProducts", self._place, **asked):
             yield from page["PriceList"]
 
@@ -237,7 +258,9 @@ def _plan(found: Mapping[str, Any]) -> Commitment:
 def _reserved(found: Mapping[str, Any], region: str) -> Commitment:
     """Return what it costs an hour: its fixed price over its term, and what recurs."""
     hours = Decimal(found["Duration"]) / 3600
-    recurring = (one["Amount"] for one in found.get("RecurringCharges", ()) if one["Frequency"] == "Hourly")
+    recurring = (
+        one["Amount"] for one in found.get("RecurringCharges", ()) if one["Frequency"] == "Hourly"
+    )
     each = sum(
         map(_exact, recurring),
         _exact(found.get("FixedPrice", 0)) / hours + _exact(found.get("UsagePrice", 0)),
@@ -247,7 +270,9 @@ def _reserved(found: Mapping[str, Any], region: str) -> Commitment:
         id=found["ReservedInstancesId"],
         region=region,
         family=found["InstanceType"].partition(".")[0],
-        usd_per_hour=each * found["InstanceCount"] if found.get("CurrencyCode", "USD") == "USD" else None,
+        usd_per_hour=each * found["InstanceCount"]
+        if found.get("CurrencyCode", "USD") == "USD"
+        else None,
         start=as_utc(found["Start"]),
         end=as_utc(found["End"]),
         platform=found["ProductDescription"].removesuffix(" (Amazon VPC)"),
@@ -263,11 +288,16 @@ def _listed_price(instance: Instance, listed: PriceList) -> Price:
     """The price of a type that was read, which may have found none."""
     amount, as_of = listed.price(instance), listed.read_at[instance.instance_type]
     system = "Linux" if instance.platform == LINUX else instance.platform
-    where = ", ".join([listed.region, system, *([] if instance.tenancy == "Shared" else [instance.tenancy])])
+    where = ", ".join(
+        [listed.region, system, *([] if instance.tenancy == "Shared" else [instance.tenancy])]
+    )
     read = f"read {as_of:%a %b} {as_of.day}"
     if amount is None:
         kind = instance.instance_type
-        why = f"AWS's price list ({where}, {read}) has no one price of {kind}; set prices.usd_per_hour"
+        why = (
+            f"AWS's price list ({where}, {read}) has no one price of {kind}; set "
+            "prices.usd_per_hour"
+        )
         return Price(None, why, as_of=as_of)
     return Price(amount, f"AWS price list, {where}, {read}", as_of=as_of)
 
@@ -283,7 +313,9 @@ def _discounted(price: Price, percent: Decimal) -> Price:
 def _shipped_price(instance: Instance) -> Price:
     amount = list_price(instance.instance_type)
     if amount is None:
-        return Price(None, f"no list price is known for {instance.instance_type}; set prices.usd_per_hour")
+        return Price(
+            None, f"no list price is known for {instance.instance_type}; set prices.usd_per_hour"
+        )
     notes = [f"list price {_LIST_REGION}, Linux, {PRICES_AS_OF}"]
     if instance.target.region != _LIST_REGION:
         notes.append(f"{instance.target.region} may differ")

@@ -1,5 +1,5 @@
-"""S3: the audit and user data, written once; copies of reports; and the versions of the policy, which only
-people write."""
+"""S3: the audit and user data, written once; copies of reports; and the versions of the policy,
+which only people write."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _KEY = "policy.yaml"
 _MOST_BYTES = 300_000
 """More than the longest document has: four for each of its characters."""
 _NO_VERSION = ("AccessDenied", "InvalidArgument")
-"""Without the right to list, S3 does not say that a version is missing; it may name none so, either."""
+"""Without the right to list, S3 does not say that a version is missing; it may name none so,
+either."""
 
 
 class _WrittenOnce(Adapter):
@@ -44,11 +45,14 @@ class AuditBucket(_WrittenOnce):
     def keep(self, change: Change) -> bool:
         body = json.dumps(change.document()).encode()
         # Whatever the bucket's default is by now.
-        return self._put(change.key, body, ContentType="application/json", ServerSideEncryption="AES256")
+        return self._put(
+            change.key, body, ContentType="application/json", ServerSideEncryption="AES256"
+        )
 
 
 class UserDataBucket(_WrittenOnce):
-    """The port `Vault`, in the audit's bucket. By its key, who may read the audit cannot read it."""
+    """The port `Vault`, in the audit's bucket. By its key, who may read the audit cannot read
+    it."""
 
     def __init__(self, clients: Clients, bucket: str, kms_key: str) -> None:
         super().__init__(clients, bucket)
@@ -67,7 +71,9 @@ class ReportBucket(Adapter):
 
     def keep(self, name: str, text: str) -> None:
         body = text.encode()
-        self._call("s3:PutObject", Bucket=self._resource, Key=name, Body=body, ContentType="text/csv")
+        self._call(
+            "s3:PutObject", Bucket=self._resource, Key=name, Body=body, ContentType="text/csv"
+        )
 
 
 class PolicyBucket(Adapter):
@@ -89,22 +95,26 @@ class PolicyBucket(Adapter):
             raise NotFound(str(error), operation=error.operation, code=error.code) from error
 
     def _get(self, *, patient: bool, **which: Any) -> tuple[Any, str]:
-        """The object, and its text: not much more than a policy may have. No UTF-8 is no YAML either."""
-        found = self._call("s3:GetObject", patient=patient, Bucket=self._resource, Key=_KEY, **which)
+        """The object, and its text: not much more than a policy may have. No UTF-8 is no YAML
+        either."""
+        found = self._call(
+            "s3:GetObject", patient=patient, Bucket=self._resource, Key=_KEY, **which
+        )
         with aws_errors("s3:GetObject"):
             return found, found["Body"].read(_MOST_BYTES).decode(errors="surrogateescape")
 
 
 class PolicyText:
-    """The text in force: of the version that the table names; before the first one, the SSM parameter's."""
+    """The text in force: of the version that the table names; before the first one, the SSM
+    parameter's."""
 
     def __init__(self, parameter: PolicyParameter, documents: PolicyBucket, table: Table) -> None:
         self._parameter, self._documents, self._table = parameter, documents, table
         self._last: tuple[str, str] | None = None
 
     def read(self, *, patient: bool = True) -> str:
-        """Return it as it is now; a version, which never changes, is read once. Without `patient` the last
-        one read, where the table does not answer; never the parameter then."""
+        """Return it as it is now; a version, which never changes, is read once. Without `patient`
+        the last one read, where the table does not answer; never the parameter then."""
         try:
             version = StateTable(self._table if patient else self._table.hasty()).version_in_force()
         except (Throttled, Unavailable):

@@ -1,4 +1,5 @@
-"""Seals by HMAC keys of KMS, which never leave it: one maker for one duty, and the check for all of them."""
+"""Seals by HMAC keys of KMS, which never leave it: one maker for one duty, and the check for all of
+them."""
 
 from __future__ import annotations
 
@@ -26,9 +27,12 @@ class KmsSealMaker(Adapter):
 
 
 class KmsSealCheck(Adapter):
-    """Fulfils the port `SealCheck`. The key of a duty is the stack's own, never one that a record names."""
+    """Fulfils the port `SealCheck`. The key of a duty is the stack's own, never one that a record
+    names."""
 
-    def __init__(self, clients: Clients, openings: str, answers: str, deliveries: str, expiries: str) -> None:
+    def __init__(
+        self, clients: Clients, openings: str, answers: str, deliveries: str, expiries: str
+    ) -> None:
         super().__init__(clients)
         self._key_by_duty = {
             Duty.OPENING: openings,

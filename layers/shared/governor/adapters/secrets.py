@@ -1,4 +1,5 @@
-"""The keys of approval links, from Secrets Manager, and their rotation; the key in KMS that seals alerts."""
+"""The keys of approval links, from Secrets Manager, and their rotation; the key in KMS that seals
+alerts."""
 
 from __future__ import annotations
 
@@ -17,9 +18,12 @@ _KEPT_SECONDS = 60.0
 
 
 class SecretDocument(Adapter):
-    """One secret that holds a JSON object of strings, and its versions: the port `RotatingSecret`."""
+    """One secret that holds a JSON object of strings, and its versions: the port
+    `RotatingSecret`."""
 
-    def __init__(self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, clients: Clients, arn: str, *, elapsed: Callable[[], float] = time.monotonic
+    ) -> None:
         super().__init__(clients, arn)
         self._elapsed = elapsed
         self._kept: tuple[float, Mapping[str, str]] | None = None
@@ -30,13 +34,16 @@ class SecretDocument(Adapter):
             document = json.loads(answer["SecretString"])
         except (KeyError, ValueError):
             document = None
-        if not isinstance(document, dict) or not all(isinstance(value, str) for value in document.values()):
+        if not isinstance(document, dict) or not all(
+            isinstance(value, str) for value in document.values()
+        ):
             raise ConfigurationError("the secret must be a JSON object of strings")
         return document
 
     def read(self) -> Mapping[str, str]:
-        """Return the object, at most a minute old. Raises: ConfigurationError for anything but a JSON object
-        of strings, without its value; NotFound, AccessDenied, Throttled, Unavailable."""
+        """Return the object, at most a minute old. Raises: ConfigurationError for anything but a
+        JSON object of strings, without its value; NotFound, AccessDenied, Throttled,
+        Unavailable."""
         now = self._elapsed()
         if self._kept is None or now - self._kept[0] >= _KEPT_SECONDS:
             self._kept = now, self._read()

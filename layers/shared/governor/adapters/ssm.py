@@ -21,18 +21,26 @@ _PAGE = 50
 
 class PolicyParameter(Adapter):
     def read(self, *, patient: bool = True) -> str:
-        """Return the text as it is now; without `patient`, for a caller that can do with an older one."""
-        answer = self._call("ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True)
+        """Return the text as it is now; without `patient`, for a caller that can do with an older
+        one."""
+        answer = self._call(
+            "ssm:GetParameter", patient=patient, Name=self._resource, WithDecryption=True
+        )
         return str(answer["Parameter"]["Value"])
 
 
 class SessionManager(Adapter):
-    def open_sessions(self, target: Target, instance_id: str, since: datetime) -> tuple[Session, ...]:
+    def open_sessions(
+        self, target: Target, instance_id: str, since: datetime
+    ) -> tuple[Session, ...]:
         listed = self._pages(
             "ssm:DescribeSessions",
             target,
             State="Active",
-            Filters=[{"key": "Target", "value": instance_id}, {"key": "InvokedAfter", "value": iso(since)}],
+            Filters=[
+                {"key": "Target", "value": instance_id},
+                {"key": "InvokedAfter", "value": iso(since)},
+            ],
             MaxResults=_SESSIONS_PAGE,
         )
         found = (one for page in listed for one in page["Sessions"])
@@ -40,11 +48,18 @@ class SessionManager(Adapter):
 
 
 class RunCommandHook(Adapter):
-    """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml`, and repeats when throttled:
-    a hook that runs is not begun again. A late answer is of no use within the two minutes."""
+    """The port `CheckpointHook`: starts the document of `stacks/telemetry.yaml`, and repeats when
+    throttled: a hook that runs is not begun again. A late answer is of no use within the two
+    minutes."""
 
     def send(
-        self, target: Target, instance_ids: Sequence[str], reason: str, seconds_left: int, *, signal: bool
+        self,
+        target: Target,
+        instance_ids: Sequence[str],
+        reason: str,
+        seconds_left: int,
+        *,
+        signal: bool,
     ) -> str:
         left = min(max(_SHORTEST_SECONDS, seconds_left), _LONGEST_SECONDS)
         answer = self._call(

@@ -1,4 +1,5 @@
-"""Remediation: starting it, asking whether it runs, answering the task that waits, and undoing a stop."""
+"""Remediation: starting it, asking whether it runs, answering the task that waits, and undoing a
+stop."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class StepFunctionsWorkflow(Adapter):
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
         try:
-            self._call("states:SendTaskSuccess", taskToken=task_token, output=json.dumps(dict(decision)))
+            self._call(
+                "states:SendTaskSuccess", taskToken=task_token, output=json.dumps(dict(decision))
+            )
         except CloudError as error:
             if error.code in _NO_LONGER_WAITS:
                 return False
@@ -48,7 +51,8 @@ class StepFunctionsWorkflow(Adapter):
 
 
 class LambdaUndoer(Adapter):
-    """The port `Undoer`: asks the one function that may start instances, and waits for its answer."""
+    """The port `Undoer`: asks the one function that may start instances, and waits for its
+    answer."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
         event = {"episode": episode_input(ref), "by": by, "channel": channel}
@@ -59,10 +63,13 @@ class LambdaUndoer(Adapter):
             body = json.loads(answer["Payload"].read())
         if answer.get("FunctionError"):
             what = body.get("errorType", "error") if isinstance(body, dict) else "error"
-            raise Unavailable(f"the instance could not be started: {what}", operation="lambda:InvokeFunction")
+            raise Unavailable(
+                f"the instance could not be started: {what}", operation="lambda:InvokeFunction"
+            )
         return UndoAnswer(bool(body["done"]), str(body["text"]))
 
 
 def episode_input(ref: EpisodeRef) -> dict[str, object]:
-    """The input of an execution: names the episode, holds nothing that changes between two sweeps."""
+    """The input of an execution: names the episode, holds nothing that changes between two
+    sweeps."""
     return {**asdict(ref), "launch_time": iso(ref.launch_time)}

@@ -1,4 +1,5 @@
-"""The content of a message to people: made of the alert that went out, and of the episode as it is stored."""
+"""The content of a message to people: made of the alert that went out, and of the episode as it is
+stored."""
 
 from __future__ import annotations
 
@@ -51,8 +52,8 @@ def message_of(
     now: UtcDatetime | None = None,
     expires_at: UtcDatetime | None = None,
 ) -> Message:
-    """Return the message with this link, as it reads `now`. `thread` is what the channel said of the
-    episode's first message; `expires_at` is for alerts of a release that did not say so."""
+    """Return the message with this link, as it reads `now`. `thread` is what the channel said of
+    the episode's first message; `expires_at` is for alerts of a release that did not say so."""
     now = now or alert.at
     asks, waits = alert.kind in QUESTIONS, alert.kind is AlertKind.APPROVED_WAITS
     shown = episode if alert.kind in messages.STAGE_OF else None
@@ -83,7 +84,8 @@ def message_of(
 def _words(
     alert: Alert, episode: Episode | None, now: UtcDatetime, until: UtcDatetime | None
 ) -> dict[str, Any]:
-    """Return the words of a stage of the episode, or those that the alert brings, as a message has them."""
+    """Return the words of a stage of the episode, or those that the alert brings, as a message has
+    them."""
     asks = alert.kind in OPEN
     if episode is None:
         waits = alert.kind is AlertKind.APPROVED_WAITS
@@ -105,7 +107,8 @@ def _words(
 
 
 def _read(title: str, *lines: str) -> dict[str, Any]:
-    """Take the lines of an alert apart: what happens, what else leads, and what stands under headings."""
+    """Take the lines of an alert apart: what happens, what else leads, and what stands under
+    headings."""
     lead: list[str] = []
     found: list[tuple[str, list[str]]] = []
     for line in lines:
@@ -116,13 +119,23 @@ def _read(title: str, *lines: str) -> dict[str, Any]:
         elif line:
             (found[-1][1] if found else lead).append(line)
     sections = tuple(Section(heading, tuple(items)) for heading, items in found)
-    return {"title": title, "happens": "".join(lead[:1]), "lead": tuple(lead[1:]), "sections": sections}
+    return {
+        "title": title,
+        "happens": "".join(lead[:1]),
+        "lead": tuple(lead[1:]),
+        "sections": sections,
+    }
 
 
 def _why(alerts: Sequence[Alert]) -> str:
     first, many = alerts[0], len({alert.owner for alert in alerts}) > 1
     project = "" if first.project == UNASSIGNED else f" (project {first.project})"
-    values = {"many": many, "alert": first, "project": project, "escalated": first.kind in ESCALATED}
+    values = {
+        "many": many,
+        "alert": first,
+        "project": project,
+        "escalated": first.kind in ESCALATED,
+    }
     return said("why", values)[0]
 
 
@@ -139,7 +152,8 @@ def digest_of(
     digest_id: str,
     now: UtcDatetime | None = None,
 ) -> Message:
-    """Return one message about several questions of a stage, or about workflows that failed for one cause."""
+    """Return one message about several questions of a stage, or about workflows that failed for one
+    cause."""
     first, now = alerts[0], now or alerts[0].at
     failed = first.kind is AlertKind.FAILURE
 
@@ -160,7 +174,9 @@ def digest_of(
     )
 
 
-def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime) -> dict[str, Any]:
+def _questions(
+    alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDatetime
+) -> dict[str, Any]:
     """Return the words about several questions, the most expensive instance first."""
     number, stage = len(episodes), messages.STAGE_OF[alerts[0].kind]
     known = [one.price.usd_per_hour * 24 for one in episodes if one.price.usd_per_hour is not None]
@@ -185,7 +201,9 @@ def _questions(alerts: Sequence[Alert], episodes: Sequence[Episode], now: UtcDat
         "two": two,
         "need": "needs" if two == 1 else "need",
     }
-    by_price = sorted(zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0))
+    by_price = sorted(
+        zip(alerts, episodes, strict=True), key=lambda pair: -(pair[1].price.usd_per_hour or 0)
+    )
     return {
         **_read(*said("digest", values, zone, now)),
         "sections": tuple(
@@ -220,7 +238,8 @@ def _failed(alert: Alert, alerts: Sequence[Alert]) -> str:
 
 
 def _place(alert: Alert, alerts: Sequence[Alert]) -> str:
-    """Return id, place and owner: what is the same for all of them stands at the end of the message."""
+    """Return id, place and owner: what is the same for all of them stands at the end of the
+    message."""
     place = f"{alert.instance_id} in {Target(alert.account, alert.region)}"
     whose = f"owner {one_line(alert.owner, 80)}, project {one_line(alert.project, 80)}"
     is_one_place = len({(one.account, one.region) for one in alerts}) == 1
@@ -232,7 +251,9 @@ def reason_of(alert: Alert) -> str:
     return str(alert.facts.get("outcome_reason") or alert.subject)
 
 
-def _section_of(alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str) -> Section:
+def _section_of(
+    alert: Alert, episode: Episode, now: UtcDatetime, *, at_once: bool, place: str
+) -> Section:
     plan = episode.plan
     values = {
         "one": episode.instance,
@@ -259,7 +280,8 @@ def subject_of(alert: Alert) -> str:
 
 
 def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tuple[Answer, ...]:
-    """Return what of it a button alone may answer: nothing that wants a text, a tick or two people."""
+    """Return what of it a button alone may answer: nothing that wants a text, a tick or two
+    people."""
     plan, terms = episode.plan, episode.terms
     by_button = not plan.destroys and not plan.loses_local_disks and terms.people_needed == 1
     somebody = "a person"  # whether this one may is decided when it is pressed
@@ -270,7 +292,10 @@ def answers_of(episode: Episode, offered: Iterable[Answer] = STATUS_AFTER) -> tu
 def _chart(history: History) -> str:
     bins = list(zip(*(gpu.utilization for gpu in history.gpus), strict=True))
     hours = in_parts(bins, max(1, timedelta(hours=1) // history.window.period))
-    seen = [[one for gpus in hour for one in gpus if one is not None and is_reading(one)] for hour in hours]
+    seen = [
+        [one for gpus in hour for one in gpus if one is not None and is_reading(one)]
+        for hour in hours
+    ]
     tops = [max(hour, default=None) for hour in seen]
     bars = "".join("·" if top is None else _BARS[min(7, int(top / 12.5))] for top in tops)
     return f"Busiest GPU by hour, last {len(tops)} h: {bars}{' (· no data)' if '·' in bars else ''}"
@@ -294,7 +319,8 @@ def _picture_alt(episode: Episode, now: UtcDatetime) -> str:
     window, zone = (episode.history or episode.evidence).window, episode.time_zone
     since, until = units.day_and_time(window.start, zone, now), units.clock(window.end, zone, now)
     return (
-        f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light red: no data; "
+        f"Busiest GPU in percent, {since} to {until}. Green: at work; gray: idle; light "
+        "red: no data; "
         f"dashed: {episode.idle_below_percent:g}%."
     )
 

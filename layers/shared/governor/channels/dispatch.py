@@ -1,4 +1,5 @@
-"""Takes alerts to every channel they are for, once each, and records what is left to be tried again."""
+"""Takes alerts to every channel they are for, once each, and records what is left to be tried
+again."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ _CLAIM_SECONDS = 300
 _NOTE_PAUSES_SECONDS = (1.0, 4.0)
 """Before a record is written again that the table did not take."""
 _FOLLOWS = ENDS | {AlertKind.APPROVAL_FIRST_YES, AlertKind.APPROVED_WAITS, AlertKind.UNDONE}
-"""Kinds that go to earlier recipients of the episode too: people who were asked are notified of the end."""
+"""Kinds that go to earlier recipients of the episode too: people who were asked are notified of the
+end."""
 
 _MACHINES = frozenset({"pagerduty", "webhook"})
 _ONE_BY_ONE = {AlertKind.FAILURE: frozenset({"webhook"})}
@@ -58,13 +60,14 @@ _ONE_BY_ONE = {AlertKind.FAILURE: frozenset({"webhook"})}
 
 
 Park = Callable[[Alert, str], None]
-"""Keeps an alert that was given up, where a person sees it and can put it back; the text says which channels
-have not taken it, and what they said. Raises: CloudError."""
+"""Keeps an alert that was given up, where a person sees it and can put it back; the text says which
+channels have not taken it, and what they said. Raises: CloudError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatched:
-    """Counts of deliveries taken and refused now, and left; `retry_after_seconds` as the soonest asks."""
+    """Counts of deliveries taken and refused now, and left; `retry_after_seconds` as the soonest
+    asks."""
 
     taken: int
     refused: int
@@ -81,8 +84,11 @@ class Dispatched:
 
 
 def _soonest(waits: Sequence[int | None]) -> int | None:
-    """Return the shortest wait, as the others wait for their own time; `None` where one names no time."""
-    return None if None in waits else min((wait for wait in waits if wait is not None), default=None)
+    """Return the shortest wait, as the others wait for their own time; `None` where one names no
+    time."""
+    return (
+        None if None in waits else min((wait for wait in waits if wait is not None), default=None)
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -111,8 +117,9 @@ class _Item:
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed before it
-    is sent, and what a channel has taken or refused is not sent again, unless that could not be recorded."""
+    """Alerts to the same people. Safe to repeat, and to run twice at once: each delivery is claimed
+    before it is sent, and what a channel has taken or refused is not sent again, unless that could
+    not be recorded."""
 
     clock: Clock
     policies: Policies
@@ -127,17 +134,24 @@ class Dispatch:
     sleep: Callable[[float], None] = time.sleep
 
     def __call__(self, alerts: Sequence[Alert], *, again: bool = False) -> Dispatched:
-        """Send what is left to be sent; several alerts come to a person as one message. What a channel does
-        not take of an alert older than a day is parked for a person, and tried once more with `again`.
-        Raises: AlertRefused; CloudError where something could not be read, or written: repeat it."""
+        """Send what is left to be sent; several alerts come to a person as one message. What a
+        channel does not take of an alert older than a day is parked for a person, and tried once
+        more with `again`. Raises: AlertRefused; CloudError where something could not be read, or
+        written: repeat it."""
         items = [item for alert in alerts if (item := self._item(alert, again)) is not None]
         for route, theirs in self._routes(items):
             open_ones = [item for item in theirs if self._is_open(route, item)]
-            # An end changes the first message of its episode, where the channel keeps them together.
-            alone = [one for one in open_ones if one.alert.kind in ENDS and _thread(route, one.known)]
+            # An end changes the first message of its episode, where the channel keeps them
+            # together.
+            alone = [
+                one for one in open_ones if one.alert.kind in ENDS and _thread(route, one.known)
+            ]
             rest = [item for item in open_ones if item not in alone]
             single = route.channel.name in _ONE_BY_ONE.get(items[0].alert.kind, _MACHINES)
-            for part in (*([one] for one in alone), *in_parts(rest, 1 if single else max(1, len(rest)))):
+            for part in (
+                *([one] for one in alone),
+                *in_parts(rest, 1 if single else max(1, len(rest))),
+            ):
                 self._try(route, part)
         for item in items:
             if item.given_up:
@@ -151,7 +165,8 @@ class Dispatch:
         return Dispatched(taken, len(news) - taken, len(waits), _soonest(waits))
 
     def _routes(self, items: Sequence[_Item]) -> Iterable[tuple[Route, list[_Item]]]:
-        """Return each route with the items that go there: failures of one cause have several owners."""
+        """Return each route with the items that go there: failures of one cause have several
+        owners."""
         found: dict[tuple[object, ...], tuple[Route, list[_Item]]] = {}
         for item in items:
             audience = self._audience(item.alert)
@@ -164,7 +179,8 @@ class Dispatch:
         return found.values()
 
     def group(self, alert: Alert) -> str:
-        """Equal for alerts of the same kind to the same people, and for failures of a cause and their end."""
+        """Equal for alerts of the same kind to the same people, and for failures of a cause and
+        their end."""
         named: list[object] = [AlertKind.FAILURE.value, cause_of(compose.reason_of(alert))]
         if alert.kind not in (AlertKind.FAILURE, AlertKind.FAILURE_OVER):
             asked = self._audience(alert)
@@ -176,33 +192,48 @@ class Dispatch:
         return self.policies.base().policy.approval
 
     def _item(self, sent: Alert, again: bool) -> _Item | None:
-        """`None` where the question was answered or has expired meanwhile: nobody is asked what is over."""
+        """`None` where the question was answered or has expired meanwhile: nobody is asked what is
+        over."""
         vouched, now = self.vouch(sent), self.clock.now()
         alert, episode, approval = vouched.alert, vouched.episode, vouched.approval
         expires_at = approval.expires_at if approval else None
         if alert.kind in compose.OPEN and episode and approval:
-            is_open = approval.status is ApprovalStatus.PENDING and episode.phase is not Phase.CLOSED
+            is_open = (
+                approval.status is ApprovalStatus.PENDING and episode.phase is not Phase.CLOSED
+            )
             if not is_open or approval.expires_at <= now:
                 return None
         known = self.state.deliveries(compose.subject_of(alert))
-        own = {one.key: one for one in known if one.message == alert.dedup_id and one.channel != NOWHERE}
+        own = {
+            one.key: one
+            for one in known
+            if one.message == alert.dedup_id and one.channel != NOWHERE
+        }
         settled = {key: one for key, one in own.items() if not (again and one.given_up)}
         return _Item(sent, self._priced(alert), episode, expires_at, known, settled)
 
     def _priced(self, alert: Alert) -> Alert:
-        """Return the alert with its instance's cost at the last sweep, where nobody had time to ask."""
+        """Return the alert with its instance's cost at the last sweep, where nobody had time to
+        ask."""
         if alert.instance_id is None or alert.facts.get("usd_per_hour") is not None:
             return alert
         try:
-            seen = self.state.observations(Target(alert.account, alert.region)).get(alert.instance_id)
+            seen = self.state.observations(Target(alert.account, alert.region)).get(
+                alert.instance_id
+            )
         except CloudError:
             _log.warning("the price of %s could not be read", alert.instance_id, exc_info=True)
             return alert
         price = None if seen is None else seen.usd_per_hour
-        return alert if price is None else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
+        return (
+            alert
+            if price is None
+            else replace(alert, facts={**alert.facts, "usd_per_hour": str(price)})
+        )
 
     def _is_open(self, route: Route, item: _Item) -> bool:
-        """Say whether it is to be tried now: not settled, wanted by the channel, and nobody is at it."""
+        """Say whether it is to be tried now: not settled, wanted by the channel, and nobody is at
+        it."""
         delivery = item.own.get(route.key)
         if delivery is None or delivery.not_before is None:
             return delivery is None
@@ -223,13 +254,17 @@ class Dispatch:
                 if route.channel.name in _MACHINES and (incident := incident_of(item.alert, now)):
                     self.state.note_incident(incident)
                 # The queue may give the same message to two workers at once.
-                claim = self._record(route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS))
+                claim = self._record(
+                    route, item, not_before=now + timedelta(seconds=_CLAIM_SECONDS)
+                )
                 if self.state.claim_delivery(claim, now):
                     mine.append(item)
                 else:
                     item.left.append(None)
             if message is None and mine:
-                message = self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
+                message = (
+                    self._digest(route, mine) if len(mine) > 1 else self._message(route, mine[0])
+                )
         except CloudError:
             _log.exception("a delivery by %s is left", route.channel.name)
             for item in items:
@@ -291,7 +326,8 @@ class Dispatch:
                 item.given_up.append((route, why))
 
     def _give_up(self, item: _Item) -> None:
-        """One message for all its channels. It counts as given up only where a person can put it back."""
+        """One message for all its channels. It counts as given up only where a person can put it
+        back."""
         try:
             self.park(item.sent, "; ".join(why for _, why in item.given_up))
         except CloudError:
@@ -309,7 +345,9 @@ class Dispatch:
         if not self._is_noted(delivery):
             item.unnoted.append(delivery)
 
-    def _leave(self, route: Route, item: _Item, wanted: int | None, *, is_mine: bool = True) -> None:
+    def _leave(
+        self, route: Route, item: _Item, wanted: int | None, *, is_mine: bool = True
+    ) -> None:
         """To be tried again, and by whoever comes first: this worker's claim on it ends."""
         item.left.append(wanted)
         if is_mine:
@@ -322,7 +360,9 @@ class Dispatch:
             if any(item.unnoted for item in items):
                 self.sleep(pause)
             for item in items:
-                item.unnoted = [delivery for delivery in item.unnoted if not self._is_noted(delivery)]
+                item.unnoted = [
+                    delivery for delivery in item.unnoted if not self._is_noted(delivery)
+                ]
         for item in items:
             item.left += [_CLAIM_SECONDS] * len(item.unnoted)
 
@@ -330,18 +370,25 @@ class Dispatch:
         try:
             self.state.note_delivery(self._sealed(delivery))
         except CloudError as error:
-            _log.warning("a record of %s by %s is left: %s", delivery.message, delivery.channel, error)
+            _log.warning(
+                "a record of %s by %s is left: %s", delivery.message, delivery.channel, error
+            )
             return False
         return True
 
     def _sealed(self, delivery: Delivery) -> Delivery:
-        """Return it with a seal where silence may count from it. Raises: CloudError, when KMS made none."""
+        """Return it with a seal where silence may count from it. Raises: CloudError, when KMS made
+        none."""
         if not counts_for_silence(delivery):
             return delivery
         return replace(delivery, seal=sealed(self.delivery_seal, delivery_text(delivery)))
 
     def _record(self, route: Route, item: _Item, **outcome: Any) -> Delivery:
-        subject, message, now = compose.subject_of(item.alert), item.alert.dedup_id, self.clock.now()
+        subject, message, now = (
+            compose.subject_of(item.alert),
+            item.alert.dedup_id,
+            self.clock.now(),
+        )
         shared = True if item.has_own and not route.own else None
         return Delivery(subject, message, *route.key, now, shared=shared, **outcome)
 
@@ -354,10 +401,14 @@ class Dispatch:
         subject, message = compose.subject_of(item.alert), item.alert.dedup_id
         refused = sum(not delivery.was_taken for delivery in settled)
         is_shared = any(delivery.shared and delivery.was_taken for delivery in settled)
-        state = "shared" if is_shared else "refused" if refused else "machines" if settled else "none"
+        state = (
+            "shared" if is_shared else "refused" if refused else "machines" if settled else "none"
+        )
         (why,) = said("delivered to nobody", {"state": state, "refused": refused})
         _log.warning("no person gets %s through a channel: %s", message, why)
-        self.state.note_delivery(Delivery(subject, message, NOWHERE, NOWHERE, self.clock.now(), refused=why))
+        self.state.note_delivery(
+            Delivery(subject, message, NOWHERE, NOWHERE, self.clock.now(), refused=why)
+        )
 
     def _audience(self, alert: Alert) -> Sequence[Contact]:
         """By the policy as it is now: who joined since is notified, who left is not."""
@@ -368,7 +419,8 @@ class Dispatch:
         return asked
 
     def _earlier(self, item: _Item) -> Recipients:
-        """Return who got an earlier message: those no longer named get the end, without their link."""
+        """Return who got an earlier message: those no longer named get the end, without their
+        link."""
         if item.alert.kind not in _FOLLOWS:
             return {}
         people = addresses(tuple(self.policies.base().policy.ownership.contacts.values()))
@@ -376,15 +428,21 @@ class Dispatch:
         return {
             one.key: one.target if one.target in people else None
             for one in item.known
-            if one.was_taken and not (is_open and one.channel == "email" and one.target not in people)
+            if one.was_taken
+            and not (is_open and one.channel == "email" and one.target not in people)
         }
 
     def _link(self, route: Route, item: _Item) -> str | None:
-        """Return a link, personal for one person alone; of no episode, to its instance in the console."""
+        """Return a link, personal for one person alone; of no episode, to its instance in the
+        console."""
         episode, alert = item.episode, item.alert
         if episode is None:
             instance = alert.instance_id
-            return self.signer.page("instances", alert.account, alert.region, instance) if instance else None
+            return (
+                self.signer.page("instances", alert.account, alert.region, instance)
+                if instance
+                else None
+            )
         return self.signer.link(episode.approval_id, self._number(route, episode.approval_id))
 
     def _number(self, route: Route, page_id: str) -> int:
@@ -394,7 +452,8 @@ class Dispatch:
 
 
 def _until(item: _Item) -> UtcDatetime | None:
-    """Return when the question expires, or the notice of mode auto is over once one has been delivered."""
+    """Return when the question expires, or the notice of mode auto is over once one has been
+    delivered."""
     if item.episode is None or item.alert.kind is not AlertKind.IDLE_FOUND:
         return item.expires_at
     return notice_until(item.episode, [*item.known, *item.news])
@@ -405,7 +464,11 @@ def _picture(item: _Item) -> bytes | None:
         if item.episode is not None:
             return evidence_png(item.episode)
         days = compose.saved_by_day(item.alert)
-        return days_png(days, parse_iso(str(item.alert.facts["period_start"])).date()) if days else None
+        return (
+            days_png(days, parse_iso(str(item.alert.facts["period_start"])).date())
+            if days
+            else None
+        )
     except Exception:  # noqa: BLE001 - a mail without its picture is a mail; the figures stand in it
         _log.exception("the picture of %s could not be drawn", item.alert.dedup_id)
         return None
@@ -413,5 +476,7 @@ def _picture(item: _Item) -> bytes | None:
 
 def _thread(route: Route, known: Sequence[Delivery]) -> str | None:
     """Return the thread that the channel named for the first message of the subject."""
-    named = [delivery for delivery in known if delivery.key == route.key and delivery.thread is not None]
+    named = [
+        delivery for delivery in known if delivery.key == route.key and delivery.thread is not None
+    ]
     return min(named, key=lambda delivery: delivery.at).thread if named else None

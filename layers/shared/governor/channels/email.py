@@ -1,4 +1,5 @@
-"""Email: text and HTML in one document with its picture, and with the headers that group an episode."""
+"""Email: text and HTML in one document with its picture, and with the headers that group an
+episode."""
 
 from __future__ import annotations
 
@@ -33,13 +34,15 @@ CID = "picture@gpu-governor"
 
 class MailService(Protocol):
     def send(self, sender: str, recipient: str, document: bytes) -> str:
-        """Return the service's id of the mail. Raises: CloudError; `Throttled` and `Unavailable` may pass."""
+        """Return the service's id of the mail. Raises: CloudError; `Throttled` and `Unavailable`
+        may pass."""
         ...
 
 
 class EmailChannel(Channel):
-    """Mails to one recipient, as a link can be personal; those of an episode are grouped by a reference.
-    Raises: ConfigurationError for an address that is not like name@example.com in ASCII."""
+    """Mails to one recipient, as a link can be personal; those of an episode are grouped by a
+    reference. Raises: ConfigurationError for an address that is not like name@example.com in
+    ASCII."""
 
     name = "email"
 
@@ -52,7 +55,9 @@ class EmailChannel(Channel):
         self._service, self._sender, self._recipient = service, sender, recipient
 
     def send(self, message: Message) -> Delivered:
-        document = email_document(message, sender=self._sender, recipient=self._recipient).as_bytes()
+        document = email_document(
+            message, sender=self._sender, recipient=self._recipient
+        ).as_bytes()
         try:
             return Delivered(self._service.send(self._sender, self._recipient, document))
         except CloudError as error:
@@ -74,7 +79,9 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
     mail["Subject"] = clip(message.title, _SUBJECT)
     mail["Date"] = message.at
     # SES gives its own Message-ID; a reference to one that never existed groups mails all the same.
-    mail["References"] = f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
+    mail["References"] = (
+        f"<{hashlib.sha256(message.episode.encode()).hexdigest()[:32]}@gpu-governor.invalid>"
+    )
     mail["Auto-Submitted"] = "auto-generated"
     mail["X-Auto-Response-Suppress"] = "All"
     mail.set_content(text)
@@ -83,7 +90,12 @@ def email_document(message: Message, *, sender: str, recipient: str) -> EmailMes
         _, html = mail.iter_parts()
         assert isinstance(html, EmailMessage)
         html.add_related(
-            picture, "image", "png", cid=f"<{CID}>", filename="utilization.png", disposition="inline"
+            picture,
+            "image",
+            "png",
+            cid=f"<{CID}>",
+            filename="utilization.png",
+            disposition="inline",
         )
     return mail
 

@@ -1,7 +1,8 @@
-"""One message to people, as every channel renders it, and the Protocol of a channel with its errors.
+"""One message to people, as every channel renders it, and the Protocol of a channel with its
+errors.
 
-Errors say the status, never an address or a token. So the foreign error is not chained; its class name is in
-the message.
+Errors say the status, never an address or a token. So the foreign error is not chained; its class
+name is in the message.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from governor.domain.units import UtcDatetime, printable
 from governor.errors import GovernorError
 
 ANSWER_TEXT = {Answer.APPROVE: "Stop it", Answer.EXEMPT: "Never ask again", Answer.HOLD: "Hold it"}
-"""The text of each button, at most 75 characters as Slack allows; that of a keep is its message's own."""
+"""The text of each button, at most 75 characters as Slack allows; that of a keep is its message's
+own."""
 
 CUT = "There is more on the page."
 _LINE, _SHORT, _HEADING, _CELL = 1024, 300, 200, 100
@@ -35,16 +37,17 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message of an episode and stage, every text of it on one line of bounded length: names and tags are
-    text that anybody who can launch an instance chooses.
+    """One message of an episode and stage, every text of it on one line of bounded length: names
+    and tags are text that anybody who can launch an instance chooses.
 
-    Reading order: title, `happens` (by itself, and when), `lead`, `sections`, the picture or `chart`, the
-    link and the answers; then what may be folded: `details`, `evidence`, and `why` somebody gets it. `acts`:
-    something happens unless somebody prevents it. `data` are the exact figures.
+    Reading order: title, `happens` (by itself, and when), `lead`, `sections`, the picture or
+    `chart`, the link and the answers; then what may be folded: `details`, `evidence`, and `why`
+    somebody gets it. `acts`: something happens unless somebody prevents it. `data` are the exact
+    figures.
 
-    `link`, which may be personal, leads to the approval page or the record. `approval_id` and `answers` are
-    for channels that take an answer themselves, and hold none that must not be given there. `thread` is what
-    `Delivered.thread` of the first message said.
+    `link`, which may be personal, leads to the approval page or the record. `approval_id` and
+    `answers` are for channels that take an answer themselves, and hold none that must not be given
+    there. `thread` is what `Delivered.thread` of the first message said.
     """
 
     title: str
@@ -86,7 +89,9 @@ class Message:
     @property
     def about(self) -> str:
         named = ("Owner", "Project", "Cost")
-        return " · ".join(f"{label}: {value}" if label in named else value for label, value in self.rows)
+        return " · ".join(
+            f"{label}: {value}" if label in named else value for label, value in self.rows
+        )
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
@@ -119,8 +124,9 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A channel has taken the message. `delivery_id` is what the channel calls it; `thread` what later
-    messages of the episode must name to be kept together with it, if the channel has threads."""
+    """A channel has taken the message. `delivery_id` is what the channel calls it; `thread` what
+    later messages of the episode must name to be kept together with it, if the channel has
+    threads."""
 
     delivery_id: str
     thread: str | None = None
@@ -131,7 +137,8 @@ class DeliveryError(GovernorError):
 
 
 class DeliveryRetryable(DeliveryError):
-    """The same delivery may succeed later: not before `retry_after_seconds`, or `None` when nobody said."""
+    """The same delivery may succeed later: not before `retry_after_seconds`, or `None` when nobody
+    said."""
 
     def __init__(self, message: str, retry_after_seconds: int | None = None) -> None:
         self.retry_after_seconds = retry_after_seconds
@@ -143,7 +150,8 @@ class DeliveryRefused(DeliveryError):
 
 
 class CallbackRefused(GovernorError):
-    """A request that claims to come from a chat system was not let through; the message says why."""
+    """A request that claims to come from a chat system was not let through; the message says
+    why."""
 
 
 class Channel(Protocol):
@@ -158,7 +166,8 @@ class Channel(Protocol):
         return True
 
     def send(self, message: Message) -> Delivered:
-        """Return when the channel has taken the message. Raises: DeliveryRetryable; DeliveryRefused."""
+        """Return when the channel has taken the message. Raises: DeliveryRetryable;
+        DeliveryRefused."""
         ...
 
 

@@ -1,7 +1,8 @@
-"""Small PNGs for mail: the busiest GPU, with 0, 50 and 100 percent, times with their day, gaps as gaps; and
-amounts by day.
+"""Small PNGs for mail: the busiest GPU, with 0, 50 and 100 percent, times with their day, gaps as
+gaps; and amounts by day.
 
-Mail programs show no SVG. It has a ground of its own, so that its labels are read in light and dark.
+Mail programs show no SVG. It has a ground of its own, so that its labels are read in light and
+dark.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from governor.domain.episode.episode import Episode
 from governor.domain.evidence import busiest
 
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 716, 236, 66, 12, 196
-"""In pixels, two a point on a phone of 390 points; the plot begins at the left, ends at the right edge."""
+"""In pixels, two a point on a phone of 390 points; the plot begins at the left, ends at the right
+edge."""
 _GROUND, _EDGE, _IDLE, _BUSY, _GAP, _THRESHOLD, _INK = range(7)
 _PALETTE = (
     (0xFF, 0xFF, 0xFF),
@@ -32,12 +34,18 @@ _PALETTE = (
 _DASH, _LOWEST = 8, 4
 """Pixels; what is idle is still seen."""
 _COLUMNS = bytes.fromhex(
-    "0000000000 3e5149453e 00427f4000 4261514946 2141454b31 1814127f10 2745454539 3c4a494930 0171090503"
-    "3649494936 064949291e 0036360000 7f09090901 7f020c027f 4649494931 01017f0101 3f4038403f 2054545478"
-    "384444487f 3854545418 7f08040478 00447d4000 7c08040478 3844444438 7c08040408 043f444020 3c4040207c"
+    "0000000000 3e5149453e 00427f4000 4261514946 2141454b31 1814127f10 2745454539 "
+    "3c4a494930 0171090503"
+    "3649494936 064949291e 0036360000 7f09090901 7f020c027f 4649494931 01017f0101 "
+    "3f4038403f 2054545478"
+    "384444487f 3854545418 7f08040478 00447d4000 7c08040478 3844444438 7c08040408 "
+    "043f444020 3c4040207c"
 )
-_LETTERS = {letter: _COLUMNS[5 * at : 5 * at + 5] for at, letter in enumerate(" 0123456789:FMSTWadehinortu")}
-"""Five columns of seven dots, the lowest bit on top: all that percents, days, times and `no data` need."""
+_LETTERS = {
+    letter: _COLUMNS[5 * at : 5 * at + 5] for at, letter in enumerate(" 0123456789:FMSTWadehinortu")
+}
+"""Five columns of seven dots, the lowest bit on top: all that percents, days, times and `no data`
+need."""
 _DOT, _ADVANCE, _TALL = 3, 18, 21
 """Height of a letter, in pixels: on a phone as tall as a letter of 14 points."""
 
@@ -114,7 +122,9 @@ def _write(canvas: Sequence[bytearray], text: str, end: int, top: int) -> None:
                     _fill(canvas, _INK, x, x + _DOT, y, y + _DOT)
 
 
-def _fill(canvas: Sequence[bytearray], color: int, left: int, right: int, top: int, bottom: int) -> None:
+def _fill(
+    canvas: Sequence[bytearray], color: int, left: int, right: int, top: int, bottom: int
+) -> None:
     for row in range(top, bottom):
         canvas[row][left:right] = bytes([color]) * (right - left)
 
@@ -124,7 +134,12 @@ def _encoded(canvas: Sequence[bytearray]) -> bytes:
     header = struct.pack(">IIBBBBB", len(canvas[0]), len(canvas), 8, 3, 0, 0, 0)
     palette = b"".join(bytes(color) for color in _PALETTE)
     rows = b"".join(b"\x00" + bytes(row) for row in canvas)
-    chunks = ((b"IHDR", header), (b"PLTE", palette), (b"IDAT", zlib.compress(rows, 9)), (b"IEND", b""))
+    chunks = (
+        (b"IHDR", header),
+        (b"PLTE", palette),
+        (b"IDAT", zlib.compress(rows, 9)),
+        (b"IEND", b""),
+    )
     sealed = (
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
         for kind, data in chunks

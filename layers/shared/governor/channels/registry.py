@@ -1,4 +1,5 @@
-"""The channels of a stack: which exist, and for whom, as the channel secret and the contacts say."""
+"""The channels of a stack: which exist, and for whom, as the channel secret and the contacts
+say."""
 
 from __future__ import annotations
 
@@ -20,14 +21,20 @@ from governor.ports import Clock
 
 KEYS = frozenset(
     (
-        *("slack_bot_token", "slack_channel", "slack_signing_secret", "slack_webhook_url", "slack_api_url"),
+        *(
+            "slack_bot_token",
+            "slack_channel",
+            "slack_signing_secret",
+            "slack_webhook_url",
+            "slack_api_url",
+        ),
         *("teams_webhook_url", "pagerduty_routing_key", "pagerduty_events_url"),
         *("webhook_url", "webhook_secret", "webhook_previous_secret"),
         *map(private_key, ("slack", "teams", "pagerduty", "webhook")),
     )
 )
-"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions. A channel
-reaches public addresses alone, unless its `..._private` is "true"."""
+"""The settings of the channel secret. Addresses of Slack and PagerDuty are for their other regions.
+A channel reaches public addresses alone, unless its `..._private` is "true"."""
 
 _INCOMING = "incoming webhook"
 """In place of a conversation: the webhook is bound to one, and does not say to which."""
@@ -35,8 +42,9 @@ _INCOMING = "incoming webhook"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """One way to somebody. `target` is an address or a conversation, never a secret; it is recorded. `person`
-    is who alone gets it there, so that the link may be personal. `own`: the policy names it for a contact."""
+    """One way to somebody. `target` is an address or a conversation, never a secret; it is
+    recorded. `person` is who alone gets it there, so that the link may be personal. `own`: the
+    policy names it for a contact."""
 
     channel: Channel
     target: str
@@ -54,8 +62,9 @@ Recipients = Mapping[tuple[str, str], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Makes routes. `secret` is the channel secret, empty where nothing is stored. What makes no sense in it
-    is a route that refuses with the reason, without its value, and holds up no other channel."""
+    """Makes routes. `secret` is the channel secret, empty where nothing is stored. What makes no
+    sense in it is a route that refuses with the reason, without its value, and holds up no other
+    channel."""
 
     secret: Mapping[str, str]
     mail: MailService | None
@@ -68,8 +77,8 @@ class Registry:
     """For a channel that the secret lets reach private addresses."""
 
     def routes(self, contacts: Sequence[Contact], earlier: Recipients) -> tuple[Route, ...]:
-        """Return every way to these contacts, to `earlier` recipients, and those that are for everybody: each
-        address and conversation once; what the contacts say of one goes first."""
+        """Return every way to these contacts, to `earlier` recipients, and those that are for
+        everybody: each address and conversation once; what the contacts say of one goes first."""
         mails, places = self._mails(contacts, earlier), self._slack(contacts, earlier)
         return (*self._unknown(), *mails, *places, *self._others())
 
@@ -83,7 +92,9 @@ class Registry:
     def _mails(self, contacts: Sequence[Contact], earlier: Recipients) -> Iterator[Route]:
         if self.mail is None or self.sender is None:
             return
-        before = {address: person for (channel, address), person in earlier.items() if channel == "email"}
+        before = {
+            address: person for (channel, address), person in earlier.items() if channel == "email"
+        }
         people: dict[str, str | None] = {one: one for one in addresses(contacts)}
         own = people | {one: people.get(one) for one in list_addresses(contacts)}
         for address, person in (before | own).items():
@@ -95,11 +106,15 @@ class Registry:
         if token:
             default = self.secret.get("slack_channel")
             places = [contact.slack_channel or default for contact in contacts] or [default]
-            places += [place for channel, place in earlier if channel == "slack" and place != _INCOMING]
+            places += [
+                place for channel, place in earlier if channel == "slack" and place != _INCOMING
+            ]
             own = {contact.slack_channel for contact in contacts}
             for place in dict.fromkeys(places):
                 if place:
-                    yield _route("slack", place, partial(self._conversation, token, place), own=place in own)
+                    yield _route(
+                        "slack", place, partial(self._conversation, token, place), own=place in own
+                    )
         elif webhook:
             yield _route("slack", _INCOMING, partial(self._incoming, webhook))
 
@@ -110,7 +125,9 @@ class Registry:
         return SlackWebhookChannel(webhook, self._way_out("slack"), self.clock)
 
     def _conversation(self, token: str, place: str) -> Channel:
-        api = SlackApi(token, self._way_out("slack"), self.clock, self.secret.get("slack_api_url") or API_URL)
+        api = SlackApi(
+            token, self._way_out("slack"), self.clock, self.secret.get("slack_api_url") or API_URL
+        )
         takes_answers = bool(self.secret.get("slack_signing_secret"))
         return SlackAppChannel(api, place, takes_answers=takes_answers)
 
@@ -135,11 +152,14 @@ class Registry:
     def _webhook(self) -> Channel:
         names = ("webhook_secret", "webhook_previous_secret")
         keys = tuple(self.secret[name] for name in names if self.secret.get(name))
-        return WebhookChannel(self.secret["webhook_url"], keys, self._way_out("webhook"), self.clock)
+        return WebhookChannel(
+            self.secret["webhook_url"], keys, self._way_out("webhook"), self.clock
+        )
 
 
 class _Refusing(Channel):
-    """In place of a channel that cannot be made of its settings: refuses every message with the reason."""
+    """In place of a channel that cannot be made of its settings: refuses every message with the
+    reason."""
 
     def __init__(self, name: str, why: str) -> None:
         self.name, self._why = name, why
@@ -150,7 +170,12 @@ class _Refusing(Channel):
 
 
 def _route(
-    name: str, target: str, make: Callable[[], Channel], person: str | None = None, *, own: bool = False
+    name: str,
+    target: str,
+    make: Callable[[], Channel],
+    person: str | None = None,
+    *,
+    own: bool = False,
 ) -> Route:
     try:
         return Route(make(), target, person, own)

@@ -1,7 +1,8 @@
-"""Slack: as an app, whose messages can be answered and changed, or through an incoming webhook; as Block Kit.
+"""Slack: as an app, whose messages can be answered and changed, or through an incoming webhook; as
+Block Kit.
 
-Names and tags are what anybody chooses: everything is escaped, and nothing is turned into links or mentions.
-Limits: docs.slack.dev, "Blocks" and "Block elements".
+Names and tags are what anybody chooses: everything is escaped, and nothing is turned into links or
+mentions. Limits: docs.slack.dev, "Blocks" and "Block elements".
 """
 
 from __future__ import annotations
@@ -12,7 +13,15 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from governor.channels.message import ANSWER_TEXT, CUT, Channel, Delivered, DeliveryRefused, Message, clip
+from governor.channels.message import (
+    ANSWER_TEXT,
+    CUT,
+    Channel,
+    Delivered,
+    DeliveryRefused,
+    Message,
+    clip,
+)
 from governor.channels.transport import HttpsChannel, failure, https_url, post
 from governor.domain.alerts.alert import Section
 from governor.domain.alerts.templates import said
@@ -43,7 +52,8 @@ BLOCKS = 50
 _HEADER, _FIELD, _SECTION, _CONFIRM = 150, 2000, 3000, 300
 _LINE_CHARACTERS = 1000
 _FALLBACK = 3000
-"""Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than 4,000."""
+"""Characters of the text that notifications show; Slack cuts at 40,000 and asks for less than
+4,000."""
 ACTION_PREFIX = "governor."
 OPEN_ACTION = "governor.open"
 REASON_BLOCK, REASON_ACTION = "governor.reason", "governor.reason_text"
@@ -52,11 +62,14 @@ Block = dict[str, object]
 
 
 class SlackApi:
-    """Slack's Web API. Raises: ConfigurationError for no bot token, or an address that is not https."""
+    """Slack's Web API. Raises: ConfigurationError for no bot token, or an address that is not
+    https."""
 
     def __init__(self, token: str, https: Https, clock: Clock, url: str = API_URL) -> None:
         if not token.startswith("xoxb-") or not token.isascii() or not token.isprintable():
-            raise ConfigurationError("the token of Slack must be a bot token, which begins with xoxb-")
+            raise ConfigurationError(
+                "the token of Slack must be a bot token, which begins with xoxb-"
+            )
         self._headers = {"Authorization": f"Bearer {token}"}
         self._url = https_url(url, _NAME).rstrip("/")
         self._https = https
@@ -65,7 +78,8 @@ class SlackApi:
     def call(
         self, method: str, arguments: Mapping[str, Any], *, unless: Collection[str] = ()
     ) -> Mapping[str, Any]:
-        """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`. Raises: DeliveryError."""
+        """Return Slack's answer: `ok`, or not `ok` for an error code of `unless`. Raises:
+        DeliveryError."""
         body = json.dumps({"parse": "none", **arguments}).encode()
         answer = post(self._https, f"{self._url}/{method}", body, self._headers, _NAME)
         data = answer.document
@@ -82,25 +96,31 @@ class SlackApi:
         )
 
     def send_ephemeral(self, thread: str, user_id: str, text: str, held: str | None = None) -> None:
-        """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm` says."""
+        """Send one person of a conversation an ephemeral message, as `slack_actions.Confirm`
+        says."""
         channel, _ = _place(thread)
-        said = {"text": escaped(text, 3000), **({"blocks": hold_blocks(text, held)} if held else {})}
+        said = {
+            "text": escaped(text, 3000),
+            **({"blocks": hold_blocks(text, held)} if held else {}),
+        }
         self.call("chat.postEphemeral", {"channel": channel, "user": user_id, **said})
 
 
 class SlackAppChannel(Channel):
-    """Posts as an app, with buttons for the answers. The outcome changes the episode's first message, or is
-    sent anew.
+    """Posts as an app, with buttons for the answers. The outcome changes the episode's first
+    message, or is sent anew.
 
-    `channel_id` is the id of a conversation (`C0123456789`): names change. Without `takes_answers` there is
-    the link alone: nobody could check who has pressed a button.
+    `channel_id` is the id of a conversation (`C0123456789`): names change. Without `takes_answers`
+    there is the link alone: nobody could check who has pressed a button.
     """
 
     name = _NAME
 
     def __init__(self, api: SlackApi, channel_id: str, *, takes_answers: bool = True) -> None:
         if _CHANNEL.fullmatch(channel_id) is None:
-            raise ConfigurationError("the channel of Slack must be given by its id, like C0123456789")
+            raise ConfigurationError(
+                "the channel of Slack must be given by its id, like C0123456789"
+            )
         self._api = api
         self._channel_id = channel_id
         self._takes_answers = takes_answers
@@ -139,12 +159,15 @@ def _delivered(answer: Mapping[str, Any]) -> Delivered:
     stamp = answer.get("ts")
     thread = f"{answer.get('channel')}:{stamp}"
     if _THREAD.fullmatch(thread) is None:
-        raise DeliveryRefused("what answered is not Slack: it named no message; look at the API's address")
+        raise DeliveryRefused(
+            "what answered is not Slack: it named no message; look at the API's address"
+        )
     return Delivered(str(stamp), thread=thread)
 
 
 class SlackWebhookChannel(HttpsChannel):
-    """Posts through an incoming webhook: link buttons only, and nothing can be changed afterwards."""
+    """Posts through an incoming webhook: link buttons only, and nothing can be changed
+    afterwards."""
 
     name = _NAME
 
@@ -152,12 +175,15 @@ class SlackWebhookChannel(HttpsChannel):
         """A webhook gives its messages no id, so it is the message's own."""
         answer = self.post(json.dumps({**_content(message, interactive=False), **_NO_PREVIEWS}))
         if answer.body.strip() != b"ok":
-            raise DeliveryRefused("what answered is no incoming webhook of Slack; store the address of one")
+            raise DeliveryRefused(
+                "what answered is no incoming webhook of Slack; store the address of one"
+            )
         return Delivered(message.delivery_key)
 
 
 def _place(thread: str) -> tuple[str, str]:
-    """Conversation and time stamp. Raises: ValueError for what this channel never gave as a thread."""
+    """Conversation and time stamp. Raises: ValueError for what this channel never gave as a
+    thread."""
     found = _THREAD.fullmatch(thread)
     if found is None:
         raise ValueError("the thread of a Slack message must be what Delivered.thread said")
@@ -165,8 +191,9 @@ def _place(thread: str) -> tuple[str, str]:
 
 
 def slack_blocks(message: Message, *, interactive: bool) -> list[Block]:
-    """Return the blocks; with `interactive` the answers are buttons, of which an outcome has none, else there
-    is the link alone. Where there is no room for all, the answers stay; the page has the rest."""
+    """Return the blocks; with `interactive` the answers are buttons, of which an outcome has none,
+    else there is the link alone. Where there is no room for all, the answers stay; the page has the
+    rest."""
     offered = message.answers if interactive and not message.is_outcome else ()
     answers = list(_answers(message, offered))
     foot = _context(" · ".join(filter(None, (message.why, message.reference))))
@@ -190,7 +217,10 @@ def slack_text(message: Message) -> str:
 
 def hold_blocks(text: str, approval_id: str) -> list[Block]:
     button = _button(Answer.HOLD, approval_id, ANSWER_TEXT[Answer.HOLD])
-    return [*_texts([_line(text)]), {"type": "actions", "block_id": "governor.answers", "elements": [button]}]
+    return [
+        *_texts([_line(text)]),
+        {"type": "actions", "block_id": "governor.answers", "elements": [button]},
+    ]
 
 
 def _head(message: Message, sections: Sequence[Section]) -> Iterator[Block]:
@@ -206,8 +236,11 @@ def _first(message: Message) -> list[str]:
     return [*first, *map(_line, message.lead)]
 
 
-def _in_brief(sections: Sequence[Section], room: int) -> tuple[Sequence[Section], Sequence[Section]]:
-    """Return the sections in so many lines, and what has to stand whole below the buttons for that."""
+def _in_brief(
+    sections: Sequence[Section], room: int
+) -> tuple[Sequence[Section], Sequence[Section]]:
+    """Return the sections in so many lines, and what has to stand whole below the buttons for
+    that."""
     if sum(1 + len(one.lines) for one in sections) <= room:
         return sections, ()
     heading, lines = "In short", tuple(one.heading for one in sections)
@@ -228,7 +261,9 @@ def _answers(message: Message, answers: Sequence[Answer]) -> Iterator[Block]:
         # Beside the answers it names what they lack.
         enough = {Answer.APPROVE, Answer.HOLD} & set(answers)
         text = _plain("Open its page" if enough else message.button)
-        buttons.append({"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link})
+        buttons.append(
+            {"type": "button", "action_id": OPEN_ACTION, "text": text, "url": message.link}
+        )
     if buttons:
         yield {"type": "actions", "block_id": "governor.answers", "elements": buttons}
     if Answer.EXEMPT in answers:
@@ -259,7 +294,9 @@ def _answer_button(message: Message, answer: Answer) -> Block:
     if answer is Answer.KEEP and message.keep_until is not None:
         # With the date that it names: it does what it says whenever it is pressed.
         return _button(
-            answer, f"{message.approval_id} {int(message.keep_until.timestamp())}", message.keep_text
+            answer,
+            f"{message.approval_id} {int(message.keep_until.timestamp())}",
+            message.keep_text,
         )
     button = _button(answer, message.approval_id, ANSWER_TEXT.get(answer, "Keep it"))
     if answer is Answer.APPROVE:

@@ -1,4 +1,5 @@
-"""Answers given by pressing a button in Slack: verified, taken once, and confirmed to whoever pressed."""
+"""Answers given by pressing a button in Slack: verified, taken once, and confirmed to whoever
+pressed."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from governor.usecases.approvals.decide import Decide
 from governor.usecases.approvals.show_approval import ShowApproval
 
 Confirm = Callable[[str, str, str, str | None], None]
-"""Sends a person of a thread an ephemeral text, with a button for an approval. Raises: DeliveryError."""
+"""Sends a person of a thread an ephemeral text, with a button for an approval. Raises:
+DeliveryError."""
 _ANSWERS = {f"{slack.ACTION_PREFIX}{answer.value}": answer for answer in Answer}
 _TOLERANCE = timedelta(minutes=5)
 _EPOCH = re.compile(r"[1-9][0-9]{0,11}")
@@ -34,8 +36,8 @@ _SHORTEST_SECRET = 16
 
 
 class SlackAnswer(NamedTuple):
-    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread` does. A
-    keep has the date that its button names, and none from messages of earlier releases."""
+    """An answer and who gave it. `thread` names the message with the button, as `Delivered.thread`
+    does. A keep has the date that its button names, and none from messages of earlier releases."""
 
     approval_id: str
     answer: Answer
@@ -54,7 +56,8 @@ class SlackReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SlackActions:
-    """Takes the requests of Slack's interactivity; `directory` is read only for what Slack has signed."""
+    """Takes the requests of Slack's interactivity; `directory` is read only for what Slack has
+    signed."""
 
     signing_secret: str
     show: ShowApproval
@@ -65,11 +68,14 @@ class SlackActions:
 
     def handle(self, headers: Mapping[str, str], body: bytes) -> SlackReply:
         """Answer a request (headers by lower-case name), whatever a client can send. Raises:
-        ConfigurationError for a short signing secret; CloudError, so that Slack shows that it failed."""
+        ConfigurationError for a short signing secret; CloudError, so that Slack shows that it
+        failed."""
         now = self.clock.now()
         if not self.signing_secret:
             return SlackReply(404, "Slack is not configured: slack_signing_secret is missing")
-        stamp, signature = (headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature"))
+        stamp, signature = (
+            headers.get(f"x-slack-{name}", "") for name in ("request-timestamp", "signature")
+        )
         try:
             verify_slack_request(self.signing_secret, body, stamp, signature, now)
             answer = parse_slack_answer(body)
@@ -81,7 +87,9 @@ class SlackActions:
             return SlackReply(200)
         text = self._decide(answer, now)
         try:
-            self.confirm(answer.thread, answer.user_id, text, self._held_by_a_button(answer.approval_id))
+            self.confirm(
+                answer.thread, answer.user_id, text, self._held_by_a_button(answer.approval_id)
+            )
         except Exception as error:  # noqa: BLE001 - the decision stands, whether or not it can be confirmed
             return SlackReply(200, f"the answer could not be confirmed to the person: {error}")
         return SlackReply(200)
@@ -119,11 +127,14 @@ class SlackActions:
 def verify_slack_request(
     signing_secret: str, body: bytes, timestamp: str, signature: str, now: datetime
 ) -> None:
-    """Return when Slack has signed this body, as received, within the last five minutes; `timestamp` and
-    `signature` are its headers, or empty (docs.slack.dev, "Verifying requests from Slack"). Raises:
-    CallbackRefused; ConfigurationError: there is no secret, so that anybody could sign."""
+    """Return when Slack has signed this body, as received, within the last five minutes;
+    `timestamp` and `signature` are its headers, or empty (docs.slack.dev, "Verifying requests from
+    Slack"). Raises: CallbackRefused; ConfigurationError: there is no secret, so that anybody could
+    sign."""
     if len(signing_secret) < _SHORTEST_SECRET:
-        raise ConfigurationError("the signing secret of Slack is missing or too short: store the app's")
+        raise ConfigurationError(
+            "the signing secret of Slack is missing or too short: store the app's"
+        )
     if _EPOCH.fullmatch(timestamp) is None:
         raise CallbackRefused("the request has no time stamp of Slack")
     if abs(now.timestamp() - int(timestamp)) > _TOLERANCE.total_seconds():
@@ -136,10 +147,12 @@ def verify_slack_request(
 
 
 def parse_slack_answer(body: bytes) -> SlackAnswer | None:
-    """Return the answer in the body of a verified request; `None` for a link button, which answers nothing.
-    Raises: InputError unless it is the press of a button that a message of ours has."""
+    """Return the answer in the body of a verified request; `None` for a link button, which answers
+    nothing. Raises: InputError unless it is the press of a button that a message of ours has."""
     try:
-        fields = parse_qs(body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict")
+        fields = parse_qs(
+            body.decode("ascii"), strict_parsing=True, max_num_fields=5, errors="strict"
+        )
         (text,) = fields["payload"]
         payload = json.loads(text)
     except (ValueError, KeyError, RecursionError):

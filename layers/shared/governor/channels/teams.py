@@ -1,6 +1,8 @@
-"""Microsoft Teams through a workflow ("When a Teams webhook request is received"): an Adaptive Card 1.4.
+"""Microsoft Teams through a workflow ("When a Teams webhook request is received"): an Adaptive Card
+1.4.
 
-A card's text blocks read Markdown, so a name could become a link: what is not ours stands in text runs.
+A card's text blocks read Markdown, so a name could become a link: what is not ours stands in text
+runs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from governor.channels.transport import HttpsChannel
 from governor.domain.alerts.alert import Section, Severity
 
 _PAYLOAD_BYTES = 26_000
-"""A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a margin."""
+"""A workflow takes 28 KB (learn.microsoft.com, "Create incoming webhooks"); the rest is a
+margin."""
 _TITLE_CHARACTERS, _LINE_CHARACTERS = 250, 600
 _COLORS = {Severity.INFO: "Default", Severity.WARNING: "Warning", Severity.CRITICAL: "Attention"}
 _DETAILS = "details"
@@ -22,7 +25,8 @@ Element = dict[str, object]
 
 
 class TeamsChannel(HttpsChannel):
-    """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its own."""
+    """Posts a card to a workflow. A workflow cannot change a card: an outcome is a card of its
+    own."""
 
     name = "teams"
 
@@ -56,7 +60,9 @@ def _envelope(message: Message, cut: str) -> Element:
         actions = [{"type": "Action.OpenUrl", "title": message.button, "url": message.link}]
     if details:
         body.append({"type": "Container", "id": _DETAILS, "isVisible": False, "items": details})
-        actions.append({"type": "Action.ToggleVisibility", "title": "Details", "targetElements": [_DETAILS]})
+        actions.append(
+            {"type": "Action.ToggleVisibility", "title": "Details", "targetElements": [_DETAILS]}
+        )
     if actions:
         card["actions"] = actions
     attachment = {
@@ -104,7 +110,8 @@ def _details(message: Message) -> Iterator[Element]:
 
 def _row(cells: Sequence[str], **style: str) -> Element:
     columns = [
-        {"type": "Column", "width": "stretch", "items": [_text(_run(cell, 100, **style))]} for cell in cells
+        {"type": "Column", "width": "stretch", "items": [_text(_run(cell, 100, **style))]}
+        for cell in cells
     ]
     return {"type": "ColumnSet", "columns": columns}
 

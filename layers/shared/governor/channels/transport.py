@@ -15,12 +15,14 @@ from governor.ports import Clock
 
 JSON = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "gpu-governor"}
 LONGEST_WAIT_SECONDS = 43_200
-"""The longest that SQS keeps a message invisible; a receiver that asks for more is asked again after this."""
+"""The longest that SQS keeps a message invisible; a receiver that asks for more is asked again
+after this."""
 _LATER = frozenset({408, 425, 429})
 
 
 class HttpsChannel(Channel):
-    """Posts each message as JSON to one address, a secret. Raises: ConfigurationError if it is not https."""
+    """Posts each message as JSON to one address, a secret. Raises: ConfigurationError if it is not
+    https."""
 
     def __init__(self, url: str, https: Https, clock: Clock) -> None:
         self._url = https_url(url, self.name)
@@ -35,13 +37,17 @@ class HttpsChannel(Channel):
         return answer
 
 
-def post(https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str) -> HttpAnswer:
-    """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it does not."""
+def post(
+    https: Https, url: str, body: bytes, headers: Mapping[str, str], channel: str
+) -> HttpAnswer:
+    """Return whatever the other side answers. Raises: DeliveryRetryable, DeliveryRefused when it
+    does not."""
     try:
         return https.send("POST", url, body, {**JSON, **headers})
     except PrivateAddress:
         raise DeliveryRefused(
-            f"the address of the channel {channel} is in a private, loopback or link-local network, and "
+            f"the address of the channel {channel} is in a private, loopback or "
+            "link-local network, and "
             f'nothing was sent; if that is intended, set "{private_key(channel)}": "true" in the '
             "channel secret"
         ) from None
@@ -60,7 +66,8 @@ def private_key(channel: str) -> str:
 
 
 def https_of(channel: str, secret: Mapping[str, str], public: Https, private: Https) -> Https:
-    """Return the way out for a channel: to public addresses alone, unless the secret says otherwise.
+    """Return the way out for a channel: to public addresses alone, unless the secret says
+    otherwise.
 
     Raises: ConfigurationError for anything but "true" and "false".
     """
@@ -75,7 +82,8 @@ def https_url(url: str, channel: str) -> str:
     """The address if it may be used. Raises: ConfigurationError, which never holds the address."""
     if not is_https(url):
         raise ConfigurationError(
-            f"the address of the channel {channel} must be a whole https:// URL without user name or spaces"
+            f"the address of the channel {channel} must be a whole https:// URL without "
+            "user name or spaces"
         )
     return url
 
@@ -83,8 +91,9 @@ def https_url(url: str, channel: str) -> str:
 def failure(
     answer: HttpAnswer, now: datetime, *, code: str = "", later: bool = False, advice: str = ""
 ) -> DeliveryError:
-    """Return the error for an answer that took nothing: for 408, 425, 429, 5xx and `later` one to repeat
-    after the wait of `Retry-After`; else a refusal with the advice. `code` is what it said."""
+    """Return the error for an answer that took nothing: for 408, 425, 429, 5xx and `later` one to
+    repeat after the wait of `Retry-After`; else a refusal with the advice. `code` is what it
+    said."""
     status = answer.status
     text = f"it answered {status} {code}".rstrip()
     if later or status in _LATER or status >= 500:
@@ -94,8 +103,8 @@ def failure(
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> int | None:
-    """Return the wait that a `Retry-After` header asks for, in seconds or as an HTTP date (RFC 9110, 10.2.3):
-    0 to `LONGEST_WAIT_SECONDS`; `None` for none or one that cannot be read."""
+    """Return the wait that a `Retry-After` header asks for, in seconds or as an HTTP date (RFC
+    9110, 10.2.3): 0 to `LONGEST_WAIT_SECONDS`; `None` for none or one that cannot be read."""
     text = (value or "").strip()
     if text.isascii() and text.isdigit():
         return min(int(text[:12]), LONGEST_WAIT_SECONDS)

@@ -1,7 +1,8 @@
-"""Lets an alert pass only as far as something else than the message says so too: anybody may have written it.
+"""Lets an alert pass only as far as something else than the message says so too: anybody may have
+written it.
 
-What it says of an episode is read from the record; the rest is believed where it bears the seal of our own
-functions. What the release before has queued is made anew of the record.
+What it says of an episode is read from the record; the rest is believed where it bears the seal of
+our own functions. What the release before has queued is made anew of the record.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from governor.stores import StateTable
 Alarms = Callable[[str], Alert | None]
 """An alarm by its name; `None` unless it publishes to our topic. Raises: CloudError."""
 _OLDEST = timedelta(days=60)
-"""Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so long."""
+"""Deliveries are on record for longer, so what was sent is not sent again; queues keep nothing so
+long."""
 _COMES_AFTER = (Stage.ASK, Stage.AWAIT, Stage.REMIND, Stage.ESCALATE)
 
 
@@ -48,7 +50,8 @@ class Vouch:
     alarms: Alarms
 
     def __call__(self, sent: Alert) -> Vouched:
-        """Return what may be sent. Raises: AlertRefused; CloudError where it could not be found out."""
+        """Return what may be sent. Raises: AlertRefused; CloudError where it could not be found
+        out."""
         if sent.kind in (AlertKind.ALARM, AlertKind.ALARM_OVER):
             return Vouched(self._alarm(sent))
         if self.clock.now() - sent.at > _OLDEST:
@@ -71,12 +74,16 @@ class Vouch:
             alert = self._anew(alert, episode, approval)
         ref = episode.ref
         alert = replace(alert, account=ref.account, region=ref.region, instance_id=ref.instance_id)
-        return Vouched(replace(alert, owner=episode.owner, project=episode.project), episode, approval)
+        return Vouched(
+            replace(alert, owner=episode.owner, project=episode.project), episode, approval
+        )
 
     def _alarm(self, sent: Alert) -> Alert:
         name = str(sent.facts.get("alarm") or sent.subject.rpartition(": ")[0])
         if not name or (alarm := self.alarms(name)) is None:
-            raise AlertRefused(f"CloudWatch knows no alarm {name!r} that publishes to the alert topic")
+            raise AlertRefused(
+                f"CloudWatch knows no alarm {name!r} that publishes to the alert topic"
+            )
         # Who was to hear of an alarm hears of it, also where it is over by now.
         return alarm if alarm.kind is sent.kind else replace(alarm, kind=AlertKind.ALARM)
 
@@ -91,7 +98,8 @@ class Vouch:
 
     def _anew(self, sent: Alert, episode: Episode, approval: Approval | None) -> Alert:
         kind, now = sent.kind, self.clock.now()
-        # One failure of a channel would give up what says that it is old. What is open ends when it expires.
+        # One failure of a channel would give up what says that it is old. What is open ends when it
+        # expires.
         at = now if kind in OPEN else min(max(sent.at, episode.closed_at or episode.opened_at), now)
         if kind in messages.STAGE_OF:
             until = approval.expires_at if approval and kind in OPEN else None
@@ -100,7 +108,9 @@ class Vouch:
             return messages.first_yes_alert(episode, approval.first_yes, approval.expires_at)
         if kind in ENDS and episode.outcome is not None:
             reason = episode.outcome_reason or ""
-            return messages.outcome_alert(episode.ref, episode, episode.outcome, reason, at, None, approval)
+            return messages.outcome_alert(
+                episode.ref, episode, episode.outcome, reason, at, None, approval
+            )
         if kind is AlertKind.UNDONE and episode.undone_at and episode.undone_by:
             return messages.undo_alert(episode, episode.undone_by, "page", episode.undone_at)
         raise AlertRefused("it bears no seal, and the record of its episode says nothing of it")

@@ -1,4 +1,5 @@
-"""A generic webhook: the message as signed JSON, to any HTTPS address. See `examples/webhook/verify.py`."""
+"""A generic webhook: the message as signed JSON, to any HTTPS address. See
+`examples/webhook/verify.py`."""
 
 from __future__ import annotations
 

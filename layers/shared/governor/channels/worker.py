@@ -13,7 +13,15 @@ from governor.channels.compose import subject_of
 from governor.channels.dispatch import Dispatch, Dispatched
 from governor.channels.transport import LONGEST_WAIT_SECONDS
 from governor.channels.vouch import AlertRefused
-from governor.domain.alerts.alert import FOR_MACHINES, QUESTIONS, Again, Alert, AlertKind, Flush, Queued
+from governor.domain.alerts.alert import (
+    FOR_MACHINES,
+    QUESTIONS,
+    Again,
+    Alert,
+    AlertKind,
+    Flush,
+    Queued,
+)
 from governor.domain.units import in_parts
 from governor.errors import GovernorError, InputError, Throttled, Unavailable
 from governor.ports import Clock
@@ -35,7 +43,8 @@ class Queue(Protocol):
         ...
 
     def later(self, body: str, seconds: int) -> None:
-        """Puts a message into the queue that is handed out after so many seconds. Raises: CloudError."""
+        """Puts a message into the queue that is handed out after so many seconds. Raises:
+        CloudError."""
         ...
 
 
@@ -55,7 +64,8 @@ class Worker:
     state: Deliveries
     queue: Queue
     refuse: Callable[[str, str], None]
-    """Keeps a body that nothing vouches for, with the reason, where a person sees it. Raises: CloudError."""
+    """Keeps a body that nothing vouches for, with the reason, where a person sees it. Raises:
+    CloudError."""
     parse: Callable[[str], Alert | Flush | Again]
     seen: Callable[[Dispatched, float], None]
     """Called with what was done and the seconds by which the message is, or will be, late."""
@@ -100,7 +110,8 @@ class Worker:
         rule, failed = dispatch.rule(), sent.kind is AlertKind.FAILURE
         if again or not (failed or (sent.kind in QUESTIONS and rule.digest_from)):
             done = self._end_failures(dispatch, sent)
-            # One worker at a time also sends an alarm and its end, so that none opens again what is over.
+            # One worker at a time also sends an alarm and its end, so that none opens again what is
+            # over.
             with self._lease(str(sent.facts.get("alarm") or subject_of(sent))):
                 return done if done.left else done.plus(dispatch([sent], again=again))
         alert = dispatch.vouch(sent).alert
@@ -110,7 +121,8 @@ class Worker:
         return Dispatched(0, 0)
 
     def _end_failures(self, dispatch: Dispatch, sent: Alert) -> Dispatched:
-        """Send what waits of a cause before its end: else its incident would open again, and stay so."""
+        """Send what waits of a cause before its end: else its incident would open again, and stay
+        so."""
         if sent.kind is not AlertKind.FAILURE_OVER:
             return Dispatched(0, 0)
         group = dispatch.group(dispatch.vouch(sent).alert)
@@ -121,7 +133,8 @@ class Worker:
         return done
 
     def _refused(self, body: str, error: GovernorError) -> Dispatched:
-        """Keep it for a person: it was forged, or an update left it without its seal, or unreadable."""
+        """Keep it for a person: it was forged, or an update left it without its seal, or
+        unreadable."""
         _log.error("a message was refused: %s", error)
         self.refuse(body, str(error))
         return Dispatched(0, 1)
@@ -143,7 +156,9 @@ class Worker:
         for alerts in audiences.values():
             failed = alerts[0][1].kind is AlertKind.FAILURE
             together = failed or (bool(digest_from) and len(alerts) >= digest_from)
-            if failed and not self.state.take_lease(f"{group}-hour", self.clock.now(), _HOUR_SECONDS):
+            if failed and not self.state.take_lease(
+                f"{group}-hour", self.clock.now(), _HOUR_SECONDS
+            ):
                 self.queue.later(json.dumps({"flush": group}), LONGEST_BACKOFF_SECONDS)
                 continue
             done = Dispatched(0, 0)
@@ -176,8 +191,11 @@ class Worker:
                 total = total.plus(Dispatched(0, 0, left=1))
         return audiences, total
 
-    def _send_part(self, dispatch: Dispatch, group: str, part: Sequence[tuple[str, Alert]]) -> Dispatched:
-        """Together, and where that fails each by itself: one that cannot be worked on holds up no other."""
+    def _send_part(
+        self, dispatch: Dispatch, group: str, part: Sequence[tuple[str, Alert]]
+    ) -> Dispatched:
+        """Together, and where that fails each by itself: one that cannot be worked on holds up no
+        other."""
         try:
             done = dispatch([alert for _, alert in part])
         except (Throttled, Unavailable):

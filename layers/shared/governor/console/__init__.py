@@ -1,1 +1,2 @@
-"""The console: pages of the whole fleet for people who have signed in. Only `serve_console` imports it."""
+"""The console: pages of the whole fleet for people who have signed in. Only `serve_console` imports
+it."""

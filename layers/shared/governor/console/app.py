@@ -1,6 +1,7 @@
 """The console's routes: a request in, a page as HTML, JSON or CSV out. GET and HEAD change nothing.
 
-Routing is Powertools' event handler (decision 0008); this is the one module beside handlers that knows it.
+Routing is Powertools' event handler (decision 0008); this is the one module beside handlers that
+knows it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,19 @@ from governor.web.responses import HEADERS, Response, redirect
 
 View = Callable[[Asked], Page]
 Post = Callable[[Asked], Page | Response | str]
-"""Does what a form says, once it is known to be one of the caller's own; returns a page, or where to go."""
+"""Does what a form says, once it is known to be one of the caller's own; returns a page, or where
+to go."""
 Answer = Callable[["Request", Mapping[str, str]], Response]
 """Answers a request, given the parameters of its path."""
 _CSV = ".csv"
 _OLD = timedelta(minutes=30)
 """A target that no sweep has read for this long counts as not read."""
-_REFUSALS = {400: "That did not work", 403: "Not allowed", 409: "It has changed since", 503: "Not certain"}
+_REFUSALS = {
+    400: "That did not work",
+    403: "Not allowed",
+    409: "It has changed since",
+    503: "Not certain",
+}
 _METHODS = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -71,7 +78,8 @@ class Request:
 class Console:
     """Answers requests of the console. One request at a time, as Lambda sends them.
 
-    `views` by their routes; `posts` are what forms do. Both get path parameters as fields of the query.
+    `views` by their routes; `posts` are what forms do. Both get path parameters as fields of the
+    query.
     """
 
     def __init__(
@@ -87,10 +95,12 @@ class Console:
         self._routes.not_found(lambda _: self._routed(_missing))
         posts = {**posts, "/sign-out": lambda ask: doors.leave(ask.caller.session_id, ask.now)}
         shown = {
-            rule: {"GET": partial(self._known, partial(self._view, view))} for rule, view in views.items()
+            rule: {"GET": partial(self._known, partial(self._view, view))}
+            for rule, view in views.items()
         }
         taken = {
-            rule: {"POST": partial(self._known, partial(self._act, post))} for rule, post in posts.items()
+            rule: {"POST": partial(self._known, partial(self._act, post))}
+            for rule, post in posts.items()
         }
         for rule in shown | taken:
             self._add(rule, shown.get(rule, {}) | taken.get(rule, {}))
@@ -98,7 +108,9 @@ class Console:
                 self._add(f"{rule if rule != '/' else '/overview'}{_CSV}", shown[rule])
         enter: dict[str, Answer] = {
             # Its script moves the code of `governor open` from the address to the form.
-            "GET": lambda *_: formats.html(200, "enter.html", title="Open the console", code="", arn=""),
+            "GET": lambda *_: formats.html(
+                200, "enter.html", title="Open the console", code="", arn=""
+            ),
             "POST": lambda request, _: doors.take_code(request.form, request.cookies, self._now()),
         }
         self._add("/console", enter)
@@ -118,7 +130,9 @@ class Console:
 
         self._routes.route(rule, _METHODS)(lambda **named: self._routed(answer, named))
 
-    def _routed(self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})) -> Routed[str]:
+    def _routed(
+        self, answer: Answer, named: Mapping[str, str] = MappingProxyType({})
+    ) -> Routed[str]:
         assert self._request is not None
         end = _CSV if self._request.wants_csv else ""
         parts = {name: figures.name_in(value.removesuffix(end)) for name, value in named.items()}
@@ -145,8 +159,13 @@ class Console:
         caller = caller_of(reader.policy, known)
         if not caller.grants:
             who = people(caller.by)
-            text = f"The policy names {who} nowhere. Ask your platform team to add you to console.scopes."
-            return failed(request, 403, "Nothing is shared with you", text, self._sign_in("/", "&fresh=1"))
+            text = (
+                f"The policy names {who} nowhere. Ask your platform team to add you to "
+                "console.scopes."
+            )
+            return failed(
+                request, 403, "Nothing is shared with you", text, self._sign_in("/", "&fresh=1")
+            )
         try:
             fields = {**(request.form if request.method == "POST" else request.query), **named}
             if request.headers.get("sec-fetch-site") != "same-origin":
@@ -156,14 +175,18 @@ class Console:
             return _missing(request)
         except (InputError, DecisionRefused) as error:
             status = status_of(error)
-            again = self._sign_in(request.path, "&fresh=1") if isinstance(error, SignInTooOld) else ""
+            again = (
+                self._sign_in(request.path, "&fresh=1") if isinstance(error, SignInTooOld) else ""
+            )
             return failed(request, status, _REFUSALS[status], sentence(str(error)), again)
 
     def _view(self, view: View, request: Request, ask: Asked) -> Response:
         figures.questions(ask)  # reads ahead what a page asks for one by one
         page = view(ask)
         if request.wants_csv:
-            return formats.as_csv(page, request.query.get("table", ""), is_whole=not ask.is_incomplete)
+            return formats.as_csv(
+                page, request.query.get("table", ""), is_whole=not ask.is_incomplete
+            )
         if request.wants_json:
             return formats.as_json(200, {"is_incomplete": ask.is_incomplete, **page.document})
         return framed(page, ask, request.path, self._doors.token)
@@ -173,11 +196,19 @@ class Console:
         done = post(ask)
         if isinstance(done, str):
             return redirect(done)
-        return done if isinstance(done, Response) else framed(done, ask, request.path, self._doors.token)
+        return (
+            done
+            if isinstance(done, Response)
+            else framed(done, ask, request.path, self._doors.token)
+        )
 
     def _ask_who(self, request: Request) -> Response:
         has_issuer = self._doors.has_issuer
-        if has_issuer and request.method != "POST" and not (request.wants_json or request.wants_csv):
+        if (
+            has_issuer
+            and request.method != "POST"
+            and not (request.wants_json or request.wants_csv)
+        ):
             return redirect(self._sign_in(request.address))
         how = "Sign in first." if has_issuer else "Run `governor open`: it prints the address."
         return failed(request, 401, "Not signed in", how)
@@ -195,9 +226,12 @@ def _refused(request: Request, _: Mapping[str, str]) -> Response:
 
 
 def framed(page: Page, ask: Asked, path: str, token: Callable[[str, Caller], str]) -> Response:
-    """Return a page as HTML, with what stands at the head of each. Only what the caller sees counts."""
+    """Return a page as HTML, with what stands at the head of each. Only what the caller sees
+    counts."""
     if page.whole is not None:
-        return Response(200, page.whole(token(path, ask.caller)), {**HEADERS, "Vary": "Accept, Cookie"})
+        return Response(
+            200, page.whole(token(path, ask.caller)), {**HEADERS, "Vary": "Accept, Cookie"}
+        )
     targets = [page for _, page in figures.targets_in(ask)]
     swept = [page.swept_at for page in targets if page is not None]
     frame = {

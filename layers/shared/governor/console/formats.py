@@ -11,7 +11,15 @@ from markupsafe import Markup
 from governor.console.page import Page
 from governor.domain.documents import plain
 from governor.errors import NotFound
-from governor.web.responses import HEADERS, QUESTIONS, SEVERAL, TOKENS, Response, environment, policy_of
+from governor.web.responses import (
+    HEADERS,
+    QUESTIONS,
+    SEVERAL,
+    TOKENS,
+    Response,
+    environment,
+    policy_of,
+)
 
 _FOLDER = Path(__file__).parent / "templates"
 _STYLE = TOKENS + QUESTIONS + (_FOLDER / "console.css").read_text(encoding="utf-8")
@@ -39,7 +47,8 @@ def as_json(status: int, document: Mapping[str, object]) -> Response:
 
 
 def as_csv(page: Page, name: str, *, is_whole: bool) -> Response:
-    """Return one table, by default the first; its file's name says what is left out. Raises: NotFound."""
+    """Return one table, by default the first; its file's name says what is left out. Raises:
+    NotFound."""
     table = next((one for one in page.tables if name in ("", one.name)), None)
     if table is None:
         raise NotFound(f"this page has no table {name!r}")

@@ -27,7 +27,8 @@ Row = tuple[FleetRow, FleetPage]
 FRESH = timedelta(minutes=15)
 """How young a sign-in must be for what only admins may do."""
 _INCOMPLETE = (
-    "A stored record could not be read, so something is missing here. Ask your platform team: the log of the "
+    "A stored record could not be read, so something is missing here. Ask your platform "
+    "team: the log of the "
     "console names it."
 )
 _READ_AT_ONCE = 100
@@ -36,7 +37,8 @@ _READ_AT_ONCE = 100
 
 @dataclass(frozen=True)
 class Reader:
-    """The stores of one request. `environment` is the stack's name; `targets` are those of the policy."""
+    """The stores of one request. `environment` is the stack's name; `targets` are those of the
+    policy."""
 
     table: Readable
     clock: Clock
@@ -59,7 +61,8 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody who has signed in: `by` for the record, `person` as terms know people, and what is theirs."""
+    """Somebody who has signed in: `by` for the record, `person` as terms know people, and what is
+    theirs."""
 
     by: str
     person: str
@@ -83,16 +86,21 @@ class Caller:
         if now - self.signed_in_at < FRESH:
             return
         if self.signed_in_at.timestamp() > 0:
-            raise SignInTooOld("you proved who you are 15 minutes ago or more: sign in again, then do it")
+            raise SignInTooOld(
+                "you proved who you are 15 minutes ago or more: sign in again, then do it"
+            )
         raise SignInTooOld(
-            "your sign-in does not say when you last proved who you are: sign in again, then do it. If this "
-            "page comes back, ask your platform team to have the issuer send auth_time (docs/sign-in.md)"
+            "your sign-in does not say when you last proved who you are: sign in again, "
+            "then do it. If this "
+            "page comes back, ask your platform team to have the issuer send auth_time "
+            "(docs/sign-in.md)"
         )
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A request for a view: by whom and when; its query holds the path's parameters. CSV tables are whole."""
+    """A request for a view: by whom and when; its query holds the path's parameters. CSV tables are
+    whole."""
 
     reader: Reader
     caller: Caller
@@ -112,7 +120,8 @@ class Asked:
 
     @cached_property
     def seen(self) -> list[Row]:
-        """The governed instances that the caller may see, with their pages, and no questions of others."""
+        """The governed instances that the caller may see, with their pages, and no questions of
+        others."""
         rows = [one for one in self._rows if one[0].verdict != UNGOVERNED]
         some = {
             str(row.approval_id): str(row.episode)
@@ -121,7 +130,9 @@ class Asked:
         }
         found = [view.episode for view in self.reader.show.several(some)] if some else []
         sees = self.scope.sees
-        gone = {one.approval_id for one in found if not sees(one.ref.account, one.project, one.owner)}
+        gone = {
+            one.approval_id for one in found if not sees(one.ref.account, one.project, one.owner)
+        }
         return [
             (replace(row, episode=None, approval_id=None, asked_at=None, expires_at=None), page)
             if row.approval_id in gone
@@ -149,16 +160,22 @@ class Asked:
 
     @property
     def what_is_missing(self) -> str:
-        """Return what the page says of records that cannot be read; empty where none is the caller's."""
+        """Return what the page says of records that cannot be read; empty where none is the
+        caller's."""
         return _INCOMPLETE if self.is_incomplete else ""
 
     @property
     def is_incomplete(self) -> bool:
-        """Return whether a record that cannot be read is the caller's, as far as its key says whose it is."""
-        whose = {name for row, _ in self.seen for name in (row.instance_id, row.approval_id, row.episode)}
+        """Return whether a record that cannot be read is the caller's, as far as its key says whose
+        it is."""
+        whose = {
+            name for row, _ in self.seen for name in (row.instance_id, row.approval_id, row.episode)
+        }
         whose |= self.scope.accounts
         unread = self.reader.table.unread
-        return any(self.scope.everything or any(name in one for name in whose if name) for one in unread)
+        return any(
+            self.scope.everything or any(name in one for name in whose if name) for one in unread
+        )
 
     @property
     def counts_for(self) -> timedelta:
@@ -196,4 +213,5 @@ class Page:
     document: Mapping[str, object]
     tables: tuple[Table, ...] = field(default=())
     whole: Callable[[str], str] | None = None
-    """Makes it, of its form's token, as the page of a link: then no template of the console shows it."""
+    """Makes it, of its form's token, as the page of a link: then no template of the console shows
+    it."""

@@ -31,8 +31,8 @@ _COLUMNS = (
 
 
 def questions(ask: Asked, results: Sequence[tuple[str, str]] = ()) -> Page:
-    """Return a page of the open questions, the most expensive first, and what became of those just answered.
-    `owner` filters, the same `select` ticks all of them. Raises: InputError."""
+    """Return a page of the open questions, the most expensive first, and what became of those just
+    answered. `owner` filters, the same `select` ticks all of them. Raises: InputError."""
     owner, caller = figures.text_of(ask, "owner"), ask.caller
     all_open = figures.questions(ask)
     rows = [one for one in all_open if owner in ("", one[0].owner)]
@@ -91,7 +91,9 @@ def question(ask: Asked) -> Page:
 
 
 def _table(name: str, documents: Sequence[Mapping[str, object]]) -> Table:
-    return Table(name, _COLUMNS, tuple(tuple(one[column] for column in _COLUMNS) for one in documents))
+    return Table(
+        name, _COLUMNS, tuple(tuple(one[column] for column in _COLUMNS) for one in documents)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,13 @@ class Answers:
     undoer: Undoer
 
     def several(self, ask: Asked) -> Page:
-        """Answer what is ticked, and say what became of each. Raises: InputError, NotFound, NotAllowed."""
-        picked = [key[5:] for key, value in ask.query.items() if key.startswith("pick-") and value == "yes"]
+        """Answer what is ticked, and say what became of each. Raises: InputError, NotFound,
+        NotAllowed."""
+        picked = [
+            key[5:]
+            for key, value in ask.query.items()
+            if key.startswith("pick-") and value == "yes"
+        ]
         if not picked:
             raise InputError("tick at least one of them")
         if len(picked) > ROWS:
@@ -123,8 +130,13 @@ class Answers:
         return questions(replace(ask, query={}), results)
 
     def one(self, ask: Asked) -> str:
-        """Answer one question; return where to go. Raises: InputError, NotFound, DecisionRefused."""
-        view, caller, button = _view(ask, ask.query["approval_id"]), ask.caller, ask.query.get("answer")
+        """Answer one question; return where to go. Raises: InputError, NotFound,
+        DecisionRefused."""
+        view, caller, button = (
+            _view(ask, ask.query["approval_id"]),
+            ask.caller,
+            ask.query.get("answer"),
+        )
         if button == UNDO:
             self._start_again(view, ask)
         elif button == END_KEEP:
@@ -149,7 +161,9 @@ class Answers:
             self.decide.state.note_refused(view.approval, answer, ask.caller.by, _MAY_LOOK, ask.now)
             raise NotAllowed(_MAY_LOOK)
 
-    def _one(self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False) -> str:
+    def _one(
+        self, view: ApprovalView, ask: Asked, decision: Decision, *, in_a_list: bool = False
+    ) -> str:
         self._check_approver(view, ask, decision.answer)
         if in_a_list and decision.answer is Answer.APPROVE and view.episode.plan.destroys:
             raise InputError("a termination is answered on its own page")
@@ -163,7 +177,8 @@ class Answers:
 
 
 def keep_options(now: UtcDatetime) -> Mapping[str, str]:
-    """Return value and label of the ends of a keep; without a date it lasts as each question offers."""
+    """Return value and label of the ends of a keep; without a date it lasts as each question
+    offers."""
     return {
         "": "until their next working morning",
         iso(now + timedelta(hours=4)): "for 4 hours",
@@ -192,7 +207,10 @@ def _may(caller: Caller, view: ApprovalView, answer: Answer) -> bool:
 
 
 def _decision(ask: Asked, zone: str = "UTC") -> Decision:
-    """Return the answer of a form; a date of one's own choice is in this time zone. Raises: InputError."""
+    """Return the answer of a form; a date of one's own choice is in this time zone. Raises:
+    InputError."""
     decision = posted(ask.query, ask.caller.by, ask.caller.person, "console", ask.now)
-    is_dated = decision.answer is Answer.KEEP and (ask.query.get("keep_until") or ask.query.get("keep_date"))
+    is_dated = decision.answer is Answer.KEEP and (
+        ask.query.get("keep_until") or ask.query.get("keep_date")
+    )
     return replace(decision, keep_until=keep_until(ask.query, zone)) if is_dated else decision

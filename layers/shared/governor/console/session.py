@@ -1,4 +1,5 @@
-"""Sessions: who asks, and whether a form is theirs. They are stored, so that they can be ended here."""
+"""Sessions: who asks, and whether a form is theirs. They are stored, so that they can be ended
+here."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from governor.web.responses import Response, redirect
 from governor.web.sessions import SESSION_COOKIE, Known, Session, Sessions, clear_cookie, set_cookie
 
 _CODE_COOKIE = "__Host-governor-code"
-"""Cookie of the browser that was shown whose session a code opens. No form of another site sends it along."""
+"""Cookie of the browser that was shown whose session a code opens. No form of another site sends it
+along."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +48,22 @@ class Doors:
         page = formats.html(200, "refused.html", title="Signed out", text="This session has ended.")
         return replace(page, cookies=(clear_cookie(SESSION_COOKIE),))
 
-    def take_code(self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime) -> Response:
-        """Name whose session it will be, so that nobody enters as somebody else unseen; then begin it."""
+    def take_code(
+        self, form: Mapping[str, str], cookies: Mapping[str, str], now: UtcDatetime
+    ) -> Response:
+        """Name whose session it will be, so that nobody enters as somebody else unseen; then begin
+        it."""
         secret = form.get("code", "")
         named = hashlib.sha256(secret.encode(errors="replace")).hexdigest()
         try:
             if form.get("answer") != "open" or cookies.get(_CODE_COOKIE) != named:
                 arn = self.enter.caller(secret)
-                page = formats.html(200, "enter.html", title="Open the console", code=secret, arn=arn)
-                return replace(page, cookies=(set_cookie(_CODE_COOKIE, named, timedelta(minutes=1)),))
+                page = formats.html(
+                    200, "enter.html", title="Open the console", code=secret, arn=arn
+                )
+                return replace(
+                    page, cookies=(set_cookie(_CODE_COOKIE, named, timedelta(minutes=1)),)
+                )
             session_id, who = self.enter.enter(secret)
         except NotAllowed as error:
             text = f"{error} Run `governor open` again."
@@ -73,7 +82,9 @@ class Doors:
         try:
             self.cookies.signer.check_csrf(token, *_form(page, caller))
         except LinkForged:
-            raise NotAllowed("The form is not one of this page and session. Open the page again.") from None
+            raise NotAllowed(
+                "The form is not one of this page and session. Open the page again."
+            ) from None
 
 
 def _form(page: str, caller: Caller) -> tuple[str, ...]:
@@ -81,7 +92,8 @@ def _form(page: str, caller: Caller) -> tuple[str, ...]:
 
 
 def caller_of(policy: Policy, known: Known) -> Caller:
-    """Return what the policy makes of a session now: a group or a contact that goes, goes at once."""
+    """Return what the policy makes of a session now: a group or a contact that goes, goes at
+    once."""
     who, people = known.who, policy.ownership
     zones = [one.time_zone for one in contacts_of(people, who).values()]
     return Caller(

@@ -1,4 +1,5 @@
-"""Messages of the alert topic, through a queue: the governor's own alerts, and CloudWatch's alarms."""
+"""Messages of the alert topic, through a queue: the governor's own alerts, and CloudWatch's
+alarms."""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ class _AlertDocument(Payload):
 
 
 class _AlarmDocument(Event):
-    """A CloudWatch alarm as SNS publishes it; the event of a rule says the same in other words. Nothing of it
-    is believed but that the alarm of this name is worth a look: `channels.vouch`."""
+    """A CloudWatch alarm as SNS publishes it; the event of a rule says the same in other words.
+    Nothing of it is believed but that the alarm of this name is worth a look: `channels.vouch`."""
 
     alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]
     account: Annotated[str, Field(alias="AWSAccountId")]
@@ -62,7 +63,8 @@ class _AlarmDocument(Event):
 
 
 def parse_queued(body: str) -> Alert | Flush | Again:
-    """Return what the body of a queued message asks for. Raises: InputError with what does not fit."""
+    """Return what the body of a queued message asks for. Raises: InputError with what does not
+    fit."""
     match document := queued_event(body):
         case {"flush": str(group), **others} if not others and re.fullmatch("[0-9a-f]{32}", group):
             return Flush(group)
@@ -70,8 +72,15 @@ def parse_queued(body: str) -> Alert | Flush | Again:
             return Again(parse(_AlertDocument, known).alert())
         case {"AlarmName": _} if "version" not in document:
             return parse(_AlarmDocument, document).alert()
-        case {"account": account, "resources": [arn], "detail": {"alarmName": name, "state": {**state}}}:
-            change = {"StateChangeTime": state.get("timestamp"), "NewStateValue": state.get("value")}
+        case {
+            "account": account,
+            "resources": [arn],
+            "detail": {"alarmName": name, "state": {**state}},
+        }:
+            change = {
+                "StateChangeTime": state.get("timestamp"),
+                "NewStateValue": state.get("value"),
+            }
             alarm = {"AlarmName": name, "AlarmArn": arn, "AWSAccountId": account, **change}
             return parse(_AlarmDocument, alarm).alert()
         case _:

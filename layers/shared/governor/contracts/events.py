@@ -1,4 +1,5 @@
-"""The events of AWS: of EventBridge, of a queue, of the table's stream and of a rotation of keys."""
+"""The events of AWS: of EventBridge, of a queue, of the table's stream and of a rotation of
+keys."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ _MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
 
 
 class Envelope(Event):
-    """A Spot warning's ARN names no account, so it is taken from here. `to_domain` returns the event."""
+    """A Spot warning's ARN names no account, so it is taken from here. `to_domain` returns the
+    event."""
 
     id: str = Field(min_length=1)
     account: AccountId
@@ -74,14 +76,16 @@ class _InstanceEvent(Envelope):
     instance_id: InstanceId = detail("instance-id")
 
     def _warned(self, cause: Cause, **more: Any) -> Warned:
-        return Warned(self.id, self.account, self.region, self.instance_id, cause, self.time, **more)
+        return Warned(
+            self.id, self.account, self.region, self.instance_id, cause, self.time, **more
+        )
 
 
 class StateChangeEvent(_InstanceEvent):
     """`EC2 Instance State-change Notification`."""
 
-    state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"] = detail(
-        "state"
+    state: Literal["pending", "running", "stopping", "stopped", "shutting-down", "terminated"] = (
+        detail("state")
     )
 
 
@@ -99,10 +103,13 @@ def _cause_of(detail_type: object) -> Cause:
 
 
 class InterruptionEvent(_InstanceEvent):
-    """One of `WARNINGS`. What EC2 says beside the instance refuses none: two minutes run all the same."""
+    """One of `WARNINGS`. What EC2 says beside the instance refuses none: two minutes run all the
+    same."""
 
     cause: Annotated[Cause, BeforeValidator(_cause_of)] = Field(alias="detail-type")
-    action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail("instance-action", default=None)
+    action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail(
+        "instance-action", default=None
+    )
     stated_end: _MaybeMoment = detail("instance-termination-time", default=None)
 
     def to_domain(self) -> Warned:
@@ -129,8 +136,8 @@ class ExecutionEndEvent(Envelope):
     """`Step Functions Execution Status Change`."""
 
     name: str = detail("name")
-    status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"] = detail(
-        "status"
+    status: Literal["RUNNING", "SUCCEEDED", "FAILED", "TIMED_OUT", "ABORTED", "PENDING_REDRIVE"] = (
+        detail("status")
     )
 
 
@@ -156,8 +163,8 @@ class HealthEvent(Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """Return the change. The Region is the event's own, if it names one: a copy also goes to a backup
-        Region. An event of which everything is resolved is over."""
+        """Return the change. The Region is the event's own, if it names one: a copy also goes to a
+        backup Region. An event of which everything is resolved is over."""
         entities = self.affected_entities or ()
         pending = [one for one in entities if (one.status or "").upper() != "RESOLVED"]
         is_over = self.status_code.lower() == "closed" or bool(entities and not pending)
@@ -178,7 +185,8 @@ class HealthEvent(Envelope):
 
 
 class CapacityBlockEvent(Envelope):
-    """`Capacity Block Delivered` and `... Expiration Warning`, with or without the word Reservation."""
+    """`Capacity Block Delivered` and `... Expiration Warning`, with or without the word
+    Reservation."""
 
     source: Literal["aws.ec2"]
     detail_type: str = Field(alias="detail-type", pattern=_KNOWN_BLOCK_EVENT)
@@ -198,8 +206,9 @@ class CapacityBlockEvent(Envelope):
 
 
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
-    """Return the date that an event announces; `None` for a kind of Capacity Block event that announces none.
-    Raises: InputError unless it is a Health event or one of a Capacity Block, with what each needs."""
+    """Return the date that an event announces; `None` for a kind of Capacity Block event that
+    announces none. Raises: InputError unless it is a Health event or one of a Capacity Block, with
+    what each needs."""
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
     kind = str(event.get("detail-type"))
@@ -225,14 +234,16 @@ class QueueBatch(Event):
 
 
 def must_be_of(account: str, event: Mapping[str, Any]) -> None:
-    """Refuse what comes from another account: an event, or a queue's or a stream's. Raises: InputError."""
+    """Refuse what comes from another account: an event, or a queue's or a stream's. Raises:
+    InputError."""
     for one in event.get("Records", (event,)):
         if account not in (one.get("account"), *one.get("eventSourceARN", "").split(":")):
             raise InputError(f"the event was refused: it is not one of account {account}")
 
 
 def queued_event(body: str) -> Any:
-    """The event that a rule has put into a queue, as it was sent. Raises: InputError where it is no JSON."""
+    """The event that a rule has put into a queue, as it was sent. Raises: InputError where it is no
+    JSON."""
     try:
         return json.loads(body)
     except ValueError as error:
@@ -240,9 +251,13 @@ def queued_event(body: str) -> Any:
 
 
 def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the version that a data event of CloudTrail names, and the ARN that wrote it, if it says so."""
+    """Return the version that a data event of CloudTrail names, and the ARN that wrote it, if it
+    says so."""
     match event.get("detail"):
-        case {"responseElements": {"x-amz-version-id": str(version)}, "userIdentity": {"arn": str(arn)}}:
+        case {
+            "responseElements": {"x-amz-version-id": str(version)},
+            "userIdentity": {"arn": str(arn)},
+        }:
             return version, arn
     return None
 
@@ -263,7 +278,9 @@ class _ChangeRecord(Event):
     sequence: str = _stream("SequenceNumber", pattern=r"^\d+$")
     before: _Item = _stream("OldImage", default={})
     after: _Item = _stream("NewImage", default={})
-    principal: str | None = Field(validation_alias=AliasPath("userIdentity", "principalId"), default=None)
+    principal: str | None = Field(
+        validation_alias=AliasPath("userIdentity", "principalId"), default=None
+    )
 
     def to_domain(self) -> Change:
         images: dict[str, Any] = {"before": _plain(self.before), "after": _plain(self.after)}

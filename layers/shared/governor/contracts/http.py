@@ -23,7 +23,8 @@ _MOST_FIELDS = 60
 
 
 class HttpRequest(Event):
-    """Takes all that a client can send: API Gateway bounds it, and an error here would count as ours."""
+    """Takes all that a client can send: API Gateway bounds it, and an error here would count as
+    ours."""
 
     method: Annotated[str, AfterValidator(str.upper)] = Field(
         validation_alias=AliasPath("requestContext", "http", "method")
@@ -35,22 +36,26 @@ class HttpRequest(Event):
         max_length=2048,
     )
     route_key: str = Field(default="", alias="routeKey")
-    path: Annotated[str, AfterValidator(partial(quote, safe="/%:@,+&="))] = Field("/", alias="rawPath")
+    path: Annotated[str, AfterValidator(partial(quote, safe="/%:@,+&="))] = Field(
+        "/", alias="rawPath"
+    )
     """Encoded: as it comes where API Gateway leaves it so, and again what it has decoded."""
     path_parameters: Annotated[
         Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
     ] = Field(default_factory=dict, alias="pathParameters")
     raw_query_string: str = Field(default="", alias="rawQueryString")
     headers: Annotated[
-        Mapping[str, str], AfterValidator(lambda found: {key.lower(): value for key, value in found.items()})
+        Mapping[str, str],
+        AfterValidator(lambda found: {key.lower(): value for key, value in found.items()}),
     ] = Field(default_factory=dict)
     cookies: Sequence[str] = ()
     body: str | None = None
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields, from the raw text: API Gateway joins repeated ones by commas. This and
-        the other methods raise InputError for what is missing, too long, repeated or not readable."""
+        """Return the query's fields, from the raw text: API Gateway joins repeated ones by commas.
+        This and the other methods raise InputError for what is missing, too long, repeated or not
+        readable."""
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:

@@ -20,7 +20,8 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 class Payload(BaseModel):
-    """A message between parts of this project. Made ready on first use, as each function has one."""
+    """A message between parts of this project. Made ready on first use, as each function has
+    one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
@@ -32,7 +33,8 @@ class Event(BaseModel):
 
 
 def parse(model: type[Model], event: object) -> Model:
-    """Return the event as the model. Raises: InputError, with the path of every field that does not fit."""
+    """Return the event as the model. Raises: InputError, with the path of every field that does not
+    fit."""
     try:
         return model.model_validate(event)
     except ValidationError as error:

@@ -1,4 +1,5 @@
-"""Messages between state machines and functions: unknown fields are refused, so misfits fail early."""
+"""Messages between state machines and functions: unknown fields are refused, so misfits fail
+early."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class EpisodePayload(TargetPayload):
     number: int = Field(ge=1)
 
     def to_domain(self) -> EpisodeRef:
-        return EpisodeRef(self.account, self.region, self.instance_id, self.launch_time, self.number)
+        return EpisodeRef(
+            self.account, self.region, self.instance_id, self.launch_time, self.number
+        )
 
 
 class EpisodeOnlyPayload(Payload):
@@ -84,7 +87,8 @@ class StepError(Event):
     cause: str = Field(default="", alias="Cause")
 
     def as_mapping(self) -> dict[str, str]:
-        """As the use case takes it; the message of a Lambda error is taken out of its JSON wrapping."""
+        """As the use case takes it; the message of a Lambda error is taken out of its JSON
+        wrapping."""
         cause = self.cause
         try:
             wrapped = json.loads(cause)

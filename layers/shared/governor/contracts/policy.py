@@ -1,5 +1,6 @@
-"""The policy document: YAML text to a policy book, with every mistake named by its path and line. The schema
-is the domain's own dataclasses. An override is checked as the whole policy it leads to."""
+"""The policy document: YAML text to a policy book, with every mistake named by its path and line.
+The schema is the domain's own dataclasses. An override is checked as the whole policy it leads
+to."""
 
 from __future__ import annotations
 
@@ -42,7 +43,16 @@ from governor.errors import PolicyError, PolicyProblem
 
 SCHEMA_VERSION = 1
 ONLY_IN_BASE = (
-    *("two_people_for_policy", "selector", "targets", "breaker", "caps", "ownership", "console", "managed"),
+    *(
+        "two_people_for_policy",
+        "selector",
+        "targets",
+        "breaker",
+        "caps",
+        "ownership",
+        "console",
+        "managed",
+    ),
     "budget",
 )
 """Settings of the sweep as a whole; an override for some instances could not mean anything."""
@@ -58,20 +68,23 @@ _RETIRED: Mapping[str, str] = {
     "breaker": "history_days history_days_needed hub_window_hours remind_after_hours",
     "health": "gone_after_minutes hot_average_seconds hot_periods",
 }
-"""Settings of the release before, by section: accepted and ignored with a warning, until the next release."""
+"""Settings of the release before, by section: accepted and ignored with a warning, until the next
+release."""
 
 
 _Made = TypeVar("_Made", Policy, Override, Ownership)
 
 
 class PolicyBook:
-    """A parsed policy document; answers which policy an instance is under. Fulfils the port `Policies`."""
+    """A parsed policy document; answers which policy an instance is under. Fulfils the port
+    `Policies`."""
 
     whole = True
     """False where only people are from the document, and everything else is a default."""
 
     def __init__(self, document: Document, *, accepted: bool = False) -> None:
-        """Check all of it; of one `accepted` by an earlier release not how it acts. Raises: PolicyError."""
+        """Check all of it; of one `accepted` by an earlier release not how it acts. Raises:
+        PolicyError."""
         self.document = document
         self._settings, items, retired, mistakes = _split(document.settings)
         base, in_base = _checked(Policy, self._settings)
@@ -87,7 +100,8 @@ class PolicyBook:
         self.overrides = tuple(override for override, _, _ in read if override)
         alone = [policy for _, policy, _ in read if policy]
         self.says_two_people = base.two_people_for_policy is not None
-        """The document itself says whether two people are needed; otherwise that depends on its rules."""
+        """The document itself says whether two people are needed; otherwise that depends on its
+        rules."""
         if not self.says_two_people and any(map(may_terminate, (base, *alone))):
             base = replace(base, two_people_for_policy=True)
         self.variants = (base, *alone)
@@ -95,7 +109,9 @@ class PolicyBook:
         text = json.dumps(document.settings, sort_keys=True)
         self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])
         self._applied: dict[tuple[int, ...], AppliedPolicy] = {(): self._base}
-        self._known = None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
+        self._known = (
+            None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
+        )
         """People who may vouch for an override; `None` where the document was accepted before."""
         self._over_budget: frozenset[str] = frozenset()
         self._accepted = NOBODY_ACCEPTED
@@ -116,8 +132,9 @@ class PolicyBook:
         return self
 
     def over_budget(self, projects: Iterable[str]) -> Self:
-        """Ask about instances of these projects where an override only observes. Where the document itself
-        does, nothing changes: with that mode, people stop everything. Silence never is a yes here."""
+        """Ask about instances of these projects where an override only observes. Where the document
+        itself does, nothing changes: with that mode, people stop everything. Silence never is a yes
+        here."""
         if self._base.policy.mode is not Mode.OBSERVE:
             self._over_budget = frozenset(projects)
         return self
@@ -133,7 +150,8 @@ class PolicyBook:
         return terms_of_consent(self._settings, self.overrides)
 
     def accepted_by(self, acceptances: Acceptances) -> Self:
-        """Let the overrides count that these people have accepted. Acceptances of other terms are none."""
+        """Let the overrides count that these people have accepted. Acceptances of other terms are
+        none."""
         same_terms = self.needs_consent and acceptances.terms == self.terms
         self._accepted = acceptances if same_terms else NOBODY_ACCEPTED
         return self
@@ -147,8 +165,8 @@ class PolicyBook:
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """Return the policy of one instance; later overrides win. Where one lacks the acceptances that it
-        names, the instance is asked about. Raises: PolicyError: they contradict."""
+        """Return the policy of one instance; later overrides win. Where one lacks the acceptances
+        that it names, the instance is asked about. Raises: PolicyError: they contradict."""
         indices = tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance))
         found = self._with_consent(self.applied(indices), indices)
         policy = found.policy
@@ -161,20 +179,23 @@ class PolicyBook:
         return replace(found, policy=asking, overrides=(*found.overrides, BY_BUDGET))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        """Return the policy that the document means under some `overrides`, by index, whoever has accepted
-        it. Raises: PolicyError, as `applied_to`."""
+        """Return the policy that the document means under some `overrides`, by index, whoever has
+        accepted it. Raises: PolicyError, as `applied_to`."""
         if indices not in self._applied:
             chosen = [self.overrides[index] for index in indices]
             names = tuple(one.name for one in chosen)
             merged = reduce(_merge, (one.set for one in chosen), self._settings)
-            # Only what an override can change is read; people, for example, are taken from the base.
+            # Only what an override can change is read; people, for example, are taken from the
+            # base.
             own = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}
             policy, mistakes = _checked(Policy, _without_base_only(merged), **own)
             if policy is not None:
                 mistakes = _reckless(policy, chosen, self._known)
             if policy is None or mistakes:
                 above = ("overrides", "+".join(names))
-                raise PolicyError(PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes)
+                raise PolicyError(
+                    PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes
+                )
             self._applied[indices] = AppliedPolicy(policy, self._base.version, names)
         return self._applied[indices]
 
@@ -186,19 +207,22 @@ class PolicyBook:
         return replace(applied, policy=policy, overrides=(*applied.overrides, NOT_ACCEPTED))
 
     def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
-        found = [PolicyProblem(dotted(path), why, self.document.line(path)) for path, why in mistakes]
+        found = [
+            PolicyProblem(dotted(path), why, self.document.line(path)) for path, why in mistakes
+        ]
         return sorted(found, key=lambda problem: problem.line or 0)
 
 
 def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
-    """Return the policy book of a YAML document; empty text means all defaults. `accepted` reads what an
-    earlier release has accepted, and nothing may act by. Raises: PolicyError, with each path and line."""
+    """Return the policy book of a YAML document; empty text means all defaults. `accepted` reads
+    what an earlier release has accepted, and nothing may act by. Raises: PolicyError, with each
+    path and line."""
     return PolicyBook(read_document(text), accepted=accepted)
 
 
 def people_of(text: str) -> PolicyBook:
-    """Return the people of a document that this release refuses, without what is wrong about them, and
-    whether two must stand behind a change: a demand that cannot be read is one."""
+    """Return the people of a document that this release refuses, without what is wrong about them,
+    and whether two must stand behind a change: a demand that cannot be read is one."""
     try:
         settings = read_document(text).settings
     except PolicyError:
@@ -206,19 +230,24 @@ def people_of(text: str) -> PolicyBook:
     owners = settings.get("ownership", {})
     while mistakes := _checked(Ownership, owners)[1]:
         # The last item of a list first: the others keep their places.
-        paths = sorted({path for path, _ in mistakes}, key=lambda path: [one.zfill(9) for one in path])
+        paths = sorted(
+            {path for path, _ in mistakes}, key=lambda path: [one.zfill(9) for one in path]
+        )
         if not all(_dropped(owners, path) for path in reversed(paths)):
             owners = {}
     stated = settings.get("two_people_for_policy")
     asked = _mentions_termination(settings) if stated is None else stated is not False
-    book = PolicyBook(Document({"two_people_for_policy": asked, "ownership": owners}, {}), accepted=True)
+    book = PolicyBook(
+        Document({"two_people_for_policy": asked, "ownership": owners}, {}), accepted=True
+    )
     book.whole = False
     book.says_two_people = stated is not None
     return book
 
 
 def _mentions_termination(settings: Mapping[str, Any]) -> bool:
-    """Return whether any rule of a document that is refused may terminate; a rule that cannot be read may."""
+    """Return whether any rule of a document that is refused may terminate; a rule that cannot be
+    read may."""
     overrides = settings.get("overrides")
     items = overrides if isinstance(overrides, list) else []
     patches = [item.get("set") for item in items if isinstance(item, dict)]
@@ -251,8 +280,11 @@ def _dropped(settings: Any, path: Path) -> bool:
     return True
 
 
-def _split(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[Any], list[Path], list[Mistake]]:
-    """Settings and overrides, both without retired settings; the paths of these; mistakes of the frame."""
+def _split(
+    document: Mapping[str, Any],
+) -> tuple[dict[str, Any], list[Any], list[Path], list[Mistake]]:
+    """Settings and overrides, both without retired settings; the paths of these; mistakes of the
+    frame."""
     settings, retired = _without_retired(document)
     mistakes: list[Mistake] = []
     version = settings.pop("version", SCHEMA_VERSION)
@@ -279,7 +311,9 @@ def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[
         if not names and section in left:
             del left[section]
             retired.append((section,))
-        elif isinstance(inside, dict) and (old := [name for name in names.split() if name in inside]):
+        elif isinstance(inside, dict) and (
+            old := [name for name in names.split() if name in inside]
+        ):
             retired += [(section, name) for name in old]
             left[section] = {name: value for name, value in inside.items() if name not in old}
             if not left[section]:
@@ -307,13 +341,19 @@ def _override(
     return override, policy, mistakes
 
 
-def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None) -> list[Mistake]:
-    """Return what would act without people, or with too few, and a window that only earlier releases took."""
+def _reckless(
+    policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None
+) -> list[Mistake]:
+    """Return what would act without people, or with too few, and a window that only earlier
+    releases took."""
     if known is None:
         return []
     found: list[Mistake] = []
     if (minutes := policy.idle.window_minutes) < LEAST_WINDOW_MINUTES:
-        why = f"is {minutes}; it must be at least {LEAST_WINDOW_MINUTES}, or nothing would ever be idle"
+        why = (
+            f"is {minutes}; it must be at least {LEAST_WINDOW_MINUTES}, or nothing "
+            "would ever be idle"
+        )
         found.append((("idle", "window_minutes"), why))
     for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
         says = any(one.match.tags and name in one.set.get("approval", {}) for one in chosen)
@@ -324,16 +364,20 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
         return found
     if not policy.metrics.publishers_are_trusted:
         why = (
-            "auto is refused while metrics.publishers_are_trusted is false: anybody who may publish metrics "
-            "could have any instance stopped. Restrict who may (docs/trust.md) and set it, or set mode: ask"
+            "auto is refused while metrics.publishers_are_trusted is false: anybody who "
+            "may publish metrics "
+            "could have any instance stopped. Restrict who may (docs/trust.md) and set "
+            "it, or set mode: ask"
         )
         found.append((("mode",), why))
     for name in ("action", "when_stop_is_unsupported"):
         ends = getattr(policy.plan, name) == "terminate"
         if ends and not any(_vouches(one, name, known) for one in chosen):
             why = (
-                "mode: auto does not terminate, unless an override matches a tag, sets mode: auto and this, "
-                "and names two people of ownership.contacts by address (approved_by), who then accept it; a "
+                "mode: auto does not terminate, unless an override matches a tag, sets "
+                "mode: auto and this, "
+                "and names two people of ownership.contacts by address (approved_by), "
+                "who then accept it; a "
                 "team of one sets mode: ask, or action: stop"
             )
             found.append((("plan", name), why))
@@ -341,9 +385,12 @@ def _reckless(policy: Policy, chosen: Sequence[Override], known: frozenset[str] 
 
 
 def _vouches(one: Override, name: str, known: frozenset[str]) -> bool:
-    """Return whether two people vouch for a termination that nobody is asked about, and for which ones."""
+    """Return whether two people vouch for a termination that nobody is asked about, and for which
+    ones."""
     says = one.set.get("mode") == Mode.AUTO and one.set.get("plan", {}).get(name) == "terminate"
-    return bool(one.match.tags) and says and len({who.lower() for who in one.approved_by} & known) > 1
+    return (
+        bool(one.match.tags) and says and len({who.lower() for who in one.approved_by} & known) > 1
+    )
 
 
 def _wrong_names(items: Sequence[Any]) -> list[Mistake]:
@@ -356,9 +403,13 @@ def _wrong_names(items: Sequence[Any]) -> list[Mistake]:
             continue
         path = ("overrides", str(index), "name")
         if not name or name != name.strip():
-            mistakes.append((path, f"is {shown(name)}; it must be text with no space before or after it"))
+            mistakes.append(
+                (path, f"is {shown(name)}; it must be text with no space before or after it")
+            )
         if first.setdefault(name, index) != index:
-            mistakes.append((path, f"is the name of overrides.{first[name]}, too; give each its own"))
+            mistakes.append(
+                (path, f"is the name of overrides.{first[name]}, too; give each its own")
+            )
     return mistakes
 
 
@@ -380,11 +431,15 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def _checked(kind: type[_Made], settings: object, **given: Any) -> tuple[_Made | None, list[Mistake]]:
-    """A section of these settings, and of those that are `given` as they are; or what is wrong with them."""
+def _checked(
+    kind: type[_Made], settings: object, **given: Any
+) -> tuple[_Made | None, list[Mistake]]:
+    """A section of these settings, and of those that are `given` as they are; or what is wrong with
+    them."""
     reader: TypeAdapter[_Made] = _reader(cast(Any, kind))
     try:
-        # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a flag.
+        # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a
+        # flag.
         return replace(reader.validate_json(json.dumps(settings), strict=True), **given), []
     except ValidationError as error:
         return None, _mistakes(error)
@@ -441,5 +496,7 @@ def _merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in patch.items():
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        merged[key] = (
+            _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        )
     return merged

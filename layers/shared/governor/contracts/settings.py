@@ -13,8 +13,8 @@ from governor.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """The variables that the template gives to a function, by their lower-case names: only those of its own
-    adapters. A field is what may be missing, and is empty then."""
+    """The variables that the template gives to a function, by their lower-case names: only those of
+    its own adapters. A field is what may be missing, and is empty then."""
 
     given: Mapping[str, str] = field(default_factory=dict, repr=False)
     aws_region: str
@@ -22,7 +22,8 @@ class Settings:
     member_role_name: str = ""
     """This function's role in member accounts; empty where it needs none."""
     actor_role_arn: str = ""
-    """The role in the stack's account that stops and terminates; empty where the function does neither."""
+    """The role in the stack's account that stops and terminates; empty where the function does
+    neither."""
     checkpoint_document_name: str = ""
     """The SSM document that starts the checkpoint hook; empty where none is set up."""
     email_sender: str = ""
@@ -47,7 +48,12 @@ class Settings:
 
     @property
     def session_scope(self) -> tuple[str, ...]:
-        return self.oidc_issuer, self.oidc_client_id, self.oidc_groups_claim, self.oidc_approver_group
+        return (
+            self.oidc_issuer,
+            self.oidc_client_id,
+            self.oidc_groups_claim,
+            self.oidc_approver_group,
+        )
 
     @property
     def partition(self) -> str:
@@ -57,7 +63,8 @@ class Settings:
 
 
 def parse_settings(variables: Mapping[str, str] = os.environ) -> Settings:
-    """Return the settings. Raises: ConfigurationError for no account id or Region, or half a sign-in."""
+    """Return the settings. Raises: ConfigurationError for no account id or Region, or half a
+    sign-in."""
     given = {name.lower(): text.strip() for name, text in variables.items() if text.strip()}
     given.setdefault("aws_region", given.get("aws_default_region", ""))
     given["approval_base_url"] = given.get("approval_base_url", "").rstrip("/")

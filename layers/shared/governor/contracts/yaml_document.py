@@ -1,8 +1,8 @@
 """YAML text to plain settings: text keys, no objects, no surprises, and the line of every setting.
 
-Its length, depth and expanded aliases have limits, and every mistake is a `PolicyError`. As in YAML 1.2,
-dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number that 1.1 and 1.2 read differently
-(`0120`, `6_0`) is refused.
+Its length, depth and expanded aliases have limits, and every mistake is a `PolicyError`. As in YAML
+1.2, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number that 1.1 and 1.2 read
+differently (`0120`, `6_0`) is refused.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and its lines: the line (from 1) of the key of every setting, or of a list's item."""
+    """A document and its lines: the line (from 1) of the key of every setting, or of a list's
+    item."""
 
     settings: Mapping[str, Any]
     lines: Mapping[Path, int]
@@ -59,8 +60,8 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Return the settings of a YAML document; empty text means none. Raises: PolicyError: too long, too deep,
-    not YAML, or not one mapping with text keys that each stand once."""
+    """Return the settings of a YAML document; empty text means none. Raises: PolicyError: too long,
+    too deep, not YAML, or not one mapping with text keys that each stand once."""
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
     try:
@@ -68,14 +69,21 @@ def read_document(text: str) -> Document:
         root = reader.get_single_node()
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        raise _refused(f"not readable as YAML: the character {error.character:#06x} is in it", line) from None
+        raise _refused(
+            f"not readable as YAML: the character {error.character:#06x} is in it", line
+        ) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise _refused(f"not readable as YAML: {printable(said)}", mark.line + 1 if mark else None) from None
+        raise _refused(
+            f"not readable as YAML: {printable(said)}", mark.line + 1 if mark else None
+        ) from None
     except (ValueError, OverflowError):
-        # The scanner makes characters of what escapes name, and numbers of directives, without a look.
-        reason = "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
+        # The scanner makes characters of what escapes name, and numbers of directives, without a
+        # look.
+        reason = (
+            "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
+        )
         raise _refused(reason, reader.line + 1) from None
     if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
         return Document({}, {})
@@ -103,7 +111,8 @@ def _refused(reason: str, line: int | None) -> PolicyError:
 
 
 class _Reader(yaml.SafeLoader):
-    """Composes the nodes of a document and turns them into settings; collects every mistake on the way."""
+    """Composes the nodes of a document and turns them into settings; collects every mistake on the
+    way."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -116,7 +125,9 @@ class _Reader(yaml.SafeLoader):
         """Compose nothing deeper than a policy can be, so that no document exhausts the stack."""
         if self._depth == _DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.composer.ComposerError(None, None, f"it is nested more than {_DEEPEST} deep", mark)
+            raise yaml.composer.ComposerError(
+                None, None, f"it is nested more than {_DEEPEST} deep", mark
+            )
         self._depth += 1
         try:
             return super().compose_node(parent, index)
@@ -124,12 +135,15 @@ class _Reader(yaml.SafeLoader):
             self._depth -= 1
 
     def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
-        """Return what a node says, or `None` for a mistake; `above` are the nodes that it stands in."""
+        """Return what a node says, or `None` for a mistake; `above` are the nodes that it stands
+        in."""
         if any(node is one for one in above):
             return self._mistake(path, "refers to what it stands in", above[-1])
         self._settings += 1
         if self._settings > _MOST_VALUES or len(above) > _DEEPEST:
-            reason = f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
+            reason = (
+                f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
+            )
             raise _refused(reason, node.start_mark.line + 1)
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
@@ -141,11 +155,16 @@ class _Reader(yaml.SafeLoader):
             return [self.setting(item, inner, (*above, node)) for item, inner in items]
         return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
+    def _mapping(
+        self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
+    ) -> dict[str, Any]:
         found: dict[str, Any] = {}
         first: dict[str, int] = {}
-        # What is merged comes first: the mapping's own keys, and their lines, replace those of others.
-        for key_node, value_node in sorted(node.value, key=lambda pair: bool(pair[0].tag != _MERGE)):
+        # What is merged comes first: the mapping's own keys, and their lines, replace those of
+        # others.
+        for key_node, value_node in sorted(
+            node.value, key=lambda pair: bool(pair[0].tag != _MERGE)
+        ):
             key = self._key(key_node, path)
             if key is None:
                 continue
@@ -162,7 +181,8 @@ class _Reader(yaml.SafeLoader):
         return found
 
     def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        """The mappings that `<<` names, of one alias or of a list of them; an earlier one goes first."""
+        """The mappings that `<<` names, of one alias or of a list of them; an earlier one goes
+        first."""
         merged: dict[str, Any] = {}
         for source in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
             if isinstance(source, yaml.MappingNode):
@@ -186,7 +206,9 @@ class _Reader(yaml.SafeLoader):
         if kind in _TEXT or is_word or (kind in _NUMBERS and ":" in text):
             return text
         if kind not in _PLAIN:
-            return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+            return self._mistake(
+                path, f"has the tag {_short(node.tag)}, which no setting has", node
+            )
         for pattern, odd in _ODD if kind in _NUMBERS else ():
             if re.match(pattern, text):
                 return self._mistake(path, f"{shown(text)} {odd}", node)

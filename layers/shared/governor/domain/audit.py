@@ -1,5 +1,5 @@
-"""The audit: one document for each change of an episode, its question, journal or deliveries, and of which
-version of the policy counts, who wrote it and who accepted it."""
+"""The audit: one document for each change of an episode, its question, journal or deliveries, and
+of which version of the policy counts, who wrote it and who accepted it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ _MEANS = (
 )
 """Attributes that say what happened, most telling first."""
 _INSERTED = {"EPISODE": "opened", "REQUEST": "question made"}
-_PARTITIONS = {"DELIVERIES": "delivery", "ACCEPTED": "policy accepted", "VERSION": "policy in force"}
+_PARTITIONS = {
+    "DELIVERIES": "delivery",
+    "ACCEPTED": "policy accepted",
+    "VERSION": "policy in force",
+}
 _WRITER = "WRITER"
 _UNSEEN = frozenset({"task_token"})
 """Whoever has it may end the wait of a workflow."""
@@ -38,7 +42,8 @@ _UNSEEN = frozenset({"task_token"})
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one item: before and after, or empty. `sequence` orders the changes of an item."""
+    """A change of one item: before and after, or empty. `sequence` orders the changes of an
+    item."""
 
     pk: str
     sk: str
@@ -77,7 +82,8 @@ class Change:
             "episode": self.subject,
             **_place(self.subject),
             "evidence_hash": item.get("evidence_hash"),
-            "plan_hash": plan and hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+            "plan_hash": plan
+            and hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
             "request_ids": item.get("request_ids"),
             "operation": self.operation,
             "item": f"{self.pk} / {self.sk}",
@@ -97,7 +103,9 @@ class Change:
             return str(self.after["what"])  # an entry of a journal
         if (partition := self.pk.partition("#")[0]) in _PARTITIONS:
             return _PARTITIONS[partition]
-        return next((words for name, words in _MEANS if name in changed and self.after.get(name)), "changed")
+        return next(
+            (words for name, words in _MEANS if name in changed and self.after.get(name)), "changed"
+        )
 
     def _who(self, changed: set[str]) -> str:
         if self.pk.startswith("ACCEPTED#"):

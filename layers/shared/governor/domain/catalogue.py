@@ -1,4 +1,5 @@
-"""Accelerated instance types, from the table that ships with the layer. Source and date: data/README.md."""
+"""Accelerated instance types, from the table that ships with the layer. Source and date:
+data/README.md."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ def alike(instance_type: str) -> tuple[str, ...]:
     same = ("accelerator", "accelerator_count", "memory_mib_each")
     row = _rows().get(instance_type, {})
     return tuple(
-        sorted(name for name, other in _rows().items() if all(other[key] == row.get(key) for key in same))
+        sorted(
+            name
+            for name, other in _rows().items()
+            if all(other[key] == row.get(key) for key in same)
+        )
     )
 
 

@@ -1,4 +1,5 @@
-"""Records as people and machines take them away: plain values of JSON, and CSV that no spreadsheet runs."""
+"""Records as people and machines take them away: plain values of JSON, and CSV that no spreadsheet
+runs."""
 
 from __future__ import annotations
 
@@ -36,16 +37,22 @@ def _cell(cell: object) -> str:
     text = str(cell if isinstance(cell, str) else plain(cell))
     if isinstance(cell, int | float | Decimal):
         return text
-    # Where lists are separated by `;`, a spreadsheet splits a cell there, too, quoted or not. A sign of full
-    # width, or behind what cannot be seen, begins a formula as well: such a cell is written plainly.
+    # Where lists are separated by `;`, a spreadsheet splits a cell there, too, quoted or not. A
+    # sign of full width, or behind what cannot be seen, begins a formula as well: such a cell is
+    # written plainly.
     known = unicodedata.normalize("NFKC", text)
-    seen = known if known.isascii() else "".join(one for one in known if unicodedata.category(one) != "Cf")
+    seen = (
+        known
+        if known.isascii()
+        else "".join(one for one in known if unicodedata.category(one) != "Cf")
+    )
     safe = _FORMULA.sub(r"\1'", seen)
     return text if safe == seen else safe
 
 
 def plain(value: object) -> Any:
-    """Return what JSON holds in its place: an amount as text, in millionths of a USD where it is finer."""
+    """Return what JSON holds in its place: an amount as text, in millionths of a USD where it is
+    finer."""
     if isinstance(value, Decimal):
         return min(f"{value:f}", f"{value.quantize(_FINEST, rounding=ROUND_HALF_UP):f}", key=len)
     if isinstance(value, datetime):

@@ -1,5 +1,5 @@
-"""Measurements: aligned series over one window, with holes kept as holes: `None`, and never filled. This
-module knows how to summarize readings, not what they mean."""
+"""Measurements: aligned series over one window, with holes kept as holes: `None`, and never filled.
+This module knows how to summarize readings, not what they mean."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Dimensions = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A half-open span of whole periods, `[start, end)`, aligned to the period as CloudWatch aligns."""
+    """A half-open span of whole periods, `[start, end)`, aligned to the period as CloudWatch
+    aligns."""
 
     start: UtcDatetime
     end: UtcDatetime
@@ -39,7 +40,8 @@ class Window:
 
 
 def window_before(now: datetime, length: timedelta, period: timedelta, lag: timedelta) -> Window:
-    """The last whole periods that end at least `lag` before `now`: a half-filled one would look idle."""
+    """The last whole periods that end at least `lag` before `now`: a half-filled one would look
+    idle."""
     step = int(period.total_seconds())
     last = int((as_utc(now) - lag).timestamp()) // step * step
     end = datetime.fromtimestamp(last, tz=as_utc(now).tzinfo)
@@ -56,7 +58,8 @@ class MetricSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuReadings:
-    """Utilization of one GPU (`gpu` is its index), or of the busiest one (`gpu` is `all`), in percent."""
+    """Utilization of one GPU (`gpu` is its index), or of the busiest one (`gpu` is `all`), in
+    percent."""
 
     gpu: str
     utilization: Series
@@ -64,14 +67,16 @@ class GpuReadings:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything a verdict rests on, frozen with the episode and hashed. Maxima are over the window; `None`:
-    nothing was published, or nobody asked (`read`). `read_problem`: an answer was cut short."""
+    """Everything a verdict rests on, frozen with the episode and hashed. Maxima are over the
+    window; `None`: nothing was published, or nobody asked (`read`). `read_problem`: an answer was
+    cut short."""
 
     window: Window
     source: MetricSource
     gpus: tuple[GpuReadings, ...] = ()
     aggregate: Series = ()
-    """The `InstanceId` aggregate where GPUs were read one by one, too: its activity counts, its quiet not."""
+    """The `InstanceId` aggregate where GPUs were read one by one, too: its activity counts, its
+    quiet not."""
     gpus_expected: int | None = None
     gpus_reporting: int | None = None
     memory_used_percent: Percent | None = None
@@ -80,23 +85,28 @@ class Evidence:
     network_bytes_per_second: BytesPerSecond | None = None
     agentless_power_percent: Percent | None = None
     measured_percent: Mapping[str, Percent] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the share of its window's periods that hold a reading."""
+    """For `power`, `cpu`, `network`, `memory`: the share of its window's periods that hold a
+    reading."""
     read: frozenset[str] = frozenset()
     read_problem: str | None = None
     last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the maximum's period; for `work` of the last."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the maximum's period; for `work` of the
+    last."""
     work: str | None = None
     """The metric by which a job has said that it works: namespace and name."""
     samples: Series = ()
     """Samples in each period of an aggregate of several GPUs, which tells a GPU's hole."""
     memory_newest_percent: Percent | None = None
-    """The most memory any GPU holds in the newest minutes; `None` where one of them was not measured."""
+    """The most memory any GPU holds in the newest minutes; `None` where one of them was not
+    measured."""
     last_measured: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the newest period that holds a reading."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the newest period that holds a
+    reading."""
     longest_hole_minutes: Mapping[str, float] = field(default_factory=dict)
     """For the same figures: the longest time without a reading."""
     bound_utilization_percent: Percent | None = None
-    """The most that the instance published of itself, in the namespace that no other may publish into."""
+    """The most that the instance published of itself, in the namespace that no other may publish
+    into."""
 
 
 def is_gpu(dimensions: Dimensions) -> bool:
@@ -112,8 +122,8 @@ def by_index(label: str) -> tuple[int, str]:
 
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
-    """Return the highest reading of each period; holes are `None` or NaN. One GPU can be published under two
-    dimension sets. Written for speed: it runs for every reading of every GPU."""
+    """Return the highest reading of each period; holes are `None` or NaN. One GPU can be published
+    under two dimension sets. Written for speed: it runs for every reading of every GPU."""
     if left is None:
         return tuple(right)
     return tuple(
@@ -125,7 +135,8 @@ def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -
 
 
 def is_reading(value: float | None) -> bool:
-    """Return whether a value measures anything: some publishers write -1 or NaN where the driver says N/A."""
+    """Return whether a value measures anything: some publishers write -1 or NaN where the driver
+    says N/A."""
     return value is not None and value >= 0
 
 
@@ -164,8 +175,9 @@ LONGEST_HOLE = timedelta(minutes=15)
 
 
 def newest_bins(series: Series, window: Window, length: timedelta) -> list[Series] | None:
-    """Return the bins of five minutes (of a period, where that is longer) that cover the newest part, newest
-    first; `None` where the window is too short. A series shorter than the window has its holes at the end."""
+    """Return the bins of five minutes (of a period, where that is longer) that cover the newest
+    part, newest first; `None` where the window is too short. A series shorter than the window has
+    its holes at the end."""
     size = max(END_BIN, window.period)
     step, count, whole = size // window.period, max(1, -(-length // size)), padded(series, window)
     end = len(whole)
@@ -180,7 +192,8 @@ def padded(series: Series, window: Window) -> Series:
 
 
 def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
-    """The largest reading in the newest part of the window; `None` unless every bin of it was measured."""
+    """The largest reading in the newest part of the window; `None` unless every bin of it was
+    measured."""
     peaks = [peak(one) for one in newest_bins(series, window, length) or ((),)]
     return None if None in peaks else max(value for value in peaks if value is not None)
 
@@ -203,8 +216,9 @@ def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDateti
 
 
 def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime | None:
-    """Return the end of the newest stretch that is too long for a proof and in which some GPU was never
-    measured: nothing before it is known. A hole of one GPU and the next hole of another are one."""
+    """Return the end of the newest stretch that is too long for a proof and in which some GPU was
+    never measured: nothing before it is known. A hole of one GPU and the next hole of another are
+    one."""
     if all(len(gpu.utilization) == window.bins == len(readings(gpu.utilization)) for gpu in gpus):
         return None
     found = holes(measured_together(gpus, window), window)
@@ -218,7 +232,8 @@ def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
 
 
 def busiest(gpus: Sequence[GpuReadings], window: Window, below: Percent) -> Series:
-    """The busiest GPU of each period; a hole unless one was at work in it or all of them were measured."""
+    """The busiest GPU of each period; a hole unless one was at work in it or all of them were
+    measured."""
     rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
     return tuple([busiest_of(row, below) for row in rows])
 
@@ -258,11 +273,13 @@ _LATER = (
     *("work", "samples", "memory_newest_percent", "last_measured"),
     *("longest_hole_minutes", "bound_utilization_percent"),
 )
-"""Left out where they are empty: evidence that was frozen before these fields existed keeps its hash."""
+"""Left out where they are empty: evidence that was frozen before these fields existed keeps its
+hash."""
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Plain JSON data that holds all of the evidence to the last digit: this form is hashed and stored."""
+    """Plain JSON data that holds all of the evidence to the last digit: this form is hashed and
+    stored."""
     values = {one.name: getattr(evidence, one.name) for one in fields(evidence)}
     return {
         name: plain(value)

@@ -1,4 +1,5 @@
-"""The day before an episode: for people to look at, never to judge by, so outside of the evidence's hash."""
+"""The day before an episode: for people to look at, never to judge by, so outside of the evidence's
+hash."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ SHORTEST_PERIOD = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Maxima per period over a day: each GPU's utilization, and of the fullest its memory (of the GPU's) and
-    power (of its board's limit), in percent; empty where the type's figures are not known."""
+    """Maxima per period over a day: each GPU's utilization, and of the fullest its memory (of the
+    GPU's) and power (of its board's limit), in percent; empty where the type's figures are not
+    known."""
 
     window: Window
     gpus: tuple[GpuReadings, ...]
@@ -28,15 +30,19 @@ class History:
 
 @dataclass(frozen=True, slots=True)
 class IdleSpan:
-    """Since when every GPU has been under the threshold; `at_least` when what came before was not seen."""
+    """Since when every GPU has been under the threshold; `at_least` when what came before was not
+    seen."""
 
     since: UtcDatetime
     at_least: bool
 
 
-def idle_span(history: History, below_percent: Percent, launch_time: UtcDatetime) -> IdleSpan | None:
-    """Return since when the instance has been idle without a break; `None` when the newest periods were not
-    measured. A hole of up to `LONGEST_HOLE` is part of it; what lies before a longer one is not known."""
+def idle_span(
+    history: History, below_percent: Percent, launch_time: UtcDatetime
+) -> IdleSpan | None:
+    """Return since when the instance has been idle without a break; `None` when the newest periods
+    were not measured. A hole of up to `LONGEST_HOLE` is part of it; what lies before a longer one
+    is not known."""
     window = history.window
     before = max(0, (launch_time - window.start) // window.period)
     run = replace(window, start=window.start + window.period * before)

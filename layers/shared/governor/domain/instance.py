@@ -15,7 +15,8 @@ SELECTOR_TAG = "Purpose"
 EXEMPTION_TAG = "GpuGovernor"
 """With the value `exempt`: never stopped or terminated, by default."""
 CHECKPOINT_TAG = "GpuGovernorCheckpoint"
-"""`off`, `hook`, or `signal` (the hook, or SIGTERM where there is none). Anything else: the policy."""
+"""`off`, `hook`, or `signal` (the hook, or SIGTERM where there is none). Anything else: the
+policy."""
 NAME_TAG = "Name"
 AUTO_SCALING_TAG = "aws:autoscaling:groupName"
 """Set by EC2 Auto Scaling on the instances of a group."""
@@ -39,13 +40,15 @@ PLAIN_OPERATION = "RunInstances"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Target:
-    """One account and Region to sweep. `role_arn` is assumed when the account is not the hub's own."""
+    """One account and Region to sweep. `role_arn` is assumed when the account is not the hub's
+    own."""
 
     account: str
     region: str
     role_arn: str | None = None
     session: tuple[str, str] | None = field(default=None, compare=False)
-    """The episode and the person that a session with the role names, so that CloudTrail there can say who."""
+    """The episode and the person that a session with the role names, so that CloudTrail there can
+    say who."""
 
     def __str__(self) -> str:
         return f"{self.account}/{self.region}"
@@ -64,12 +67,14 @@ class Lifecycle(StrEnum):
     CAPACITY_BLOCK = "capacity-block"
     INTERRUPTIBLE_RESERVATION = "interruptible-capacity-reservation"
     UNKNOWN = "unknown"
-    """A value AWS added later: what a stop would do or save is not known, so nothing is ever planned."""
+    """A value AWS added later: what a stop would do or save is not known, so nothing is ever
+    planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """An attached EBS volume. Size in GiB; `None` until DescribeVolumes was read. Throughput in MiB/s."""
+    """An attached EBS volume. Size in GiB; `None` until DescribeVolumes was read. Throughput in
+    MiB/s."""
 
     volume_id: str
     device: str
@@ -82,8 +87,8 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class LaunchFacts:
-    """Parameters to launch the like of an instance again (`RunInstances`), as far as EC2 still tells. User
-    data may hold secrets, and is kept apart (`UserData`)."""
+    """Parameters to launch the like of an instance again (`RunInstances`), as far as EC2 still
+    tells. User data may hold secrets, and is kept apart (`UserData`)."""
 
     image_id: str | None = None
     subnet_id: str | None = None
@@ -109,8 +114,8 @@ class LaunchFacts:
 
 @dataclass(frozen=True, slots=True)
 class UserData:
-    """The record of an instance's user data, whose text is in the archive alone: `kept_at` is an `s3://`
-    address; size in bytes. All is empty where the instance has none."""
+    """The record of an instance's user data, whose text is in the archive alone: `kept_at` is an
+    `s3://` address; size in bytes. All is empty where the instance has none."""
 
     size: int = 0
     sha256: str = ""
@@ -122,7 +127,10 @@ class UserData:
     def __str__(self) -> str:
         if not self.size:
             return "none"
-        return f"{self.size:,} bytes, SHA-256 {self.sha256}. Read it: aws s3 cp {self.kept_at} user-data"
+        return (
+            f"{self.size:,} bytes, SHA-256 {self.sha256}. Read it: aws s3 cp "
+            f"{self.kept_at} user-data"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +161,31 @@ class Instance:
     launch: LaunchFacts | None = None
     """Only where one instance is described by itself; a sweep does not carry it."""
     state_transition_reason: str = ""
-    """EC2's words for the last change of the state, such as `User initiated (2026-11-27 14:00:00 GMT)`."""
+    """EC2's words for the last change of the state, such as `User initiated (2026-11-27 14:00:00
+    GMT)`."""
 
     @property
     def name(self) -> str:
-        """Return the `Name` tag as one printable line, or the id. Whoever may tag can write anything."""
+        """Return the `Name` tag as one printable line, or the id. Whoever may tag can write
+        anything."""
         return printable(self.tags.get(NAME_TAG, "")) or self.instance_id
 
     @property
     def volume_ids(self) -> frozenset[str]:
         return frozenset(volume.volume_id for volume in self.volumes)
 
-    def snapshot_tags(self, occasion: str, until: UtcDatetime, mark: Mapping[str, str]) -> dict[str, str]:
-        """The tags of its snapshots: a name as long as EC2 takes one, and the `mark` of what made them."""
+    def snapshot_tags(
+        self, occasion: str, until: UtcDatetime, mark: Mapping[str, str]
+    ) -> dict[str, str]:
+        """The tags of its snapshots: a name as long as EC2 takes one, and the `mark` of what made
+        them."""
         name = f"{self.name[: TAG_VALUE_CHARACTERS - len(occasion) - 1]} {occasion}"
-        return {NAME_TAG: name, **mark, INSTANCE_TAG: self.instance_id, DELETE_AFTER_TAG: iso(until)}
+        return {
+            NAME_TAG: name,
+            **mark,
+            INSTANCE_TAG: self.instance_id,
+            DELETE_AFTER_TAG: iso(until),
+        }
 
     @property
     def family(self) -> str:
@@ -188,20 +206,23 @@ class Snapshot:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def counts(self, account: str, since: UtcDatetime) -> bool:
-        """Return whether it belongs to the account and was begun then or later; if unknown, it does not."""
+        """Return whether it belongs to the account and was begun then or later; if unknown, it does
+        not."""
         return self.owner_id == account and self.start_time is not None and self.start_time >= since
 
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """The two flags by which a human says no (DescribeInstanceAttribute). Never cleared by the governor."""
+    """The two flags by which a human says no (DescribeInstanceAttribute). Never cleared by the
+    governor."""
 
     stop: bool = False
     termination: bool = False
 
 
 class SpotRequestType(StrEnum):
-    """One-time instances cannot be stopped; a persistent request launches a successor when one ends."""
+    """One-time instances cannot be stopped; a persistent request launches a successor when one
+    ends."""
 
     ONE_TIME = "one-time"
     PERSISTENT = "persistent"
@@ -210,7 +231,8 @@ class SpotRequestType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Hardware of an instance type, each figure per accelerator. Source: the shipped catalogue, or
-    DescribeInstanceTypes. `accelerator_count` is `None` when unknown; a fraction of a GPU counts as one."""
+    DescribeInstanceTypes. `accelerator_count` is `None` when unknown; a fraction of a GPU counts as
+    one."""
 
     instance_type: str
     accelerator: str
@@ -226,9 +248,9 @@ class Manager:
     mark: str
 
 
-# Marks by which managed instances are known. `aws:` tags cannot be forged by users; the others can, which
-# errs on the safe side: a forged mark only keeps the governor away. The first that fits names the service, so
-# what says more comes first. Sources: facts, section 5.
+# Marks by which managed instances are known. `aws:` tags cannot be forged by users; the others can,
+# which errs on the safe side: a forged mark only keeps the governor away. The first that fits names
+# the service, so what says more comes first. Sources: facts, section 5.
 _MANAGED_TAGS = {
     "Karpenter": "karpenter.sh/nodepool karpenter.sh/nodeclaim karpenter.sh/provisioner-name "
     "karpenter.k8s.aws/ec2nodeclass",
@@ -241,7 +263,8 @@ _MANAGED_TAGS = {
     "AWS Elastic Beanstalk": "elasticbeanstalk:environment-name",
     "AWS OpsWorks": "opsworks:stack",
     "AWS Cloud9": "aws:cloud9:environment",
-    # After the others: most of the services above sit on an Auto Scaling group, and their name says more.
+    # After the others: most of the services above sit on an Auto Scaling group, and their name says
+    # more.
     "EC2 Auto Scaling": AUTO_SCALING_TAG,
     "EC2 Fleet": "aws:ec2:fleet-id",
     "Spot Fleet": "aws:ec2spot:fleet-request-id",
@@ -261,8 +284,14 @@ _MANAGED_TAG_PREFIXES = {
     "aws:batch:": "AWS Batch",
     "aws:servicecatalog:": "AWS Service Catalog",
 }
-_HARMLESS_AWS_TAGS = ("aws:cloudformation:", "aws:ec2launchtemplate:", "aws:createdby", "aws:backup:")
-"""Say how an instance was made or is saved, and that nobody runs it. Any other `aws:` tag is a service's."""
+_HARMLESS_AWS_TAGS = (
+    "aws:cloudformation:",
+    "aws:ec2launchtemplate:",
+    "aws:createdby",
+    "aws:backup:",
+)
+"""Say how an instance was made or is saved, and that nobody runs it. Any other `aws:` tag is a
+service's."""
 _MANAGED_WORDS = _by_key(
     {
         "Karpenter": "karpenter",
@@ -279,11 +308,13 @@ _MANAGED_WORDS = _by_key(
         "Amazon SageMaker": "sagemaker",
     }
 )
-"""Words in tag keys, in lower case, by which managers are known whose tags differ by version and flavour."""
+"""Words in tag keys, in lower case, by which managers are known whose tags differ by version and
+flavour."""
 
 
 def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
-    """Return the service that would replace, restart or miss it, if any; `more` are the policy's tag keys."""
+    """Return the service that would replace, restart or miss it, if any; `more` are the policy's
+    tag keys."""
     if instance.operator_managed:
         return Manager(instance.operator_principal or "an AWS service", "Operator.Managed")
     for key in _BY_TRUST if instance.tags.keys() & _LISTED.keys() else ():
@@ -306,7 +337,9 @@ def managed_by(instance: Instance, more: Sequence[str]) -> Manager | None:
 def _unnamed_manager(key: str, value: str, added: Collection[str]) -> str | None:
     """Return who sets a tag that no list names, by pattern; key and value in lower case."""
     if key.startswith("aws:"):
-        return None if key.startswith(_HARMLESS_AWS_TAGS) else f"an AWS service ({key.split(':')[1]})"
+        return (
+            None if key.startswith(_HARMLESS_AWS_TAGS) else f"an AWS service ({key.split(':')[1]})"
+        )
     if key == "vendor" and value == "databricks":
         return "Databricks"
     if key in added:
@@ -316,7 +349,8 @@ def _unnamed_manager(key: str, value: str, added: Collection[str]) -> str | None
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A Session Manager session: whose it is, as IAM names them, and since when. AWS knows no last input."""
+    """A Session Manager session: whose it is, as IAM names them, and since when. AWS knows no last
+    input."""
 
     owner: str
     since: UtcDatetime
@@ -324,8 +358,8 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """An On-Demand Capacity Reservation or a Capacity Block as EC2 describes it, by its payer. `available`
-    instances of `total` stand empty."""
+    """An On-Demand Capacity Reservation or a Capacity Block as EC2 describes it, by its payer.
+    `available` instances of `total` stand empty."""
 
     reservation_id: str
     target: Target

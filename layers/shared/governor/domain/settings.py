@@ -1,5 +1,6 @@
-"""Settings that check themselves and name each mistake by the setting it is in. A range is declared once,
-beside its setting (`window_minutes: int = between(60, 5, 20_160)`), as JSON Schemas name it (`ge`, `le`)."""
+"""Settings that check themselves and name each mistake by the setting it is in. A range is declared
+once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`), as JSON Schemas name it
+(`ge`, `le`)."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ Mistake = tuple[tuple[str, ...], str]
 
 
 Risk = Literal["any", "none", "raised", "lowered", "added", "removed", "widened"]
-"""The change of a setting with which more may be done, sooner, on less evidence, or by other people. `none`:
-nothing is ever done because of it. `widened`: more is in a list, or nothing, which means the default."""
+"""The change of a setting with which more may be done, sooner, on less evidence, or by other
+people. `none`: nothing is ever done because of it. `widened`: more is in a list, or nothing, which
+means the default."""
 _Risk = Risk | None
 
 
@@ -29,7 +31,8 @@ class SettingError(ValueError):
 
 
 class Section:
-    """A dataclass of settings: it refuses unknown settings, values out of range, and contradictions."""
+    """A dataclass of settings: it refuses unknown settings, values out of range, and
+    contradictions."""
 
     __slots__ = ()
     __pydantic_config__: ClassVar[dict[str, Any]] = {"extra": "forbid"}
@@ -37,13 +40,15 @@ class Section:
     """Risk of each setting that declares no other."""
 
     def __post_init__(self) -> None:
-        """Raises: SettingError with every value out of range or, where there is none, every contradiction."""
+        """Raises: SettingError with every value out of range or, where there is none, every
+        contradiction."""
         wrong = tuple(self._out_of_range()) or (*self._out_of_order(), *self.contradictions())
         if wrong:
             raise SettingError(wrong)
 
     def contradictions(self) -> Iterable[Mistake]:
-        """Settings that are fine alone and not together. Asked only when all are in their ranges."""
+        """Settings that are fine alone and not together. Asked only when all are in their
+        ranges."""
         return ()
 
     def _out_of_range(self) -> Iterator[Mistake]:
@@ -91,19 +96,29 @@ def setting(default: _Value, risk: _Risk, **metadata: Any) -> _Value:
 def checked(
     default: _Value, said: str, holds: Callable[[Any], object], risk: _Risk = None, **metadata: Any
 ) -> _Value:
-    """A setting, a list or a mapping, of values that hold; `said` is what to write instead of others."""
+    """A setting, a list or a mapping, of values that hold; `said` is what to write instead of
+    others."""
     return setting(default, risk, said=said, holds=holds, **metadata)
 
 
 def between(
-    default: _Value, low: float, high: float, risk: _Risk = None, *, at_most: str = "", once_from: float = 0
+    default: _Value,
+    low: float,
+    high: float,
+    risk: _Risk = None,
+    *,
+    at_most: str = "",
+    once_from: float = 0,
 ) -> _Value:
-    """Declare a number, or a list of them, in a range that includes both ends, and up to the setting
-    `at_most` of its section. Earlier releases took it `once_from`: so it can still be read."""
+    """Declare a number, or a list of them, in a range that includes both ends, and up to the
+    setting `at_most` of its section. Earlier releases took it `once_from`: so it can still be
+    read."""
     said = f"it must lie between {low} and {high}"
     if once_from:
         extra = {"minimum": low, "maximum": high}
-        return checked(default, said, lambda value: once_from <= value <= high, risk, json_schema_extra=extra)
+        return checked(
+            default, said, lambda value: once_from <= value <= high, risk, json_schema_extra=extra
+        )
     data: dict[str, Any] = {"ge": low, "le": high}
     if isinstance(default, tuple):
         items = {"type": "number", "minimum": low, "maximum": high}
@@ -116,15 +131,19 @@ def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
     return checked(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
-def named(pattern: str, said: str, risk: _Risk = None, *, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+def named(
+    pattern: str, said: str, risk: _Risk = None, *, default: tuple[str, ...] = ()
+) -> tuple[str, ...]:
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
-    return checked(default, said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items)
+    return checked(
+        default, said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """The range of USD as an annotation: a finite number, and never text that looks like one. It fulfils the
-    protocol by which validators ask an annotation for its schema."""
+    """The range of USD as an annotation: a finite number, and never text that looks like one. It
+    fulfils the protocol by which validators ask an annotation for its schema."""
 
     high: int
     low: str = "ge"
@@ -138,7 +157,13 @@ class Amount:
         return value.is_finite() and 0 <= value <= self.high and (self.low == "ge" or value > 0)
 
     def __get_pydantic_core_schema__(self, _: object, __: object) -> dict[str, Any]:
-        number = {"type": "float", "strict": True, "allow_inf_nan": False, self.low: 0, "le": self.high}
+        number = {
+            "type": "float",
+            "strict": True,
+            "allow_inf_nan": False,
+            self.low: 0,
+            "le": self.high,
+        }
         function = {"type": "no-info", "function": _as_written}
         return {"type": "function-after", "function": function, "schema": number}
 

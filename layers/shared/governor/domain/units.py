@@ -1,5 +1,5 @@
-"""Units that cross module boundaries, so that a bare number never does, and how people read them: money,
-times and spans, rounded as a person would. Exact figures stay in the facts."""
+"""Units that cross module boundaries, so that a bare number never does, and how people read them:
+money, times and spans, rounded as a person would. Exact figures stay in the facts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _IDENTITIES = (
 
 
 def as_utc(moment: datetime) -> UtcDatetime:
-    """The same moment in UTC. Raises: ValueError for a naive one, and out of the years 1 to 9999 there."""
+    """The same moment in UTC. Raises: ValueError for a naive one, and out of the years 1 to 9999
+    there."""
     if moment.tzinfo is None:
         raise ValueError(f"naive datetime {moment.isoformat()}: say which time zone it is in")
     try:
@@ -72,13 +73,15 @@ def printable(text: str) -> str:
 
 @lru_cache(10_000)
 def letters_and_digits(text: str) -> str:
-    """Return what is left of a name however it is spelled: no letter case, spaces or punctuation."""
+    """Return what is left of a name however it is spelled: no letter case, spaces or
+    punctuation."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return "".join(character for character in folded if character.isalnum())
 
 
 def in_parts(items: Sequence[Item], most: int) -> Iterator[Sequence[Item]]:
-    """All items in their order, in parts of `most` and a last one of what is left; none of no items."""
+    """All items in their order, in parts of `most` and a last one of what is left; none of no
+    items."""
     for start in range(0, len(items), most):
         yield items[start : start + most]
 
@@ -104,7 +107,9 @@ def span(length: timedelta) -> str:
 
 def left(length: timedelta) -> str:
     """As `span`, but to the hour where that is near enough: `23 h`."""
-    return span(length if length < timedelta(hours=1) else timedelta(hours=length // timedelta(hours=1)))
+    return span(
+        length if length < timedelta(hours=1) else timedelta(hours=length // timedelta(hours=1))
+    )
 
 
 def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
@@ -113,7 +118,11 @@ def clock(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     text = f"{day_and_time(moment, zone, now)} {zone.rpartition('/')[2].replace('_', ' ')}"
     if local.utcoffset() == utc.utcoffset():
         return text
-    return f"{text} ({utc:%H:%M} UTC)" if local.date() == utc.date() else f"{text} ({utc:%a %H:%M} UTC)"
+    return (
+        f"{text} ({utc:%H:%M} UTC)"
+        if local.date() == utc.date()
+        else f"{text} ({utc:%a %H:%M} UTC)"
+    )
 
 
 def in_utc(moment: UtcDatetime) -> str:
@@ -130,11 +139,15 @@ def day_and_time(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
 
 def deadline(moment: UtcDatetime, zone: str, now: UtcDatetime) -> str:
     """`Sat 04:02 Berlin (03:02 UTC), in 23 h`."""
-    return f"{clock(moment, zone, now)}, {'in ' + left(moment - now) if moment > now else 'which is over'}"
+    return (
+        f"{clock(moment, zone, now)}, "
+        f"{'in ' + left(moment - now) if moment > now else 'which is over'}"
+    )
 
 
 def sentence(text: str) -> str:
-    """With a capital letter and a full stop, whatever wrote it. An instance id keeps its first letter."""
+    """With a capital letter and a full stop, whatever wrote it. An instance id keeps its first
+    letter."""
     text = text.strip()
     if not text:
         return ""

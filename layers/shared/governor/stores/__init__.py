@@ -1,5 +1,5 @@
-"""Stores: one class per aggregate, over one table (`governor.stores.table`). Every change that matters is a
-conditional write and raises `ConflictError` when another one was first."""
+"""Stores: one class per aggregate, over one table (`governor.stores.table`). Every change that
+matters is a conditional write and raises `ConflictError` when another one was first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Brakes on actions: the counts and the freeze over all targets, and the ends of freezes. Each has a
-partition of its own (`docs/state.md`), so that IAM can say who writes it."""
+"""Brakes on actions: the counts and the freeze over all targets, and the ends of freezes. Each has
+a partition of its own (`docs/state.md`), so that IAM can say who writes it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,15 @@ _RESERVED_FOR = timedelta(days=90)
 
 class Brakes(Store):
     def hub(self) -> Hub:
-        """Return what is counted over all targets, and the freeze: one item, one consistent read."""
+        """Return what is counted over all targets, and the freeze: one item, one consistent
+        read."""
         item = self._table.get(HUB) or {}
         tails = {name.rpartition("_")[2] for name in item if name.startswith((_TURNED, _BACK))}
         try:
             hours = {
-                _hour(one): HourCount(int(item.get(_TURNED + one, 0)), int(item.get(_BACK + one, 0)))
+                _hour(one): HourCount(
+                    int(item.get(_TURNED + one, 0)), int(item.get(_BACK + one, 0))
+                )
                 for one in tails
             }
             # An item of an earlier release is as old as its oldest hour.
@@ -41,8 +44,8 @@ class Brakes(Store):
         return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
 
     def turned(self, target: Target) -> dict[str, datetime]:
-        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch. Nobody
-        where it is damaged: who turns is counted again then, which can only freeze."""
+        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch.
+        Nobody where it is damaged: who turns is counted again then, which can only freeze."""
         item = self._table.get(key := _turned_key(target)) or {"ids": {}}
         try:
             return {one: _hour(str(hour)) for one, hour in dict(item["ids"]).items()}
@@ -61,8 +64,9 @@ class Brakes(Store):
         *,
         anyway: bool = False,
     ) -> bool:
-        """Count who is new among `ids`, and who of them is back at work, and keep the rest as counted; false
-        where `ids` are no longer those that are counted. `anyway` may count twice, which can only freeze."""
+        """Count who is new among `ids`, and who of them is back at work, and keep the rest as
+        counted; false where `ids` are no longer those that are counted. `anyway` may count twice,
+        which can only freeze."""
         add = Counter({_TURNED + f"{now:{_HOUR}}": len(new)} if new else {})
         add.update(_BACK + f"{ids[one]:{_HOUR}}" for one in back)
         oldest = now - timedelta(days=DAYS_KEPT)
@@ -72,7 +76,9 @@ class Brakes(Store):
         add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
         kept = {one: hour for one, hour in ids.items() if one not in back and hour >= oldest}
         kept |= dict.fromkeys(new, hour_of(now))
-        known, kept_ids = ({one: f"{hour:{_HOUR}}" for one, hour in these.items()} for these in (ids, kept))
+        known, kept_ids = (
+            {one: f"{hour:{_HOUR}}" for one, hour in these.items()} for these in (ids, kept)
+        )
         unchanged = where("ids", "=", known) if known else absent() | where("ids", "=", {})
         keep = put(_turned_key(target), {"ids": kept_ids}, None if anyway else unchanged)
         first = {_FIRST: f"{hub.first or now:{_HOUR}}"}
@@ -98,16 +104,22 @@ class Brakes(Store):
         forget: Iterable[datetime] = (),
         settle: Mapping[datetime, int] | None = None,
     ) -> bool:
-        """End this freeze, and none that began since; true when this call did. Forget what was counted in
-        some hours, and `settle` of others how many count as back at work: no freeze anew for these."""
+        """End this freeze, and none that began since; true when this call did. Forget what was
+        counted in some hours, and `settle` of others how many count as back at work: no freeze anew
+        for these."""
         add = {_BACK + f"{hour:{_HOUR}}": number for hour, number in (settle or {}).items()}
         gone = ["freeze", *_counts(forget)]
         return self._table.holds(update(HUB, {}, _is(state), remove=gone, add=add))
 
-    def end_freeze(self, target: Target | None, freeze: BreakerState, by: str, at: datetime) -> None:
-        """Have the next sweep end this freeze, of a target or of everything. Raises: ConflictError."""
+    def end_freeze(
+        self, target: Target | None, freeze: BreakerState, by: str, at: datetime
+    ) -> None:
+        """Have the next sweep end this freeze, of a target or of everything. Raises:
+        ConflictError."""
         note = {"what": "freeze ended", "by": by, "why": freeze.why}
-        self._table.write(update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR))
+        self._table.write(
+            update(_end_key(target, freeze), note, absent(), until=at + _RESERVED_FOR)
+        )
 
     def freeze_ended_by(self, target: Target | None, freeze: BreakerState) -> str | None:
         """Return who had exactly this freeze ended; one that came later stands."""

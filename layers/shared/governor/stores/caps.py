@@ -3,14 +3,14 @@ or of an owner.
 
 One item a cap counts actions by the minute, so its size does not grow with the cap. One item an
 episode and step is its reservation: the minute in which it counts, its caps, and the attempts that
-rest on it. Everything that counts an action is one transaction on the versions that were read, so no
-two writers can take the same room. This module must not know what an action is.
+rest on it. Everything that counts an action is one transaction on the versions that were read, so
+no two writers can take the same room. This module must not know what an action is.
 
 For one release the counters by clock hour count too, which the release before wrote. Each counts in
 full until 60 minutes after its hour. The first reservation that meets such a counter closes it: it
-keeps the number aside and sets the counter above every cap, so a function of the release before that
-still runs takes nothing more. A reservation of that release stays in its hour's counter, and its step
-is counted again. So after an update a step may count twice, and none is missing.
+keeps the number aside and sets the counter above every cap, so a function of the release before
+that still runs takes nothing more. A reservation of that release stays in its hour's counter, and
+its step is counted again. So after an update a step may count twice, and none is missing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,17 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from governor.errors import CloudError, Throttled
-from governor.stores.table import DAMAGED, Condition, Document, Key, Store, Write, absent, update, where
+from governor.stores.table import (
+    DAMAGED,
+    Condition,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    update,
+    where,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -34,12 +44,14 @@ _CALL_WITHIN = timedelta(minutes=2)
 _COUNTED_FOR = _MINUTE + WINDOW + _CALL_WITHIN
 """A minute counts for this long from its beginning."""
 _CLOCKS_DIFFER = timedelta(minutes=10)
-"""A minute is kept this much longer than it counts, so that no host drops what counts for another one."""
+"""A minute is kept this much longer than it counts, so that no host drops what counts for another
+one."""
 _KEPT_FOR = timedelta(days=2)
 _RESERVATION_KEPT_FOR = timedelta(days=90)
 """As long as the name of an execution cannot be used again."""
 _ATTEMPTS = 200
-"""An attempt fails if another one has succeeded meanwhile, so this is far more than ever happens."""
+"""An attempt fails if another one has succeeded meanwhile, so this is far more than ever
+happens."""
 
 _PK = "CAPS#rolling"
 _BY_MINUTE = "taken_"
@@ -51,7 +63,8 @@ _CLOSED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Actions that began in one minute, or in one hour of the release before, and until when they count."""
+    """Actions that began in one minute, or in one hour of the release before, and until when they
+    count."""
 
     number: int
     until: datetime
@@ -59,7 +72,8 @@ class _Counted:
 
 @dataclass(frozen=True, slots=True)
 class _HourOfBefore:
-    """A counter of the release before. `stored` is what its `taken` holds; `None` if there is no item."""
+    """A counter of the release before. `stored` is what its `taken` holds; `None` if there is no
+    item."""
 
     begins: datetime
     number: int
@@ -78,7 +92,9 @@ class _Count:
 
     def counted(self, now: datetime) -> list[_Counted]:
         """Return what counts now, the first to leave first."""
-        found = [_Counted(number, minute + _COUNTED_FOR) for minute, number in self.by_minute.items()]
+        found = [
+            _Counted(number, minute + _COUNTED_FOR) for minute, number in self.by_minute.items()
+        ]
         found += [_Counted(hour.number, hour.begins + _HOUR + WINDOW) for hour in self.hours]
         return sorted((one for one in found if one.until > now), key=lambda one: one.until)
 
@@ -86,7 +102,8 @@ class _Count:
         return sum(one.number for one in self.counted(now))
 
     def room_at(self, most: int, now: datetime) -> datetime | None:
-        """Return when fewer than `most` count; `None` if the cap is 0, which time does not change."""
+        """Return when fewer than `most` count; `None` if the cap is 0, which time does not
+        change."""
         if most <= 0:
             return None
         left = self.taken(now)
@@ -116,7 +133,8 @@ class _Reservation:
     caps: tuple[str, ...]
 
     def stands(self, caps: Mapping[str, int], now: datetime) -> bool:
-        """Return whether the step is counted already. A cap of 0 holds back what was counted, too."""
+        """Return whether the step is counted already. A cap of 0 holds back what was counted,
+        too."""
         is_counted = self.minute + _COUNTED_FOR > now and set(self.caps) == set(caps)
         return is_counted and 0 not in caps.values()
 
@@ -127,8 +145,8 @@ class ActionCaps(Store):
     ) -> str | None:
         """Count a step against its caps, or return the cap that is reached.
 
-        A step counts once while its reservation stands, however often it is attempted: a further attempt
-        moves the count to this minute and rests on it, too.
+        A step counts once while its reservation stands, however often it is attempted: a further
+        attempt moves the count to this minute and rests on it, too.
 
         Raises:
             Throttled: too many others reserved at the same time. Nothing is counted.
@@ -141,7 +159,9 @@ class ActionCaps(Store):
                 full = _full(counts, caps, now)
                 if full is not None:
                     return full
-            writes = _reserving(_reservation_key(name, step), held, counts, now, attempt, stands=stands)
+            writes = _reserving(
+                _reservation_key(name, step), held, counts, now, attempt, stands=stands
+            )
             if self._table.wins(*writes):
                 return None
         raise Throttled(f"{name}: too many actions are counted at the same time")
@@ -149,8 +169,9 @@ class ActionCaps(Store):
     def give_back(self, name: str, step: str, attempt: str) -> None:
         """Undo what this attempt reserved: the count ends with the last attempt that rests on it.
 
-        While others rest on it, it stays in the minute of the newest attempt, which may be this one's.
-        A count that cannot be given back stays until it leaves the window. Both only hold actions back.
+        While others rest on it, it stays in the minute of the newest attempt, which may be this
+        one's. A count that cannot be given back stays until it leaves the window. Both only hold
+        actions back.
         """
         try:
             is_given_back = any(self._is_given_back(name, step, attempt) for _ in range(_ATTEMPTS))
@@ -161,14 +182,16 @@ class ActionCaps(Store):
             _log.warning("%s: %s stays counted against its caps", name, step)
 
     def capped(self, name: str, step: str, caps: Mapping[str, int], now: datetime) -> str | None:
-        """Return the cap that is reached; `None` where there is room, or the step is counted already."""
+        """Return the cap that is reached; `None` where there is room, or the step is counted
+        already."""
         held = self._reservation(name, step)
         if held is not None and held.stands(caps, now):
             return None
         return _full([self._count(cap, now) for cap in caps], caps, now)
 
     def room_at(self, cap: str, most: int, now: datetime) -> datetime | None:
-        """Return when enough actions leave the window; `None` if the cap is 0, which time does not change."""
+        """Return when enough actions leave the window; `None` if the cap is 0, which time does not
+        change."""
         return self._count(cap, now).room_at(most, now)
 
     def used(self, now: datetime) -> dict[str, int]:
@@ -244,7 +267,13 @@ def _full(counts: list[_Count], caps: Mapping[str, int], now: datetime) -> str |
 
 
 def _reserving(
-    key: Key, held: _Reservation | None, counts: list[_Count], now: datetime, attempt: str, *, stands: bool
+    key: Key,
+    held: _Reservation | None,
+    counts: list[_Count],
+    now: datetime,
+    attempt: str,
+    *,
+    stands: bool,
 ) -> Iterator[Write]:
     """Yield the writes of one transaction: the reservation, and the count of each cap."""
     minute = now.astimezone(UTC).replace(second=0, microsecond=0)
@@ -270,7 +299,9 @@ def _counting(count: _Count, minute: datetime, moved_from: datetime | None, now:
         if moved_from is not None:
             add[_name(moved_from)] = -1
     outdated = [_name(one) for one in count.outdated(now)]
-    return update(_key(count.cap), {}, count.unchanged(), add=add, remove=outdated, until=now + _KEPT_FOR)
+    return update(
+        _key(count.cap), {}, count.unchanged(), add=add, remove=outdated, until=now + _KEPT_FOR
+    )
 
 
 def _closing(count: _Count, now: datetime) -> Iterator[Write]:

@@ -18,9 +18,11 @@ class Deliveries(Store):
         return self._table.read_all(Delivery, f"DELIVERIES#{subject}")
 
     def claim_delivery(self, claim: Delivery, now: datetime) -> bool:
-        """Keep the claim, good until its `not_before`; true when this caller shall send the message. False
-        when it is settled (unless given up), the channel wants it later, or another caller's claim holds."""
-        # Text in UTC compares like the times; a settled delivery has none, which compares with nothing.
+        """Keep the claim, good until its `not_before`; true when this caller shall send the
+        message. False when it is settled (unless given up), the channel wants it later, or another
+        caller's claim holds."""
+        # Text in UTC compares like the times; a settled delivery has none, which compares with
+        # nothing.
         is_due = where("not_before", "<=", now)
         return self._table.wins(_keeping(claim, absent() | where("given_up", "=", True) | is_due))
 
@@ -29,8 +31,11 @@ class Deliveries(Store):
         self._table.write(_keeping(delivery))
 
     def put_outbox(self, group: str, message: str, document: str, at: datetime) -> None:
-        """Keep a message until it is sent with others of its group; once, however often it is put."""
-        self._table.write(put((f"OUTBOX#{group}", message), {"document": document}, until=at + _OUTBOX_KEPT))
+        """Keep a message until it is sent with others of its group; once, however often it is
+        put."""
+        self._table.write(
+            put((f"OUTBOX#{group}", message), {"document": document}, until=at + _OUTBOX_KEPT)
+        )
 
     def outbox(self, group: str) -> list[tuple[str, str]]:
         return [(item["sk"], item["document"]) for item in self._table.query(f"OUTBOX#{group}")]
@@ -63,7 +68,9 @@ class Deliveries(Store):
         """Return the number of a recipient, once given: nobody else ever gets it."""
         while recipient not in (known := self.numbers(page_id)):
             key = f"LINK#{page_id}", str(max(known.values(), default=0) + 1)
-            self._table.wins(put(key, {"recipient": recipient}, absent(), until=at + _DELIVERIES_KEPT))
+            self._table.wins(
+                put(key, {"recipient": recipient}, absent(), until=at + _DELIVERIES_KEPT)
+            )
         return known[recipient]
 
 

@@ -1,5 +1,5 @@
-"""Episodes, from the lock on the instance record to the close that frees it, and their questions. A question
-is decided once, and a keep or an exemption holds from that moment."""
+"""Episodes, from the lock on the instance record to the close that frees it, and their questions. A
+question is decided once, and a keep or an exemption holds from that moment."""
 
 from __future__ import annotations
 
@@ -56,25 +56,31 @@ _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 class Episodes(Pauses):
     def take_lock(self, ref: EpisodeRef) -> bool:
-        """Open the episode on the lock of its instance, and count it. True when this call took it, or the
-        same episode holds it already; false when another one is open or this number has been used."""
+        """Open the episode on the lock of its instance, and count it. True when this call took it,
+        or the same episode holds it already; false when another one is open or this number has been
+        used."""
         is_free = absent("open_episode") & (absent("episodes") | where("episodes", "<", ref.number))
         locked = {"open_episode": ref.execution_name, "episodes": ref.number}
         may = is_free | _is_held_by(ref)
         return self._table.wins(*(update(key, locked, may) for key in _locks(ref)))
 
     def free_lock(self, ref: EpisodeRef) -> None:
-        """Free what a closed episode still holds: the release before this one freed the record alone."""
+        """Free what a closed episode still holds: the release before this one freed the record
+        alone."""
         for key in _locks(ref):
             self._table.holds(update(key, {}, _is_held_by(ref), remove=["open_episode"]))
 
     def save_opened(self, episode: Episode) -> Episode:
-        """Write the episode and its pending approval once; return the stored one (first wins). Raises:
-        ConflictError when the episode does not hold the lock (any more)."""
+        """Write the episode and its pending approval once; return the stored one (first wins).
+        Raises: ConflictError when the episode does not hold the lock (any more)."""
         ref = episode.ref
         question = first_approval(episode)
         # Without the attributes of an answer: the role that opens questions may not write them.
-        asked = {name: value for name, value in self._table.document(question).items() if value is not None}
+        asked = {
+            name: value
+            for name, value in self._table.document(question).items()
+            if value is not None
+        }
         until = question.created_at + _APPROVALS_KEPT
         try:
             self._table.transact(
@@ -92,11 +98,13 @@ class Episodes(Pauses):
     def episode(self, ref: EpisodeRef) -> Episode | None:
         return self._table.read(Episode, keys.episode(ref))
 
-    def clear_step(self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None) -> bool:
+    def clear_step(
+        self, ref: EpisodeRef, step: str, at: datetime, *, seen: Episode | None = None
+    ) -> bool:
         """Let this step through once after a recheck, which `seen` was read for.
 
-        Return False where another recheck has let a step through since. Raises: ConflictError when the
-        episode is closed.
+        Return False where another recheck has let a step through since. Raises: ConflictError when
+        the episode is closed.
         """
         cleared: Document = {
             "phase": Phase.ACTING,
@@ -120,12 +128,13 @@ class Episodes(Pauses):
         return True
 
     def note_no(self, ref: EpisodeRef, name: str, why: str) -> None:
-        """Note why it goes no further, after its outcome or its error's name; nothing once it is closed."""
+        """Note why it goes no further, after its outcome or its error's name; nothing once it is
+        closed."""
         self._table.holds(update(keys.episode(ref), {"last_no": f"{name}: {why}"[:1000]}, _OPEN))
 
     def reserve_snapshots(self, ref: EpisodeRef, step: str, at: datetime, stale: datetime) -> bool:
-        """Note the step as `note_step` does, and that one try may make the snapshots from now on. False when
-        the episode has snapshots, is closed, or was reserved after `stale`."""
+        """Note the step as `note_step` does, and that one try may make the snapshots from now on.
+        False when the episode has snapshots, is closed, or was reserved after `stale`."""
         is_free = _unset("snapshots_reserved_at") | where("snapshots_reserved_at", "<", stale)
         reserved, first = {"snapshots_reserved_at": at}, ("steps_done", step, at)
         condition = _OPEN & _NO_SNAPSHOTS & is_free
@@ -137,8 +146,11 @@ class Episodes(Pauses):
         self._table.holds(update(keys.episode(ref), {"snapshots_reserved_at": None}, is_ours))
 
     def set_snapshots(self, ref: EpisodeRef, snapshots: Mapping[str, str]) -> Mapping[str, str]:
-        """Note volume ids by snapshot id, once; return those that are noted. Raises: ConflictError."""
-        change = update(keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS)
+        """Note volume ids by snapshot id, once; return those that are noted. Raises:
+        ConflictError."""
+        change = update(
+            keys.episode(ref), {"snapshots": dict(snapshots)}, present() & _NO_SNAPSHOTS
+        )
         if self._table.holds(change):
             return snapshots
         stored = self.episode(ref)
@@ -151,7 +163,8 @@ class Episodes(Pauses):
         self._table.write(update(keys.episode(ref), {"user_data": kept}, _OPEN))
 
     def note_step(self, ref: EpisodeRef, step: str, at: datetime) -> None:
-        """Note when a step was first asked of EC2. This excludes `hold` and, for what destroys, the pause.
+        """Note when a step was first asked of EC2. This excludes `hold` and, for what destroys, the
+        pause.
 
         Raises: Held or MustWait when somebody was faster; ConflictError when the episode is closed.
         """
@@ -162,7 +175,8 @@ class Episodes(Pauses):
         """Note that EC2 is asked to stop or terminate now: the last barrier before the call.
 
         The note uses up the recheck made at `cleared_at`, so that of several invocations one sends.
-        Raises: as `note_step`; MustWait when that recheck has been used, or is no longer the last one.
+        Raises: as `note_step`; MustWait when that recheck has been used, or is no longer the last
+        one.
         """
         is_last_recheck = where("cleared_at", "=", cleared_at) & where("cleared_step", "=", step)
         is_unused = absent("is_clearance_used") | where("is_clearance_used", "=", False)
@@ -199,7 +213,8 @@ class Episodes(Pauses):
             raise
 
     def note_late_hold(self, episode: Episode, hold: Decision) -> bool:
-        """Keep a hold that came while the final step was under way; it counts if that has no effect.
+        """Keep a hold that came while the final step was under way; it counts if that has no
+        effect.
 
         Return False when the call is no longer noted, or another late hold stands.
         """
@@ -217,20 +232,29 @@ class Episodes(Pauses):
         others = {name: at for name, at in episode.steps_done.items() if name != step}
         is_same_note = where(f"steps_done.{step}", "=", noted_at)
         is_unchanged = _OPEN & where("cleared_at", "=", episode.cleared_at) & is_same_note
-        return self._table.holds(update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged))
+        return self._table.holds(
+            update(keys.episode(episode.ref), {"steps_done": others}, is_unchanged)
+        )
 
-    def hold(self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None) -> None:
-        """Hold the episode in place of `before` alone, and store what the answer says of the instance.
-        Raises: ConflictError: the final step was noted, another holds it, or the episode is over."""
-        holding = update(keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before))
+    def hold(
+        self, episode: Episode, brake: Decision, standing: Hold, before: Decision | None
+    ) -> None:
+        """Hold the episode in place of `before` alone, and store what the answer says of the
+        instance. Raises: ConflictError: the final step was noted, another holds it, or the episode
+        is over."""
+        holding = update(
+            keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before)
+        )
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
-        self._with_standing(episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun))
+        self._with_standing(
+            episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun)
+        )
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
         """End a keep before its date, once.
 
-        Another keep stays, also with the same date. Of a keep of the release before, the date alone says
-        whose it is. Raises: ConflictError: it was ended, or another one stands.
+        Another keep stays, also with the same date. Of a keep of the release before, the date alone
+        says whose it is. Raises: ConflictError: it was ended, or another one stands.
         """
         ref = approval.episode
         ended = {"keep_ended_at": at, "keep_ended_by": by}
@@ -252,8 +276,8 @@ class Episodes(Pauses):
             self._table.holds(write)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off. Raises: ConflictError where another one than `seen` stands, or
-        anything of it changes at this moment."""
+        """Take a keep and an exemption off. Raises: ConflictError where another one than `seen`
+        stands, or anything of it changes at this moment."""
         places = keys.holds(target, instance_id)
         stored = [self._table.get(place) or {} for place in places]
         own, copy = (next(self._table.records(Hold, [item])) for item in stored)
@@ -264,7 +288,9 @@ class Episodes(Pauses):
         for place, item in zip(places, stored, strict=True):
             is_same = reduce(Condition.__and__, [_as_read(item, name) for name in names])
             ends = bool(item)
-            writes.append(update(place, {}, is_same, remove=names) if ends else check(place, is_same))
+            writes.append(
+                update(place, {}, is_same, remove=names) if ends else check(place, is_same)
+            )
         ended = {
             "what": "hold ended",
             "by": by,
@@ -281,7 +307,8 @@ class Episodes(Pauses):
             self._table.transact(*writes, *last)
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
-        """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's answer."""
+        """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's
+        answer."""
         key = keys.episode(ref)[0], f"JOURNAL#{as_utc(at).isoformat()}#{what}"
         self._keep_for_audit(update(key, {"what": what, **facts}, until=at + _APPROVALS_KEPT))
 
@@ -294,10 +321,20 @@ class Episodes(Pauses):
         at: datetime,
         decision: Decision | None = None,
     ) -> None:
-        """Keep an answer that was refused, for the audit alone; the first of its kind by the same person."""
+        """Keep an answer that was refused, for the audit alone; the first of its kind by the same
+        person."""
         key = keys.approval(approval.approval_id)[0], f"REFUSED#{answer}#{by}"
-        refused: Document = {"what": "refused", "episode": approval.episode.execution_name, "reason": why}
-        refused |= {"evidence_hash": approval.evidence_hash, "by": by, "answer": answer, "refused": decision}
+        refused: Document = {
+            "what": "refused",
+            "episode": approval.episode.execution_name,
+            "reason": why,
+        }
+        refused |= {
+            "evidence_hash": approval.evidence_hash,
+            "by": by,
+            "answer": answer,
+            "refused": decision,
+        }
         self._keep_for_audit(update(key, refused, absent(), until=at + _APPROVALS_KEPT))
 
     def note_told(self, ref: EpisodeRef, at: datetime) -> None:
@@ -308,7 +345,8 @@ class Episodes(Pauses):
         self._table.write(update(keys.episode(ref), {"outcome_told_at": at}, present()))
 
     def note_undo(self, ref: EpisodeRef, by: str, at: datetime) -> bool:
-        """Note who undid it; true when nobody was noted. Raises: ConflictError unless closed or stopped."""
+        """Note who undid it; true when nobody was noted. Raises: ConflictError unless closed or
+        stopped."""
         key, undone = keys.episode(ref), {"undone_at": at, "undone_by": by}
         was_stopped = _CLOSED | present(f"steps_done.{Step.STOP.value}")
         try:
@@ -329,7 +367,8 @@ class Episodes(Pauses):
         quiet_until: datetime | None,
         ledger: LedgerEntry | None,
     ) -> bool:
-        """Close the episode, if need be unsaved, free the lock and book the entry; true when it was open."""
+        """Close the episode, if need be unsaved, free the lock and book the entry; true when it was
+        open."""
         closed = {
             "phase": Phase.CLOSED,
             "phase_since": at,
@@ -341,11 +380,14 @@ class Episodes(Pauses):
         for _ in range(_ATTEMPTS):
             stored = self._table.get(keys.episode(ref))
             locks = {key: self._table.get(key) or {} for key in _locks(ref)}
-            held = [key for key, item in locks.items() if item.get("open_episode") == ref.execution_name]
+            held = [
+                key for key, item in locks.items() if item.get("open_episode") == ref.execution_name
+            ]
             is_over = stored["phase"] == Phase.CLOSED if stored else not held
             if is_over:
                 return False
-            # Without an episode freeing the lock is the whole close, unless one is saved this moment.
+            # Without an episode freeing the lock is the whole close, unless one is saved this
+            # moment.
             gone = check(keys.episode(ref), absent())
             writes = [update(keys.episode(ref), closed, _OPEN) if stored else gone]
             if held:
@@ -360,8 +402,12 @@ class Episodes(Pauses):
         return self._table.read(Approval, keys.approval(approval_id))
 
     def questions(self, asked: Mapping[str, str]) -> list[tuple[Approval, Episode]]:
-        """Return questions with their episodes: execution names by the questions' ids. Read at once."""
-        ids = {*map(keys.approval, asked), *((f"EPISODE#{name}", "EPISODE") for name in asked.values())}
+        """Return questions with their episodes: execution names by the questions' ids. Read at
+        once."""
+        ids = {
+            *map(keys.approval, asked),
+            *((f"EPISODE#{name}", "EPISODE") for name in asked.values()),
+        }
         items = self._table.get_all(sorted(ids))
         of_questions = [one for one in items if one["pk"].startswith("APPROVAL#")]
         episodes = self._table.records(Episode, [one for one in items if one["sk"] == "EPISODE"])
@@ -372,10 +418,15 @@ class Episodes(Pauses):
     def answered(self, approval_ids: Sequence[str]) -> set[str]:
         """Return those of the questions that are open no longer. Read at once."""
         items = self._table.get_all([keys.approval(one) for one in approval_ids])
-        return {str(one["approval_id"]) for one in items if one.get("status") != ApprovalStatus.PENDING}
+        return {
+            str(one["approval_id"]) for one in items if one.get("status") != ApprovalStatus.PENDING
+        }
 
-    def open_questions(self, refs: Sequence[EpisodeRef]) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
-        """Return what can be read of these episodes, with the question of each that asks. Read at once."""
+    def open_questions(
+        self, refs: Sequence[EpisodeRef]
+    ) -> dict[EpisodeRef, tuple[Episode, Approval | None]]:
+        """Return what can be read of these episodes, with the question of each that asks. Read at
+        once."""
         table = Readable(self._table)
         items = table.get_all([keys.episode(ref) for ref in refs])
         found = list(table.records(Episode, items))
@@ -386,8 +437,8 @@ class Episodes(Pauses):
     def await_answer(
         self, approval_id: str, task_token: str | None, stage: str, expires_at: datetime
     ) -> Approval:
-        """Open the approval for answers until `expires_at`, and bind the task token that waits, if any.
-        Return it as stored: it may already be decided. Raises: NotFound."""
+        """Open the approval for answers until `expires_at`, and bind the task token that waits, if
+        any. Return it as stored: it may already be decided. Raises: NotFound."""
         asked = {"task_token": task_token, "stage": stage, "expires_at": expires_at}
         self._table.holds(update(keys.approval(approval_id), asked, _PENDING))
         return self.existing(approval_id)
@@ -402,8 +453,8 @@ class Episodes(Pauses):
         return self.existing(approval_id)
 
     def settle(self, approval_id: str, decision: Decision, project: str | None = None) -> Approval:
-        """Change PENDING to the decision's status, once, and store a keep or an exemption, all or nothing.
-        Raises: ConflictError when it is no longer pending, NotFound."""
+        """Change PENDING to the decision's status, once, and store a keep or an exemption, all or
+        nothing. Raises: ConflictError when it is no longer pending, NotFound."""
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
         return self._decide(approval_id, changes, hold_of(decision, project, approval_id))
 
@@ -416,8 +467,9 @@ class Episodes(Pauses):
         outcome: str = "void",
         expiry: SealedExpiry | None = None,
     ) -> Approval:
-        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Silence counts with the `expiry` alone.
-        Raises: ConflictError, also where it expires at another time than the `expiry` says; NotFound."""
+        """Change PENDING to VOID (or EXPIRED), once, with `outcome`. Silence counts with the
+        `expiry` alone. Raises: ConflictError, also where it expires at another time than the
+        `expiry` says; NotFound."""
         status = ApprovalStatus.EXPIRED if expired else ApprovalStatus.VOID
         changes: Document = {"status": status, "void_reason": reason, "void_outcome": outcome}
         condition = _PENDING
@@ -450,20 +502,24 @@ def _record(ref: EpisodeRef) -> Key:
 
 
 def _locks(ref: EpisodeRef) -> tuple[Key, Key]:
-    """Return where the lock is, and where the release before this one reads it: a rollback brings that one
-    back. Both are written and read for one release; locked is what either says."""
+    """Return where the lock is, and where the release before this one reads it: a rollback brings
+    that one back. Both are written and read for one release; locked is what either says."""
     return keys.lock(ref.target, ref.instance_id), _record(ref)
 
 
 def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]:
-    """The writes of a standing answer about the instance, if there is one: in each place, and in place of
-    these, those for a transaction where a longer keep stands in one place or both, and stays."""
+    """The writes of a standing answer about the instance, if there is one: in each place, and in
+    place of these, those for a transaction where a longer keep stands in one place or both, and
+    stays."""
     (place, old_place), until = keys.holds(target, instance_id), hold.snoozed_until
-    # The project and the question are noted in the first alone: the release before this one would hold anew
-    # beside old ones.
+    # The project and the question are noted in the first alone: the release before this one would
+    # hold anew beside old ones.
     if until is None:
         exempt = {"exempt_reason": hold.exempt_reason}
-        own, copy = update(place, {**exempt, "exempt_in": hold.exempt_in}), update(old_place, exempt)
+        own, copy = (
+            update(place, {**exempt, "exempt_in": hold.exempt_in}),
+            update(old_place, exempt),
+        )
         return [[own, copy] if hold.exempt_reason is not None else []]
     is_shorter = _unset("snoozed_until") | where("snoozed_until", "<=", until)
     kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
@@ -494,9 +550,17 @@ def _is_held_by(ref: EpisodeRef) -> Condition:
 
 
 def _freeing(
-    ref: EpisodeRef, held: Sequence[Key], outcome: Outcome, quiet_until: datetime | None, *, opened: bool
+    ref: EpisodeRef,
+    held: Sequence[Key],
+    outcome: Outcome,
+    quiet_until: datetime | None,
+    *,
+    opened: bool,
 ) -> list[Write]:
-    values: Document = {"last_outcome": outcome, **({"untold": ref.execution_name} if opened else {})}
+    values: Document = {
+        "last_outcome": outcome,
+        **({"untold": ref.execution_name} if opened else {}),
+    }
     quiet: Document = {"quiet_until": quiet_until, "quiet_launch_time": ref.launch_time}
     remove = [] if outcome is Outcome.FAILED else ["failures"]
     add = {"failures": 1} if outcome is Outcome.FAILED and quiet_until is not None else {}
@@ -508,7 +572,10 @@ def _freeing(
     freed = [update(lock, {}, _is_held_by(ref), remove=["open_episode"])] if lock in held else []
     if record not in held:
         return [*freed, update(record, values, remove=remove, add=add)]
-    return [*freed, update(record, values, _is_held_by(ref), remove=[*remove, "open_episode"], add=add)]
+    return [
+        *freed,
+        update(record, values, _is_held_by(ref), remove=[*remove, "open_episode"], add=add),
+    ]
 
 
 class Expiries(Store):
@@ -522,8 +589,8 @@ class Expiries(Store):
         self._table.write_all([put(_expiry_key(target, one), one) for one in found])
 
     def begin_deletion(self, target: Target, one: Expiry, at: UtcDatetime) -> bool:
-        """Note that EC2 is asked now; false while everything is paused, and where its owner was notified
-        again, or it has ended, since `one` was read."""
+        """Note that EC2 is asked now; false while everything is paused, and where its owner was
+        notified again, or it has ended, since `one` was read."""
         same = _GOES_ON & where("noticed_at", "=", one.noticed_at)
         begun = {"begun_at": at, "what": "snapshot deletion begun"}
         return self._table.wins(update(_expiry_key(target, one), begun, same), not_paused())

@@ -1,5 +1,5 @@
-"""The event log: claims, counts of warnings, announced dates and findings that people know. Claims and counts
-are sent once: a warning leaves two minutes, and the caller can do without an answer."""
+"""The event log: claims, counts of warnings, announced dates and findings that people know. Claims
+and counts are sent once: a warning leaves two minutes, and the caller can do without an answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _ATTEMPTS = 3
 _CANCELLED = "TransactionCanceledException"
 _COUNT_KEPT = timedelta(days=1)
 _NOTICE_KEPT = timedelta(days=30)
-"""After its date, or after the last word about it: twice as long as a dead-letter queue keeps an event."""
+"""After its date, or after the last word about it: twice as long as a dead-letter queue keeps an
+event."""
 _TOLD = "TOLD#"
 
 
@@ -52,7 +53,8 @@ class EventLog(Store):
         self._hasty = table.hasty()
 
     def claim(self, key: str, now: datetime, lease: timedelta) -> bool:
-        """Return whether this caller shall do what `key` names. It lapses after `lease` unless `done`."""
+        """Return whether this caller shall do what `key` names. It lapses after `lease` unless
+        `done`."""
         return self._hasty.holds(_taking(key, now + lease, is_over(now)))
 
     def claim_all(self, keys: Sequence[str], now: datetime, lease: timedelta) -> frozenset[str]:
@@ -62,7 +64,8 @@ class EventLog(Store):
             try:
                 self._hasty.transact(*(_taking(key, now + lease, is_over(now)) for key in part))
             except (ConflictError, CloudError) as error:
-                # An answer that was lost says nothing about the claims; a refusal says that none was made.
+                # An answer that was lost says nothing about the claims; a refusal says that none
+                # was made.
                 if isinstance(error, CloudError) and error.code != _CANCELLED:
                     raise
                 claimed.update(key for key in part if self.claim(key, now, lease))
@@ -77,29 +80,36 @@ class EventLog(Store):
         self._hasty.write_all([_taking(key, now + keep) for key in keys])
 
     def count(self, target: Target, name: str, now: datetime, window: timedelta) -> Burst:
-        """Count one more of `name`; a count begins anew `window` after its first. Raises: ConflictError."""
+        """Count one more of `name`; a count begins anew `window` after its first. Raises:
+        ConflictError."""
         key, over = (target_pk(target), f"BURST#{name}"), epoch(now - window)
         counting = update(
             key, {}, where("started_at_epoch", ">", over), add={"warnings": 1}, returns_item=True
         )
         begun = {"started_at_epoch": epoch(now), "warnings": 1}
         is_first = absent() | where("started_at_epoch", "<=", over)
-        beginning = update(key, begun, is_first, until=now + window + _COUNT_KEPT, returns_item=True)
+        beginning = update(
+            key, begun, is_first, until=now + window + _COUNT_KEPT, returns_item=True
+        )
         for _ in range(_ATTEMPTS):
-            # None has begun, or it is over: begin one, unless another caller was faster; then count on its.
+            # None has begun, or it is over: begin one, unless another caller was faster; then count
+            # on its.
             for one in (counting, beginning):
                 try:
                     found = self._hasty.write(one)
                 except ConflictError:
                     continue
-                return Burst(found["warnings"], datetime.fromtimestamp(found["started_at_epoch"], tz=UTC))
+                return Burst(
+                    found["warnings"], datetime.fromtimestamp(found["started_at_epoch"], tz=UTC)
+                )
         raise ConflictError(f"the count of {name} in {target} kept beginning anew")
 
     def keep_notice(self, notice: Notice, *, remind: bool) -> bool:
-        """Keep an announced date; false, and nothing changes, when something newer is known about it.
+        """Keep an announced date; false, and nothing changes, when something newer is known about
+        it.
 
-        A new date of the same thing replaces the old one. The same date again, or none, leaves the one that
-        is kept, and whether to remind of it. Only a newer word opens what was dropped.
+        A new date of the same thing replaces the old one. The same date again, or none, leaves the
+        one that is kept, and whether to remind of it. Only a newer word opens what was dropped.
         """
         said, at = iso(notice.said_at), notice.at and iso(notice.at)
         # The same date again, or none: all that is kept stays, and was said now.
@@ -109,7 +119,10 @@ class EventLog(Store):
         is_open = where("said_at", "=", said) & present("what")
         newer = absent("said_at") | where("said_at", "<", said) | is_open
         names = ("source_id", "what", "instance_id", "reservation_id")
-        document: Document = {name: getattr(notice, name) for name in names} | {"at": at, "remind": remind}
+        document: Document = {name: getattr(notice, name) for name in names} | {
+            "at": at,
+            "remind": remind,
+        }
         known = {name: value for name, value in document.items() if value is not None}
         return self._table.holds(moving) or self._table.holds(_saying(notice, known, newer))
 
@@ -121,7 +134,9 @@ class EventLog(Store):
     def notices(self, target: Target) -> list[Notice]:
         place = {"account": target.account, "region": target.region}
         kept = self._table.query(target_pk(target), "NOTICE#")
-        return list(self._table.records(Notice, ({**item, **place} for item in kept if item.get("remind"))))
+        return list(
+            self._table.records(Notice, ({**item, **place} for item in kept if item.get("remind")))
+        )
 
     def told(self, target: Target, now: datetime) -> frozenset[str]:
         """Return everything of the target that `keep_told` has kept and whose time is not over."""
@@ -134,7 +149,9 @@ class EventLog(Store):
     def keep_told(self, target: Target, keys: Collection[str], until: datetime) -> None:
         """Keep that people know what the keys name; a later call sets another end."""
         pk = target_pk(target)
-        self._table.write_all([put((pk, f"{_TOLD}{key}"), {}, until=until) for key in sorted(set(keys))])
+        self._table.write_all(
+            [put((pk, f"{_TOLD}{key}"), {}, until=until) for key in sorted(set(keys))]
+        )
 
 
 def _taking(key: str, until: datetime, condition: Condition | None = None) -> Write:
@@ -147,4 +164,6 @@ def _notice_key(notice: Notice) -> Key:
 
 def _saying(notice: Notice, known: Document, condition: Condition) -> Write:
     ends = max(notice.at or notice.said_at, notice.said_at) + _NOTICE_KEPT
-    return put(_notice_key(notice), {**known, "said_at": iso(notice.said_at)}, condition, until=ends)
+    return put(
+        _notice_key(notice), {**known, "said_at": iso(notice.said_at)}, condition, until=ends
+    )

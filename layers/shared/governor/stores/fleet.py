@@ -1,4 +1,5 @@
-"""The console's read models: a page of rows per target, and costs per target and day (UTC), by each sweep."""
+"""The console's read models: a page of rows per target, and costs per target and day (UTC), by each
+sweep."""
 
 from __future__ import annotations
 
@@ -12,7 +13,18 @@ from governor.domain.fleet.rows import DayCosts, FleetPage, FleetRow, Share
 from governor.domain.instance import Target
 from governor.errors import CloudError
 from governor.stores.keys import place
-from governor.stores.table import DAMAGED, Document, Key, Store, Write, absent, packed, put, unpacked, where
+from governor.stores.table import (
+    DAMAGED,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    packed,
+    put,
+    unpacked,
+    where,
+)
 
 _FLEET = "FLEET"
 _MOST_SHARES = 100
@@ -26,7 +38,8 @@ class Fleet(Store):
     """Pages and days. A month is `yyyy-mm`."""
 
     def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
-        """Return the pages of all targets, or of those `among` them, by account and Region: one query."""
+        """Return the pages of all targets, or of those `among` them, by account and Region: one
+        query."""
         found = self._pages("")
         return tuple(page for page in found if among is None or page.target in among)
 
@@ -45,27 +58,34 @@ class Fleet(Store):
                 None if number else not_later,
                 until=page.swept_at + _PAGES_KEPT,
             )
-            for number, rows in enumerate(packed([[self._table.document(row) for row in page.rows]]))
+            for number, rows in enumerate(
+                packed([[self._table.document(row) for row in page.rows]])
+            )
         ]
         # Nearly every page is one item, whose write costs half as much outside of a transaction.
         return self._table.holds(*writes) if len(writes) == 1 else self._table.wins(*writes)
 
     def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
-        """Return what it cost on these days, read at once; nothing where nobody counted, or it is damaged."""
+        """Return what it cost on these days, read at once; nothing where nobody counted, or it is
+        damaged."""
         items = self._table.get_all([_day_key(target, day) for day in days])
         found = {one.day: one for item in items if (one := self._day(item))}
         return [found.get(day) or DayCosts(day, target.account, target.region) for day in days]
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
         """Return the days of all targets in a month, by account, Region and day: one query."""
-        items = (one for one in self._table.query(f"DAYS#{month}") if str(one.get("day")) >= f"{since}")
+        items = (
+            one for one in self._table.query(f"DAYS#{month}") if str(one.get("day")) >= f"{since}"
+        )
         return tuple(found for item in items if (found := self._day(item)))
 
     def _day(self, item: Document) -> DayCosts | None:
         try:
             [lines] = unpacked([item["shares"]])
             shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
-            return DayCosts(date.fromisoformat(item["day"]), item["account"], item["region"], shares)
+            return DayCosts(
+                date.fromisoformat(item["day"]), item["account"], item["region"], shares
+            )
         except DAMAGED:
             self._table.leave_out(f"{item['pk']} / {item['sk']}")
             return None
@@ -90,8 +110,9 @@ class Fleet(Store):
 
 
 def keeping(costs: DayCosts) -> Write:
-    """Return the write that replaces the costs of a day, beside that of their meter. Of too many owners for
-    an item, which whoever tags can bring about, the most expensive ones are kept and the others summed up."""
+    """Return the write that replaces the costs of a day, beside that of their meter. Of too many
+    owners for an item, which whoever tags can bring about, the most expensive ones are kept and the
+    others summed up."""
     target, day = Target(costs.account, costs.region), costs.day
     parts = packed([_lines(costs.shares)])
     if len(parts) > 1:
@@ -100,14 +121,20 @@ def keeping(costs: DayCosts) -> Write:
         others = (share for _, share in by_cost[_MOST_SHARES:])
         rest = sum(others, costs.shares.get(OTHERS, Share()))
         parts = packed([_lines({**dict(by_cost[:_MOST_SHARES]), OTHERS: rest})])
-    document = {"account": costs.account, "region": costs.region, "day": f"{day}", "shares": parts[0]}
+    document = {
+        "account": costs.account,
+        "region": costs.region,
+        "day": f"{day}",
+        "shares": parts[0],
+    }
     until = datetime(day.year, day.month, day.day, tzinfo=UTC) + _DAYS_KEPT
     return put(_day_key(target, day), document, until=until)
 
 
 def _lines(shares: Mapping[tuple[str, str], Share]) -> list[list[str]]:
     return [
-        [*whose, *map(str, (one.used, one.idle, one.kept, one.unmeasured))] for whose, one in shares.items()
+        [*whose, *map(str, (one.used, one.idle, one.kept, one.unmeasured))]
+        for whose, one in shares.items()
     ]
 
 

@@ -1,4 +1,5 @@
-"""Instance records: holds, marks and warnings, each attribute by itself; and what fails for which cause."""
+"""Instance records: holds, marks and warnings, each attribute by itself; and what fails for which
+cause."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Instances(Store):
         """Return all records of a target by instance id; an unreadable one says so in `problem`."""
         found = {}
         known: dict[str, list[Document]] = defaultdict(list)
-        # A close frees the lock and says for how long it is quiet: whoever sees it free must see that, too.
+        # A close frees the lock and says for how long it is quiet: whoever sees it free must see
+        # that, too.
         locks = list(self._table.query(f"LOCK#{keys.place(target)}"))
         records = self._table.query(keys.target_pk(target), "INSTANCE#")
         for item in chain(records, locks, self._table.query(f"HOLD#{keys.place(target)}")):
@@ -56,7 +58,8 @@ class Instances(Store):
             try:
                 found[instance_id] = self._read(target, instance_id, items)
             except CloudError as error:
-                # One damaged record must not end the sweep of all others; nothing follows from it either.
+                # One damaged record must not end the sweep of all others; nothing follows from it
+                # either.
                 found[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
         return found
 
@@ -66,8 +69,8 @@ class Instances(Store):
         return self._read(target, instance_id, items)
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
-        """Return the record with its lock and hold, which the release before this one keeps in the record: an
-        episode that either names is open, and the stricter hold counts."""
+        """Return the record with its lock and hold, which the release before this one keeps in the
+        record: an episode that either names is open, and the stricter hold counts."""
         named = {"account": target.account, "region": target.region, "instance_id": instance_id}
         stored, *own = self._table.records(InstanceRecord, [{**one, **named} for one in items])
         for one in own:
@@ -84,7 +87,9 @@ class Instances(Store):
             for one in ids:
                 self._remove(target, one, "marked_at")
         else:
-            self._table.write_all([update(keys.instance(target, one), {"marked_at": at}) for one in ids])
+            self._table.write_all(
+                [update(keys.instance(target, one), {"marked_at": at}) for one in ids]
+            )
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
         """Note until when warnings stand, by instance id. The last one counts."""
@@ -104,12 +109,15 @@ class Instances(Store):
 
     def _remove(self, target: Target, instance_id: str, *attributes: str) -> None:
         # Without a record there is nothing to remove.
-        self._table.holds(update(keys.instance(target, instance_id), {}, present(), remove=attributes))
+        self._table.holds(
+            update(keys.instance(target, instance_id), {}, present(), remove=attributes)
+        )
 
 
 class Failures(Store):
     def failing(self) -> list[Failing]:
-        """Return the newest failure of each instance and cause, if readable, with those that are over."""
+        """Return the newest failure of each instance and cause, if readable, with those that are
+        over."""
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
         found = []
@@ -129,7 +137,9 @@ class Failures(Store):
 
     def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
         """Note when these steps have last worked in a target; in one write."""
-        self._table.write(update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT))
+        self._table.write(
+            update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT)
+        )
 
     def note_over(self, one: Failing, at: datetime) -> None:
         self._table.holds(update(_cause(one), {"over_at": at}, present()))
@@ -142,8 +152,11 @@ class Failures(Store):
         self._table.write(put(_incident(one.key), one, until=one.ends_at + _FAILING_KEPT))
 
     def extend_incident(self, key: str, until: datetime) -> None:
-        """Keep an incident open for longer, as its cause still is there; without one nothing happens."""
-        self._table.holds(update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT))
+        """Keep an incident open for longer, as its cause still is there; without one nothing
+        happens."""
+        self._table.holds(
+            update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT)
+        )
 
     def incidents(self) -> list[Incident]:
         return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))

@@ -25,8 +25,9 @@ def lock(target: Target, instance_id: str) -> Key:
 
 
 def holds(target: Target, instance_id: str) -> tuple[Key, Key]:
-    """Return where a keep or an exemption is, which only answers write, and where the release before reads
-    it: a rollback brings that one back. Both are written and read for one release; the stricter counts."""
+    """Return where a keep or an exemption is, which only answers write, and where the release
+    before reads it: a rollback brings that one back. Both are written and read for one release; the
+    stricter counts."""
     return (f"HOLD#{place(target)}", f"HOLD#{instance_id}"), instance(target, instance_id)
 
 

@@ -13,7 +13,18 @@ from governor.domain.money.ledger import Cash, Ending, LedgerEntry, Statement
 from governor.domain.units import UtcDatetime, iso
 from governor.stores.fleet import keeping
 from governor.stores.keys import place, target_pk
-from governor.stores.table import Document, Key, Store, Write, absent, delete, insert, present, put, where
+from governor.stores.table import (
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    delete,
+    insert,
+    present,
+    put,
+    where,
+)
 
 _METERS_KEPT = timedelta(days=400)
 _REPLACED_KEPT = timedelta(days=30)
@@ -21,15 +32,16 @@ _OPEN_KEPT = timedelta(days=400)
 """Longer than the policy lets a saving count: its end then changes no sum."""
 _END = "#END"
 _BILL = "#BILL#"
-"""After the key of an entry: that of its end, and those of corrections by bills, with their time."""
+"""After the key of an entry: that of its end, and those of corrections by bills, with their
+time."""
 
 
 class Ledger(Store):
     """Booked savings, and what projects cost. A month is `yyyy-mm`."""
 
     def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
-        """Return the entries that are booked and not settled, oldest episode first; and those of instances
-        that others replace, until they are started or terminated."""
+        """Return the entries that are booked and not settled, oldest episode first; and those of
+        instances that others replace, until they are started or terminated."""
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
@@ -37,10 +49,16 @@ class Ledger(Store):
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(
-        self, entry: LedgerEntry, ended_at: UtcDatetime, why: Ending, now: UtcDatetime, *, by: str = ""
+        self,
+        entry: LedgerEntry,
+        ended_at: UtcDatetime,
+        why: Ending,
+        now: UtcDatetime,
+        *,
+        by: str = "",
     ) -> bool:
-        """End a ledger entry once, by one more; true when this call did. `by` replaces it, and only it. What
-        ended so is not changed: only that it stays away is forgotten."""
+        """End a ledger entry once, by one more; true when this call did. `by` replaces it, and only
+        it. What ended so is not changed: only that it stays away is forgotten."""
         if entry.ended is not None:
             self._table.write(delete(_open_key(entry)))
             return False
@@ -74,7 +92,8 @@ class Ledger(Store):
         self._table.write(insert((pk, f"{sk}{_BILL}{iso(now)}"), found))
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        """Return what was booked in a month, each with its end, and as the last bill corrected it."""
+        """Return what was booked in a month, each with its end, and as the last bill corrected
+        it."""
         items: tuple[list[Document], list[Document]] = [], []
         for item in self._table.query(f"LEDGER#{month}"):
             items[_END in item["sk"] or _BILL in item["sk"]].append(item)
@@ -82,7 +101,9 @@ class Ledger(Store):
         found = {one.episode: one for one in booked}
         for one in later:
             if (entry := found.get(one.episode)) is not None:
-                found[one.episode] = replace(entry, **(one.correction if one.corrected_at else one.end))
+                found[one.episode] = replace(
+                    entry, **(one.correction if one.corrected_at else one.end)
+                )
         return list(found.values())
 
     def last_statement(self, month: str) -> Statement | None:
@@ -97,8 +118,11 @@ class Ledger(Store):
         """Return what a target has cost in a month; `None` when nothing was counted."""
         return self._table.read(Meter, _meter_key(target, month))
 
-    def bring_forward(self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()) -> bool:
-        """Put the meter in place of the one `seen`, with the days; false when another caller was faster."""
+    def bring_forward(
+        self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()
+    ) -> bool:
+        """Put the meter in place of the one `seen`, with the days; false when another caller was
+        faster."""
         unchanged = absent() if seen is None else where("counted_until", "=", seen.counted_until)
         until = parse_month(meter.month) + _METERS_KEPT
         forward = put(_meter_key(meter.target, meter.month), meter, unchanged, until=until)
@@ -116,7 +140,10 @@ def booking(entry: LedgerEntry) -> list[Write]:
 
 
 def _ledger_key(entry: LedgerEntry) -> Key:
-    return f"LEDGER#{month_of(entry.booked_at)}", f"{iso(entry.booked_at)}#{entry.episode.execution_name}"
+    return (
+        f"LEDGER#{month_of(entry.booked_at)}",
+        f"{iso(entry.booked_at)}#{entry.episode.execution_name}",
+    )
 
 
 def _open_key(entry: LedgerEntry) -> Key:

@@ -1,5 +1,6 @@
-"""The policy: which version is in force (`VERSION#`, written by its reviewer alone), who wrote and who
-accepts one, and the last text in use. And the number of the items' schema, in the same partitions."""
+"""The policy: which version is in force (`VERSION#`, written by its reviewer alone), who wrote and
+who accepts one, and the last text in use. And the number of the items' schema, in the same
+partitions."""
 
 from __future__ import annotations
 
@@ -26,16 +27,20 @@ class PolicyVersions(Store):
     """Versions of the policy document by their names in S3."""
 
     def check_schema(self) -> None:
-        """Note that items are stored in this schema. Raises: CloudError where they are in a newer one."""
+        """Note that items are stored in this schema. Raises: CloudError where they are in a newer
+        one."""
         kept = int((self._table.get(SCHEMA_KEY) or {}).get("number", 1))
         if kept > SCHEMA:
-            known = f"the state table has items of schema {kept}, and this release reads up to {SCHEMA}"
+            known = (
+                f"the state table has items of schema {kept}, and this release reads up to {SCHEMA}"
+            )
             raise CloudError(f"{known}: deploy the newer release again (docs/schema.md)")
         if kept < SCHEMA:
             self._table.write(put(SCHEMA_KEY, {"number": SCHEMA, "what": "schema raised"}))
 
     def keep_policy(self, text: str, at: datetime) -> None:
-        """Keep the text of an accepted policy document, to fall back on where the next cannot be used."""
+        """Keep the text of an accepted policy document, to fall back on where the next cannot be
+        used."""
         self._table.write(put(_KEPT, {"text": text, "at": at}))
 
     def kept_policy(self) -> str | None:
@@ -45,7 +50,8 @@ class PolicyVersions(Store):
         return self._text(_IN_FORCE, "version")
 
     def standing_version(self) -> StandingVersion | None:
-        """Return the version in force with the acceptances that count; `None` before the first version."""
+        """Return the version in force with the acceptances that count; `None` before the first
+        version."""
         item = self._table.get(_IN_FORCE)
         if item is None:
             return None
@@ -58,7 +64,8 @@ class PolicyVersions(Store):
     def put_in_force(
         self, version: str, before: str | None, at: datetime, consented: Consented | None = None
     ) -> None:
-        """Let a version count from now on. Raises: ConflictError when another one than `before` does now."""
+        """Let a version count from now on. Raises: ConflictError when another one than `before`
+        does now."""
         same = absent() if before is None else where("version", "=", before)
         item: dict[str, object] = {"version": version, "at": at}
         if before is not None:
@@ -68,21 +75,28 @@ class PolicyVersions(Store):
         self._table.transact(put(_IN_FORCE, item, same))
 
     def count_acceptances(self, version: str, consented: Consented) -> None:
-        """Keep whose acceptances of the version in force count. Raises: ConflictError when another version
-        is in force by now."""
+        """Keep whose acceptances of the version in force count. Raises: ConflictError when another
+        version is in force by now."""
         item = {**_counted(consented), "what": "acceptances of the policy counted"}
         self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
 
     def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
         """Return the accounts of the units; `None` where those of other units were found last."""
         item = self._table.get(_ACCOUNTS) or {}
-        same = item.get("units") == [*targets.units] and item.get("without_units") == [*targets.without_units]
+        same = item.get("units") == [*targets.units] and item.get("without_units") == [
+            *targets.without_units
+        ]
         return tuple(item["accounts"]) if same else None
 
     def note_accounts(self, targets: Targets, accounts: Sequence[str], at: datetime) -> None:
-        """Keep the accounts of the units, for all functions; only a change is written, and audited."""
+        """Keep the accounts of the units, for all functions; only a change is written, and
+        audited."""
         if self.accounts_of(targets) != tuple(accounts):
-            found = {"units": targets.units, "without_units": targets.without_units, "accounts": accounts}
+            found = {
+                "units": targets.units,
+                "without_units": targets.without_units,
+                "accounts": accounts,
+            }
             self._table.write(put(_ACCOUNTS, {**found, "what": "accounts of units", "at": at}))
 
     def over_budget(self, month: str) -> tuple[str, ...]:
@@ -117,7 +131,9 @@ class PolicyVersions(Store):
         """Keep that somebody may not accept a version, for the audit alone; once for each."""
         # No version of S3 has this name, so it counts for none.
         key = f"ACCEPTED#refused#{version}", identity
-        self._keep_for_audit(update(key, {"what": "refused", "episode": version, "reason": why}, absent()))
+        self._keep_for_audit(
+            update(key, {"what": "refused", "episode": version, "reason": why}, absent())
+        )
 
     def accepted(self, version: str) -> tuple[str, ...]:
         """Return the identities that accept a version."""

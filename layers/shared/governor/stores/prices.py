@@ -22,7 +22,9 @@ class Prices(Store):
             return None
 
     def keep_price_list(self, one: PriceList) -> None:
-        self._table.write(put(("PRICES", one.region), {"list": packed([self._table.document(one)])[0]}))
+        self._table.write(
+            put(("PRICES", one.region), {"list": packed([self._table.document(one)])[0]})
+        )
 
     def commitments(self) -> Commitments | None:
         """Return what was read last of the hub's account; nothing where nobody did."""

@@ -27,13 +27,17 @@ class SignIns(Store):
         self._table.holds(update(_key("SESSION", session_id), {"ends_at": now}, present()))
 
     def keep_code(self, secret: str, code: Code) -> None:
-        self._table.write(update(_key("CODE", secret), code, absent(), until=code.ends_at + _CODES_KEPT))
+        self._table.write(
+            update(_key("CODE", secret), code, absent(), until=code.ends_at + _CODES_KEPT)
+        )
 
     def code(self, secret: str) -> Code | None:
         return Readable(self._table).read(Code, _key("CODE", secret))
 
     def use_code(self, secret: str, now: datetime) -> bool:
-        return self._table.holds(update(_key("CODE", secret), {"used_at": now}, where("used_at", "=", None)))
+        return self._table.holds(
+            update(_key("CODE", secret), {"used_at": now}, where("used_at", "=", None))
+        )
 
 
 def _key(kind: Literal["SESSION", "CODE"], secret: str) -> Key:

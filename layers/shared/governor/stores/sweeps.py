@@ -42,8 +42,8 @@ _PART_KEPT = timedelta(hours=2)
 
 class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
-        """Return what the last sweep saw, by instance id; empty where that cannot be read as a whole. With it
-        comes what later sweeps have saved that did not end."""
+        """Return what the last sweep saw, by instance id; empty where that cannot be read as a
+        whole. With it comes what later sweeps have saved that did not end."""
         found = None
         for _ in range(_ATTEMPTS):
             parts: dict[str, list[Document]] = defaultdict(list)
@@ -67,7 +67,9 @@ class Sweeps(Store):
         current = [item for item in items if item.get("version") == head.get("version")]
         is_known = head["sk"].endswith("#000") and head.get("format") == _OBSERVATIONS_FORMAT
         if not is_known or len(current) != head.get("chunks"):
-            _log.warning("the remembered observations of %s are incomplete; reading everything anew", target)
+            _log.warning(
+                "the remembered observations of %s are incomplete; reading everything anew", target
+            )
             return None
         try:
             lines, same = tee(unpacked(item["data"] for item in current))
@@ -77,12 +79,15 @@ class Sweeps(Store):
             _log.warning("the remembered observations of %s cannot be read: %s", target, error)
             return {}
 
-    def remember(self, target: Target, observations: Mapping[str, Observation], at: datetime) -> None:
+    def remember(
+        self, target: Target, observations: Mapping[str, Observation], at: datetime
+    ) -> None:
         """Replace the observations. Last writer wins; it is a cache."""
         version, last = self._keep(target, _OBSERVATIONS, observations, at)
         is_ours = check((target_pk(target), f"{_OBSERVATIONS}000"), where("version", "=", version))
         for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last):
-            # Not what another sweep has replaced this by, nor what a later one has saved that goes on.
+            # Not what another sweep has replaced this by, nor what a later one has saved that goes
+            # on.
             self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), where("at", "<=", at)))
 
     def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
@@ -92,7 +97,12 @@ class Sweeps(Store):
         self._keep(target, own, seen, at, until=at + _PART_KEPT)
 
     def _keep(
-        self, target: Target, prefix: str, seen: Mapping[str, Observation], at: datetime, **more: Any
+        self,
+        target: Target,
+        prefix: str,
+        seen: Mapping[str, Observation],
+        at: datetime,
+        **more: Any,
     ) -> tuple[str, str]:
         """Return the version, and the last key."""
         parts = packed({"id": key, **self._table.document(one)} for key, one in seen.items())
@@ -108,7 +118,8 @@ class Sweeps(Store):
         return version, writes[-1].key[1]
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
-        """Return the largest changes in a sweep of the last days, by day; none where they are damaged."""
+        """Return the largest changes in a sweep of the last days, by day; none where they are
+        damaged."""
         key = target_pk(target), "SWEEP-DAYS"
         item = self._table.get(key) or {"days": {}}
         try:
@@ -129,7 +140,9 @@ class Sweeps(Store):
 
     def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
         items = self._table.get_each([key for one in targets for key in _breaker_keys(one)])
-        found = [next(self._table.records(BreakerState, [one] if one else []), None) for one in items]
+        found = [
+            next(self._table.records(BreakerState, [one] if one else []), None) for one in items
+        ]
         return {
             target: max(filter(None, pair), key=lambda one: one.tripped_at, default=None)
             for target, *pair in zip(targets, found[::2], found[1::2], strict=True)
@@ -151,6 +164,6 @@ class Sweeps(Store):
 
 
 def _breaker_keys(target: Target) -> tuple[Key, Key]:
-    """Return where the breaker is, and where the release before this one reads it: a rollback brings that one
-    back. Both are written and read for one release, so that no freeze is lost."""
+    """Return where the breaker is, and where the release before this one reads it: a rollback
+    brings that one back. Both are written and read for one release, so that no freeze is lost."""
     return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")

@@ -1,9 +1,9 @@
-"""The table under the stores: documents by key, and conditional writes. This module must not know what is
-stored.
+"""The table under the stores: documents by key, and conditional writes. This module must not know
+what is stored.
 
-A document may hold text, whole numbers, booleans, bytes, times, records of the domain, and lists and maps of
-these; in place of a document, a record stands for all its fields. An item is deleted some time after its
-`until`, so one past it counts as gone wherever that matters.
+A document may hold text, whole numbers, booleans, bytes, times, records of the domain, and lists
+and maps of these; in place of a document, a record stands for all its fields. An item is deleted
+some time after its `until`, so one past it counts as gone wherever that matters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison of one attribute (`a.b`: entry `b` of map `a`), or two conditions with AND or OR."""
+    """A comparison of one attribute (`a.b`: entry `b` of map `a`), or two conditions with AND or
+    OR."""
 
     operator: str
     left: Any
@@ -73,11 +74,11 @@ def is_over(now: datetime) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One write, or a check, of an item. An update sets `document`, removes the attributes `remove`, adds the
-    numbers `add`, and sets `first` (map, key, value) where unset.
+    """One write, or a check, of an item. An update sets `document`, removes the attributes
+    `remove`, adds the numbers `add`, and sets `first` (map, key, value) where unset.
 
-    `returns_item` asks for the whole item after an update. Where a role may name only some attributes of an
-    item, IAM may refuse it.
+    `returns_item` asks for the whole item after an update. Where a role may name only some
+    attributes of an item, IAM may refuse it.
     """
 
     kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
@@ -113,9 +114,12 @@ def check(key: Key, condition: Condition) -> Write:
 
 
 def packed(lines: Iterable[Any]) -> list[bytes]:
-    """JSON, compressed as a stream, so that only one line is held as text; in parts that fit an item each."""
+    """JSON, compressed as a stream, so that only one line is held as text; in parts that fit an
+    item each."""
     packer = zlib.compressobj(level=3)
-    parts = [packer.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n") for line in lines]
+    parts = [
+        packer.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n") for line in lines
+    ]
     data = b"".join((*parts, packer.flush()))
     return [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
 
@@ -124,7 +128,8 @@ def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
     """Return the lines of what was packed. Raises: as `DAMAGED`."""
     unpacker, rest = zlib.decompressobj(), b""
     for chunk in chunks:
-        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three times over.
+        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three
+        # times over.
         for start in range(0, len(chunk), _SLICE_BYTES):
             text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
             *whole, rest = text.split(b"\n")
@@ -148,7 +153,8 @@ class Table(ABC):
         """Return the item."""
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return those of the items that exist, in any order: at once, where the table can. No key twice."""
+        """Return those of the items that exist, in any order: at once, where the table can. No key
+        twice."""
         return [item for key in keys if (item := self.get(key)) is not None]
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
@@ -157,20 +163,24 @@ class Table(ABC):
 
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """Return the items whose sort key begins with the prefix, in order; with `after` those behind it."""
+        """Return the items whose sort key begins with the prefix, in order; with `after` those
+        behind it."""
 
     @abstractmethod
     def write(self, one: Write) -> Document:
-        """Carry out one write; return the item after an update that asks for it. Raises: ConflictError."""
+        """Carry out one write; return the item after an update that asks for it. Raises:
+        ConflictError."""
 
     @abstractmethod
     def transact(self, *writes: Write) -> None:
-        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError. A transaction that is
-        repeated is answered as the first time: use it where a retry would see its own write as a conflict."""
+        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError. A
+        transaction that is repeated is answered as the first time: use it where a retry would see
+        its own write as a conflict."""
 
     @abstractmethod
     def hasty(self) -> Table:
-        """The same table for what is worth nothing later: writes are sent once and give up within seconds."""
+        """The same table for what is worth nothing later: writes are sent once and give up within
+        seconds."""
 
     @abstractmethod
     def document(self, record: object) -> Document:
@@ -212,7 +222,8 @@ class Table(ABC):
 
 
 class Readable(Table):
-    """The readable part of another table; `unread` names the rest. No action rests on what is missing."""
+    """The readable part of another table; `unread` names the rest. No action rests on what is
+    missing."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table

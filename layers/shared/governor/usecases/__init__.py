@@ -1,1 +1,2 @@
-"""One verb a module: load, decide, act. Use cases know the domain and the ports, and nothing of AWS."""
+"""One verb a module: load, decide, act. Use cases know the domain and the ports, and nothing of
+AWS."""

@@ -11,8 +11,9 @@ from governor.errors import ConfigurationError, SafetyError
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`. `member_role_name` is this function's
-    own role in member accounts, so that there too only one may stop or terminate; `None`: it reaches none."""
+    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`. `member_role_name` is this
+    function's own role in member accounts, so that there too only one may stop or terminate;
+    `None`: it reaches none."""
 
     hub_account: str
     hub_region: str
@@ -39,7 +40,8 @@ class Accounts:
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
         """Return the target with the role to assume in a member account.
 
-        In the hub's account, `session` names the one session that a stop or a termination takes there.
+        In the hub's account, `session` names the one session that a stop or a termination takes
+        there.
 
         Raises:
             ConfigurationError: the function has no role in member accounts.
@@ -48,14 +50,18 @@ class Accounts:
             return Target(account, region, session=session)
         if self.member_role_name is None:
             raise ConfigurationError(
-                f"account {account} cannot be reached: the environment variable MEMBER_ROLE_NAME is missing"
+                f"account {account} cannot be reached: the environment variable "
+                "MEMBER_ROLE_NAME is missing"
             )
         role_arn = f"arn:{self.partition}:iam::{account}:role/{self.member_role_name}"
         return Target(account, region, role_arn, session)
 
 
 def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
-    """Return every account of the policy and of its units in every Region of the policy, each once."""
-    accounts = dict.fromkeys(policy.targets.accounts or (() if policy.targets.units else (hub.account,)))
+    """Return every account of the policy and of its units in every Region of the policy, each
+    once."""
+    accounts = dict.fromkeys(
+        policy.targets.accounts or (() if policy.targets.units else (hub.account,))
+    )
     regions = dict.fromkeys(policy.targets.regions or (hub.region,))
     return tuple(Target(account, region) for account in accounts for region in regions)

@@ -1,4 +1,5 @@
-"""Reasons to hold a step back for a while: a freeze, the caps of 60 minutes, and refused answers."""
+"""Reasons to hold a step back for a while: a freeze, the caps of 60 minutes, and refused
+answers."""
 
 from __future__ import annotations
 
@@ -25,10 +26,12 @@ _SPREAD = timedelta(minutes=10)
 """Steps that wait for the same room are spread over so many minutes."""
 _PERIOD = timedelta(minutes=5)
 REFUSALS_LATE = timedelta(minutes=5)
-"""After which CloudWatch has what the access log says of a period; sooner, a period may read as empty."""
+"""After which CloudWatch has what the access log says of a period; sooner, a period may read as
+empty."""
 _CROWDED = 300
-"""Requests in a period, of all routes, from which some may have been refused unseen: API Gateway does not log
-every 429 of a flood, but lets through what its limits allow, 5 a second on the narrowest route."""
+"""Requests in a period, of all routes, from which some may have been refused unseen: API Gateway
+does not log every 429 of a flood, but lets through what its limits allow, 5 a second on the
+narrowest route."""
 
 
 def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
@@ -42,7 +45,9 @@ def paused(state: StateTable) -> str | None:
     return None if pause is None else f"everything is {pause.why}"
 
 
-def frozen_by_breaker(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
+def frozen_by_breaker(
+    state: StateTable, target: Target, rule: Breaker, now: datetime
+) -> str | None:
     """Return that a breaker freezes plans of the target, and why; `None` when none does."""
     why = why_frozen(state.breaker(target), state.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
@@ -59,15 +64,19 @@ def _setting(what: str) -> str:
 
 def cap_reached(what: str, most: int) -> str:
     kind, _, name = what.partition("#")
-    whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(kind, "of all accounts")
+    whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(
+        kind, "of all accounts"
+    )
     return (
-        f"the cap of {most} stops and terminations in 60 minutes {whose} is reached (caps.{_setting(what)})"
+        f"the cap of {most} stops and terminations in 60 minutes {whose} is reached "
+        f"(caps.{_setting(what)})"
     )
 
 
 def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timedelta:
-    """Return how long a step waits for room under a cap: until an action leaves the window, and some more by
-    the name's hash. `None`: the cap is 0, so only a change of the policy makes room."""
+    """Return how long a step waits for room under a cap: until an action leaves the window, and
+    some more by the name's hash. `None`: the cap is 0, so only a change of the policy makes
+    room."""
     if room_at is None:
         return FREEZE_CHECKED
     spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
@@ -75,7 +84,8 @@ def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timed
 
 
 class Unanswered(NamedTuple):
-    """The time that people had to answer a question, or to hold what a notice said, and did not use."""
+    """The time that people had to answer a question, or to hold what a notice said, and did not
+    use."""
 
     what: str
     length: timedelta
@@ -84,8 +94,9 @@ class Unanswered(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RefusedAnswers:
-    """Finds whether people could answer: CloudWatch's counts of API requests that were throttled or failed.
-    API Gateway's limits are shared: whoever floods a route makes those silent who use it."""
+    """Finds whether people could answer: CloudWatch's counts of API requests that were throttled or
+    failed. API Gateway's limits are shared: whoever floods a route makes those silent who use
+    it."""
 
     metrics: MetricReader
     hub: Target
@@ -93,8 +104,8 @@ class RefusedAnswers:
     namespace: str
 
     def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
-        """Return why silence is no answer yet; `None` after as much time as people had without a refusal that
-        can be read. Raises: MetricsLate while the last minutes cannot be known."""
+        """Return why silence is no answer yet; `None` after as much time as people had without a
+        refusal that can be read. Raises: MetricsLate while the last minutes cannot be known."""
         window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
@@ -106,7 +117,9 @@ class RefusedAnswers:
             return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
         most = {key: max(one or 0 for one in series) for key, series in answer.series.items()}
         if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
-            return f"{unanswered.what}, but the API refused requests: answers may have been among them"
+            return (
+                f"{unanswered.what}, but the API refused requests: answers may have been among them"
+            )
         if window.end < unanswered.until:
             raise MetricsLate(f"{unanswered.what}; whether answers were refused is not known yet")
         return None
@@ -119,8 +132,8 @@ class ShowBrakes:
     clock: Clock
 
     def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        """Return what is frozen (`everything`, or account and Region), why, and since when, if known. A
-        pause goes first."""
+        """Return what is frozen (`everything`, or account and Region), why, and since when, if
+        known. A pause goes first."""
         pause = self.state.pause()
         if pause is None:
             return self._by_breakers(targets)
@@ -130,7 +143,9 @@ class ShowBrakes:
         rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
         found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
         found += [(str(one), own, Hub()) for one, own in self.state.breakers(targets).items()]
-        freezes = ((what, why_frozen(own, of, now, rule), own or of.freeze) for what, own, of in found)
+        freezes = (
+            (what, why_frozen(own, of, now, rule), own or of.freeze) for what, own, of in found
+        )
         return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
 
     def caps(self) -> list[tuple[str, int, int]]:
@@ -138,8 +153,8 @@ class ShowBrakes:
 
 
 def used_caps(state: StateTable, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
-    """Return each cap with how many actions began in the last 60 minutes, and how many may; that of all
-    accounts first."""
+    """Return each cap with how many actions began in the last 60 minutes, and how many may; that of
+    all accounts first."""
     used = {"ORGANIZATION": 0, **state.used(now)}
     in_order = sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
     return [(what, taken, getattr(caps, _setting(what))) for what, taken in in_order]

@@ -1,5 +1,6 @@
-"""Does something once for an event that may come twice, and does it all the same when the log is away; does
-several things whatever becomes of each, and at the same time without waiting longer than it can."""
+"""Does something once for an event that may come twice, and does it all the same when the log is
+away; does several things whatever becomes of each, and at the same time without waiting longer than
+it can."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class Once:
     log: EventLog
 
     def __call__(self, key: str, act: Callable[[], None], *, keep: timedelta = _KEPT) -> bool:
-        """Act unless it was done or is being done; true when this call did. Raises: CloudError where the log
-        is away (after acting: twice is better than never), or as `act`."""
+        """Act unless it was done or is being done; true when this call did. Raises: CloudError
+        where the log is away (after acting: twice is better than never), or as `act`."""
         unclaimed: CloudError | None = None
         try:
             if not self.log.claim(key, self.clock.now(), LEASE):
@@ -48,8 +49,9 @@ class Once:
     def of_many(
         self, keys: Sequence[str], act: Callable[[Sequence[str]], Mapping[str, CloudError | None]]
     ) -> dict[str, CloudError | None]:
-        """Act once for all keys that nobody has acted for; return what became of each, as `act` does: why it
-        failed, or `None`. What could not be claimed or noted failed too, although it was done."""
+        """Act once for all keys that nobody has acted for; return what became of each, as `act`
+        does: why it failed, or `None`. What could not be claimed or noted failed too, although it
+        was done."""
         distinct, unclaimed = tuple(dict.fromkeys(keys)), None
         free: Sequence[str] = distinct
         try:
@@ -92,8 +94,9 @@ def joined(failed: Sequence[Exception]) -> Exception:
 def begin(
     calls: Mapping[Key, Callable[[], Result]], operation: str
 ) -> Callable[[float], dict[Key, Result | CloudError]]:
-    """Begin calls of which none depends on another. What is returned waits so many seconds at most, and gives
-    each one's result, or the error, which names `operation`. One that takes longer goes on unseen."""
+    """Begin calls of which none depends on another. What is returned waits so many seconds at most,
+    and gives each one's result, or the error, which names `operation`. One that takes longer goes
+    on unseen."""
     pool = ThreadPoolExecutor(_AT_ONCE)
     futures = {key: pool.submit(_result, call) for key, call in calls.items()}
 

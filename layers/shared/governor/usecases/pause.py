@@ -28,14 +28,19 @@ LONGEST_REASON = 300
 _ATTEMPTS = 5
 _NOT_BEGUN = "nothing is paused: other pauses began and ended at the same moment. Pause again"
 _WHO_MAY_PAUSE = (
-    "only a person of ownership.contacts, or an admin of console.scopes, may pause everything: have your "
+    "only a person of ownership.contacts, or an admin of console.scopes, may pause "
+    "everything: have your "
     "identity added to the policy"
 )
 _WHO_MAY_END = (
-    "only an admin of everything may end the pause (console.scopes with role: admin and everything: true), "
+    "only an admin of everything may end the pause (console.scopes with role: admin and "
+    "everything: true), "
     "or a person of ownership.contacts where the policy names no such admin"
 )
-_GONE = "the pause that you saw has ended, and somebody may have paused again: look again before you end it"
+_GONE = (
+    "the pause that you saw has ended, and somebody may have paused again: look "
+    "again before you end it"
+)
 
 
 class Presser(NamedTuple):
@@ -57,8 +62,8 @@ class PauseAll:
     def begin(self, presser: Presser, reason: str | None, policy: Policy) -> Pause:
         """Pause everything, and return the pause that stands: it may be one of somebody else.
 
-        Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused where others kept
-        pausing and ending their pauses; CloudError.
+        Raises: NotAllowed; InputError for a reason that cannot be kept; DecisionRefused where
+        others kept pausing and ending their pauses; CloudError.
         """
         if not may_pause(presser.grants, presser.person, policy):
             raise NotAllowed(_WHO_MAY_PAUSE)

@@ -1,7 +1,8 @@
 """Counts who has accepted the version in force, and notifies once the people who have not.
 
-Acceptances are records of the people themselves: `serve_api` writes them for a caller whom IAM has proven.
-This must not count anybody whom a writer alone brings: `domain/policy/consent.py` says who counts.
+Acceptances are records of the people themselves: `serve_api` writes them for a caller whom IAM has
+proven. This must not count anybody whom a writer alone brings: `domain/policy/consent.py` says who
+counts.
 """
 
 from __future__ import annotations
@@ -31,12 +32,15 @@ from governor.usecases.once import Once
 
 _NOTIFIED_FOR = timedelta(days=365)
 _NOT_MAPPED = (
-    "no aws: identity in ownership.contacts is mapped to that address. Map one, store the policy as a "
+    "no aws: identity in ownership.contacts is mapped to that address. Map one, store "
+    "the policy as a "
     "new version, and accept that"
 )
 _NOT_COUNTED = (
-    "one person alone added that address to the policy. Two people of the version before must accept "
-    "this version first. If that version had fewer than two people who can accept, an operator deletes "
+    "one person alone added that address to the policy. Two people of the version before "
+    "must accept "
+    "this version first. If that version had fewer than two people who can accept, an "
+    "operator deletes "
     "the item VERSION#in-force with the break-glass role (docs/policy-versions.md)"
 )
 
@@ -85,8 +89,8 @@ def consents_of_new(
 ) -> Consented:
     """Return whose acceptances count when the version comes into force instead of the standing one.
 
-    `before` are the people of the document in force: they count where a release before this one has put it
-    in force. Of a first version nobody has accepted anything yet. Raises: CloudError.
+    `before` are the people of the document in force: they count where a release before this one has
+    put it in force. Of a first version nobody has accepted anything yet. Raises: CloudError.
     """
     own = known_people(book.base().policy.ownership)
     if standing is None:
@@ -114,7 +118,8 @@ class CountAcceptances:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self) -> None:
-        """Count the acceptances of the version in force. Raises: CloudError; then fewer count, never more."""
+        """Count the acceptances of the version in force. Raises: CloudError; then fewer count,
+        never more."""
         standing = self.state.standing_version()
         book = self.parse_accepted(self.policy_text.read())
         if not book.needs_consent:
@@ -139,7 +144,8 @@ class CountAcceptances:
             return
 
     def _notify(self, version: str | None, book: ParsedConsents, people: KnownPeople) -> None:
-        """Notify each person once of what stands in their name, also where they cannot accept it yet."""
+        """Notify each person once of what stands in their name, also where they cannot accept it
+        yet."""
         own = known_people(book.base().policy.ownership)
         for person, overrides in _by_person(book.unaccepted()).items():
             alert = consent_alert(

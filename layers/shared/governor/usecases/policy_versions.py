@@ -9,7 +9,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from governor.domain.alerts.policy_messages import State, consent_line, difference, version_alert, who
+from governor.domain.alerts.policy_messages import (
+    State,
+    consent_line,
+    difference,
+    version_alert,
+    who,
+)
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED, Parsed, people_behind, risky
 from governor.domain.policy.consent import StandingVersion, Unaccepted, asked_people, known_people
@@ -29,12 +35,14 @@ from governor.usecases.policy_consent import (
 
 _ANNOUNCED_FOR = timedelta(days=365)
 _IN_FORCE_SOON = timedelta(minutes=1)
-"""Whoever announces a version puts it in force at once; after a crash in between, the next review does."""
+"""Whoever announces a version puts it in force at once; after a crash in between, the next review
+does."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewPolicy:
-    """Reviews the newest version. The one function that uses it decides which version is in force."""
+    """Reviews the newest version. The one function that uses it decides which version is in
+    force."""
 
     clock: Clock
     documents: PolicyDocuments
@@ -47,9 +55,9 @@ class ReviewPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, written: tuple[str, str] | None = None) -> None:
-        """Review the newest version, unless it is in force; it comes into force after people were notified.
-        Then count who has accepted the one in force. `written`: a version, and who wrote it. Raises:
-        CloudError; the one before stays in force then."""
+        """Review the newest version, unless it is in force; it comes into force after people were
+        notified. Then count who has accepted the one in force. `written`: a version, and who wrote
+        it. Raises: CloudError; the one before stays in force then."""
         if written is not None:
             self.state.note_writer(*written)
         if not self._review() and written is not None:
@@ -82,7 +90,9 @@ class ReviewPolicy:
         by = who(self.state.writer(version), newest.author)
         try:
             if version == "null":
-                raise PolicyError([PolicyProblem("", "has no version: turn on versioning of its bucket")])
+                raise PolicyError(
+                    [PolicyProblem("", "has no version: turn on versioning of its bucket")]
+                )
             document = self.parse(newest.text)
             paths = risky(in_force, document)
         except PolicyError as error:
@@ -111,7 +121,8 @@ class ReviewPolicy:
         return people_behind(self.state.writer(version), self.state.accepted(version), people)
 
     def _note_parameter(self) -> None:
-        """Notify people of a change of the SSM parameter: it counts, unreviewed, until a version does."""
+        """Notify people of a change of the SSM parameter: it counts, unreviewed, until a version
+        does."""
         text, noted, now = self.policy_text.read(), self.state.noted_parameter(), self.clock.now()
         if text == noted:
             return
@@ -119,7 +130,9 @@ class ReviewPolicy:
             changes = difference(noted or "", text)
             # A change back, too, is a message of its own.
             name = f"parameter-{now:%Y%m%dT%H%M%S}"
-            self.announcer.announce(version_alert(self.hub, name, "", "parameter", now, more=changes))
+            self.announcer.announce(
+                version_alert(self.hub, name, "", "parameter", now, more=changes)
+            )
         self.state.note_parameter(text, now)
 
     def _announce(self, version: str, by: str, state: State, **more: Any) -> bool:
@@ -147,8 +160,8 @@ class AcceptPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, version: str, identity: str, people: Ownership) -> Accepted:
-        """Record the acceptance; `people` are those of the version in force. Raises: DecisionRefused,
-        CloudError."""
+        """Record the acceptance; `people` are those of the version in force. Raises:
+        DecisionRefused, CloudError."""
         # First: what is no version leaves no trace.
         document = self.parse_accepted(self.documents.read(version))
         standing = self.state.standing_version()
@@ -160,7 +173,9 @@ class AcceptPolicy:
                 raise NotAllowed(
                     f"map {identity} to your address in ownership.contacts of the policy in force"
                 )
-            is_asked = document.needs_consent and (is_in_force or person in asked_people(document.overrides))
+            is_asked = document.needs_consent and (
+                is_in_force or person in asked_people(document.overrides)
+            )
             if not is_asked:
                 self._must_wait_for(person, writer, people, is_in_force=is_in_force)
         except DecisionRefused as error:
@@ -170,7 +185,9 @@ class AcceptPolicy:
         behind = people_behind(writer, self.state.accepted(version), people)
         return Accepted(behind, is_in_force, self._unaccepted(version, document, standing, people))
 
-    def _must_wait_for(self, person: str, writer: str, people: Ownership, *, is_in_force: bool) -> None:
+    def _must_wait_for(
+        self, person: str, writer: str, people: Ownership, *, is_in_force: bool
+    ) -> None:
         """Raises: DecisionRefused where a person whom no override names has nothing to accept."""
         if person in people_behind(writer, (), people):
             raise NotAllowed("you wrote this version: another person must accept it")
@@ -190,7 +207,9 @@ class AcceptPolicy:
         if standing is not None and standing.version == version:
             consented = consents_now(self.state, standing, document)
         else:
-            consented = consents_of_new(self.state, version, document, standing, known_people(people))
+            consented = consents_of_new(
+                self.state, version, document, standing, known_people(people)
+            )
         document.accepted_by(consented.acceptances)
         return document.unaccepted()
 
@@ -198,8 +217,8 @@ class AcceptPolicy:
 def waits_for_two(in_force: ParsedConsents) -> bool:
     """Return whether a risky version waits for two people of the version in force.
 
-    Where only a default asks for two, and the version names fewer who can accept, nobody could ever change
-    it: then it does not wait. `two_people_for_policy: true` in the document always does.
+    Where only a default asks for two, and the version names fewer who can accept, nobody could ever
+    change it: then it does not wait. `two_people_for_policy: true` in the document always does.
     """
     policy = in_force.base().policy
     if not policy.two_people_for_policy:

@@ -1,4 +1,5 @@
-"""Parts shared by the API, the page and the console: words about a question, and how an answer is taken."""
+"""Parts shared by the API, the page and the console: words about a question, and how an answer is
+taken."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ UNDO: Final = "undo"
 
 
 def status_of(error: InputError | DecisionRefused) -> int:
-    """Return the HTTP status of an answer that was not taken: wrong, not this person's, or too late."""
+    """Return the HTTP status of an answer that was not taken: wrong, not this person's, or too
+    late."""
     if isinstance(error, (NotAllowed, Uncertain)):
         return 403 if isinstance(error, NotAllowed) else 503
     is_wrong = isinstance(error, InputError) or error.status == ApprovalStatus.PENDING
@@ -54,16 +56,23 @@ def brief(view: ApprovalView) -> dict[str, Any]:
     }
 
 
-def posted(form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime) -> Decision:
-    """Return the answer of a page's form, but for a keep's end. Raises: InputError with what to do."""
+def posted(
+    form: Mapping[str, str], by: str, person: str | None, channel: str, now: UtcDatetime
+) -> Decision:
+    """Return the answer of a page's form, but for a keep's end. Raises: InputError with what to
+    do."""
     try:
         answer = Answer(form.get("answer", ""))
     except ValueError:
-        raise InputError("choose one of the buttons: stop or terminate, keep, exempt, hold") from None
+        raise InputError(
+            "choose one of the buttons: stop or terminate, keep, exempt, hold"
+        ) from None
     reason = form.get("reason", "").strip()
     if len(reason) > LONGEST_REASON:
         raise InputError(f"the reason is longer than {LONGEST_REASON} characters")
-    return Decision(answer=answer, by=by, person=person, channel=channel, at=now, reason=reason or None)
+    return Decision(
+        answer=answer, by=by, person=person, channel=channel, at=now, reason=reason or None
+    )
 
 
 def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
@@ -74,14 +83,18 @@ def keep_until(form: Mapping[str, str], zone: str) -> UtcDatetime:
             day = datetime.strptime(date, "%Y-%m-%d").replace(tzinfo=UTC).date()
             return datetime.combine(day, time(9), tzinfo=ZoneInfo(zone)).astimezone(UTC)
         return parse_iso(offered)
-    except (ValueError, OverflowError):  # the first and the last day of the calendar have no UTC elsewhere
+    except (
+        ValueError,
+        OverflowError,
+    ):  # the first and the last day of the calendar have no UTC elsewhere
         raise InputError("say until when it shall be kept: a date like 2026-12-01") from None
 
 
 def start_again(
     decide: Decide, undoer: Undoer, episode: Episode, by: str, person: str | None, channel: str
 ) -> None:
-    """Have EC2 start what the episode has stopped. Raises: NotAllowed, DecisionRefused, Uncertain."""
+    """Have EC2 start what the episode has stopped. Raises: NotAllowed, DecisionRefused,
+    Uncertain."""
     if not may_undo(decide.terms_now(episode), person):
         raise NotAllowed(why_not(person, by, UNDO))
     try:
@@ -89,7 +102,8 @@ def start_again(
     except CloudError:
         _log.exception("an undo failed")
         raise Uncertain(
-            "whether it was started is not certain. Open this page again in a minute, and press once more if "
+            "whether it was started is not certain. Open this page again in a minute, "
+            "and press once more if "
             "not"
         ) from None
     if not answer.done:

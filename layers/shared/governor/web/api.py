@@ -1,4 +1,5 @@
-"""The questions as JSON, for the command line: the same use cases as the page, authorized by AWS IAM."""
+"""The questions as JSON, for the command line: the same use cases as the page, authorized by AWS
+IAM."""
 
 from __future__ import annotations
 
@@ -29,20 +30,24 @@ _FIELDS = frozenset({"answer", "keep_until", "reason", "instance_id", "losses_ac
 _PAUSE_FIELDS = frozenset({"reason"})
 _RESUME_FIELDS = frozenset({"since"})
 _DENIED = (
-    "S3 denied this version of the policy: there is none of that name, or the function serve_api may not "
-    "read it. Compare the name with `governor policy history`. If it is listed there, the policy of the "
-    "bucket or of its key, or a service control policy, takes s3:GetObjectVersion or kms:Decrypt from the "
+    "S3 denied this version of the policy: there is none of that name, or the function "
+    "serve_api may not "
+    "read it. Compare the name with `governor policy history`. If it is listed there, "
+    "the policy of the "
+    "bucket or of its key, or a service control policy, takes s3:GetObjectVersion or "
+    "kms:Decrypt from the "
     "role of serve_api."
 )
-"""Without the right to list, S3 answers alike for what is not there and for what may not be read."""
+"""Without the right to list, S3 answers alike for what is not there and for what may not be
+read."""
 _LONGEST_VERSION = 1024
 """Bytes, of URL-ready text. Source: Amazon S3 user guide, versioning."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiRequest:
-    """One request. `caller` is the ARN that AWS has authenticated; `route` is written as in the template;
-    `named` is the approval or the version of the policy in its path."""
+    """One request. `caller` is the ARN that AWS has authenticated; `route` is written as in the
+    template; `named` is the approval or the version of the policy in its path."""
 
     route: str
     caller: str
@@ -75,7 +80,10 @@ class ApprovalApi:
         except NotFound as error:
             if error.code == "AccessDenied":
                 return ApiResponse(403, {"error": f"{_DENIED} S3 says: {printable(str(error))}"})
-            what, where = "question", "`governor approvals list` prints the ids of those that are open"
+            what, where = (
+                "question",
+                "`governor approvals list` prints the ids of those that are open",
+            )
             if "/policy" in request.route:
                 what, where = "version of the policy", "`governor policy history` prints the newest"
             return ApiResponse(
@@ -143,7 +151,8 @@ class ApprovalApi:
             began = parse_iso(str(request.document.get("since")))
         except ValueError:
             raise InputError(
-                "since: the time that `governor resume --all` prints (`pause.since` of GET /api/freezes)"
+                "since: the time that `governor resume --all` prints (`pause.since` of "
+                "GET /api/freezes)"
             ) from None
         pause = self.pause_all.end(self._presser(request), began, self.policy)
         return _pause_document(pause)
@@ -164,7 +173,10 @@ class ApprovalApi:
                 {"what": what, "why": why, "since": iso(since) if since else None}
                 for what, why, since in self.brakes.freezes(self.targets)
             ],
-            "caps": [{"what": what, "used": used, "most": most} for what, used, most in self.brakes.caps()],
+            "caps": [
+                {"what": what, "used": used, "most": most}
+                for what, used, most in self.brakes.caps()
+            ],
             "waiting": [brief(view) for view in waiting],
         }
 
@@ -175,7 +187,8 @@ class ApprovalApi:
         if request.document.get("answer") == END_KEEP:
             if person is None:
                 raise NotAllowed(
-                    f"{people(identity)} is mapped to nobody, and ends no keep, not even its own: map "
+                    f"{people(identity)} is mapped to nobody, and ends no keep, not even "
+                    "its own: map "
                     f"{identity} to a person in ownership.contacts (identities)"
                 )
             self.decide.end_keep(self.show(request.named), identity, person, Role.APPROVER)
@@ -186,7 +199,10 @@ class ApprovalApi:
             typed_instance_id=request.document.get("instance_id"),
             losses_accepted=request.document.get("losses_accepted") is True,
         )
-        return {**question_document(self.show(request.named)), "needs_another": decided.needs_another}
+        return {
+            **question_document(self.show(request.named)),
+            "needs_another": decided.needs_another,
+        }
 
 
 def _only(document: Mapping[str, Any], fields: frozenset[str]) -> None:
@@ -236,9 +252,13 @@ def _decision(document: Mapping[str, Any], by: str, person: str, now: UtcDatetim
     reason = document.get("reason")
     is_text = isinstance(reason, str) and len(reason) <= LONGEST_REASON and not has_controls(reason)
     if reason is not None and not is_text:
-        raise InputError(f"reason: a text of at most {LONGEST_REASON} characters, without control characters")
+        raise InputError(
+            f"reason: a text of at most {LONGEST_REASON} characters, without control characters"
+        )
     if not isinstance(document.get("instance_id"), str | None):
-        raise InputError("instance_id: the id of the instance as text, where the plan terminates it")
+        raise InputError(
+            "instance_id: the id of the instance as text, where the plan terminates it"
+        )
     if not isinstance(document.get("losses_accepted", False), bool):
         raise InputError("losses_accepted: true where local disks may be lost, else false")
     until = document.get("keep_until")

@@ -1,4 +1,5 @@
-"""The pages as HTML. One style sheet, and one script on a record in progress, both inline by their hashes."""
+"""The pages as HTML. One style sheet, and one script on a record in progress, both inline by their
+hashes."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ _ANSWERED = {Answer.APPROVE: "Approved by", Answer.KEEP: "Kept by", Answer.EXEMP
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """The reader of a page: `by` for the record, `person` where that is proven, `recipient` of the link."""
+    """The reader of a page: `by` for the record, `person` where that is proven, `recipient` of the
+    link."""
 
     recipient: str
     by: str
@@ -67,8 +69,8 @@ class Visitor:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The part that every page of a link has. `action` is where its forms go: the link itself. `in_console`:
-    the same question in the console, which leads on to its other pages."""
+    """The part that every page of a link has. `action` is where its forms go: the link itself.
+    `in_console`: the same question in the console, which leads on to its other pages."""
 
     visitor: Visitor
     csrf: str
@@ -145,13 +147,18 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
         told = messages.outcome_alert(episode.ref, episode, outcome, reason, at, None, approval)
         title = told.subject
         if approval.keep_ended_at is not None:
-            return f"{short}: the keep was ended", ["It is judged again. If it is idle, its owner is asked."]
+            return f"{short}: the keep was ended", [
+                "It is judged again. If it is idle, its owner is asked."
+            ]
         if approval.kept and approval.kept.keep_until and approval.kept.keep_until <= view.now:
             title = (
-                f"{name} was kept until {day_and_time(approval.kept.keep_until, episode.time_zone, view.now)}"
+                f"{name} was kept until "
+                f"{day_and_time(approval.kept.keep_until, episode.time_zone, view.now)}"
             )
         lines = takewhile(lambda line: not line.endswith(":"), filter(None, told.lines))
-        return title.replace(name, short), [one for one in lines if not one.startswith(_BUTTON_HERE)]
+        return title.replace(name, short), [
+            one for one in lines if not one.startswith(_BUTTON_HERE)
+        ]
     if not view.can_decide and approval.brake is not None:
         return f"{short} is held", ()
     if not view.can_decide and approval.status is ApprovalStatus.APPROVED:
@@ -160,7 +167,10 @@ def headline_of(view: ApprovalView) -> tuple[str, Sequence[str]]:
     if not idle.startswith(("idle since", "found", "stopped")):
         idle = f"idle for {idle.removeprefix('idle ')}"
     idle = f"{'was' if idle.startswith('found') else 'has been'} {idle}"
-    return f"{short} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}", ()
+    return (
+        f"{short} {idle}{f'. {episode.plan.verb.capitalize()} it?' if view.can_decide else ''}",
+        (),
+    )
 
 
 def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
@@ -169,7 +179,8 @@ def _may(view: ApprovalView, visitor: Visitor, answer: Answer) -> bool:
 
 
 def _notice(view: ApprovalView) -> str:
-    """Return what mode auto does and until when it can be held; empty where there is nothing to hold."""
+    """Return what mode auto does and until when it can be held; empty where there is nothing to
+    hold."""
     episode = view.episode
     if not (episode.gives_notice and view.can_hold):
         return ""
@@ -177,7 +188,10 @@ def _notice(view: ApprovalView) -> str:
 
 
 def digest_page(
-    views: Sequence[ApprovalView], links: Sequence[str], form: Form, results: Sequence[tuple[str, str]] = ()
+    views: Sequence[ApprovalView],
+    links: Sequence[str],
+    form: Form,
+    results: Sequence[tuple[str, str]] = (),
 ) -> str:
     """Return several questions. `links` lead to each one's own page, in the same order."""
     link_of = dict(zip((view.approval.approval_id for view in views), links, strict=True))
@@ -192,7 +206,9 @@ def digest_page(
         stoppable=[view for view in is_open if not view.episode.plan.destroys],
         apart=[view for view in is_open if view.episode.plan.destroys],
         script=Markup(SEVERAL),  # noqa: S704 - our own file
-        may_stop=any(view.can_decide and _may(view, form.visitor, Answer.APPROVE) for view in views),
+        may_stop=any(
+            view.can_decide and _may(view, form.visitor, Answer.APPROVE) for view in views
+        ),
         keep_options=_keep_options(views[0]),
         results=results,
     )
@@ -224,7 +240,8 @@ def _progress(view: ApprovalView) -> str:
 
 
 def _unseen_minutes(view: ApprovalView) -> int | None:
-    """Return for how long work may have gone on unseen; `None` where nothing is decided on measurements."""
+    """Return for how long work may have gone on unseen; `None` where nothing is decided on
+    measurements."""
     episode = view.episode
     if episode.stopped_in is not None or episode.outcome is not None:
         return None
@@ -246,7 +263,8 @@ def _keep_options(view: ApprovalView) -> Mapping[str, str]:
 
 
 def _latest(view: ApprovalView) -> str:
-    """Return the last date whose nine o'clock, where a date is read as, lies within the policy's maximum."""
+    """Return the last date whose nine o'clock, where a date is read as, lies within the policy's
+    maximum."""
     end = (view.now + view.approval.keep_at_most).astimezone(ZoneInfo(view.episode.time_zone))
     day = end.date() if end.hour >= _NINE else end.date() - timedelta(days=1)
     return day.isoformat()
@@ -254,7 +272,8 @@ def _latest(view: ApprovalView) -> str:
 
 @pass_context
 def _when(context: Context, moment: UtcDatetime | None) -> str:
-    """Return a moment of a record as the rest of the page does, in the zone of those who were asked."""
+    """Return a moment of a record as the rest of the page does, in the zone of those who were
+    asked."""
     return clock(moment, context["episode"].time_zone, context["view"].now) if moment else ""
 
 

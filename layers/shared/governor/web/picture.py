@@ -1,7 +1,7 @@
 """Draws measurements as inline SVG: the busiest GPU as a chart, and every GPU as a heat strip.
 
-Only attributes and classes, as the page's Content-Security-Policy asks for. A unit is a point on a phone of
-390 points. The style sheet draws texts smaller where the picture is larger.
+Only attributes and classes, as the page's Content-Security-Policy asks for. A unit is a point on a
+phone of 390 points. The style sheet draws texts smaller where the picture is larger.
 """
 
 from __future__ import annotations
@@ -27,22 +27,27 @@ _LETTER = 5.8
 _HEATS = (25.0, 50.0, 75.0, 100.0)
 """Percent up to which a period is drawn as pale as its place in this list."""
 _COLUMNS = 96
-"""Most bars of a strip: more cannot be told apart on a phone, and sixteen GPUs would be a long page."""
+"""Most bars of a strip: more cannot be told apart on a phone, and sixteen GPUs would be a long
+page."""
 
 
 def _shown(episode: Episode) -> tuple[Window, list[tuple[str, Series]]]:
     """Return the 24 hours before, or the window that was judged where those could not be read."""
     drawn = episode.history or episode.evidence
-    # A label of our own making: what a publisher wrote into a dimension never gets into the picture.
+    # A label of our own making: what a publisher wrote into a dimension never gets into the
+    # picture.
     labels = [gpu.gpu for gpu in drawn.gpus]
-    names = ["busiest" if one == "all" else f"GPU {int(one) if one.isdecimal() else '?'}" for one in labels]
+    names = [
+        "busiest" if one == "all" else f"GPU {int(one) if one.isdecimal() else '?'}"
+        for one in labels
+    ]
     series = [padded(gpu.utilization, drawn.window) for gpu in drawn.gpus]
     return drawn.window, list(zip(names, series, strict=True))
 
 
 def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
-    """Draw the busiest GPU in percent over time, and what is idle by now shaded and named. A period is a gap
-    unless a GPU was at work in it or all of them were measured."""
+    """Draw the busiest GPU in percent over time, and what is idle by now shaded and named. A period
+    is a gap unless a GPU was at work in it or all of them were measured."""
     drawn, below = episode.history or episode.evidence, episode.idle_below_percent
     window, highest = drawn.window, busiest(drawn.gpus, drawn.window, below)
     about = f"{_length(window)}, in percent; threshold {below:g}%"
@@ -69,7 +74,8 @@ def busiest_svg(episode: Episode, idle_since: UtcDatetime | None) -> Markup:
 
 
 def strips_svg(episode: Episode) -> Markup:
-    """Draw every GPU as a strip, darker when busier, then memory and power; the judged window is framed."""
+    """Draw every GPU as a strip, darker when busier, then memory and power; the judged window is
+    framed."""
     window, rows = _shown(episode)
     below, history = episode.idle_below_percent, episode.history
     drawn = [(name, series, below) for name, series in rows]
@@ -111,7 +117,9 @@ def _heat(value: float | None, below: float) -> str:
     kind = _kind(value, below)
     if kind != "busy":
         return kind
-    place = next((place for place, most in enumerate(_HEATS, 1) if (value or 0.0) <= most), len(_HEATS))
+    place = next(
+        (place for place, most in enumerate(_HEATS, 1) if (value or 0.0) <= most), len(_HEATS)
+    )
     return f"{kind if below else 'level'} h{place}"
 
 

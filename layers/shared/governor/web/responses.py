@@ -18,12 +18,15 @@ from governor.errors import LinkError, LinkExpired
 
 FOLDER = Path(__file__).parent / "templates"
 _FILES = ("tokens.css", "page.css", "questions.css", "follow.js", "questions.js")
-TOKENS, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = ((FOLDER / name).read_text(encoding="utf-8") for name in _FILES)
+TOKENS, _PAGE, QUESTIONS, _SCRIPT, SEVERAL = (
+    (FOLDER / name).read_text(encoding="utf-8") for name in _FILES
+)
 _STYLE = TOKENS + _PAGE + QUESTIONS
 
 
 def environment(style: str, *folders: Path) -> Environment:
-    """Return the templates of these folders, with one style sheet and the filters that all of them need."""
+    """Return the templates of these folders, with one style sheet and the filters that all of them
+    need."""
     found = Environment(
         loader=FileSystemLoader([*folders, FOLDER]),
         autoescape=select_autoescape(default=True, default_for_string=True),
@@ -46,7 +49,8 @@ def _source(text: str) -> str:
 
 
 def policy_of(style: str, *scripts: str) -> str:
-    """Return the content security policy of a page that has this style and these scripts, and no other."""
+    """Return the content security policy of a page that has this style and these scripts, and no
+    other."""
     sources = " ".join(map(_source, scripts)) or "'none'"
     return (
         f"default-src 'none'; style-src {_source(style)}; script-src {sources}; "
@@ -72,7 +76,8 @@ HEADERS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One response; the body is HTML. `cookies` are whole values of `Set-Cookie`; `note` is for the log."""
+    """One response; the body is HTML. `cookies` are whole values of `Set-Cookie`; `note` is for the
+    log."""
 
     status: int
     body: str
@@ -89,11 +94,14 @@ def refusal(
 
 
 def bad_request(text: str) -> Response:
-    return refusal(400, "The request could not be read", f"Open the link of the message again: {text}.")
+    return refusal(
+        400, "The request could not be read", f"Open the link of the message again: {text}."
+    )
 
 
 _OVER = (
-    "What became of the instance stands in the newest message about it, with a link that works. Without one, "
+    "What became of the instance stands in the newest message about it, with a link that "
+    "works. Without one, "
     "ask the owner of the instance, or the administrators of GPU Governor."
 )
 
@@ -101,7 +109,9 @@ _OVER = (
 def bad_link(error: LinkError) -> Response:
     if isinstance(error, LinkExpired):
         return refusal(410, "This link has expired", _OVER)
-    text = "It was not made by this governor, or was altered on its way. Use the link of the message."
+    text = (
+        "It was not made by this governor, or was altered on its way. Use the link of the message."
+    )
     return refusal(403, "This link is not valid", text)
 
 
@@ -110,5 +120,9 @@ def redirect(location: str, *, note: str | None = None, cookies: tuple[str, ...]
 
 
 def to_lambda(response: Response) -> dict[str, Any]:
-    answer = {"statusCode": response.status, "headers": dict(response.headers), "body": response.body}
+    answer = {
+        "statusCode": response.status,
+        "headers": dict(response.headers),
+        "body": response.body,
+    }
     return {**answer, "cookies": list(response.cookies)} if response.cookies else answer

@@ -1,6 +1,7 @@
 """Sessions of people who have signed in: a sealed cookie, and the session in the state table.
 
-The cookie alone opens nothing. Every page and form also reads the stored session, which can be ended.
+The cookie alone opens nothing. Every page and form also reads the stored session, which can be
+ended.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Known(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """Writes and reads the cookie. When the `scope` (issuer, client, group) changes, all sessions end."""
+    """Writes and reads the cookie. When the `scope` (issuer, client, group) changes, all sessions
+    end."""
 
     signer: LinkSigner
     scope: tuple[str, ...]
@@ -62,9 +64,12 @@ class Sessions:
 
 
 def set_cookie(name: str, value: str, life: timedelta) -> str:
-    """Return a cookie that only this host sees, over https, out of reach of scripts. Lax and not Strict:
-    people come from a mail, or back from the issuer, and must still be known."""
-    return f"{name}={value}; Path=/; Max-Age={int(life.total_seconds())}; Secure; HttpOnly; SameSite=Lax"
+    """Return a cookie that only this host sees, over https, out of reach of scripts. Lax and not
+    Strict: people come from a mail, or back from the issuer, and must still be known."""
+    return (
+        f"{name}={value}; Path=/; Max-Age={int(life.total_seconds())}; Secure; "
+        "HttpOnly; SameSite=Lax"
+    )
 
 
 def clear_cookie(name: str) -> str:

@@ -1,5 +1,5 @@
-"""Signing in: to the issuer, and back to the page that one came from, of a link or of the console. What
-belongs to one sign-in is sealed in a cookie of the browser that began it."""
+"""Signing in: to the issuer, and back to the page that one came from, of a link or of the console.
+What belongs to one sign-in is sealed in a cookie of the browser that began it."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ _ERROR = re.compile(r"[a-z_]{1,40}")
 
 @dataclass(frozen=True, slots=True)
 class SignInSite:
-    """Answers `GET /sign-in` and `GET /sign-in/callback`. `groups_claim` and `approver_group` make somebody
-    an approver: see `signed_in`. `base_url` is the API's, without a slash at the end."""
+    """Answers `GET /sign-in` and `GET /sign-in/callback`. `groups_claim` and `approver_group` make
+    somebody an approver: see `signed_in`. `base_url` is the API's, without a slash at the end."""
 
     provider: IdentityProvider
     sessions: Sessions
@@ -53,8 +53,8 @@ class SignInSite:
         return f"{self.base_url}/sign-in/callback"
 
     def begin(self, query: Mapping[str, str]) -> Response:
-        """Send the browser to the issuer; with `fresh` to prove anew who it is. `return` must be a link of
-        ours, as the page gives it, or the path of a page of the console."""
+        """Send the browser to the issuer; with `fresh` to prove anew who it is. `return` must be a
+        link of ours, as the page gives it, or the path of a page of the console."""
         link = query.get("return", "")
         is_path = _PATH.fullmatch(link) is not None
         approval_id, _, fields = link.partition("?")
@@ -62,7 +62,9 @@ class SignInSite:
         now = self.clock.now()
         try:
             if not is_path:
-                self.sessions.signer.check(approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now)
+                self.sessions.signer.check(
+                    approval_id, dict(parse_qsl(fields, keep_blank_values=True)), now
+                )
         except errors.LinkError as error:
             return bad_link(error)
         if len(link) > _LONGEST_LINK:
@@ -80,7 +82,9 @@ class SignInSite:
             return _unavailable(error)
         place = {"path": link} if is_path else {"id": approval_id, "query": fields}
         kept = {"state": state, "nonce": nonce, "verifier": verifier, **place}
-        cookie = set_cookie(SIGN_IN_COOKIE, self.sessions.signer.seal(_PURPOSE, kept, now + LIFE), LIFE)
+        cookie = set_cookie(
+            SIGN_IN_COOKIE, self.sessions.signer.seal(_PURPOSE, kept, now + LIFE), LIFE
+        )
         return redirect(address, cookies=(cookie,))
 
     def finish(self, query: Mapping[str, str], cookies: Mapping[str, str]) -> Response:
@@ -90,7 +94,8 @@ class SignInSite:
         state = query.get("state", "").encode(errors="replace")
         if kept is None or not hmac.compare_digest(kept["state"].encode(), state):
             return _refused(
-                "This sign-in was not the latest one begun in this browser, or took longer than ten minutes. "
+                "This sign-in was not the latest one begun in this browser, or took "
+                "longer than ten minutes. "
                 "Open the link of the message again."
             )
         spent = (clear_cookie(SIGN_IN_COOKIE),)
@@ -102,11 +107,17 @@ class SignInSite:
             return _refused(text, cookies=spent)
         try:
             claims = self.provider.redeem(
-                code=code, nonce=kept["nonce"], verifier=kept["verifier"], redirect_uri=self._callback
+                code=code,
+                nonce=kept["nonce"],
+                verifier=kept["verifier"],
+                redirect_uri=self._callback,
             )
             who = signed_in(claims, self.groups_claim, self.approver_group)
         except errors.SignInRefused as error:
-            text = f"It was not proven who you are: {error}. Open the link of the message to try again."
+            text = (
+                f"It was not proven who you are: {error}. Open the link of the message "
+                "to try again."
+            )
             return _refused(text, note=f"a sign-in was refused: {error}", cookies=spent)
         except (errors.IssuerUnavailable, errors.ConfigurationError, errors.CloudError) as error:
             return _unavailable(error, spent)
@@ -125,15 +136,19 @@ class SignInSite:
     def _back(self, kept: Mapping[str, str]) -> str:
         if "path" in kept:
             return f"{self.base_url}{kept['path']}"
-        # Written anew from the fields that were checked: nothing that is no field gets into the address.
+        # Written anew from the fields that were checked: nothing that is no field gets into the
+        # address.
         fields = urlencode(parse_qsl(kept["query"], keep_blank_values=True))
         return f"{self.base_url}/approvals/{quote(kept['id'], safe='')}?{fields}"
 
 
 def _proven_at(claims: Mapping[str, object]) -> UtcDatetime:
-    """Return when somebody last proved to the issuer who they are; long ago where it does not say."""
+    """Return when somebody last proved to the issuer who they are; long ago where it does not
+    say."""
     said = claims.get("auth_time")
-    return datetime.fromtimestamp(min(said, _LATEST) if isinstance(said, int) and said > 0 else 0, UTC)
+    return datetime.fromtimestamp(
+        min(said, _LATEST) if isinstance(said, int) and said > 0 else 0, UTC
+    )
 
 
 def _refused(
@@ -144,5 +159,7 @@ def _refused(
 
 def _unavailable(error: errors.GovernorError, cookies: tuple[str, ...] = ()) -> Response:
     # The status raises the alarm of the page's errors; the note says what to do.
-    text = "The sign-in does not work at this moment. Open the link of the message again in a minute."
+    text = (
+        "The sign-in does not work at this moment. Open the link of the message again in a minute."
+    )
     return _refused(text, 503, note=f"a sign-in failed: {error}", cookies=cookies)

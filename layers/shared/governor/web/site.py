@@ -1,4 +1,5 @@
-"""The approval site: a request in, a response out. GET and HEAD change nothing; POST decides, once."""
+"""The approval site: a request in, a response out. GET and HEAD change nothing; POST decides,
+once."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from governor.stores.sessions import SignIns
 
 _GONE = (
-    "This question does not exist any more. Ask the owner of the instance, or the administrators of GPU "
+    "This question does not exist any more. Ask the owner of the instance, or the "
+    "administrators of GPU "
     "Governor: the audit keeps what became of it."
 )
 _SIGN_OUT = "sign-out"
@@ -38,8 +40,9 @@ _SIGN_OUT = "sign-out"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name once. `link`
-    is all that a link of today has; those of earlier releases have an id, and the rest in the query."""
+    """One request. Header names are in lower case; `query`, `form` and `cookies` hold every name
+    once. `link` is all that a link of today has; those of earlier releases have an id, and the rest
+    in the query."""
 
     method: str
     approval_id: str
@@ -69,7 +72,8 @@ class Gate:
     """The stored sessions: a cookie counts only while its session has not ended there."""
 
     def known(self, cookies: Mapping[str, str], now: UtcDatetime) -> Known | None:
-        """Return who has signed in in this browser; `None` where nobody has, or the session has ended."""
+        """Return who has signed in in this browser; `None` where nobody has, or the session has
+        ended."""
         session = self.sessions.read(cookies, now)
         if session is None:
             return None
@@ -109,7 +113,8 @@ class ApprovalSite:
             return refusal(404, "Not found", _GONE)
 
     def _opened(self, request: Request) -> Request:
-        """Return the request with page and recipient of its link. Raises: LinkForged, LinkExpired."""
+        """Return the request with page and recipient of its link. Raises: LinkForged,
+        LinkExpired."""
         now, state = self.show.clock.now(), self.show.state
         if not request.link:
             self.signer.check(request.approval_id, request.query, now)
@@ -120,7 +125,8 @@ class ApprovalSite:
         ends = [one.link_ends for one in map(state.approval, ids) if one is not None]
         if number not in known or (ends and max(ends) <= now):
             raise errors.LinkExpired("the time of this link is over")
-        # As an earlier link has it, for what forms are bound to; the record says when this one ends.
+        # As an earlier link has it, for what forms are bound to; the record says when this one
+        # ends.
         return replace(request, approval_id=page_id, query={"r": known[number], "e": "1"})
 
     def _answer(self, request: Request, visitor: Visitor) -> Response:
@@ -157,7 +163,9 @@ class ApprovalSite:
             return Visitor(recipient, by="nobody", person=None, sign_in=sign_in)
         who = known.who
         person = person_of(self.gate.directory(), who.identity, who.email)
-        return Visitor(recipient, by=who.by, person=person, role=who.role, session_id=known.session_id)
+        return Visitor(
+            recipient, by=who.by, person=person, role=who.role, session_id=known.session_id
+        )
 
     def _refused_form(self, request: Request, visitor: Visitor) -> Response | None:
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
@@ -170,8 +178,12 @@ class ApprovalSite:
             view = self.show(request.approval_id) if is_answer else None
             if view is not None and not (view.can_decide or view.takes_hold):
                 # Its page has no form any more; it says what became of the instance.
-                raise errors.DecisionRefused("this question is over: your answer came too late") from None
-            return refusal(403, "Refused", "The form is not the one of this page. Open the link again.")
+                raise errors.DecisionRefused(
+                    "this question is over: your answer came too late"
+                ) from None
+            return refusal(
+                403, "Refused", "The form is not the one of this page. Open the link again."
+            )
         return None
 
     def _posted(self, request: Request, visitor: Visitor) -> Response:
@@ -185,7 +197,9 @@ class ApprovalSite:
         episode = view.episode
         if button == UNDO:
             if visitor.role is not Role.APPROVER:
-                raise errors.NotAllowed("you are signed in, but not in the group that may start an instance")
+                raise errors.NotAllowed(
+                    "you are signed in, but not in the group that may start an instance"
+                )
             start_again(self.decide, self.undoer, episode, visitor.by, visitor.person, "page")
             return redirect(request.address)
         if button == END_KEEP:
@@ -211,7 +225,9 @@ class ApprovalSite:
         picked = self._picked(request)
         if not picked:
             raise errors.InputError("tick at least one of them")
-        decision = _decision(request.form, visitor, self.show.clock.now(), picked[0].episode.time_zone)
+        decision = _decision(
+            request.form, visitor, self.show.clock.now(), picked[0].episode.time_zone
+        )
         accepted = request.form.get("losses") == "accepted"
         results = []
         for view in picked:
@@ -225,7 +241,9 @@ class ApprovalSite:
 
     def _picked(self, request: Request) -> list[ApprovalView]:
         views = self.show.digest(request.approval_id)
-        return [one for one in views if request.form.get(f"pick-{one.approval.approval_id}") == "yes"]
+        return [
+            one for one in views if request.form.get(f"pick-{one.approval.approval_id}") == "yes"
+        ]
 
     def _page(
         self,
@@ -256,7 +274,8 @@ class ApprovalSite:
 
 
 def _form(request: Request, visitor: Visitor) -> tuple[str, ...]:
-    """Return what a form is bound to: its page and link, and the session where somebody is signed in."""
+    """Return what a form is bound to: its page and link, and the session where somebody is signed
+    in."""
     link = request.approval_id, visitor.recipient, request.query["e"]
     return (*link, visitor.session_id) if visitor.session_id else link
 

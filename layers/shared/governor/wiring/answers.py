@@ -24,7 +24,9 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
     """For `serve_api`."""
 
     known = parts.settings
-    opens = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer, known.need("approval_base_url"))
+    opens = OpenConsole(
+        parts.sign_ins, parts.clock, known.oidc_issuer, known.need("approval_base_url")
+    )
 
     accept = parts.fill(AcceptPolicy, parse_accepted=accepted)
 
@@ -48,7 +50,8 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
 
 
 def slack_actions(parts: Parts) -> Ready[SlackActions]:
-    """For `handle_slack_action`. The secret is read at each invocation, the policy for answers alone."""
+    """For `handle_slack_action`. The secret is read at each invocation, the policy for answers
+    alone."""
     secret = parts.channel_secret
     policies = or_last(parts)
     public = Https(only_public=True)

@@ -1,6 +1,7 @@
 """Parts of functions, made at cold start. A keyword argument puts another part in the place of one.
 
-Each function makes only what its use case asks for, so that none opens a client that it has no right to use.
+Each function makes only what its use case asks for, so that none opens a client that it has no
+right to use.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Ready = Callable[[], UseCase]
 
 
 def over(adapter: Callable[..., Part], *settings: str, opens: str = "") -> cached_property[Part]:
-    """Declare a part: an adapter over the clients, and settings it needs. Its making opens that client."""
+    """Declare a part: an adapter over the clients, and settings it needs. Its making opens that
+    client."""
 
     def make(parts: Basics) -> Part:
         needed = [parts.settings.need(setting) for setting in settings]
@@ -45,7 +47,8 @@ class SystemClock:
 
 
 class Basics:
-    """The parts of every function. Raises: ConfigurationError, which names the variable that a part lacks."""
+    """The parts of every function. Raises: ConfigurationError, which names the variable that a part
+    lacks."""
 
     clock: Clock = SystemClock()
     link_keys = over(SecretDocument, "link_key_secret_arn", opens="secretsmanager")
@@ -69,7 +72,8 @@ class Basics:
         vars(self).update(replaced)
 
     def fill(self, kind: Callable[..., UseCase], policies: object = None, **given: Any) -> UseCase:
-        """Make a use case: each field without default is given, a part of its name, or made likewise."""
+        """Make a use case: each field without default is given, a part of its name, or made
+        likewise."""
         for field in fields(kind):  # type: ignore[arg-type]
             if field.name in given or field.default is not MISSING:
                 continue

@@ -19,7 +19,11 @@ from governor.wiring.policies import or_last
 
 def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> Worker:
     """For `deliver_alert`. Policy and secret are read for each message."""
-    policies, secret, sender = or_last(parts, keep=True), parts.channel_secret, parts.settings.email_sender
+    policies, secret, sender = (
+        or_last(parts, keep=True),
+        parts.channel_secret,
+        parts.settings.email_sender,
+    )
     mail = SesMailService(parts.clients) if sender else None
     parts.clients.client("kms")
     alarms = CloudWatchAlarms(parts.clients, parts.settings.need("alarm_topic_arn"))
@@ -37,4 +41,6 @@ def delivery_worker(parts: Parts, seen: Callable[[Dispatched, float], None]) -> 
         return make(policies(), stored, problem)
 
     make(parse_policy(""), {})
-    return parts.fill(Worker, make=dispatch, refuse=parts.failures.keep, parse=parse_queued, seen=seen)
+    return parts.fill(
+        Worker, make=dispatch, refuse=parts.failures.keep, parse=parse_queued, seen=seen
+    )

@@ -1,5 +1,5 @@
-"""The parts of functions that read or change instances, in whatever account and Region these are. Clients of
-the hub are opened at cold start, those of members when needed."""
+"""The parts of functions that read or change instances, in whatever account and Region these are.
+Clients of the hub are opened at cold start, those of members when needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Responses to warnings: each function has only the steps of its own causes, and so only their rights."""
+"""Responses to warnings: each function has only the steps of its own causes, and so only their
+rights."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def respond_to_interruptions(parts: Ec2Parts) -> ToInterruptions:
     """For `handle_spot_interruption`."""
     parts.clients.client("kms")
     void, advise = parts.fill(VoidEpisode), parts.fill(AdviseElsewhere)
-    make = partial(parts.fill, RespondToWarnings, void=void, snapshots=parts.snapshots, advise=advise)
+    make = partial(
+        parts.fill, RespondToWarnings, void=void, snapshots=parts.snapshots, advise=advise
+    )
     return ToInterruptions(ready(or_last(parts), make), parts.dead_letters.keep)
 
 

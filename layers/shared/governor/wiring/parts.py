@@ -69,7 +69,9 @@ class Parts(Basics):
     def hasty_announcer(self) -> Announcer:
         """Gives up within seconds: for what must not wait for a message, and sends it later."""
         seal = AlertSeal(self.clients, self.settings.need("alert_key_arn"), patient=False)
-        return SnsAnnouncer(self.clients, self.settings.need("alert_topic_arn"), seal, patient=False)
+        return SnsAnnouncer(
+            self.clients, self.settings.need("alert_topic_arn"), seal, patient=False
+        )
 
     @cached_property
     def accounts(self) -> Accounts:

@@ -1,4 +1,5 @@
-"""The policy of one invocation, read at its beginning: changes count at once, no invocation sees two."""
+"""The policy of one invocation, read at its beginning: changes count at once, no invocation sees
+two."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def ready(policies: Ready[PolicyBook], make: Callable[[PolicyBook], UseCase]) ->
 
 
 def use_case(
-    parts: Parts, kind: Callable[..., UseCase], policies: Callable[[Parts], Ready[PolicyBook]] | None = None
+    parts: Parts,
+    kind: Callable[..., UseCase],
+    policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
 ) -> Ready[UseCase]:
     """Return the use case made of these parts, by the present policy unless told otherwise."""
     return ready((policies or present)(parts), partial(parts.fill, kind))
@@ -34,9 +37,12 @@ def by_target(
     kind: Callable[..., Callable[[Target], UseCase]],
     policies: Callable[[Parts], Ready[PolicyBook]] | None = None,
 ) -> Callable[[str, str], UseCase]:
-    """Return what makes the use case of an account and Region, and raises SafetyError for no target."""
+    """Return what makes the use case of an account and Region, and raises SafetyError for no
+    target."""
     accounts = parts.accounts
-    made = ready((policies or present)(parts), lambda book: (parts.fill(kind, book), book.base().policy))
+    made = ready(
+        (policies or present)(parts), lambda book: (parts.fill(kind, book), book.base().policy)
+    )
 
     def of_target(account: str, region: str) -> UseCase:
         use_case, policy = made()
@@ -56,7 +62,8 @@ def present(
 
 
 def asking(parts: Parts) -> Ready[PolicyBook]:
-    """As `present`, for what asks about instances and acts on the answer: with the projects over budget."""
+    """As `present`, for what asks about instances and acts on the answer: with the projects over
+    budget."""
     policies, state, clock = present(parts), parts.state, parts.clock
 
     def found() -> PolicyBook:
@@ -68,13 +75,15 @@ def asking(parts: Parts) -> Ready[PolicyBook]:
 
 
 def or_defaults(parts: Parts) -> Ready[PolicyBook]:
-    """For what must come to an end whatever the document says: locks are freed, people are notified."""
+    """For what must come to an end whatever the document says: locks are freed, people are
+    notified."""
     return present(parts, accepted, must=False)
 
 
 def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
-    """Return the last accepted document where the present one is refused, or cannot be read: for what must
-    reach people. With `keep`, for the one function that may, an accepted document is stored for that."""
+    """Return the last accepted document where the present one is refused, or cannot be read: for
+    what must reach people. With `keep`, for the one function that may, an accepted document is
+    stored for that."""
     text, state, clock = parts.policy_text, parts.state, parts.clock
     parts.clients.client("s3", patient=False)
 
@@ -97,8 +106,8 @@ def or_last(parts: Parts, *, keep: bool = False) -> Ready[PolicyBook]:
 
 
 def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
-    """Return the book with the acceptances of the version in force. Without them, an override that needs
-    them counts as `ask`; only documents with such an override cost a read."""
+    """Return the book with the acceptances of the version in force. Without them, an override that
+    needs them counts as `ask`; only documents with such an override cost a read."""
     if not book.needs_consent:
         return book
     standing = parts.state.standing_version()
@@ -106,7 +115,8 @@ def _with_acceptances(parts: Parts, book: PolicyBook) -> PolicyBook:
 
 
 def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
-    """As `_with_acceptances`; without any while the table does not answer, for what must reach people."""
+    """As `_with_acceptances`; without any while the table does not answer, for what must reach
+    people."""
     try:
         return _with_acceptances(parts, book)
     except (Throttled, Unavailable) as error:
@@ -115,14 +125,16 @@ def _if_readable(parts: Parts, book: PolicyBook) -> PolicyBook:
 
 
 def _with_accounts(parts: Parts, book: PolicyBook, must: bool = True) -> PolicyBook:
-    """Return the book with the accounts of its units, as plan_sweep has found them. Raises: Unavailable,
-    where it `must` and plan_sweep has not looked at these units yet."""
+    """Return the book with the accounts of its units, as plan_sweep has found them. Raises:
+    Unavailable, where it `must` and plan_sweep has not looked at these units yet."""
     targets = book.base().policy.targets
     if not targets.units:
         return book
     accounts = parts.state.accounts_of(targets)
     if accounts is None and must:
-        raise Unavailable("the accounts of targets.units are not known yet; the next sweep looks them up")
+        raise Unavailable(
+            "the accounts of targets.units are not known yet; the next sweep looks them up"
+        )
     return book.in_accounts(accounts or ())
 
 

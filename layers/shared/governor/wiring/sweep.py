@@ -1,4 +1,5 @@
-"""Wiring of the steps before a sweep. Apart: no other function starts with the review of the policy."""
+"""Wiring of the steps before a sweep. Apart: no other function starts with the review of the
+policy."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ class SweepPlan(NamedTuple):
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
-    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in force. It
-    raises where units of an organization cannot be read: neither the last accounts are swept nor fewer."""
+    """For `plan_sweep`: the review of the policy; account and Region of every target of the one in
+    force. It raises where units of an organization cannot be read: neither the last accounts are
+    swept nor fewer."""
     hub, text = parts.hub, parts.policy_text
     parts.clients.client("s3", patient=False)
 
@@ -37,7 +39,9 @@ def sweep_plan(parts: Parts) -> SweepPlan:
             _log.warning("the policy: %s", problem)
         targets = policies.base().policy.targets
         if targets.units:
-            accounts = OrganizationUnits(parts.clients).accounts(targets.units, targets.without_units)
+            accounts = OrganizationUnits(parts.clients).accounts(
+                targets.units, targets.without_units
+            )
             parts.state.note_accounts(targets, accounts, parts.clock.now())
             policies.in_accounts(accounts)
         try:
@@ -49,4 +53,6 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     # The sweep goes on under the version before, and the next one tries again.
     hasty = parts.hasty_announcer
     review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
-    return SweepPlan(review, ready(lambda: parse_policy(text.read()), places), parts.state.check_schema)
+    return SweepPlan(
+        review, ready(lambda: parse_policy(text.read()), places), parts.state.check_schema
+    )

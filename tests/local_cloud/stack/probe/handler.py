@@ -1,4 +1,5 @@
-"""A function that does what its event says: answer, fail, hand on a token, or echo an HTTP request."""
+"""A function that does what its event says: answer, fail, hand on a token, or echo an HTTP
+request."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def handler(event: dict[str, Any], context: object) -> Any:
         case "die":
             os._exit(3)
         case "fail":
-            raise {"Throttled": Throttled, "Broken": Broken}[event["error"]](event.get("say", "as asked"))
+            raise {"Throttled": Throttled, "Broken": Broken}[event["error"]](
+                event.get("say", "as asked")
+            )
         case "tell":
             _tell({**event, "process": os.getpid()})
             time.sleep(event.get("rest", 0))
@@ -50,7 +53,12 @@ def _describe(event: dict[str, Any]) -> dict[str, Any]:
     global _calls
     _calls += 1
     time.sleep(event.get("rest", 0))
-    return {"process": os.getpid(), "parent": os.getppid(), "calls": _calls, "environment": dict(os.environ)}
+    return {
+        "process": os.getpid(),
+        "parent": os.getppid(),
+        "calls": _calls,
+        "environment": dict(os.environ),
+    }
 
 
 def _tell(event: dict[str, Any]) -> None:

@@ -1,4 +1,5 @@
-"""Somebody who has signed in: who it is, what the group makes of it, and as whom the policy knows it."""
+"""Somebody who has signed in: who it is, what the group makes of it, and as whom the policy knows
+it."""
 
 from __future__ import annotations
 
@@ -92,7 +93,9 @@ def test_groups_are_texts() -> None:
 
 def test_who_is_not_in_the_group_may_keep_and_no_more() -> None:
     """The refusal says what else to do."""
-    assert [Answer.KEEP, Answer.HOLD] == [answer for answer in Answer if permits(Role.VIEWER, answer)]
+    assert [Answer.KEEP, Answer.HOLD] == [
+        answer for answer in Answer if permits(Role.VIEWER, answer)
+    ]
     assert all(permits(Role.APPROVER, answer) for answer in Answer)
 
     check_role(Role.VIEWER, Answer.KEEP)
@@ -101,7 +104,8 @@ def test_who_is_not_in_the_group_may_keep_and_no_more() -> None:
 
 
 def test_the_policy_knows_people_by_subject_or_by_verified_address() -> None:
-    """Whom it does not know is the identity itself, which no two-person rule takes for a known person."""
+    """Whom it does not know is the identity itself, which no two-person rule takes for a known
+    person."""
     by_subject = SignedIn("u-1", None, Role.APPROVER)
     by_email = SignedIn("u-2", "alice@example.com", Role.APPROVER)
     stranger = SignedIn("eve@example.com", "eve@example.com", Role.APPROVER)

@@ -60,11 +60,22 @@ _EXPIRIES = st.integers(1, 100_000).map(lambda seconds: NOW + timedelta(seconds=
 _RECIPIENTS = st.sampled_from(["broadcast", "alice@example.com", "bob@example.com"])
 
 
-@given(_RECIPIENTS, _EXPIRIES, _RECIPIENTS, _EXPIRIES, st.sets(st.sampled_from(sorted(GENUINE)), min_size=1))
+@given(
+    _RECIPIENTS,
+    _EXPIRIES,
+    _RECIPIENTS,
+    _EXPIRIES,
+    st.sets(st.sampled_from(sorted(GENUINE)), min_size=1),
+)
 def test_any_field_of_another_genuine_link_is_refused(
-    recipient: str, expires: datetime, other_recipient: str, other_expires: datetime, swapped: set[str]
+    recipient: str,
+    expires: datetime,
+    other_recipient: str,
+    other_expires: datetime,
+    swapped: set[str],
 ) -> None:
-    """Fields of two links of the same question, mixed in any way: only the two as they were are good."""
+    """Fields of two links of the same question, mixed in any way: only the two as they were are
+    good."""
     one = fields_of(earlier_link(SIGNER, ID, recipient, expires))
     other = fields_of(earlier_link(SIGNER, ID, other_recipient, other_expires))
     mixed = {name: (other if name in swapped else one)[name] for name in one}
@@ -127,7 +138,9 @@ def test_expiry_is_told_only_to_who_holds_a_genuine_link() -> None:
 
 def test_links_of_an_older_key_are_accepted_until_it_is_removed() -> None:
     """Two accepted, one signing."""
-    old = fields_of(earlier_link(LinkSigner(lambda: {**KEYS, "current": "k1"}, "https://a"), ID, "r", LATER))
+    old = fields_of(
+        earlier_link(LinkSigner(lambda: {**KEYS, "current": "k1"}, "https://a"), ID, "r", LATER)
+    )
     removed = LinkSigner(lambda: {"current": "k2", "k2": KEYS["k2"]}, None)
 
     assert "r" == SIGNER.check(ID, old, NOW)

@@ -1,4 +1,5 @@
-"""The texts under seals are the same before and after a record was stored, and in the next release."""
+"""The texts under seals are the same before and after a record was stored, and in the next
+release."""
 
 from __future__ import annotations
 
@@ -29,8 +30,12 @@ from tests.builders import NOW
 from tests.unit.adapters import state_samples
 
 LATER = NOW + timedelta(hours=6, microseconds=7)
-DECISION = Decision(Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com")
-DELIVERY = Delivery("subject", "ask-subject", "email", "alice@example.com", LATER, "1", shared=False)
+DECISION = Decision(
+    Answer.APPROVE, "link:alice@example.com", "page", NOW, person="alice@example.com"
+)
+DELIVERY = Delivery(
+    "subject", "ask-subject", "email", "alice@example.com", LATER, "1", shared=False
+)
 
 
 def full() -> Episode:
@@ -70,8 +75,8 @@ def test_a_stored_delivery_has_the_text_that_was_sealed() -> None:
 
 
 def test_the_texts_of_this_version_stay_the_same() -> None:
-    """If this fails, stored records have another text now: raise `VERSION` in domain/approvals/sealing.py, so
-    that people are asked again, and hold the new texts here."""
+    """If this fails, stored records have another text now: raise `VERSION` in
+    domain/approvals/sealing.py, so that people are asked again, and hold the new texts here."""
     texts = (
         answer_text(full(), DECISION),
         expiry_text(full(), NOW, LATER),
@@ -89,10 +94,15 @@ def test_an_answer_says_all_that_the_record_promises() -> None:
     said = json.loads(answer_text(full(), DECISION))
 
     assert {
-        "duty", "version", "episode", "approval_id", "evidence_hash", "plan_hash", "answer", "by", "person",
+        "duty", "version", "episode", "approval_id", "evidence_hash", "plan_hash", "answer", "by",
+        "person",
         "channel", "at",
     } == said.keys()  # fmt: skip
-    assert ("answer", full().ref.execution_name, "approve") == (said["duty"], said["episode"], said["answer"])
+    assert ("answer", full().ref.execution_name, "approve") == (
+        said["duty"],
+        said["episode"],
+        said["answer"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +123,8 @@ def test_only_what_reached_people_begins_their_time(delivery: Delivery, counts: 
 
 
 @pytest.mark.parametrize(
-    ("seal", "signature"), [("1.abc", "abc"), ("1.", None), ("2.abc", None), ("abc", None), (None, None)]
+    ("seal", "signature"),
+    [("1.abc", "abc"), ("1.", None), ("2.abc", None), ("abc", None), (None, None)],
 )
 def test_a_seal_of_another_version_is_none(seal: str | None, signature: str | None) -> None:
     assert signature == signature_of(seal)

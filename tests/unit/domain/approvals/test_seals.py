@@ -1,4 +1,5 @@
-"""Seals: what a browser keeps for us comes back as it was, in time and for its purpose, or not at all."""
+"""Seals: what a browser keeps for us comes back as it was, in time and for its purpose, or not at
+all."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def test_any_changed_character_breaks_the_seal(at: int, other: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sealed", ["", ".", "..", "k2", "k9.e30.AA", "current.e30.AA", "\ud800", "k2." + "A" * 5000 + ".A"]
+    "sealed",
+    ["", ".", "..", "k2", "k9.e30.AA", "current.e30.AA", "\ud800", "k2." + "A" * 5000 + ".A"],
 )
 def test_what_is_no_seal_is_refused(sealed: str) -> None:
     """Whatever a browser sends."""
@@ -44,7 +46,12 @@ def test_what_is_no_seal_is_refused(sealed: str) -> None:
 
 def test_a_seal_is_good_for_one_purpose() -> None:
     """A sign-in that was begun is no session, nor is a session of another issuer."""
-    for purpose in (("sign-in",), ("session",), ("session", "https://other.example.com"), (*PURPOSE, "")):
+    for purpose in (
+        ("sign-in",),
+        ("session",),
+        ("session", "https://other.example.com"),
+        (*PURPOSE, ""),
+    ):
         assert SEALER.unseal(purpose, SEALED, NOW) is None
 
 
@@ -62,7 +69,10 @@ def test_a_seal_outlives_one_rotation_of_the_keys() -> None:
     older = LinkSigner(lambda: {**KEYS, "current": "k1"}, None).seal(PURPOSE, VALUES, LATER)
 
     assert VALUES == SEALER.unseal(PURPOSE, older, NOW)
-    assert LinkSigner(lambda: {"current": "k2", "k2": "n" * 64}, None).unseal(PURPOSE, older, NOW) is None
+    assert (
+        LinkSigner(lambda: {"current": "k2", "k2": "n" * 64}, None).unseal(PURPOSE, older, NOW)
+        is None
+    )
 
 
 def test_nothing_is_sealed_without_a_key() -> None:

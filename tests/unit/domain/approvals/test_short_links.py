@@ -1,4 +1,5 @@
-"""Links of today: short, without an address, and refused to the letter where they were not made by us."""
+"""Links of today: short, without an address, and refused to the letter where they were not made by
+us."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The people who may give each answer: a stop takes one person whom the policy knows, a termination two."""
+"""The people who may give each answer: a stop takes one person whom the policy knows, a termination
+two."""
 
 from __future__ import annotations
 
@@ -37,16 +38,22 @@ STRANGERS = {
 ALL: tuple[Power, ...] = get_args(Power)
 
 
-def terms(action: Action = Action.STOP, emails: tuple[str, ...] = (ALICE, BOB), **rule: Any) -> Terms:
+def terms(
+    action: Action = Action.STOP, emails: tuple[str, ...] = (ALICE, BOB), **rule: Any
+) -> Terms:
     """The terms under a policy that knows these people."""
     policy, plan = asked(action, emails, **rule)
     return terms_of(policy, plan, Price(None, "list price"))
 
 
-def asked(action: Action, emails: tuple[str, ...] = (ALICE, BOB), **rule: Any) -> tuple[Policy, Plan]:
+def asked(
+    action: Action, emails: tuple[str, ...] = (ALICE, BOB), **rule: Any
+) -> tuple[Policy, Plan]:
     """A policy and the plan that it leads to."""
     ownership = Ownership(contacts={"people": Contact(emails=emails)})
-    policy = Policy(plan=PlanRule(action=action), approval=ApprovalRule(**rule), ownership=ownership)
+    policy = Policy(
+        plan=PlanRule(action=action), approval=ApprovalRule(**rule), ownership=ownership
+    )
     return policy, draw_plan(make_facts(), policy)
 
 
@@ -56,14 +63,17 @@ def test_somebody_the_policy_does_not_know_may_keep_and_no_more(name: str, actio
     """However the link, the session or the tag came about; at any price."""
     found, (_, plan), person = terms(action), asked(action), STRANGERS[name]
 
-    assert [Answer.KEEP, Answer.HOLD] == [answer for answer in Answer if may(found, plan, answer, person)]
+    assert [Answer.KEEP, Answer.HOLD] == [
+        answer for answer in Answer if may(found, plan, answer, person)
+    ]
     assert not may_undo(found, person)
 
 
 @pytest.mark.parametrize("name", STRANGERS)
 @pytest.mark.parametrize("people_to_stop", [0, 1])
 def test_no_setting_lets_somebody_unknown_terminate(name: str, people_to_stop: int) -> None:
-    """Not even all of them together; nor stop, but the owner by tag, where it takes somebody known."""
+    """Not even all of them together; nor stop, but the owner by tag, where it takes somebody
+    known."""
     loose: dict[str, Any] = {
         "broadcast_may": ALL,
         "tag_owner_may": ALL,
@@ -114,9 +124,30 @@ def test_one_known_person_stops_and_two_terminate_by_default() -> None:
 @pytest.mark.parametrize(
     ("action", "answer", "person", "by", "channel", "why"),
     [
-        (Action.STOP, Answer.APPROVE, None, "link:broadcast", "page", "went to a list.*nobody stop it by it"),
-        (Action.STOP, Answer.APPROVE, None, "slack:U1", "slack", "does not know slack:U1,.* may stop it"),
-        (Action.STOP, Answer.APPROVE, "oidc:u", "oidc:u", "page", "does not know oidc:u,.* may stop it"),
+        (
+            Action.STOP,
+            Answer.APPROVE,
+            None,
+            "link:broadcast",
+            "page",
+            "went to a list.*nobody stop it by it",
+        ),
+        (
+            Action.STOP,
+            Answer.APPROVE,
+            None,
+            "slack:U1",
+            "slack",
+            "does not know slack:U1,.* may stop it",
+        ),
+        (
+            Action.STOP,
+            Answer.APPROVE,
+            "oidc:u",
+            "oidc:u",
+            "page",
+            "does not know oidc:u,.* may stop it",
+        ),
         (
             Action.STOP,
             Answer.APPROVE,
@@ -133,8 +164,22 @@ def test_one_known_person_stops_and_two_terminate_by_default() -> None:
             "page",
             f"no contact has the address {CAROL},.* exempt it",
         ),
-        (Action.TERMINATE, Answer.APPROVE, CAROL, "link:c", "page", "^2 people.* sign in as one of them"),
-        (Action.TERMINATE, Answer.APPROVE, CAROL, "aws:c", "cli", "^2 people.* have somebody map aws:c"),
+        (
+            Action.TERMINATE,
+            Answer.APPROVE,
+            CAROL,
+            "link:c",
+            "page",
+            "^2 people.* sign in as one of them",
+        ),
+        (
+            Action.TERMINATE,
+            Answer.APPROVE,
+            CAROL,
+            "aws:c",
+            "cli",
+            "^2 people.* have somebody map aws:c",
+        ),
     ],
 )
 def test_a_refusal_says_why_and_what_to_do_instead(
@@ -170,10 +215,16 @@ def test_people_and_powers_that_came_later_count_for_nothing() -> None:
     assert not is_known(stricter(nobody, now), BOB)
     assert not is_known(stricter(Terms(known_people=frozenset({ALICE})), now), BOB)
     assert (
-        2 == stricter(terms(Action.TERMINATE), terms(Action.TERMINATE, people_to_terminate=1)).people_needed
+        2
+        == stricter(
+            terms(Action.TERMINATE), terms(Action.TERMINATE, people_to_terminate=1)
+        ).people_needed
     )
     assert (
-        2 == stricter(terms(Action.TERMINATE, people_to_terminate=1), terms(Action.TERMINATE)).people_needed
+        2
+        == stricter(
+            terms(Action.TERMINATE, people_to_terminate=1), terms(Action.TERMINATE)
+        ).people_needed
     )
 
 
@@ -192,7 +243,8 @@ def test_people_and_powers_that_came_later_count_for_nothing() -> None:
 def test_a_keep_is_ended_by_whose_it_is_and_by_approvers(
     by: str | None, role: Role, person: str | None, may_end: bool
 ) -> None:
-    """Whom the policy knows. A link that went to a list ends none, not even one given by such a link."""
+    """Whom the policy knows. A link that went to a list ends none, not even one given by such a
+    link."""
     kept = Decision(Answer.KEEP, "somebody", "page", NOW, person=by)
 
     assert may_end is may_end_keep(terms(), role, kept, person)

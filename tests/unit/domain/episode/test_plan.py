@@ -23,7 +23,14 @@ from governor.domain.episode.plan import (
     mode_of,
     unmet,
 )
-from governor.domain.instance import Instance, LaunchFacts, Lifecycle, Protection, SpotRequestType, Volume
+from governor.domain.instance import (
+    Instance,
+    LaunchFacts,
+    Lifecycle,
+    Protection,
+    SpotRequestType,
+    Volume,
+)
 from governor.domain.policy.policy import Action, ApprovalRule, Mode, PlanRule, Policy, Prices
 from tests.builders import make_facts, make_instance
 
@@ -50,7 +57,11 @@ def any_facts(draw: st.DrawFn) -> PlanFacts:
         lifecycle=lifecycle,
         root_device_type=draw(st.sampled_from(["ebs", "instance-store"])),
         volumes=draw(volumes),
-        tags=draw(st.sampled_from([{}, {"aws:autoscaling:groupName": "x"}, {"karpenter.sh/nodepool": "x"}])),
+        tags=draw(
+            st.sampled_from(
+                [{}, {"aws:autoscaling:groupName": "x"}, {"karpenter.sh/nodepool": "x"}]
+            )
+        ),
         operator_managed=draw(st.booleans()),
         capacity_reservation_id=draw(st.sampled_from([None, "cr-1"])),
         host_id=draw(st.sampled_from([None, "h-1"])),
@@ -59,7 +70,9 @@ def any_facts(draw: st.DrawFn) -> PlanFacts:
     return make_facts(
         instance,
         protection=Protection(draw(st.booleans()), draw(st.booleans())),
-        spot_request=draw(st.sampled_from(SpotRequestType)) if lifecycle is Lifecycle.SPOT else None,
+        spot_request=draw(st.sampled_from(SpotRequestType))
+        if lifecycle is Lifecycle.SPOT
+        else None,
         price=Price(draw(st.sampled_from([None, Decimal("55.04")])), "somewhere"),
     )
 
@@ -79,8 +92,11 @@ any_policy = st.builds(
 
 
 @given(any_facts(), any_policy)
-def test_nothing_is_terminated_without_a_snapshot_before_it(facts: PlanFacts, policy: Policy) -> None:
-    """For every combination: a snapshot comes first, and a persistent request is cancelled right before."""
+def test_nothing_is_terminated_without_a_snapshot_before_it(
+    facts: PlanFacts, policy: Policy
+) -> None:
+    """For every combination: a snapshot comes first, and a persistent request is cancelled right
+    before."""
     steps = draw_plan(facts, policy).steps
 
     if Step.TERMINATE in steps:
@@ -112,13 +128,18 @@ def test_money_adds_up(facts: PlanFacts, policy: Policy) -> None:
     plan = draw_plan(facts, policy)
     saving = plan.saving
 
-    if facts.price.usd_per_hour is None or any(volume.size_gib is None for volume in facts.instance.volumes):
+    if facts.price.usd_per_hour is None or any(
+        volume.size_gib is None for volume in facts.instance.volumes
+    ):
         assert saving.saved_usd_per_hour is None
         assert saving.saved_usd_per_day is None
         return
     assert saving.cost_before_usd_per_hour is not None
     assert saving.cost_after_usd_per_hour is not None
-    assert saving.saved_usd_per_hour == saving.cost_before_usd_per_hour - saving.cost_after_usd_per_hour
+    assert (
+        saving.saved_usd_per_hour
+        == saving.cost_before_usd_per_hour - saving.cost_after_usd_per_hour
+    )
     if not plan.steps:
         assert Decimal(0) == saving.saved_usd_per_hour
 
@@ -184,7 +205,8 @@ KEPT = "volume vol-2 (/dev/sdb, size unknown), billed as before"
 COPIES = "one snapshot per EBS volume, to be deleted after 30 days at the earliest"
 ITSELF = "the instance itself; starting it again depends on free capacity of its type"
 AFTER = (
-    "what it writes to its volumes after the snapshots begin, since it cannot be stopped first; they are "
+    "what it writes to its volumes after the snapshots begin, since it cannot be stopped "
+    "first; they are "
     "crash-consistent"
 )
 TWO = (Volume("vol-1", "/dev/xvda", True, 100), Volume("vol-2", "/dev/sdb", False))
@@ -208,7 +230,13 @@ def shape(**changes: Any) -> dict[str, Any]:
             ["volume vol-1 (/dev/xvda, 100 GiB), billed as before", KEPT, COPIES, ITSELF],
         ),
         (TERMINATE, {}, {}, [RAM, DISK, GOES, COPY], [KEPT, COPIES]),
-        (TERMINATE, {"public_ip": "198.51.100.7"}, {}, [RAM, DISK, ADDRESS, GOES, COPY], [KEPT, COPIES]),
+        (
+            TERMINATE,
+            {"public_ip": "198.51.100.7"},
+            {},
+            [RAM, DISK, ADDRESS, GOES, COPY],
+            [KEPT, COPIES],
+        ),
         (TERMINATE, {}, shape(local_nvme=None), [RAM, GOES, COPY], [KEPT, COPIES]),
         (
             TERMINATE,
@@ -223,7 +251,8 @@ def shape(**changes: Any) -> dict[str, Any]:
             shape(local_nvme="unknown"),
             [
                 RAM,
-                "all data on local disks (their size is not in the catalogue); it is in no snapshot",
+                "all data on local disks (their size is not in the catalogue); it is in "
+                "no snapshot",
                 "the whole root volume: it is an instance store and in no snapshot",
                 GOES,
                 COPY,
@@ -235,7 +264,12 @@ def shape(**changes: Any) -> dict[str, Any]:
             TERMINATE,
             {},
             {"shape": None},
-            [RAM, "local disks, if g5.xlarge has any (the type is not in the catalogue)", GOES, COPY],
+            [
+                RAM,
+                "local disks, if g5.xlarge has any (the type is not in the catalogue)",
+                GOES,
+                COPY,
+            ],
             [KEPT, COPIES],
         ),
         (STOP, {"volumes": ()}, {}, [RAM, DISK], [ITSELF]),
@@ -243,9 +277,14 @@ def shape(**changes: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_lost_and_what_stays_is_said_word_by_word(
-    policy: Policy, changes: dict[str, Any], facts: dict[str, Any], lost: list[str], stays: list[str]
+    policy: Policy,
+    changes: dict[str, Any],
+    facts: dict[str, Any],
+    lost: list[str],
+    stays: list[str],
 ) -> None:
-    """People say yes to these lines, so none may be missing, and none may be there without its reason."""
+    """People say yes to these lines, so none may be missing, and none may be there without its
+    reason."""
     plan = draw_plan(make_facts(make_instance(**{"volumes": TWO, **changes}), **facts), policy)
     assert (lost, stays) == ([*plan.losses], [*plan.stays])
 
@@ -264,8 +303,12 @@ def test_what_is_lost_and_what_stays_is_said_word_by_word(
 def test_disks_inside_the_host_are_known_to_be_lost(
     changes: dict[str, Any], facts: dict[str, Any], loses: bool
 ) -> None:
-    """It decides who is asked; what is not known may have them, and a plan without steps loses nothing."""
-    assert loses is draw_plan(make_facts(make_instance(**changes), **facts), TERMINATE).loses_local_disks
+    """It decides who is asked; what is not known may have them, and a plan without steps loses
+    nothing."""
+    assert (
+        loses
+        is draw_plan(make_facts(make_instance(**changes), **facts), TERMINATE).loses_local_disks
+    )
 
 
 @pytest.mark.parametrize("mode", Mode)
@@ -288,8 +331,12 @@ def test_disks_inside_the_host_are_wiped_without_a_yes_only_where_the_policy_say
 def test_what_can_neither_be_stopped_nor_terminated_is_left_alone() -> None:
     """Whatever the policy says of each alone: a stop of a one-time Spot instance would fail."""
     spot = make_instance(lifecycle=Lifecycle.SPOT, spot_request_id="sir-1")
-    facts = make_facts(spot, spot_request=SpotRequestType.ONE_TIME, protection=Protection(termination=True))
-    stop_instead = Policy(plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP))
+    facts = make_facts(
+        spot, spot_request=SpotRequestType.ONE_TIME, protection=Protection(termination=True)
+    )
+    stop_instead = Policy(
+        plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP)
+    )
 
     plan = draw_plan(facts, stop_instead)
     assert (Action.NOTIFY_ONLY, ()) == (plan.action, plan.steps)
@@ -339,7 +386,9 @@ def test_a_persistent_spot_request_is_cancelled_right_before_the_termination() -
 def test_termination_protection_falls_back_to_a_stop_only_where_the_policy_says_so() -> None:
     """The flag forbids to terminate; whether a stop is welcome instead is the policy's word."""
     facts = make_facts(protection=Protection(termination=True))
-    stop_instead = Policy(plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP))
+    stop_instead = Policy(
+        plan=PlanRule(Action.TERMINATE, when_termination_is_protected=Action.STOP)
+    )
 
     assert () == draw_plan(facts, TERMINATE).steps
     assert (Step.STOP, Step.SNAPSHOT) == draw_plan(facts, stop_instead).steps
@@ -354,7 +403,9 @@ def test_what_has_no_volume_is_not_terminated() -> None:
     for policy in (TERMINATE, allowed):
         plan = draw_plan(bare, policy)
         assert () == plan.steps
-        assert "it has no EBS volume, so nothing could be kept in a snapshot" in plan.replaced_because
+        assert (
+            "it has no EBS volume, so nothing could be kept in a snapshot" in plan.replaced_because
+        )
 
 
 def test_the_root_on_an_instance_store_is_named_as_lost() -> None:
@@ -367,7 +418,8 @@ def test_the_root_on_an_instance_store_is_named_as_lost() -> None:
 
 
 def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only() -> None:
-    """A stopped instance keeps it, and may find no capacity in its group. Earlier releases knew none."""
+    """A stopped instance keeps it, and may find no capacity in its group. Earlier releases knew
+    none."""
     facts = LaunchFacts(placement_group="trainers", network_interfaces=32, efa_interfaces=31)
     clustered = make_facts(make_instance(launch=facts))
     ends, stops = draw_plan(clustered, TERMINATE), draw_plan(clustered, STOP)
@@ -378,7 +430,9 @@ def test_what_holds_a_cluster_together_is_named_as_lost_with_a_termination_only(
         "its place in the placement group trainers",
         COPY,
     } <= set(ends.losses)
-    assert not any("user data" in loss or "network" in loss or "group" in loss for loss in stops.losses)
+    assert not any(
+        "user data" in loss or "network" in loss or "group" in loss for loss in stops.losses
+    )
     assert stops.stays[-1].endswith("free capacity of its type in the placement group trainers")
     assert (1, 0) == tuple(sum("capacity" in stay for stay in plan.stays) for plan in (stops, ends))
     assert ("Stopping", "Terminating") == (stops.doing, ends.doing)
@@ -459,7 +513,9 @@ def test_an_elastic_ip_stays_and_is_charged_on() -> None:
     own, lent = "198.51.100.7", "203.0.113.9"
     launch = LaunchFacts(elastic_ips=(own,))
     dear = Price(
-        Decimal(1), "AWS price list", storage=replace(STORAGE, address_usd_per_hour=Decimal("0.006"))
+        Decimal(1),
+        "AWS price list",
+        storage=replace(STORAGE, address_usd_per_hour=Decimal("0.006")),
     )
     for price, usd in ((Price(Decimal(1), "a list"), "0.005"), (dear, "0.006")):
         with_one, without = (
@@ -501,16 +557,21 @@ def test_each_plan_says_what_it_loses_and_keeps_and_all_money_is_decimal(
 
 
 @given(any_facts(), any_policy)
-def test_every_step_is_carried_out_with_a_main_step_of_its_plan(facts: PlanFacts, policy: Policy) -> None:
+def test_every_step_is_carried_out_with_a_main_step_of_its_plan(
+    facts: PlanFacts, policy: Policy
+) -> None:
     """A companion goes right before the next main step, so that none is left over."""
     steps = draw_plan(facts, policy).steps
 
-    carried_out = [one for main in steps if main in MAIN_STEPS for one in (*companions(steps, main), main)]
+    carried_out = [
+        one for main in steps if main in MAIN_STEPS for one in (*companions(steps, main), main)
+    ]
     assert list(steps) == carried_out
 
 
 def test_a_companion_says_what_it_needs() -> None:
-    """Where the Spot request is not known, nothing is terminated, since a successor could be launched."""
+    """Where the Spot request is not known, nothing is terminated, since a successor could be
+    launched."""
     known, unknown = make_instance(spot_request_id="sir-1"), make_instance(spot_request_id=None)
 
     assert unmet(Step.CANCEL_SPOT_REQUEST, known) is None

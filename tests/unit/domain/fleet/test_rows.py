@@ -70,7 +70,8 @@ def test_a_longer_window_fills_the_hours_before() -> None:
 
 @pytest.mark.parametrize("kind", VerdictKind)
 def test_every_verdict_has_its_part(kind: VerdictKind) -> None:
-    """Frozen and managed ones are idle. What is kept was idle before; what is exempt may never be."""
+    """Frozen and managed ones are idle. What is kept was idle before; what is exempt may never
+    be."""
     parts = {
         "used": {"busy", "partly-idle"},
         "idle": {"idle", "managed-elsewhere", "frozen"},

@@ -1,4 +1,5 @@
-"""Health findings: the product's figures by hand, and promises that hold for every series of readings."""
+"""Health findings: the product's figures by hand, and promises that hold for every series of
+readings."""
 
 from __future__ import annotations
 
@@ -93,7 +94,11 @@ def test_heat(series: Series, since: int | None) -> None:
         assert [] == kinds(gpu)
     else:
         finding = only(FindingKind.HOT, gpu)
-        assert (("3",), at(since), Severity.WARNING) == (finding.gpus, finding.since, finding.severity)
+        assert (("3",), at(since), Severity.WARNING) == (
+            finding.gpus,
+            finding.since,
+            finding.severity,
+        )
         assert "85 C" in finding.seen
 
 
@@ -127,7 +132,13 @@ def test_throttling(thermal: Series, board: Series, told: str | None) -> None:
             at(4),
             "Xid 79 once, does not answer",
         ),
-        (GpuFigures("1", lost=flat(1)), FindingKind.LOST, Severity.CRITICAL, at(0), "does not answer"),
+        (
+            GpuFigures("1", lost=flat(1)),
+            FindingKind.LOST,
+            Severity.CRITICAL,
+            at(0),
+            "does not answer",
+        ),
         (
             GpuFigures("1", xids={48: reported(7, 2)}),
             FindingKind.MEMORY_ERROR,
@@ -165,10 +176,17 @@ def test_throttling(thermal: Series, board: Series, told: str | None) -> None:
         ),
     ],
 )
-def test_faults(gpu: GpuFigures, kind: FindingKind, severity: Severity, since: datetime, seen: str) -> None:
+def test_faults(
+    gpu: GpuFigures, kind: FindingKind, severity: Severity, since: datetime, seen: str
+) -> None:
     """Each Xid, or what the driver counts, is one finding with its beginning and what to do."""
     (finding,) = health_findings(WINDOW, [gpu])
-    assert (kind, severity, since, ("1",)) == (finding.kind, finding.severity, finding.since, finding.gpus)
+    assert (kind, severity, since, ("1",)) == (
+        finding.kind,
+        finding.severity,
+        finding.since,
+        finding.gpus,
+    )
     assert seen in finding.seen
     assert finding.advice
     assert finding.about.startswith("GPU 1: ")
@@ -256,7 +274,8 @@ def test_under_used_while_at_work(utilization: float, told: bool) -> None:
     ],
 )
 def test_bottleneck(compute: float, memory: float, expected: Bottleneck) -> None:
-    """Memory over 80% with compute under 50%; compute over 90%; else something that feeds the GPUs."""
+    """Memory over 80% with compute under 50%; compute over 90%; else something that feeds the
+    GPUs."""
     assert expected is classify_bottleneck(compute, memory)
     gpu = GpuFigures("0", utilization=flat(compute), memory_utilization=flat(memory))
     assert expected is only(FindingKind.BOTTLENECK, gpu).bottleneck
@@ -274,7 +293,9 @@ def test_bottleneck_needs_both_figures() -> None:
 def test_the_gravest_comes_first() -> None:
     """Critical, then warnings, then advice."""
     gpus = [
-        GpuFigures("0", utilization=flat(30), memory_utilization=flat(10), temperature_celsius=flat(90)),
+        GpuFigures(
+            "0", utilization=flat(30), memory_utilization=flat(10), temperature_celsius=flat(90)
+        ),
         GpuFigures("1", lost=flat(1)),
     ]
     assert [
@@ -307,13 +328,25 @@ series = st.lists(readings, max_size=BINS).map(tuple)
 counts = st.lists(st.sampled_from([None, 0.0, 1.0, 5.0]), max_size=BINS).map(tuple)
 events = st.dictionaries(st.sampled_from([13, 31, 48, 63, 64, 79]), counts, max_size=3)
 figures = st.builds(
-    GpuFigures, st.just("0"), series, series, series, series, series, series, series, series, series, events
+    GpuFigures,
+    st.just("0"),
+    series,
+    series,
+    series,
+    series,
+    series,
+    series,
+    series,
+    series,
+    series,
+    events,
 )
 
 
 @st.composite
 def machines(draw: st.DrawFn) -> list[GpuFigures]:
-    """Up to four GPUs, each by its own name: the median and the others of one are in four as in eight."""
+    """Up to four GPUs, each by its own name: the median and the others of one are in four as in
+    eight."""
     found = draw(st.lists(figures, max_size=4))
     return [_changed(gpu, name=str(number)) for number, gpu in enumerate(found)]
 
@@ -331,7 +364,8 @@ def _changed(gpu: GpuFigures, name: str | None = None, hole: float | None = None
 
 @given(machines())
 def test_every_finding_names_who_when_and_what_to_do(gpus: list[GpuFigures]) -> None:
-    """GPUs of this machine, a moment inside the window, and an advice; one finding per kind and GPU."""
+    """GPUs of this machine, a moment inside the window, and an advice; one finding per kind and
+    GPU."""
     found = health_findings(WINDOW, gpus)
     names = {gpu.gpu for gpu in gpus}
     for finding in found:
@@ -377,7 +411,9 @@ def test_faults_are_never_hidden(gpus: list[GpuFigures]) -> None:
         64: FindingKind.MEMORY_REPAIR_FAILED,
         63: FindingKind.MEMORY_REPAIR_PENDING,
     }
-    told = {(finding.kind, name) for finding in health_findings(WINDOW, gpus) for name in finding.gpus}
+    told = {
+        (finding.kind, name) for finding in health_findings(WINDOW, gpus) for name in finding.gpus
+    }
     for gpu in gpus:
         for number, times in gpu.xids.items():
             if number in kinds_of and any(times):

@@ -83,7 +83,8 @@ def runs_of(spans: Sequence[tuple[Rate, datetime, datetime]]) -> list[Run]:
 def test_however_often_it_is_counted_every_hour_counts_once(
     spans: list[tuple[Rate, datetime, datetime]], sweeps: list[datetime]
 ) -> None:
-    """Many sweeps, missed ones, repeated ones and ones out of order come to what one sweep would."""
+    """Many sweeps, missed ones, repeated ones and ones out of order come to what one sweep
+    would."""
     runs = runs_of(spans)
     step_by_step = new_meter(TARGET, START)
     for moment in sweeps:
@@ -114,7 +115,9 @@ def test_months_split_what_runs_across_them(spans: list[tuple[Rate, datetime, da
     far = START + timedelta(days=80)
     months = [new_meter(TARGET, START + timedelta(days=days)) for days in (-1, 0, 35, 65)]
     counted = [count(meter, runs, far) for meter in months]
-    hours = sum((r.end - max(r.start, START - timedelta(days=31))).total_seconds() / 3600 for r in runs)
+    hours = sum(
+        (r.end - max(r.start, START - timedelta(days=31))).total_seconds() / 3600 for r in runs
+    )
     free = [Run(Rate("all", Decimal(1)), r.start, r.end) for r in runs]
     as_hours = sum(float(total(count(meter, free, far))[0]) for meter in months)
 
@@ -138,7 +141,9 @@ def test_an_unknown_price_is_hours_and_never_zero() -> None:
 
 def test_a_change_of_price_counts_from_the_next_sweep_on() -> None:
     """Counted hours stay as they were."""
-    meter = count(new_meter(TARGET, START), [run(at(2), at(2, 1), Rate("llm", Decimal(10)))], at(2, 1))
+    meter = count(
+        new_meter(TARGET, START), [run(at(2), at(2, 1), Rate("llm", Decimal(10)))], at(2, 1)
+    )
     meter = count(meter, [run(at(2), at(2, 2), Rate("llm", Decimal(4)))], at(2, 2))
 
     assert {"llm": Decimal(14)} == meter.usd
@@ -167,7 +172,11 @@ def test_what_is_gone_is_counted_half_way_to_now() -> None:
         seen(at(3), at(5, 8)),
         seen(at(3), at(5, 10), project=None),
     ],
-    ids=["still runs", "counted by a sweep that could not remember", "seen by one that counted nothing"],
+    ids=[
+        "still runs",
+        "counted by a sweep that could not remember",
+        "seen by one that counted nothing",
+    ],
 )
 def test_what_must_not_be_counted_as_ended(observation: Observation) -> None:
     """Each of these would be counted twice, or at a price that nobody knows."""
@@ -194,7 +203,9 @@ def test_what_runs_has_run_since_its_last_start() -> None:
         ({"host_id": "h-1"}, Decimal(0)),
     ],
 )
-def test_only_what_an_hour_adds_to_the_bill_is_counted(changes: dict[str, Any], wanted: Decimal) -> None:
+def test_only_what_an_hour_adds_to_the_bill_is_counted(
+    changes: dict[str, Any], wanted: Decimal
+) -> None:
     """Capacity that was paid for in advance costs nothing more by being used."""
     price = Price(Decimal("1.006"), "list price")
 
@@ -205,16 +216,23 @@ def test_prepaid_capacity_needs_no_price() -> None:
     """And what needs one and has none is unknown."""
     unknown = Price(None, "no list price")
 
-    assert Decimal(0) == marginal(make_instance(lifecycle=Lifecycle.CAPACITY_BLOCK), unknown).usd_per_hour
+    assert (
+        Decimal(0)
+        == marginal(make_instance(lifecycle=Lifecycle.CAPACITY_BLOCK), unknown).usd_per_hour
+    )
     assert marginal(make_instance(), unknown).usd_per_hour is None
 
 
 def test_projects_are_summed_over_targets_the_dearest_first() -> None:
     """With what each account and Region has to do with it."""
     there = replace(TARGET, region="eu-west-1")
-    here = with_rates(replace(new_meter(TARGET, START), usd={"llm": Decimal(3), "vision": Decimal(9)}), [LLM])
+    here = with_rates(
+        replace(new_meter(TARGET, START), usd={"llm": Decimal(3), "vision": Decimal(9)}), [LLM]
+    )
     other = replace(
-        new_meter(there, START), usd={"llm": Decimal(8)}, unpriced_hours={"llm": Decimal(1), "x": Decimal(2)}
+        new_meter(there, START),
+        usd={"llm": Decimal(8)},
+        unpriced_hours={"llm": Decimal(1), "x": Decimal(2)},
     )
 
     llm, vision, x = costs_of([here, other])
@@ -253,7 +271,8 @@ owned = st.builds(
 def test_days_add_up_to_the_meter_whenever_it_is_counted(
     spans: Sequence[tuple[Rate, datetime, datetime]], sweeps: Sequence[datetime]
 ) -> None:
-    """Used, idle, kept and unmeasured together, by project; each amount rounded to a billionth of a USD."""
+    """Used, idle, kept and unmeasured together, by project; each amount rounded to a billionth of a
+    USD."""
     meter, runs = new_meter(TARGET, START), runs_of(spans)
     days: dict[date, DayCosts] = {}
     amounts = 0

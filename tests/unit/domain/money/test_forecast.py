@@ -21,13 +21,15 @@ CENT = Decimal("0.01")
 
 
 def days_before(now: datetime, weeks: int, *usd: Decimal) -> dict[date, Decimal]:
-    """Costs of so many whole weeks before today; the amounts are those of the days in turn, the last last."""
+    """Costs of so many whole weeks before today; the amounts are those of the days in turn, the
+    last last."""
     return {now.date() - DAY * (n + 1): usd[-1 - n % len(usd)] for n in range(7 * weeks)}
 
 
 @given(MOMENTS, USD)
 def test_the_forecast_of_a_constant_is_the_constant(now: datetime, usd: Decimal) -> None:
-    """Every day of the month costs the same, in leap years and months of any length, without any error."""
+    """Every day of the month costs the same, in leap years and months of any length, without any
+    error."""
     spent = cost_between(usd / 24, month_start(now), now)
     found = forecast(spent, days_before(now, 6, usd), now)
 
@@ -84,7 +86,9 @@ def test_under_two_weeks_of_days_nothing_is_known() -> None:
 def test_the_rule_counts_that_missed_the_past_weeks_by_less() -> None:
     """Daily growth goes on as yesterday; rest at weekends does not, and its error says so."""
     monday = datetime(2026, 11, 23, tzinfo=UTC)
-    grows = {day: Decimal(100 + n) for n, day in enumerate(sorted(days_before(monday, 6, Decimal(1))))}
+    grows = {
+        day: Decimal(100 + n) for n, day in enumerate(sorted(days_before(monday, 6, Decimal(1))))
+    }
     rests = days_before(monday, 6, *map(Decimal, (100, 100, 100, 100, 100, 0, 0)))
     by_growth, by_week = forecast(Decimal(0), grows, monday), forecast(Decimal(0), rests, monday)
 
@@ -105,7 +109,14 @@ def test_a_week_that_cost_nothing_is_missed_by_all_or_nothing() -> None:
 def test_costs_of_a_project_are_those_of_all_its_owners_and_targets() -> None:
     """And those without a project have a name in meters that they have not in days."""
     day = date(2026, 11, 20)
-    one = DayCosts(day, "1", "a", {("ada", "llm"): Share(Decimal(1)), ("bob", "llm"): Share(idle=Decimal(2))})
-    two = DayCosts(day, "1", "b", {("ada", "llm"): Share(Decimal(4)), ("ada", UNASSIGNED): Share(Decimal(8))})
+    one = DayCosts(
+        day, "1", "a", {("ada", "llm"): Share(Decimal(1)), ("bob", "llm"): Share(idle=Decimal(2))}
+    )
+    two = DayCosts(
+        day, "1", "b", {("ada", "llm"): Share(Decimal(4)), ("ada", UNASSIGNED): Share(Decimal(8))}
+    )
 
-    assert ({day: Decimal(7)}, {day: Decimal(8)}) == (by_day([one, two], "llm"), by_day([one, two], UNTAGGED))
+    assert ({day: Decimal(7)}, {day: Decimal(8)}) == (
+        by_day([one, two], "llm"),
+        by_day([one, two], UNTAGGED),
+    )

@@ -1,4 +1,5 @@
-"""The ledger: what counts from when, what it is in cash, and what is said of a month that is not over."""
+"""The ledger: what counts from when, what it is in cash, and what is said of a month that is not
+over."""
 
 from __future__ import annotations
 
@@ -96,7 +97,10 @@ def test_people_would_have_done_it_on_their_next_working_morning(at: str, mornin
     """Later the same day, or after the weekend."""
     days = tuple(Weekday)[:5]
     berlin = replace(
-        episode(1, "approval-1", "i-1"), time_zone="Europe/Berlin", working_days=days, working_from="09:00"
+        episode(1, "approval-1", "i-1"),
+        time_zone="Europe/Berlin",
+        working_days=days,
+        working_from="09:00",
     )
     assert moment(morning) == working_morning(berlin, moment(at))
 
@@ -121,7 +125,8 @@ def test_what_was_saved_by_the_morning_is_the_conservative_figure() -> None:
 
 
 def test_an_entry_of_an_earlier_release_may_be_any_cash() -> None:
-    """From nothing to the list price; its morning is not known, so it is in no conservative figure."""
+    """From nothing to the list price; its morning is not known, so it is in no conservative
+    figure."""
     saved = sum_saved([make_entry()], NOW - COUNTS_FOR, NOW, COUNTS_FOR)
 
     assert (Decimal(0), saved.net_usd, Decimal(0)) == (

@@ -71,8 +71,12 @@ def test_saved_is_before_minus_after(before: Decimal, after: Decimal) -> None:
     assert (before - after) * 24 == saving.saved_usd_per_day
 
 
-@pytest.mark.parametrize(("before", "after"), [(None, Decimal(1)), (Decimal(1), None), (None, None)])
-def test_unknown_money_is_unknown_and_not_zero(before: Decimal | None, after: Decimal | None) -> None:
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, Decimal(1)), (Decimal(1), None), (None, None)]
+)
+def test_unknown_money_is_unknown_and_not_zero(
+    before: Decimal | None, after: Decimal | None
+) -> None:
     """One unknown figure makes the difference unknown."""
     saving = Saving(before, after)
 
@@ -111,7 +115,9 @@ def test_time_never_goes_through_a_float(microseconds: int) -> None:
         (False, Outcome.TERMINATED, 1),
     ],
 )
-def test_a_stop_undone_in_time_counts_as_false(expected: bool, outcome: Outcome, minutes: int) -> None:
+def test_a_stop_undone_in_time_counts_as_false(
+    expected: bool, outcome: Outcome, minutes: int
+) -> None:
     """The limit itself still counts; what was terminated cannot be undone."""
     entry = replace(ENTRY, outcome=outcome)
 

@@ -38,7 +38,9 @@ def one(price: str | dict[str, str] = "1.258", **changes: str) -> str:
 
 def known(**usd: str) -> PriceList:
     """A list of the type's plain price, or of others by tenancy."""
-    found = {key_of(TYPE, "RunInstances", tenancy): Decimal(price) for tenancy, price in usd.items()}
+    found = {
+        key_of(TYPE, "RunInstances", tenancy): Decimal(price) for tenancy, price in usd.items()
+    }
     return PriceList(HERE).with_type(TYPE, found, NOW)
 
 
@@ -70,12 +72,15 @@ def test_a_price_is_known_by_type_operation_and_tenancy() -> None:
     ids=str,
 )
 def test_other_products_of_the_type_are_no_price(changes: dict[str, str]) -> None:
-    """A reservation that is allocated is listed at zero, and a Capacity Block under the same type."""
+    """A reservation that is allocated is listed at zero, and a Capacity Block under the same
+    type."""
     assert {} == on_demand([one("0.5", **changes)], HERE)
     assert {LINUX: Decimal("1.258")} == on_demand([one("0.5", **changes), one()], HERE)
 
 
-@pytest.mark.parametrize("price", ["0", "0.0000000000", "-1", "NaN", "Infinity", {"CNY": "8.1"}, {}], ids=str)
+@pytest.mark.parametrize(
+    "price", ["0", "0.0000000000", "-1", "NaN", "Infinity", {"CNY": "8.1"}, {}], ids=str
+)
 def test_unknown_is_unpriced_and_never_zero(price: str | dict[str, str]) -> None:
     """Another currency is not converted."""
     assert {} == on_demand([one(price)], HERE)
@@ -85,12 +90,18 @@ def test_two_prices_are_no_price(caplog: pytest.LogCaptureFixture) -> None:
     """Nothing says which of them counts; the same price twice is one."""
     windows = one("1.5", operation="RunInstances:0002")
 
-    assert {WINDOWS: Decimal("1.5")} == on_demand([one("1.258"), one("1.259"), windows, windows], HERE)
+    assert {WINDOWS: Decimal("1.5")} == on_demand(
+        [one("1.258"), one("1.259"), windows, windows], HERE
+    )
     assert f"{LINUX} has 2 prices" in caplog.text
 
 
-@pytest.mark.parametrize("damage", ["", "{}", "[]", '{"product": null}', one().replace("1.258", "much")])
-def test_a_document_that_cannot_be_read_sinks_no_other(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "damage", ["", "{}", "[]", '{"product": null}', one().replace("1.258", "much")]
+)
+def test_a_document_that_cannot_be_read_sinks_no_other(
+    damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is logged."""
     assert {LINUX: Decimal("1.258")} == on_demand([damage, one()], HERE)
     assert "cannot be read" in caplog.text
@@ -140,15 +151,21 @@ def test_bare_metal_is_alone_on_its_host() -> None:
 
 
 def test_a_type_that_is_read_again_keeps_nothing_of_before() -> None:
-    """Not even where it has no price any more; other types stay, also those whose name begins alike."""
-    later, longer = NOW + timedelta(days=1), {key_of("g5.xlarge2", "RunInstances", "Shared"): Decimal(3)}
+    """Not even where it has no price any more; other types stay, also those whose name begins
+    alike."""
+    later, longer = (
+        NOW + timedelta(days=1),
+        {key_of("g5.xlarge2", "RunInstances", "Shared"): Decimal(3)},
+    )
     lists = known(Shared="1.2").with_type("g5.xlarge2", longer, NOW).with_type(TYPE, {}, later)
 
     assert longer == lists.usd_per_hour
     assert {TYPE: later, "g5.xlarge2": NOW} == lists.read_at
 
 
-PLAN = Commitment(CommitmentKind.COMPUTE_PLAN, "sp-1", "", "", Decimal(5), NOW, NOW + timedelta(days=9))
+PLAN = Commitment(
+    CommitmentKind.COMPUTE_PLAN, "sp-1", "", "", Decimal(5), NOW, NOW + timedelta(days=9)
+)
 
 
 @pytest.mark.parametrize(
@@ -171,12 +188,16 @@ def test_a_commitment_pays_for_what_it_names(changes: dict[str, str], applies: b
     assert applies is may_apply(known, TYPE, HERE, "Linux/UNIX")
 
 
-@pytest.mark.parametrize("read", [None, {HERE}, {SAVINGS_PLANS}, {SAVINGS_PLANS, "us-east-1"}], ids=str)
+@pytest.mark.parametrize(
+    "read", [None, {HERE}, {SAVINGS_PLANS}, {SAVINGS_PLANS, "us-east-1"}], ids=str
+)
 def test_a_commitment_that_nobody_could_read_may_apply(read: set[str] | None) -> None:
     """An unknown commitment is no reason to promise cash."""
     known = None if read is None else Commitments(NOW, (), frozenset(read))
     assert may_apply(known, TYPE, HERE, "Linux/UNIX")
-    assert not may_apply(Commitments(NOW, (), frozenset({SAVINGS_PLANS, HERE})), TYPE, HERE, "Linux/UNIX")
+    assert not may_apply(
+        Commitments(NOW, (), frozenset({SAVINGS_PLANS, HERE})), TYPE, HERE, "Linux/UNIX"
+    )
 
 
 def test_the_documents_are_text() -> None:

@@ -30,7 +30,8 @@ def entry(**changes: Any) -> LedgerEntry:
 
 @st.composite
 def entries(draw: st.DrawFn) -> LedgerEntry:
-    """Draw entries of this month or of the two before, still open or ended, with a price or without."""
+    """Draw entries of this month or of the two before, still open or ended, with a price or
+    without."""
     before, after = draw(st.decimals(0, 100, places=4)), draw(st.decimals(0, 100, places=4))
     booked = NOW - draw(st.timedeltas(timedelta(0), timedelta(days=70)))
     ended = draw(st.none() | st.timedeltas(timedelta(0), timedelta(days=40)))
@@ -60,7 +61,8 @@ def test_the_steps_of_the_waterfall_end_at_the_net_saving(booked: list[LedgerEnt
 def test_the_days_of_a_month_add_up_to_its_net_saving(booked: list[LedgerEntry]) -> None:
     """Also where an action is older than the month, or ended in it."""
     assert_same(
-        sum_saved(booked, MONTH, NOW, COUNTS_FOR).net_usd, sum(net_by_day(booked, DAYS, NOW, COUNTS_FOR))
+        sum_saved(booked, MONTH, NOW, COUNTS_FOR).net_usd,
+        sum(net_by_day(booked, DAYS, NOW, COUNTS_FOR)),
     )
 
 
@@ -92,5 +94,6 @@ def test_months_are_named_once_each() -> None:
 
 
 def assert_same(left: Decimal, right: Decimal | int) -> None:
-    """To a billionth of a cent: hours are divided, and not every part of one has an end in digits."""
+    """To a billionth of a cent: hours are divided, and not every part of one has an end in
+    digits."""
     assert abs(left - right) < Decimal("1e-11")

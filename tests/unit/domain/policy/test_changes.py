@@ -1,4 +1,5 @@
-"""Which changes of the policy are risky: every setting is classified, and what is new counts as risky."""
+"""Which changes of the policy are risky: every setting is classified, and what is new counts as
+risky."""
 
 from __future__ import annotations
 
@@ -22,41 +23,38 @@ HARMLESS = """
     advice.schedule_name advice.inference_below_percent advice.old_families advice.newer_families
     advice.steady_from_percent advice.port_pays_within_months advice.burst_at_most_hours
     advice.empty_reservation_after_hours advice.scale_in_below_percent
-    approval.delivery_limit_minutes
-    approval.digest_after_seconds approval.digest_from approval.retry_unopened_after_minutes
-    approval.watch_every_minutes
-    budget.monthly_usd budget.projects budget.publish_at_most_projects budget.tell_at_percent
-    events.compare_spot_prices events.mass_interruption_told_singly events.mass_interruption_window_minutes
-    events.placement_scores events.remind_before_hours events.spot_price_regions
-    health.advice_every_hours health.busy_from_percent health.check_every_minutes
-    health.compute_bound_above_percent health.enabled health.hot_above_celsius
-    health.memory_bound_compute_below_percent health.memory_bound_memory_above_percent
-    health.minimum_coverage_percent health.straggler_above_points
-    health.throttled_above_percent health.under_used_below_percent health.window_minutes
-    ledger.false_stop_within_minutes ledger.monthly_report ledger.saving_counts_days ledger.weekly_report
-    managed.idle_for_minutes managed.tell_again_after_hours
-    prices.commitments_elsewhere prices.discount_percent prices.ebs_usd_per_gib_month prices.refresh_hours
-    prices.snapshot_usd_per_gib_month
+    approval.delivery_limit_minutes approval.digest_after_seconds approval.digest_from
+    approval.retry_unopened_after_minutes approval.watch_every_minutes budget.monthly_usd
+    budget.projects budget.publish_at_most_projects budget.tell_at_percent
+    events.compare_spot_prices events.mass_interruption_told_singly
+    events.mass_interruption_window_minutes events.placement_scores events.remind_before_hours
+    events.spot_price_regions health.advice_every_hours health.busy_from_percent
+    health.check_every_minutes health.compute_bound_above_percent health.enabled
+    health.hot_above_celsius health.memory_bound_compute_below_percent
+    health.memory_bound_memory_above_percent health.minimum_coverage_percent
+    health.straggler_above_points health.throttled_above_percent health.under_used_below_percent
+    health.window_minutes ledger.false_stop_within_minutes ledger.monthly_report
+    ledger.saving_counts_days ledger.weekly_report managed.idle_for_minutes
+    managed.tell_again_after_hours prices.commitments_elsewhere prices.discount_percent
+    prices.ebs_usd_per_gib_month prices.refresh_hours prices.snapshot_usd_per_gib_month
 """
 ANY_CHANGE = """
     approval.ask_about_stopped_after_days approval.on_expiry breaker.hold_minutes
-    breaker.hub_minimum_instances breaker.hub_times_the_usual
-    breaker.lift_freezes_before breaker.minimum_instances
-    budget.act breaker.turned_idle_percent breaker.turned_silent_percent breaker.unusual_times_the_most
-    console.scopes events.checkpoint_on_auto_scaling events.checkpoint_on_rebalance
-    events.checkpoint_on_spot_interruption events.completed_lifecycle_hooks events.signal_gpu_processes
-    events.snapshot_data_volumes exemption.tag_key exemption.tag_value
-    metrics.collection_interval_seconds
+    breaker.hub_minimum_instances breaker.hub_times_the_usual breaker.lift_freezes_before
+    breaker.minimum_instances budget.act breaker.turned_idle_percent breaker.turned_silent_percent
+    breaker.unusual_times_the_most console.scopes events.checkpoint_on_auto_scaling
+    events.checkpoint_on_rebalance events.checkpoint_on_spot_interruption
+    events.completed_lifecycle_hooks events.signal_gpu_processes events.snapshot_data_volumes
+    exemption.tag_key exemption.tag_value metrics.collection_interval_seconds
     metrics.hardware_namespace metrics.lag_seconds metrics.memory_used metrics.memory_utilization
-    metrics.namespace metrics.period_seconds metrics.power_draw
-    metrics.temperature metrics.utilization metrics.work
-    ownership.contacts ownership.default_contacts ownership.default_owner ownership.email_domains
-    ownership.escalation_contacts ownership.owner_tag_keys ownership.project_owners
-    ownership.project_tag_keys plan.action plan.delete_expired_snapshots
-    plan.delete_last_of_terminated plan.local_disks_may_be_lost_unasked
-    plan.snapshot_limit_minutes plan.stop_limit_minutes
-    plan.when_stop_is_unsupported plan.when_termination_is_protected
-    prices.usd_per_hour selector.tag_key selector.tag_value
+    metrics.namespace metrics.period_seconds metrics.power_draw metrics.temperature
+    metrics.utilization metrics.work ownership.contacts ownership.default_contacts
+    ownership.default_owner ownership.email_domains ownership.escalation_contacts
+    ownership.owner_tag_keys ownership.project_owners ownership.project_tag_keys plan.action
+    plan.delete_expired_snapshots plan.delete_last_of_terminated
+    plan.local_disks_may_be_lost_unasked plan.snapshot_limit_minutes plan.stop_limit_minutes
+    plan.when_stop_is_unsupported plan.when_termination_is_protected prices.usd_per_hour
+    selector.tag_key selector.tag_value
 """
 """Their values have no direction that is always safe."""
 
@@ -67,8 +65,11 @@ def found(before: str, after: str) -> list[str]:
 
 
 def test_every_setting_is_classified() -> None:
-    """A new setting without a declared risk counts as risky; whoever adds it says here that this is meant."""
-    of_risk = {risk: {path for path, its in RISKS.items() if its == risk} for risk in get_args(Risk)}
+    """A new setting without a declared risk counts as risky; whoever adds it says here that this is
+    meant."""
+    of_risk = {
+        risk: {path for path, its in RISKS.items() if its == risk} for risk in get_args(Risk)
+    }
 
     assert set(HARMLESS.split()) == of_risk["none"]
     assert set(ANY_CHANGE.split()) == of_risk["any"]
@@ -82,7 +83,8 @@ def test_every_setting_is_classified() -> None:
         ("mode: ask", "mode: observe", []),
         ("two_people_for_policy: true", "{}", ["two_people_for_policy"]),
         ("{}", "two_people_for_policy: true", []),
-        ("{}", "exemption: {tag_key: K, tag_value: v}", ["exemption.tag_key", "exemption.tag_value"]),
+        ("{}", "exemption: {tag_key: K, tag_value: v}",
+        ["exemption.tag_key", "exemption.tag_value"]),
         ("targets: {accounts: ['111122223333']}", "{}", ["targets.accounts"]),
         ("{}", "targets: {regions: [eu-west-1]}", ["targets.regions"]),
         ("{}", "targets: {units: [ou-abcd-11111111]}", ["targets.units"]),
@@ -113,7 +115,8 @@ def test_every_setting_is_classified() -> None:
         ("{}", "idle: {window_minutes: 30}", ["idle.window_minutes"]),
         ("{}", "idle: {window_minutes: 120}", []),
         ("{}", "managed: {tag_keys: [batch]}", []),
-        ("{}", "plan: {running_snapshot_valid_minutes: 241}", ["plan.running_snapshot_valid_minutes"]),
+        ("{}", "plan: {running_snapshot_valid_minutes: 241}",
+        ["plan.running_snapshot_valid_minutes"]),
         ("{}", "plan: {running_snapshot_valid_minutes: 239, snapshot_retention_days: 31}", []),
         ("metrics: {bound_namespaces: true}", "{}", ["metrics.bound_namespaces"]),
         ("{}", "metrics: {bound_namespaces: true}", []),
@@ -121,7 +124,9 @@ def test_every_setting_is_classified() -> None:
         ("mode: ask", "# a comment\nmode: ask", []),
     ],
 )  # fmt: skip
-def test_what_loosens_is_risky_and_what_tightens_is_not(before: str, after: str, paths: list[str]) -> None:
+def test_what_loosens_is_risky_and_what_tightens_is_not(
+    before: str, after: str, paths: list[str]
+) -> None:
     """An operator who pulls a brake waits for nobody."""
     assert sorted(paths) == sorted(found(before, after))
 
@@ -157,5 +162,7 @@ def test_people_count_once_and_only_those_of_the_policy_in_force() -> None:
 
     alice = "arn:aws:iam::123456789012:user/alice"
     assert {"alice@example.com"} == behind(alice, f"aws:{alice}", "alice@example.com")
-    assert {"alice@example.com", "bob@example.com"} == behind(alice, "bob@example.com", "mallory@example.com")
+    assert {"alice@example.com", "bob@example.com"} == behind(
+        alice, "bob@example.com", "mallory@example.com"
+    )
     assert set() == behind("", "aws:arn:aws:sts::123456789012:assumed-role/ci/alice")

@@ -59,7 +59,11 @@ def test_the_owner_goes_before_the_project_before_the_default(
 def test_a_member_keeps_the_hours_of_the_group() -> None:
     """Asked alone, at the group's working hours."""
     (bob,) = DIRECTORY.asked("bob@example.com", "unassigned")
-    assert ("Europe/Berlin", "09:00", "18:00") == (bob.time_zone, bob.working_from, bob.working_until)
+    assert ("Europe/Berlin", "09:00", "18:00") == (
+        bob.time_zone,
+        bob.working_from,
+        bob.working_until,
+    )
 
 
 def test_an_escalation_goes_to_others() -> None:
@@ -70,7 +74,10 @@ def test_an_escalation_goes_to_others() -> None:
 
 def test_an_identity_is_a_person_only_where_the_policy_says_so() -> None:
     """By address or by another identity; nobody else is known."""
-    known = [DIRECTORY.person(name) for name in ("slack:U012ABCDEF", "ALICE@example.com", "slack:U9", "x")]
+    known = [
+        DIRECTORY.person(name)
+        for name in ("slack:U012ABCDEF", "ALICE@example.com", "slack:U9", "x")
+    ]
     assert ["bob@example.com", "alice@example.com", None, None] == known
 
 
@@ -86,7 +93,9 @@ def test_an_identity_is_a_person_only_where_the_policy_says_so() -> None:
         (
             {
                 "identities": {
-                    "aws:arn:aws:sts::123456789012:assumed-role/Admin/bob@example.com": "bob@example.com"
+                    "aws:arn:aws:sts::123456789012:assumed-role/Admin/bob@example.com": (
+                        "bob@example.com"
+                    )
                 }
             },
             "chooses the session's name",
@@ -119,7 +128,9 @@ def test_an_address_of_a_list_is_nobodys_own_in_any_contact(other: str) -> None:
     assert f"contacts.{other}.lists" in why
 
 
-@pytest.mark.parametrize("named", [{"project_owners": {"llm": "nobody"}}, {"default_contacts": ("nobody",)}])
+@pytest.mark.parametrize(
+    "named", [{"project_owners": {"llm": "nobody"}}, {"default_contacts": ("nobody",)}]
+)
 def test_a_name_without_a_contact_is_refused(named: dict[str, Any]) -> None:
     """A question would go nowhere."""
     with pytest.raises(ValueError, match="no contact 'nobody'"):

@@ -48,7 +48,10 @@ def test_a_question_waits_for_working_hours(moment: str, expected: str) -> None:
 
 
 LONDON = Contact(
-    emails=("d@example.com",), time_zone="Europe/London", working_from="09:00", working_until="17:00"
+    emails=("d@example.com",),
+    time_zone="Europe/London",
+    working_from="09:00",
+    working_until="17:00",
 )
 
 
@@ -61,7 +64,10 @@ def test_where_all_never_work_at_once_the_first_is_waited_for() -> None:
     """Berlin's office ends before Tokyo's morning begins, and Tokyo's evening before Berlin's nine
     o'clock."""
     late = Contact(
-        emails=("e@example.com",), time_zone="Asia/Tokyo", working_from="09:00", working_until="12:00"
+        emails=("e@example.com",),
+        time_zone="Asia/Tokyo",
+        working_from="09:00",
+        working_until="12:00",
     )
     assert at("2026-11-21T00:00") == next_working(at("2026-11-20T20:00"), (OFFICE, late))
 
@@ -116,14 +122,17 @@ def test_a_stage_is_never_early_and_never_in_quiet_hours(naive: datetime, contac
 def test_the_next_working_morning_is_that_of_the_owner(
     now: str, zone: str, days: tuple[Weekday, ...], begins: str, morning: str
 ) -> None:
-    """The beginning of their next working day, at nine where it has none; also across a change of clocks."""
+    """The beginning of their next working day, at nine where it has none; also across a change of
+    clocks."""
     assert at(morning) == next_morning(at(now), zone, days, begins)
 
 
 def test_no_question_outlives_the_key_of_its_link() -> None:
     """Whoever works one day a week gets less time, and a link that is good until the end."""
     mondays = Contact(emails=("m@example.com",), working_days=(Weekday.MON,))
-    rule = ApprovalRule(remind_after_minutes=8_640, escalate_after_minutes=8_640, expire_after_minutes=11_520)
+    rule = ApprovalRule(
+        remind_after_minutes=8_640, escalate_after_minutes=8_640, expire_after_minutes=11_520
+    )
     now = at("2026-11-24T12:00")
     planned = schedule(now, rule, (mondays,), ())
 

@@ -39,7 +39,9 @@ RULE = Breaker()
 _IDS = count()
 
 
-def changes(number: int, before: Kind | None, after: Kind, *, was_read: bool = True) -> list[Change]:
+def changes(
+    number: int, before: Kind | None, after: Kind, *, was_read: bool = True
+) -> list[Change]:
     """So many instances that changed alike."""
     return [Change(f"i-{next(_IDS)}", before, before, after, was_read) for _ in range(number)]
 
@@ -81,7 +83,9 @@ def test_what_it_turned_from_is_not_forgotten_when_a_read_fails() -> None:
     ("turned", "left", "gone"),
     [(20, 10, False), (20, 9, True), (5, 5, False), (5, 4, True), (0, 0, True), (9, 5, False)],
 )
-def test_the_cause_is_gone_when_most_have_worked_or_were_put_away(turned: int, left: int, gone: bool) -> None:
+def test_the_cause_is_gone_when_most_have_worked_or_were_put_away(
+    turned: int, left: int, gone: bool
+) -> None:
     """By the same share, and the same least number, that trip it."""
     assert gone is is_cause_gone(turned, left, RULE)
 
@@ -123,21 +127,23 @@ TODAY = NOW.date()
 
 
 def days(*most: int) -> list[SweepDay]:
-    """The days before today, the newest last: so many turned idle, and silent, in their largest sweep."""
+    """The days before today, the newest last: so many turned idle, and silent, in their largest
+    sweep."""
     count = len(most)
     return [SweepDay(TODAY - timedelta(days=count - n), most[n], most[n]) for n in range(count)]
 
 
 def turned(number: int, after: Kind, of: int = 200) -> str | None:
-    """Return what is said when so many of a large fleet turn, after two quiet weeks whose largest sweep saw
-    two."""
+    """Return what is said when so many of a large fleet turn, after two quiet weeks whose largest
+    sweep saw two."""
     fleet = changes(number, Kind.BUSY, after) + changes(of - number, Kind.BUSY, Kind.BUSY)
     return assess(count_turned(fleet), RULE, days(0, 2, 1))
 
 
 @pytest.mark.parametrize("after", [Kind.IDLE, Kind.NO_DATA])
 def test_far_more_than_any_sweep_has_seen_trips_however_small_a_share(after: Kind) -> None:
-    """Seven of two hundred: a rack, a proxy, a release of the agent. Six is three times two, and no more."""
+    """Seven of two hundred: a rack, a proxy, a release of the agent. Six is three times two, and no
+    more."""
     said = turned(7, after)
 
     assert said is not None
@@ -214,7 +220,9 @@ THIS = hour_of(NOW)
 MANY = HourCount(RULE.hub_minimum_instances * 2)
 
 
-@pytest.mark.parametrize(("days", "is_usual"), [(1, True), (2, True), (13, True), (14, True), (15, False)])
+@pytest.mark.parametrize(
+    ("days", "is_usual"), [(1, True), (2, True), (13, True), (14, True), (15, False)]
+)
 def test_everything_freezes_unless_as_many_turned_at_this_hour_of_two_weeks(
     days: int, is_usual: bool
 ) -> None:
@@ -272,7 +280,9 @@ def test_a_freeze_is_about_the_hours_of_its_window_and_two_more() -> None:
     assert [hour + timedelta(hours=number) for number in range(-11, 3)] == found
 
 
-def test_what_a_new_freeze_would_count_are_those_of_twelve_hours_who_have_not_worked_since() -> None:
+def test_what_a_new_freeze_would_count_are_those_of_twelve_hours_who_have_not_worked_since() -> (
+    None
+):
     hour = hour_of(NOW)
     counts = {number: HourCount(3, 3 if number == -4 else 1) for number in range(-20, 3)}
     hub = Hub({hour + timedelta(hours=number): one for number, one in counts.items()})

@@ -1,4 +1,5 @@
-"""The age of readings by the settings of the metrics. Tests of the recheck: episode/test_freshness.py."""
+"""The age of readings by the settings of the metrics. Tests of the recheck:
+episode/test_freshness.py."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ from governor.domain.sweep.freshness import unseen_minutes, why_never_fresh
         ({"lag_seconds": 30}, False, 11),
     ],
 )
-def test_work_is_seen_after_so_many_minutes(settings: dict[str, Any], unasked: bool, minutes: int) -> None:
+def test_work_is_seen_after_so_many_minutes(
+    settings: dict[str, Any], unasked: bool, minutes: int
+) -> None:
     """At the latest: the page says the same figure."""
     assert minutes == unseen_minutes(Metrics(**settings), unasked=unasked)
 
@@ -44,7 +47,9 @@ def test_work_is_seen_after_so_many_minutes(settings: dict[str, Any], unasked: b
         ({"unasked_newest_5_minute_reading_minutes": 7, "lag_seconds": 121}, 1),
     ],
 )
-def test_a_policy_that_cannot_have_fresh_readings_is_named(settings: dict[str, Any], count: int) -> None:
+def test_a_policy_that_cannot_have_fresh_readings_is_named(
+    settings: dict[str, Any], count: int
+) -> None:
     """The lag stands for the time that CloudWatch takes."""
     assert count == len([*why_never_fresh(Policy(metrics=Metrics(**settings)))])
 
@@ -54,12 +59,17 @@ def test_a_policys_warning_names_its_settings_and_figures() -> None:
     agent = Metrics(lag_seconds=360, collection_interval_seconds=300)
     assert [
         "the newest GPU reading may be 11 min old (metrics.collection_interval_seconds: 300, "
-        "metrics.lag_seconds: 360), and metrics.unasked_newest_5_minute_reading_minutes allows 10 min",
-        "EC2's newest reading of CPU and network traffic may be 11 min old (metrics.lag_seconds: 360), and "
+        "metrics.lag_seconds: 360), and metrics.unasked_newest_5_minute_reading_minutes "
+        "allows 10 min",
+        "EC2's newest reading of CPU and network traffic may be 11 min old "
+        "(metrics.lag_seconds: 360), and "
         "metrics.unasked_newest_5_minute_reading_minutes allows 10 min",
     ] == [*why_never_fresh(Policy(metrics=agent))]
     (gpus, _) = why_never_fresh(Policy(metrics=Metrics(lag_seconds=360)))
-    assert "may be 7 min old (metrics.collection_interval_seconds: 60, metrics.lag_seconds: 360)" in gpus
+    assert (
+        "may be 7 min old (metrics.collection_interval_seconds: 60, metrics.lag_seconds: 360)"
+        in gpus
+    )
     assert "metrics.unasked_newest_reading_minutes allows 5 min" in gpus
 
 

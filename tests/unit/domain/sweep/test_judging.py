@@ -1,4 +1,5 @@
-"""From memory and evidence to a verdict, a question and the next memory: each limit at its very edge."""
+"""From memory and evidence to a verdict, a question and the next memory: each limit at its very
+edge."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def subject(known: Memory | None = None, policy: Policy = POLICY, **changes: Any
     return replace(Subject(INSTANCE, policy, NOW, memory=known), **changes)
 
 
-def read(evidence: Evidence, known: Memory | None = None, policy: Policy = POLICY, **people: bool) -> Verdict:
+def read(
+    evidence: Evidence, known: Memory | None = None, policy: Policy = POLICY, **people: bool
+) -> Verdict:
     """The verdict of a sweep."""
     return subject(known, policy, **people).after_reading(evidence)
 
@@ -144,7 +147,9 @@ def test_idleness_begins_after_a_long_hole(since: Any, idle: str) -> None:
     [(ENDED, LATE), (THIN, LATE + POLICY.window), (TORN, timedelta(0))],
     ids=["late", "thin", "torn"],
 )
-def test_readings_that_stay_late_are_silence(series: tuple[float | None, ...], waits: timedelta) -> None:
+def test_readings_that_stay_late_are_silence(
+    series: tuple[float | None, ...], waits: timedelta
+) -> None:
     """Half an hour for the newest; until the hole has left the window for one in it."""
 
     def is_late(since: Any, **changes: Any) -> bool:
@@ -183,7 +188,8 @@ def idle_since(known: Memory | None, verdict: Verdict, proof: Verdict | None = N
 
 
 def test_what_the_next_sweep_knows_of_idleness() -> None:
-    """Readings that may still come break nothing off; without a proof it is what both sweeps saw."""
+    """Readings that may still come break nothing off; without a proof it is what both sweeps
+    saw."""
     known, idle = memory(idle_since=END - 2 * HOUR), read(make_evidence())
     late = Verdict(NO_DATA, "", is_late=True, evidence=make_evidence())
 
@@ -230,8 +236,11 @@ def test_what_a_proof_adds_to_it() -> None:
         (3 * HOUR, True, SLOW, None),
     ],
 )
-def test_how_far_is_looked_back(idle_for: timedelta, freed: bool, policy: Policy, window: Any) -> None:
-    """As long as a question needs, and only when it can be as long; from its start where nothing is known."""
+def test_how_far_is_looked_back(
+    idle_for: timedelta, freed: bool, policy: Policy, window: Any
+) -> None:
+    """As long as a question needs, and only when it can be as long; from its start where nothing is
+    known."""
     evidence = make_evidence(**FREED if freed else {})
     verdict = Verdict(IDLE, "", evidence=evidence)
 
@@ -285,7 +294,13 @@ def test_a_shorter_proof_never_acts_unasked(policy: Policy, window: Any) -> None
         (seen_for(3 * HOUR), 3 * HOUR, POLICY, IDLE, "Idle for 3 h (every GPU under 5%)."),
         (seen_for(3 * HOUR, (90.0, 1.0)), 3 * HOUR, POLICY, BUSY, "utilization reached 90.0%"),
         (seen_for(3 * HOUR), 3 * HOUR, SLOW, NO_DATA, "metrics.period_seconds is 3600"),
-        (seen_for(SOONER, **FREED), SOONER, POLICY, IDLE, "Idle for 1 h 30 min and GPU memory is released."),
+        (
+            seen_for(SOONER, **FREED),
+            SOONER,
+            POLICY,
+            IDLE,
+            "Idle for 1 h 30 min and GPU memory is released.",
+        ),
         (seen_for(SOONER), SOONER, POLICY, NO_DATA, "GPU memory is not released"),
         (seen_for(SOONER, memory_newest_percent=10.0), SOONER, POLICY, NO_DATA, "is not released"),
         (seen_for(HOUR, **FREED), HOUR, POLICY, NO_DATA, "and 3 h of idleness are needed"),
@@ -294,7 +309,13 @@ def test_a_shorter_proof_never_acts_unasked(policy: Policy, window: Any) -> None
             seen_for(3 * HOUR, last_measured={"cpu": ago(minutes=21)}),
             *(3 * HOUR, POLICY, NO_DATA, "CPU is required by the policy and was last measured"),
         ),
-        (seen_for(3 * HOUR, (None,) * 4 + (1.0,) * 9), 3 * HOUR, POLICY, NO_DATA, "missing for more than 15"),
+        (
+            seen_for(3 * HOUR, (None,) * 4 + (1.0,) * 9),
+            3 * HOUR,
+            POLICY,
+            NO_DATA,
+            "missing for more than 15",
+        ),
     ],
 )
 def test_what_may_be_asked(

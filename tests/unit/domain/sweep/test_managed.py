@@ -92,7 +92,11 @@ def home(tags: dict[str, str]) -> Home:
             "AWS Batch compute environment train-gpu",
         ),
         (
-            {"aws:batch:compute-environment": "arn:aws:batch:us-east-1:1:compute-environment/train-gpu"},
+            {
+                "aws:batch:compute-environment": (
+                    "arn:aws:batch:us-east-1:1:compute-environment/train-gpu"
+                )
+            },
             "AWS Batch compute environment train-gpu",
         ),
         (
@@ -139,7 +143,10 @@ def batch(minimum: int, waiting: int = 0, running: int = 0) -> BatchEnvironment:
 @pytest.mark.parametrize(
     ("environment", "wanted"),
     [
-        (None, "If it is above 0 and no job has run for an hour: aws batch update-compute-environment"),
+        (
+            None,
+            "If it is above 0 and no job has run for an hour: aws batch update-compute-environment",
+        ),
         (batch(16), "minvCpus keeps these instances without any job"),
         (batch(0), "With minvCpus 0 Batch releases them by itself"),
         (batch(16, running=1), "1 job is running"),
@@ -181,12 +188,20 @@ def test_the_message_says_how_many_how_long_and_what_they_cost() -> None:
     """It names twenty of thirty; the facts hold all."""
     members = [
         IdleMember(
-            make_instance(instance_id=f"i-{n:08x}"), NOW - timedelta(hours=n + 1), Decimal(1) if n else None
+            make_instance(instance_id=f"i-{n:08x}"),
+            NOW - timedelta(hours=n + 1),
+            Decimal(1) if n else None,
         )
         for n in range(30)
     ]
     alert = managed_alert(
-        Home(Kind.ECS, "Amazon ECS", "gpu"), members, 40, TARGET, NOW, owner=Owner("ada", "llm"), advice=()
+        Home(Kind.ECS, "Amazon ECS", "gpu"),
+        members,
+        40,
+        TARGET,
+        NOW,
+        owner=Owner("ada", "llm"),
+        advice=(),
     )
 
     text = " ".join(alert.lines)

@@ -112,7 +112,9 @@ def test_activity_counts_even_in_a_read_that_was_cut_short() -> None:
 
 def test_a_gpu_that_publishes_nothing_is_not_idle() -> None:
     """A MIG GPU has no utilization: seven quiet ones of eight prove nothing about it."""
-    assert VerdictKind.NO_DATA is kind_of(make_evidence(*[QUIET] * 7, gpus_expected=8, gpus_reporting=7))
+    assert VerdictKind.NO_DATA is kind_of(
+        make_evidence(*[QUIET] * 7, gpus_expected=8, gpus_reporting=7)
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,14 +134,20 @@ def test_a_required_figure_that_is_missing_is_no_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seen", "kind"), [(100 / 12, VerdictKind.NO_DATA), (79.9, VerdictKind.NO_DATA), (80.0, VerdictKind.IDLE)]
+    ("seen", "kind"),
+    [(100 / 12, VerdictKind.NO_DATA), (79.9, VerdictKind.NO_DATA), (80.0, VerdictKind.IDLE)],
 )
-def test_a_required_figure_must_be_seen_as_long_as_utilization(seen: float, kind: VerdictKind) -> None:
-    """One reading in an hour says nothing about the other fifty-five minutes; what it shows still counts."""
+def test_a_required_figure_must_be_seen_as_long_as_utilization(
+    seen: float, kind: VerdictKind
+) -> None:
+    """One reading in an hour says nothing about the other fifty-five minutes; what it shows still
+    counts."""
     measured = {"cpu": seen, "network": 100.0}
 
     assert kind is kind_of(make_evidence(QUIET, measured_percent=measured))
-    assert VerdictKind.BUSY is kind_of(make_evidence(QUIET, measured_percent=measured, cpu_percent=60.0))
+    assert VerdictKind.BUSY is kind_of(
+        make_evidence(QUIET, measured_percent=measured, cpu_percent=60.0)
+    )
 
 
 def test_memory_held_vetoes_only_where_the_policy_says_so() -> None:
@@ -176,7 +184,10 @@ def test_an_operators_instance_is_somebody_elses() -> None:
     """EKS Auto Mode and its kin are marked by EC2 itself."""
     managed = make_instance(operator_managed=True, operator_principal="eks.amazonaws.com")
 
-    assert VerdictKind.MANAGED_ELSEWHERE is judge(managed, NO_HOLD, make_evidence(QUIET), POLICY, NOW).kind
+    assert (
+        VerdictKind.MANAGED_ELSEWHERE
+        is judge(managed, NO_HOLD, make_evidence(QUIET), POLICY, NOW).kind
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +232,8 @@ def test_a_no_in_any_spelling_keeps_the_instance(key: str, value: str) -> None:
 def test_letters_and_digits_alone_make_an_exemption(
     upper: list[bool], signs: list[str], holds_value: bool, value: str
 ) -> None:
-    """Signs between the letters and their case change nothing, for a sweep and for a guard alike."""
+    """Signs between the letters and their case change nothing, for a sweep and for a guard
+    alike."""
     name = "gpugovernorexempt" if holds_value else "gpugovernor"
     spelled = signs[-1]
     for letter, is_upper, sign in zip(name, upper, signs, strict=False):
@@ -243,7 +255,12 @@ def test_a_key_of_other_letters_exempts_nothing(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     "key",
     [
-        *("GpuGovernorCheckpoint", "GpuGovernor:Episode", "GpuGovernor:Instance", "GpuGovernor:Event"),
+        *(
+            "GpuGovernorCheckpoint",
+            "GpuGovernor:Episode",
+            "GpuGovernor:Instance",
+            "GpuGovernor:Event",
+        ),
         *("GpuGovernor:x", "GpuGovernorOwner", "Purpose", "MyGpuGovernor", "Governor"),
     ],
 )
@@ -291,11 +308,16 @@ def test_a_young_instance_is_not_judged() -> None:
 
 
 @pytest.mark.parametrize("started", range(0, 300, 7))
-def test_an_instance_is_ripe_only_when_enough_whole_periods_lie_behind_its_start(started: int) -> None:
+def test_an_instance_is_ripe_only_when_enough_whole_periods_lie_behind_its_start(
+    started: int,
+) -> None:
     """At the first moment of judgement, at any second of a period: ten whole periods of twelve."""
     launched = datetime(2026, 11, 20, 9, 0, tzinfo=UTC) + timedelta(seconds=started)
     window = window_before(
-        ripe_at(make_instance(launch_time=launched), POLICY), POLICY.window, POLICY.period, POLICY.lag
+        ripe_at(make_instance(launch_time=launched), POLICY),
+        POLICY.window,
+        POLICY.period,
+        POLICY.lag,
     )
     whole = [n for n in range(window.bins) if window.start + window.period * n >= launched]
 
@@ -304,7 +326,8 @@ def test_an_instance_is_ripe_only_when_enough_whole_periods_lie_behind_its_start
 
 @pytest.mark.parametrize("junk", [-1.0, math.nan])
 def test_what_measures_nothing_is_a_hole(junk: float) -> None:
-    """Some publishers write -1 or NaN where the driver says N/A: under every threshold, and no proof."""
+    """Some publishers write -1 or NaN where the driver says N/A: under every threshold, and no
+    proof."""
     assert VerdictKind.NO_DATA is kind_of(make_evidence((junk,) * 12))
     assert VerdictKind.NO_DATA is kind_of(make_evidence((*QUIET[:9], junk, junk, junk)))
     assert VerdictKind.BUSY is kind_of(make_evidence((*[junk] * 11, 60.0)))
@@ -344,7 +367,9 @@ def test_an_aggregate_of_several_gpus_that_were_not_counted_is_no_data() -> None
 
 def test_series_are_counted_whatever_the_count_says() -> None:
     """One quiet series proves nothing about eight GPUs."""
-    assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=8, gpus_reporting=None))
+    assert VerdictKind.NO_DATA is kind_of(
+        make_evidence(QUIET, gpus_expected=8, gpus_reporting=None)
+    )
     assert VerdictKind.NO_DATA is kind_of(make_evidence(QUIET, gpus_expected=8, gpus_reporting=8))
 
 
@@ -387,7 +412,8 @@ def test_a_frozen_verdict_keeps_its_evidence() -> None:
 
 @given(all_gpus)
 def test_too_little_coverage_is_never_idle(gpus: list[list[float | None]]) -> None:
-    """No sequence of readings makes an instance idle when a GPU was seen under 80% of the window."""
+    """No sequence of readings makes an instance idle when a GPU was seen under 80% of the
+    window."""
     evidence = make_evidence(*gpus)
     lowest = min(coverage_percent(gpu.utilization) for gpu in evidence.gpus)
 
@@ -396,7 +422,9 @@ def test_too_little_coverage_is_never_idle(gpus: list[list[float | None]]) -> No
 
 
 @given(all_gpus)
-def test_idle_means_that_every_reading_was_under_the_threshold(gpus: list[list[float | None]]) -> None:
+def test_idle_means_that_every_reading_was_under_the_threshold(
+    gpus: list[list[float | None]],
+) -> None:
     """The converse of the rule, for any readings."""
     if kind_of(make_evidence(*gpus)) in IDLE_KINDS:
         assert all(value is None or value < 5 for gpu in gpus for value in gpu)
@@ -421,7 +449,9 @@ def test_more_activity_never_turns_busy_into_idle(
 
 
 @given(all_gpus, st.data())
-def test_a_missing_sample_never_helps_idleness(gpus: list[list[float | None]], data: st.DataObject) -> None:
+def test_a_missing_sample_never_helps_idleness(
+    gpus: list[list[float | None]], data: st.DataObject
+) -> None:
     """Take away a quiet reading: what was not idle does not become idle."""
     quiet = [
         (g, at)
@@ -440,7 +470,9 @@ def test_a_missing_sample_never_helps_idleness(gpus: list[list[float | None]], d
 
 
 @given(all_gpus, st.randoms())
-def test_the_order_of_gpus_changes_nothing(gpus: list[list[float | None]], rng: random.Random) -> None:
+def test_the_order_of_gpus_changes_nothing(
+    gpus: list[list[float | None]], rng: random.Random
+) -> None:
     """GPU numbers are names, not ranks."""
     shuffled = list(gpus)
     rng.shuffle(shuffled)
@@ -449,7 +481,9 @@ def test_the_order_of_gpus_changes_nothing(gpus: list[list[float | None]], rng: 
 
 
 @given(all_gpus, st.integers(-50, 50))
-def test_shifting_time_by_whole_periods_changes_only_times(gpus: list[list[float | None]], bins: int) -> None:
+def test_shifting_time_by_whole_periods_changes_only_times(
+    gpus: list[list[float | None]], bins: int
+) -> None:
     """The clock's position has no influence."""
     shift = POLICY.period * bins
     here = make_evidence(*gpus)
@@ -486,7 +520,8 @@ def test_more_activity_of_any_kind_never_turns_busy_into_idle(
 def test_a_missing_quiet_figure_never_helps_idleness(
     gpus: list[list[float | None]], values: dict[str, float | None], data: st.DataObject
 ) -> None:
-    """As with readings of GPUs: one that vetoed and was lost is lost, unless the policy requires it."""
+    """As with readings of GPUs: one that vetoed and was lost is lost, unless the policy requires
+    it."""
     name = data.draw(st.sampled_from(sorted(values)))
     value = values[name]
     if value is not None and value >= FIGURE_LIMITS[name]:
@@ -511,11 +546,15 @@ def test_the_same_evidence_gives_the_same_verdict_at_any_later_time(
 
 
 @given(one_gpu, st.floats(0.1, 50), st.floats(50, 100))
-def test_the_policys_figures_decide(values: list[float | None], threshold: float, coverage: float) -> None:
+def test_the_policys_figures_decide(
+    values: list[float | None], threshold: float, coverage: float
+) -> None:
     """Another threshold and another coverage are obeyed to the letter."""
     policy = Policy(
         idle=IdleRule(
-            utilization_below_percent=threshold, minimum_coverage_percent=coverage, window_minutes=60
+            utilization_below_percent=threshold,
+            minimum_coverage_percent=coverage,
+            window_minutes=60,
         )
     )
     old = make_instance(launch_time=ago(days=5))
@@ -528,7 +567,8 @@ def test_the_policys_figures_decide(values: list[float | None], threshold: float
 
 
 def test_an_aggregate_stands_for_all_gpus() -> None:
-    """By the aggregate's maximum the busiest GPU is known; a lower count than expected is no proof."""
+    """By the aggregate's maximum the busiest GPU is known; a lower count than expected is no
+    proof."""
     aggregate = replace(
         make_evidence(QUIET),
         source=MetricSource.AGGREGATE,
@@ -623,10 +663,15 @@ def test_a_required_figure_is_at_most_twenty_minutes_old_whatever_the_lag(
     ],
 )
 def test_a_gpu_that_stays_hidden_is_not_late(samples: Series, *, is_late: bool) -> None:
-    """The other seven publish more samples in a period than there are GPUs: no sign of the eighth."""
+    """The other seven publish more samples in a period than there are GPUs: no sign of the
+    eighth."""
     gpus = (GpuReadings("all", QUIET),)
     hidden = replace(
-        make_evidence(QUIET), source=MetricSource.AGGREGATE, gpus=gpus, gpus_expected=8, samples=samples
+        make_evidence(QUIET),
+        source=MetricSource.AGGREGATE,
+        gpus=gpus,
+        gpus_expected=8,
+        samples=samples,
     )
     verdict = judge(make_instance(), NO_HOLD, replace(hidden, gpus_reporting=8), POLICY, NOW)
     assert (VerdictKind.NO_DATA, is_late) == (verdict.kind, verdict.is_late)
@@ -657,7 +702,8 @@ def test_a_type_of_unknown_size_is_never_idle() -> None:
 
 
 def test_a_job_that_says_it_works_makes_its_instance_busy() -> None:
-    """However quiet everything else is, and where its GPUs cannot be seen; the sentence names the metric."""
+    """However quiet everything else is, and where its GPUs cannot be seen; the sentence names the
+    metric."""
     at = ago(minutes=20)
     for gpus in (QUIET, (None,) * 12):
         evidence = make_evidence(gpus, work="MLTraining Throughput", last_active={"work": at})
@@ -673,7 +719,9 @@ def test_a_job_that_says_it_works_makes_its_instance_busy() -> None:
 
 def test_a_gpu_at_work_says_more_than_its_job() -> None:
     """Its verdict may be partly idle, with an advice."""
-    evidence = make_evidence([90.0] * 12, QUIET, work="MLTraining Throughput", last_active={"work": NOW})
+    evidence = make_evidence(
+        [90.0] * 12, QUIET, work="MLTraining Throughput", last_active={"work": NOW}
+    )
 
     assert VerdictKind.PARTLY_IDLE is kind_of(evidence)
 
@@ -691,12 +739,15 @@ def test_a_silent_job_never_makes_anything_idle(gpus: list[list[float | None]]) 
 
 def test_work_in_the_last_minutes_counts_before_an_act() -> None:
     """The look since the window's end sees it, too."""
-    assert "MLTraining Loss" in (activity(make_evidence(QUIET, work="MLTraining Loss"), POLICY) or "")
+    assert "MLTraining Loss" in (
+        activity(make_evidence(QUIET, work="MLTraining Loss"), POLICY) or ""
+    )
     assert activity(make_evidence(QUIET), POLICY) is None
 
 
 def test_evidence_without_work_keeps_the_hash_it_was_frozen_with() -> None:
-    """Approvals that were open when this figure came stay valid; with work it comes back as it was."""
+    """Approvals that were open when this figure came stay valid; with work it comes back as it
+    was."""
     plain, works = make_evidence(QUIET), make_evidence(QUIET, work="MLTraining Loss")
 
     assert "work" not in evidence_document(plain)

@@ -55,7 +55,9 @@ def over(*gpus: Series, policy: Policy = POLICY, **changes: Any) -> Evidence:
     return make_evidence(*gpus, **{"window": window, "last_measured": measured, **changes})
 
 
-def eight(samples: Series, policy: Policy = POLICY, series: Series = (), **changes: Any) -> Evidence:
+def eight(
+    samples: Series, policy: Policy = POLICY, series: Series = (), **changes: Any
+) -> Evidence:
     """Eight quiet GPUs in one series, with so many samples in each period."""
     readings = series or (1.0,) * len(samples)
     given = {"gpus_expected": 8, "gpus_reporting": 8, "samples": samples, **changes}
@@ -90,7 +92,9 @@ def test_people_s_word_holds_until_its_last_second() -> None:
     assert judge_unread(INSTANCE, NO_HOLD, POLICY, ripe) is None
     young = judge_unread(INSTANCE, NO_HOLD, POLICY, ripe - SECOND)
     assert young is not None
-    assert young.reason.startswith("started 56 min ago; judged from Thu Nov 19, 08:57 UTC on (grace 30 min")
+    assert young.reason.startswith(
+        "started 56 min ago; judged from Thu Nov 19, 08:57 UTC on (grace 30 min"
+    )
     every = replace(POLICY, idle=IdleRule(minimum_coverage_percent=100.0))
     assert INSTANCE.launch_time + 67 * MINUTE == ripe_at(INSTANCE, every)
     long = replace(POLICY, idle=IdleRule(window_minutes=1200))
@@ -114,18 +118,34 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
             BUSY,
             "reached 90.0% in the last 60 min",
         ),
-        (make_evidence((*QUIET[:3], 90.0, *QUIET[4:]), WORKED_LAST), BUSY, "last at Fri Nov 20, 11:50 UTC"),
+        (
+            make_evidence((*QUIET[:3], 90.0, *QUIET[4:]), WORKED_LAST),
+            BUSY,
+            "last at Fri Nov 20, 11:50 UTC",
+        ),
         (make_evidence(source=MetricSource.NONE), NO_DATA, "no nvidia_smi_utilization_gpu"),
         (make_evidence(gpus=()), NO_DATA, "no nvidia_smi_utilization_gpu"),
-        (over((1.0,) * 6, **SILENT), NO_DATA, "no nvidia_smi_utilization_gpu in GPU/EC2 for 30 min"),
+        (
+            over((1.0,) * 6, **SILENT),
+            NO_DATA,
+            "no nvidia_smi_utilization_gpu in GPU/EC2 for 30 min",
+        ),
         (over((1.0,) * 5, **SILENT), "late", "no nvidia_smi_utilization_gpu in GPU/EC2 for 25 min"),
         (
             make_evidence(**SILENT, agentless_power_percent=3.0),
             NO_DATA,
             "; EC2's own GPUPowerUtilization reached",
         ),
-        (make_evidence(QUIET, ENDED, QUIET[:9]), "late", "GPU 2 published nothing in the newest 15 min"),
-        (make_evidence((*QUIET[:10], None, 1.0)), "late", "GPU 0 has missing readings in the newest 10 min"),
+        (
+            make_evidence(QUIET, ENDED, QUIET[:9]),
+            "late",
+            "GPU 2 published nothing in the newest 15 min",
+        ),
+        (
+            make_evidence((*QUIET[:10], None, 1.0)),
+            "late",
+            "GPU 0 has missing readings in the newest 10 min",
+        ),
         (eight(FULL, series=ENDED), "late", "the instance published nothing in the newest 10 min"),
         (
             make_evidence((*QUIET[:2], *MISSING, *QUIET[5:])),
@@ -134,13 +154,21 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
         ),
         (over((1.0,) * 6), NO_DATA, "the policy looks at 60 min, only 30 min were read"),
         (make_evidence(gpus_expected=None), NO_DATA, "the type is not in the catalogue"),
-        (make_evidence(gpus_reporting=2), NO_DATA, "the catalogue or the agent's dimensions are wrong"),
+        (
+            make_evidence(gpus_reporting=2),
+            NO_DATA,
+            "the catalogue or the agent's dimensions are wrong",
+        ),
         (
             eight(FULL, gpus_reporting=9),
             NO_DATA,
             "metrics.collection_interval_seconds does not fit the agent",
         ),
-        (make_evidence(QUIET, QUIET, gpus_reporting=1), NO_DATA, "only 1 of 2 GPUs publish utilization"),
+        (
+            make_evidence(QUIET, QUIET, gpus_reporting=1),
+            NO_DATA,
+            "only 1 of 2 GPUs publish utilization",
+        ),
         (
             make_evidence(power_percent_of_limit=55.0),
             BUSY,
@@ -151,27 +179,59 @@ SILENT: Any = {"source": MetricSource.NONE, "gpus": ()}
             BUSY,
             "reached 2.50 MB/s (the policy's limit is 1.00",
         ),
-        (make_evidence(network_bytes_per_second=1e12), BUSY, "network traffic reached 1000000.00 MB/s"),
-        (make_evidence(agentless_power_percent=40.0), BUSY, "EC2's own GPUPowerUtilization reached 40.0%"),
-        (make_evidence(last_measured={"cpu": END - 13 * MINUTE, "network": END}), IDLE, "Idle for 1 h"),
+        (
+            make_evidence(network_bytes_per_second=1e12),
+            BUSY,
+            "network traffic reached 1000000.00 MB/s",
+        ),
+        (
+            make_evidence(agentless_power_percent=40.0),
+            BUSY,
+            "EC2's own GPUPowerUtilization reached 40.0%",
+        ),
+        (
+            make_evidence(last_measured={"cpu": END - 13 * MINUTE, "network": END}),
+            IDLE,
+            "Idle for 1 h",
+        ),
         (
             make_evidence(last_measured={"cpu": END - 13 * MINUTE - SECOND, "network": END}),
             "late",
             "CPU is required",
         ),
-        (make_evidence(cpu_percent=None), NO_DATA, "CPU is required by the policy and was not published"),
+        (
+            make_evidence(cpu_percent=None),
+            NO_DATA,
+            "CPU is required by the policy and was not published",
+        ),
         (
             make_evidence(measured_percent={"cpu": 79.0}),
             NO_DATA,
             "CPU is required by the policy and was measured 79%",
         ),
         (eight(FULL), IDLE, "Idle for 1 h"),
-        (eight(FULL, gpus_reporting=None), NO_DATA, "it is not known how many of 8 GPUs publish utilization"),
-        (eight((), series=QUIET), NO_DATA, "it is not known how many of 8 GPUs publish utilization"),
+        (
+            eight(FULL, gpus_reporting=None),
+            NO_DATA,
+            "it is not known how many of 8 GPUs publish utilization",
+        ),
+        (
+            eight((), series=QUIET),
+            NO_DATA,
+            "it is not known how many of 8 GPUs publish utilization",
+        ),
         (eight((*FULL[:10], 64.0, 8.0)), IDLE, "Idle for 1 h"),
-        (eight((*FULL[:10], 72.0, 0.0)), "late", "not all of 8 GPUs published in the newest 10 min"),
+        (
+            eight((*FULL[:10], 72.0, 0.0)),
+            "late",
+            "not all of 8 GPUs published in the newest 10 min",
+        ),
         (eight(FULL[:7] + (32.0,) * 5), "late", "not all of 8 GPUs published in the newest 10 min"),
-        (eight(FULL[:6] + (32.0,) * 6), NO_DATA, "not all of 8 GPUs published in the newest 10 min"),
+        (
+            eight(FULL[:6] + (32.0,) * 6),
+            NO_DATA,
+            "not all of 8 GPUs published in the newest 10 min",
+        ),
         (
             eight((7.0,) * 3 + FULL[3:]),
             NO_DATA,
@@ -199,10 +259,15 @@ def test_what_is_said_of_the_evidence(evidence: Evidence, kind: str, reason: str
         (COLLECTS_OFTEN, eight((240.0,) * 10 + (216.0,) * 2, COLLECTS_OFTEN), IDLE),
         (COLLECTS_OFTEN, eight((240.0,) * 10 + (216.0, 208.0), COLLECTS_OFTEN), "late"),
         (COLLECTS_EVERY_SECOND, eight((2400.0,) * 10 + (2160.0,) * 2, COLLECTS_EVERY_SECOND), IDLE),
-        (COLLECTS_EVERY_SECOND, eight((2400.0,) * 10 + (2160.0, 2152.0), COLLECTS_EVERY_SECOND), "late"),
+        (
+            COLLECTS_EVERY_SECOND,
+            eight((2400.0,) * 10 + (2160.0, 2152.0), COLLECTS_EVERY_SECOND),
+            "late",
+        ),
         (HOURLY, eight((480.0, 420.0), HOURLY), NO_DATA),
         (HOURLY, eight((420.0, 0.0), HOURLY, series=(1.0, 1.0)), NO_DATA),
-        # Required figures: in the newest 20 minutes less the lag and a period, or in the two newest periods.
+        # Required figures: in the newest 20 minutes less the lag and a period, or in the two newest
+        # periods.
         (EVERY_MINUTE, {"cpu": END - 12 * MINUTE}, IDLE),
         (EVERY_MINUTE, {"cpu": END - 14 * MINUTE}, "late"),
         (LAGS, {"cpu": END - 20 * MINUTE}, IDLE),
@@ -232,7 +297,11 @@ def test_of_an_hour_only_an_hour_is_said() -> None:
     ("figures", "kind", "reason"),
     [
         ({}, NO_DATA, "publishes is required by the policy and was not published"),
-        ({"bound_utilization_percent": 5.0}, BUSY, "that the instance itself publishes reached 5.0%"),
+        (
+            {"bound_utilization_percent": 5.0},
+            BUSY,
+            "that the instance itself publishes reached 5.0%",
+        ),
         (
             {"bound_utilization_percent": 4.9, "measured_percent": {"bound": 9.0}},
             NO_DATA,
@@ -243,7 +312,10 @@ def test_of_an_hour_only_an_hour_is_said() -> None:
 )
 def test_what_an_instance_must_say_of_itself(figures: Any, kind: VerdictKind, reason: str) -> None:
     """Where the policy asks for it, and only there."""
-    measured = {**dict.fromkeys(("cpu", "network", "bound"), 100.0), **figures.get("measured_percent", {})}
+    measured = {
+        **dict.fromkeys(("cpu", "network", "bound"), 100.0),
+        **figures.get("measured_percent", {}),
+    }
     newest = dict.fromkeys(("cpu", "network", "bound"), END)
     evidence = make_evidence(**{**figures, "measured_percent": measured, "last_measured": newest})
     assert (kind, True) == (told(evidence, BOUND).kind, reason in told(evidence, BOUND).reason)
@@ -262,7 +334,8 @@ def test_of_two_answers_the_stricter_holds() -> None:
     [
         (
             ((90.0,) * 12, QUIET),
-            "right-size: GPU 1 did nothing; 1 worked, at 90% on average. A type with 1 accelerator would do",
+            "right-size: GPU 1 did nothing; 1 worked, at 90% on average. A type with 1 "
+            "accelerator would do",
         ),
         (
             ((90.0,) * 12, QUIET, (30.0,) * 12, QUIET),
@@ -277,7 +350,9 @@ def test_the_advice_counts(gpus: tuple[Series, ...], advice: str) -> None:
     assert (VerdictKind.PARTLY_IDLE, (advice,)) == (verdict.kind, verdict.advice)
     half = len(gpus) // 2
     works = "works" if half == 1 else "work"
-    assert verdict.reason == f"{half} of {2 * half} GPUs {works} (up to 90.0%), {half} stayed under 5%"
+    assert (
+        verdict.reason == f"{half} of {2 * half} GPUs {works} (up to 90.0%), {half} stayed under 5%"
+    )
     assert (advice,) == told(make_evidence(*gpus, gpus_expected=None)).advice
 
 
@@ -303,8 +378,11 @@ def test_a_gpu_that_was_measured_just_enough_did_nothing() -> None:
         ),
     ],
 )
-def test_a_hole_of_more_than_a_quarter_of_an_hour_is_no_proof(changes: Any, reason: str | None) -> None:
-    """A hole of a GPU, or of a figure that is required. It is tried again when it has left the window."""
+def test_a_hole_of_more_than_a_quarter_of_an_hour_is_no_proof(
+    changes: Any, reason: str | None
+) -> None:
+    """A hole of a GPU, or of a figure that is required. It is tried again when it has left the
+    window."""
     found = judge_holes(make_evidence(**changes), POLICY)
     assert reason == (found and found.reason)
     if found and "GPU" in found.reason:
@@ -323,7 +401,8 @@ def test_a_hole_of_more_than_a_quarter_of_an_hour_is_no_proof(changes: Any, reas
     ],
 )
 def test_a_gpu_that_one_series_may_hide_is_a_hole(samples: Series, until: Any) -> None:
-    """No more samples in four periods than seven publish; where each has its own series, none is hidden."""
+    """No more samples in four periods than seven publish; where each has its own series, none is
+    hidden."""
     found = judge_holes(eight(samples), POLICY)
     assert (until and until + POLICY.window) == (found and found.not_before)
     assert judge_holes(eight(samples, gpus_expected=1), POLICY) is None
@@ -354,14 +433,17 @@ CPU: Any = {"measured_percent": {"cpu": 70.0, "network": 100.0}}
 def test_one_short_hole_is_told_from_too_little(
     series: Series, needed: float, changes: Any, *, is_short: bool
 ) -> None:
-    """Less than half an hour, and all the rest is measured enough: of every GPU and figure that was read."""
+    """Less than half an hour, and all the rest is measured enough: of every GPU and figure that was
+    read."""
     policy = replace(POLICY, idle=IdleRule(minimum_coverage_percent=needed))
     assert is_short is is_short_hole(over(series, **changes), policy)
 
 
 def test_half_an_hour_is_not_late_any_more() -> None:
     """Nor for a figure."""
-    verdict = judge_age(make_evidence(last_measured={"cpu": ago(minutes=30), "network": NOW}), POLICY, NOW)
+    verdict = judge_age(
+        make_evidence(last_measured={"cpu": ago(minutes=30), "network": NOW}), POLICY, NOW
+    )
     assert verdict is not None
     assert not verdict.is_late
 
@@ -371,7 +453,10 @@ def test_half_an_hour_is_not_late_any_more() -> None:
     [
         ({}, None),
         ({"gpus": (GpuReadings("0", (4.9,)), GpuReadings("1", (1.0,)))}, None),
-        ({"gpus": (GpuReadings("0", (5.0,)), GpuReadings("1", (1.0,)))}, "utilization reached 5.0%"),
+        (
+            {"gpus": (GpuReadings("0", (5.0,)), GpuReadings("1", (1.0,)))},
+            "utilization reached 5.0%",
+        ),
         ({"gpus": (), "aggregate": (9.0,)}, "utilization reached 9.0%"),
         ({"gpus": (), "cpu_percent": 29.9}, None),
         ({"gpus": (), "cpu_percent": 30.0}, "CPU reached 30.0%"),

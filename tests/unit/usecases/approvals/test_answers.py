@@ -118,7 +118,12 @@ def test_a_yes_names_what_it_ends_and_accepts_what_is_lost(
     assert RIGHT == world.ref.instance_id
     until = None if answer is Answer.APPROVE else NOW + MONTH + (SECOND if accepted else -SECOND)
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     answered = partial(decide, APPROVAL_ID, said(answer, keep_until=until))
     if why is not None:
@@ -168,18 +173,26 @@ def test_links_end_a_month_after_the_last_answer(answer: str) -> None:
 
 @pytest.mark.parametrize(("usd", "cost"), [(Decimal(100), " ($200)"), (None, "")])
 def test_a_button_says_what_a_keep_costs(usd: Decimal | None, cost: str) -> None:
-    """Until its end, which the policy's longest keep may bring forward; nothing where no price is known."""
+    """Until its end, which the policy's longest keep may bring forward; nothing where no price is
+    known."""
     episode, _ = asked(keep_at_most=timedelta(hours=2), price=Price(usd, "list price"))
 
     assert NOW + timedelta(hours=2) == keep_end(episode, NOW)
-    assert f"Keep until {day_and_time(NOW + timedelta(hours=2), 'UTC', NOW)}{cost}" == keep_text(episode, NOW)
+    assert f"Keep until {day_and_time(NOW + timedelta(hours=2), 'UTC', NOW)}{cost}" == keep_text(
+        episode, NOW
+    )
 
 
 def test_a_keep_without_a_date_lasts_until_the_next_working_morning() -> None:
     """As every button says; the answer holds the date from then on."""
     world = World(decide=False)
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     episode = world.state.episode(world.ref)
     assert episode is not None
@@ -240,7 +253,8 @@ YES = {"status": ApprovalStatus.APPROVED}
 def test_what_acts_unless_it_is_held_can_be_held(
     episode: dict[str, Any], approval: dict[str, Any], acts: bool
 ) -> None:
-    """After a yes, in the notice of mode auto, where silence counts: until it is held, or EC2 is asked."""
+    """After a yes, in the notice of mode auto, where silence counts: until it is held, or EC2 is
+    asked."""
     changed, question = asked(**{name: value for name, value in episode.items() if name != "plan"})
     if "plan" in episode:
         changed = replace(changed, plan=replace(changed.plan, steps=()))
@@ -264,7 +278,9 @@ def test_what_acts_unless_it_is_held_can_be_held(
         (said(Answer.EXEMPT), None),
     ],
 )
-def test_an_answer_says_its_own_part_of_what_stands(decision: Decision, stands: Hold | None) -> None:
+def test_an_answer_says_its_own_part_of_what_stands(
+    decision: Decision, stands: Hold | None
+) -> None:
     """Without its date or its reason it would hold nothing, so it is refused."""
     if stands is None:
         with pytest.raises(DecisionRefused):
@@ -282,7 +298,12 @@ ONE, TWO = (Terms(people_needed=needed, known_people=frozenset({ALICE, BOB})) fo
         (ONE, None, said(Answer.APPROVE), True),
         (ONE, None, None, False),
         (ONE, None, said(Answer.KEEP), False),
-        (replace(ONE, tag_owner_may=frozenset()), None, said(Answer.APPROVE, "eve@example.com"), False),
+        (
+            replace(ONE, tag_owner_may=frozenset()),
+            None,
+            said(Answer.APPROVE, "eve@example.com"),
+            False,
+        ),
         (TWO, None, said(Answer.APPROVE), False),
         (TWO, said(Answer.APPROVE), said(Answer.APPROVE), False),
         (TWO, said(Answer.APPROVE, "eve@example.com"), said(Answer.APPROVE), False),
@@ -293,7 +314,8 @@ ONE, TWO = (Terms(people_needed=needed, known_people=frozenset({ALICE, BOB})) fo
 def test_a_yes_counts_when_those_gave_it_who_may(
     terms: Terms, first: Decision | None, last: Decision | None, counts: bool
 ) -> None:
-    """Asked again before anything is done: two who are known and not the same, where two are needed."""
+    """Asked again before anything is done: two who are known and not the same, where two are
+    needed."""
     episode, approval = asked()
     approval = replace(approval, first_yes=first, decision=last)
     assert counts is was_rightly_approved(terms, episode.plan, approval)
@@ -308,12 +330,18 @@ def test_those_who_approved_are_named_by_their_address_where_it_is_known() -> No
 
 @pytest.mark.parametrize("answer", [Answer.APPROVE, Answer.EXEMPT])
 def test_who_has_left_the_policy_decides_nothing_that_outlives_the_question(answer: Answer) -> None:
-    """An exemption stands for good, so today's policy counts; an approval is checked at each step."""
+    """An exemption stands for good, so today's policy counts; an approval is checked at each
+    step."""
     world = World(decide=False)
     people = Ownership(contacts={"people": Contact(emails=(BOB,))}, default_contacts=("people",))
     world.policies.policy = replace(world.policies.policy, ownership=people)
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     take = partial(decide, APPROVAL_ID, losses_accepted=True)
 
@@ -322,4 +350,7 @@ def test_who_has_left_the_policy_decides_nothing_that_outlives_the_question(answ
     else:
         with pytest.raises(NotAllowed, match=ALICE):
             take(decision=said(answer, reason="demo"))
-        assert ApprovalStatus.EXEMPTED is take(decision=said(answer, BOB, reason="demo")).approval.status
+        assert (
+            ApprovalStatus.EXEMPTED
+            is take(decision=said(answer, BOB, reason="demo")).approval.status
+        )

@@ -23,7 +23,9 @@ from tests.unit.usecases.world import APPROVAL_ID, World
 
 def ask_owner(world: World | FleetWorld) -> AskOwner:
     """The use case."""
-    return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+    return AskOwner(
+        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+    )
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,8 @@ def test_nobody_is_asked_about_what_is_over(stage: Stage) -> None:
 
 @pytest.mark.parametrize("by_people", [True, False])
 def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) -> None:
-    """It is sent with its link; whether somebody got it is the channels' to say where people do not."""
+    """It is sent with its link; whether somebody got it is the channels' to say where people do
+    not."""
     world = World(decide=False)
     world.announcer.by_people = by_people
     asked = ask_owner(world)(world.ref, Stage.ASK, None)
@@ -75,8 +78,11 @@ def test_the_question_can_be_answered_before_its_time_begins(by_people: bool) ->
 @pytest.mark.parametrize(
     ("owner", "asked"), [("ml", {"ann@example.com", "ml@example.com"}), ("x", {"ops@example.com"})]
 )
-def test_the_clock_runs_by_the_topic_only_for_those_who_are_asked(owner: str, asked: set[str]) -> None:
-    """Any subscriber of the topic started it, also of a question that its owner's mail had refused."""
+def test_the_clock_runs_by_the_topic_only_for_those_who_are_asked(
+    owner: str, asked: set[str]
+) -> None:
+    """Any subscriber of the topic started it, also of a question that its owner's mail had
+    refused."""
     world = World(decide=False)
     contacts = {
         "ml": Contact(emails=("Ann@example.com",), lists=("ml@example.com",)),

@@ -1,4 +1,5 @@
-"""When a question may start and an action go on: the window, its holes, its end, and released memory."""
+"""When a question may start and an action go on: the window, its holes, its end, and released
+memory."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ HOURS_5 = 60
 """Bins of five minutes."""
 
 
-def fleet(readings: Sequence[float | None], policy: Policy | None = None, **changes: Any) -> FleetWorld:
+def fleet(
+    readings: Sequence[float | None], policy: Policy | None = None, **changes: Any
+) -> FleetWorld:
     """One instance with exactly these readings up to now; its CPU and network are quiet."""
     world = FleetWorld(policy or Policy(mode=Mode.ASK))
     name = world.add(1, **changes)
@@ -86,7 +89,9 @@ def test_work_three_hours_ago_is_waited_out_without_reading_again() -> None:
     """The longer window is read again when it can be complete."""
     world = fleet(idle_bins(24))
     world.sweep()
-    world.metrics.publish(UTILIZATION, {"InstanceId": next(iter(world.ec2.instances))}, idle_bins(60))
+    world.metrics.publish(
+        UTILIZATION, {"InstanceId": next(iter(world.ec2.instances))}, idle_bins(60)
+    )
     world.metrics.reads.clear()
 
     assert 0 == world.sweep(5).episodes_started
@@ -123,7 +128,9 @@ def test_holes_of_every_length_and_place_at_the_recheck(start: int, length: int)
 @pytest.mark.parametrize("window", [60, 120, 240, 720])
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO, Mode.OBSERVE])
 @pytest.mark.parametrize("period", [60, 300, 3600])
-def test_a_silent_end_lets_nothing_through_whatever_is_set(window: int, mode: Mode, period: int) -> None:
+def test_a_silent_end_lets_nothing_through_whatever_is_set(
+    window: int, mode: Mode, period: int
+) -> None:
     """The newest 140 minutes are silent; before them it was idle for days."""
     metrics = Metrics(period_seconds=period, collection_interval_seconds=60)
     idle = IdleRule(window_minutes=window, minimum_coverage_percent=50)
@@ -238,7 +245,10 @@ def proof_of(world: FleetWorld, idle_since: datetime | None, **changes: Any) -> 
     gpus = (GpuReadings("0", (1.0,) * window.bins),)
     longer = replace(evidence, window=window, gpus=gpus, **changes)
     subject = Subject(make_instance(), policy, NOW, memory=known)
-    verdict, proof = subject.after_reading(evidence), subject.judge_question(longer, policy.ask_window)
+    verdict, proof = (
+        subject.after_reading(evidence),
+        subject.judge_question(longer, policy.ask_window),
+    )
     assert (True, False) == (verdict.is_idle, proof.is_idle)
     return subject.remembered(verdict, proof)
 
@@ -284,7 +294,8 @@ def test_a_fleet_that_falls_silent_freezes_after_half_an_hour() -> None:
     ],
 )
 def test_released_memory_asks_sooner(held: tuple[float | None, ...], asks: int) -> None:
-    """After 90 minutes, while every GPU holds under 10% over the newest 15 minutes; unknown is held."""
+    """After 90 minutes, while every GPU holds under 10% over the newest 15 minutes; unknown is
+    held."""
     world = holding(fleet(idle_bins(20)), *held)
     world.sweep()  # learns that it works no more, and since when
 
@@ -301,7 +312,9 @@ def test_released_memory_asks_sooner(held: tuple[float | None, ...], asks: int) 
         (Mode.OBSERVE, "act", 0),
     ],
 )
-def test_what_is_done_unasked_never_uses_the_shortcut(mode: Mode, on_expiry: Any, asks: int) -> None:
+def test_what_is_done_unasked_never_uses_the_shortcut(
+    mode: Mode, on_expiry: Any, asks: int
+) -> None:
     """Neither at the sweep nor at the recheck."""
     policy = Policy(mode=mode, approval=ApprovalRule(on_expiry=on_expiry))
     world = holding(fleet(idle_bins(20), policy), *[5.0] * 60)
@@ -335,7 +348,9 @@ def test_a_refusal_after_memory_came_back_says_so() -> None:
     acting.metrics.publish(UTILIZATION, own, idle_bins(20))
     acting.metrics.publish(MEMORY, own, [100.0] * 58 + [20_000.0] * 2)
     reason = acting.recheck(acting.ref, Step.STOP).reason
-    assert reason.startswith("GPU memory is not released any more, so 3 h of idleness are needed; busy:")
+    assert reason.startswith(
+        "GPU memory is not released any more, so 3 h of idleness are needed; busy:"
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,17 +22,27 @@ def test_nobody_answered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"), [(Answer.APPROVE, "approve"), (Answer.KEEP, "keep"), (Answer.EXEMPT, "exempt")]
+    ("answer", "said"),
+    [(Answer.APPROVE, "approve"), (Answer.KEEP, "keep"), (Answer.EXEMPT, "exempt")],
 )
 def test_an_answer_of_the_last_instant_counts(answer: Answer, said: str) -> None:
     """It stands in the table; the expiry comes too late."""
     world = World(decide=False)
     decision = Decision(
-        answer, "link:a@example.com", "page", NOW, NOW + timedelta(days=1), "licence server", "a@example.com"
+        answer,
+        "link:a@example.com",
+        "page",
+        NOW,
+        NOW + timedelta(days=1),
+        "licence server",
+        "a@example.com",
     )
     world.state.settle(APPROVAL_ID, decision)
 
-    assert said == ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)["decision"]
+    assert (
+        said
+        == ConcludeApproval(world.state, world.clock, world.seals.expiries)(world.ref)["decision"]
+    )
     approval = world.state.approval(APPROVAL_ID)
     assert approval is not None
     assert approval.status is not ApprovalStatus.EXPIRED

@@ -1,4 +1,5 @@
-"""Under the rule of two people everybody hears of the first yes: else nobody knows that theirs is missing."""
+"""Under the rule of two people everybody hears of the first yes: else nobody knows that theirs is
+missing."""
 
 from __future__ import annotations
 
@@ -27,15 +28,23 @@ def dear() -> World:
 def approve(world: World, person: str | None, answer: Answer = Answer.APPROVE) -> Decided:
     """Somebody's answer on the page."""
     until = NOW + timedelta(hours=4) if answer is Answer.KEEP else None
-    said = Decision(answer, f"link:{person}", "page", world.clock.now(), keep_until=until, person=person)
+    said = Decision(
+        answer, f"link:{person}", "page", world.clock.now(), keep_until=until, person=person
+    )
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     return decide(APPROVAL_ID, said, typed_instance_id=world.ref.instance_id, losses_accepted=True)
 
 
 def test_the_first_of_two_is_told_once() -> None:
-    """With who it was, what is missing, and until when; pressing again is no news, nor is the second yes."""
+    """With who it was, what is missing, and until when; pressing again is no news, nor is the
+    second yes."""
     world = dear()
     first = approve(world, ALICE)
     world.clock.moment = NOW + timedelta(minutes=1)
@@ -48,9 +57,15 @@ def test_the_first_of_two_is_told_once() -> None:
     assert f"first-yes-{world.ref.execution_name}" == told.dedup_id
     text = "\n".join((told.subject, *told.lines))
     assert "one of two approved to terminate it" in told.subject
-    assert f"{ALICE} approved. One more person whom the policy names by address must approve" in text
+    assert (
+        f"{ALICE} approved. One more person whom the policy names by address must approve" in text
+    )
     assert "If no second person approves by Fri 13:02 UTC, in 1 h, nothing happens." in text
-    assert ("ml", "vision", world.ref.execution_name) == (told.owner, told.project, told.facts["episode"])
+    assert ("ml", "vision", world.ref.execution_name) == (
+        told.owner,
+        told.project,
+        told.facts["episode"],
+    )
 
 
 def test_where_one_is_enough_there_is_no_first() -> None:

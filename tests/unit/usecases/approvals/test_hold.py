@@ -1,4 +1,5 @@
-"""A hold works from the yes until the very call: it comes first, or its answer says that it came too late."""
+"""A hold works from the yes until the very call: it comes first, or its answer says that it came
+too late."""
 
 from __future__ import annotations
 
@@ -40,13 +41,22 @@ BOB = "bob@example.com"
 LATER = NOW + timedelta(days=3)
 
 
-def decide(world: World, answer: Answer = Answer.HOLD, person: str | None = BOB, **more: Any) -> Decided:
+def decide(
+    world: World, answer: Answer = Answer.HOLD, person: str | None = BOB, **more: Any
+) -> Decided:
     """Bob's answer, on the page."""
     use_case = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     by = f"link:{person or 'broadcast'}"
-    return use_case(APPROVAL_ID, Decision(answer, by, "page", world.clock.now(), person=person, **more))
+    return use_case(
+        APPROVAL_ID, Decision(answer, by, "page", world.clock.now(), person=person, **more)
+    )
 
 
 def episode_of(world: World) -> Episode:
@@ -83,7 +93,8 @@ def undo(world: World) -> str:
 def test_an_approved_plan_is_held_before_its_first_step(
     action: Action, answer: Answer, more: dict[str, Any], why: str
 ) -> None:
-    """Hold, keep and exempt after a yes: nothing is done, and what they say of the instance is stored."""
+    """Hold, keep and exempt after a yes: nothing is done, and what they say of the instance is
+    stored."""
     world = World(action=action)
     assert decide(world, answer, **more).holds
 
@@ -100,19 +111,24 @@ def test_an_approved_plan_is_held_before_its_first_step(
     (alert,) = world.announcer.sent
     assert "is held and was not" in alert.subject
     assert "Nothing was changed." in alert.lines
-    with pytest.raises(DecisionRefused, match=r"it is over \(held\): there is nothing left to hold"):
+    with pytest.raises(
+        DecisionRefused, match=r"it is over \(held\): there is nothing left to hold"
+    ):
         decide(world, person="carol@example.com")
 
 
 def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
-    """Held while its snapshots run: no wait, no termination; a saving is booked, and undo starts it."""
+    """Held while its snapshots run: no wait, no termination; a saving is booked, and undo starts
+    it."""
     world = World(action=Action.TERMINATE)
     world.put_away(world.ref, Step.STOP)
     world.take_snapshot(world.ref)
     decide(world)
 
     assert "hold" in undo(world)
-    look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
+    look = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+    )
     assert 0 == look(world.ref, Until.SNAPSHOTS_COMPLETED)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome
     world.ec2.finish_snapshots("completed")
@@ -120,7 +136,10 @@ def test_a_held_stopped_instance_stays_stopped_until_it_is_undone() -> None:
     with pytest.raises(Held):
         world.put_away(world.ref, Step.TERMINATE)
     recorder(world)(world.ref, Outcome.HELD, "held by link:bob@example.com")
-    assert (["stop"], "stopped") == (world.writes(), world.ec2.instances[world.ref.instance_id].state)
+    assert (["stop"], "stopped") == (
+        world.writes(),
+        world.ec2.instances[world.ref.instance_id].state,
+    )
     assert (Outcome.HELD, Outcome.STOPPED) == (episode_of(world).outcome, episode_of(world).became)
     text = "\n".join(world.announcer.sent[-1].lines)
     assert "its snapshots were started; nothing was deleted" in text
@@ -144,8 +163,14 @@ def test_after_the_call_the_answer_says_that_it_had_begun(
     else:
         world.stop_and_snapshot()
         world.put_away(world.ref, Step.TERMINATE)
-    way = r"stop it on .* button to start it" if action is Action.STOP else r"terminate it on .* keep it"
-    with pytest.raises(DecisionRefused, match=rf"too late to hold it.*EC2 was asked to {way}") as refused:
+    way = (
+        r"stop it on .* button to start it"
+        if action is Action.STOP
+        else r"terminate it on .* keep it"
+    )
+    with pytest.raises(
+        DecisionRefused, match=rf"too late to hold it.*EC2 was asked to {way}"
+    ) as refused:
         decide(world, answer, **more)
     hold = world.state.record(TARGET, world.ref.instance_id).hold
     assert more.get("keep_until") == hold.snoozed_until
@@ -157,7 +182,8 @@ def test_after_the_call_the_answer_says_that_it_had_begun(
 
 
 def test_a_refused_answer_that_is_incomplete_or_not_allowed_is_not_stored() -> None:
-    """Too late or not: a keep needs a date that the policy allows, an exemption somebody who may."""
+    """Too late or not: a keep needs a date that the policy allows, an exemption somebody who
+    may."""
     world = World()
     world.put_away(world.ref, Step.STOP)
     with pytest.raises(DecisionRefused, match="at most 30 days"):
@@ -170,13 +196,16 @@ def test_a_refused_answer_that_is_incomplete_or_not_allowed_is_not_stored() -> N
 
 def progress(world: World, until: Until) -> bool:
     """Return whether the workflow goes on to its next step."""
-    look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
+    look = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+    )
     return look(world.ref, until) == 0
 
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_stop_is_undone_while_its_snapshots_run(kept: bool) -> None:
-    """As soon as EC2 shows it stopped; no day of waiting, and the record says that it runs again."""
+    """As soon as EC2 shows it stopped; no day of waiting, and the record says that it runs
+    again."""
     world = World()
     world.put_away(world.ref, Step.STOP)
     if kept:
@@ -230,7 +259,8 @@ def test_what_is_not_stopped_by_its_open_episode_is_not_started() -> None:
 
 @pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
 def test_a_hold_between_the_guards_and_the_call_wins(step: Step) -> None:
-    """It comes after the last guard has passed: the note of the step is refused, and EC2 is not called."""
+    """It comes after the last guard has passed: the note of the step is refused, and EC2 is not
+    called."""
     world = World(action=Action.TERMINATE)
     if step is Step.TERMINATE:
         world.stop_and_snapshot()
@@ -313,7 +343,9 @@ def test_a_keep_may_follow_a_hold_and_a_repeated_answer_changes_nothing() -> Non
 @pytest.mark.parametrize(
     ("answer", "reason", "kept"), [(Answer.EXEMPT, "  demo ", "demo"), (Answer.HOLD, "  ", None)]
 )
-def test_a_reason_is_kept_without_the_spaces_around_it(answer: Answer, reason: str, kept: str | None) -> None:
+def test_a_reason_is_kept_without_the_spaces_around_it(
+    answer: Answer, reason: str, kept: str | None
+) -> None:
     """A request that repeats it with others is the same answer."""
     world = World()
     decide(world, answer, reason=reason)
@@ -334,8 +366,8 @@ def test_a_reason_is_kept_without_the_spaces_around_it(answer: Answer, reason: s
 def test_the_project_is_kept_that_it_is_held_in(
     answer: Answer, more: dict[str, Any], projects: tuple[str | None, str | None], has_a_yes: bool
 ) -> None:
-    """Rights to an answer, and to what comes after one: an admin of a project ends only what was held in
-    it."""
+    """Rights to an answer, and to what comes after one: an admin of a project ends only what was
+    held in it."""
     world = World(decide=has_a_yes)
     decide(world, answer, **more)
     hold = world.state.record(TARGET, world.ref.instance_id).hold
@@ -346,7 +378,8 @@ def test_the_project_is_kept_that_it_is_held_in(
 @pytest.mark.parametrize("when", ["held", "notice", "too late"])
 @pytest.mark.parametrize("first", [Answer.KEEP, Answer.EXEMPT])
 def test_a_link_of_a_list_takes_nobodys_keep_off(first: Answer, when: str) -> None:
-    """Before, a keep of a minute ended one of twenty days, and the record said that the list had kept it."""
+    """Before, a keep of a minute ended one of twenty days, and the record said that the list had
+    kept it."""
     world = World(mode=Mode.AUTO, noticed_at=NOW) if when == "notice" else World()
     if when == "too late":
         world.put_away(world.ref, Step.STOP)
@@ -407,7 +440,8 @@ def test_a_late_yes_holds_nothing() -> None:
 
 
 def test_whoever_may_keep_may_hold() -> None:
-    """A list's link holds only where the policy lets it keep; an open question has nothing to hold."""
+    """A list's link holds only where the policy lets it keep; an open question has nothing to
+    hold."""
     decide(World(), person=None)
     world = World(terms=Terms(broadcast_may=frozenset({"stop"})))
     with pytest.raises(NotAllowed, match="lets nobody keep it by it"):
@@ -487,7 +521,8 @@ def test_a_hold_during_a_call_that_ec2_throttled_stops_the_next_one() -> None:
 
 
 def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
-    """Noted, failed, then delayed by a freeze: while it waits, the hold is free again, and it wins."""
+    """Noted, failed, then delayed by a freeze: while it waits, the hold is free again, and it
+    wins."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     world.ec2.failures["terminate"] = [Unavailable("503", operation="ec2:TerminateInstances")]
@@ -498,7 +533,9 @@ def test_a_termination_that_ec2_did_not_take_can_be_held_again() -> None:
     world.clock.moment += UNDER_WAY_FOR
 
     assert world.recheck(world.ref, Step.TERMINATE).wait is not None
-    assert ["stop", "snapshot"] == sorted(episode_of(world).steps_done, key=["stop", "snapshot"].index)
+    assert ["stop", "snapshot"] == sorted(
+        episode_of(world).steps_done, key=["stop", "snapshot"].index
+    )
     assert decide(world).holds
     assert world.state.release_hub(freeze)
     assert Outcome.HELD is world.recheck(world.ref, Step.TERMINATE).outcome

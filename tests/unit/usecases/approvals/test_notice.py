@@ -47,12 +47,15 @@ def deliver(world: World, channel: str, minutes: int = 0, **more: Any) -> None:
 
 def look(world: World) -> int:
     """Return whether the notice is over."""
-    use_case = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
+    use_case = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+    )
     return use_case(world.ref, Until.HEARD)
 
 
 def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> None:
-    """Not by the workflow, and not by an execution that somebody starts by hand; counted from the first."""
+    """Not by the workflow, and not by an execution that somebody starts by hand; counted from the
+    first."""
     world = auto()
     deliver(world, "slack", -120, shared=True)
     deliver(world, "webhook", -120)
@@ -73,7 +76,9 @@ def test_nothing_is_done_before_the_owner_has_had_the_notice_for_its_time() -> N
 
 
 @pytest.mark.parametrize(("then", "now"), [(60.0, 5.0), (5.0, 60.0)])
-def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(then: float, now: float) -> None:
+def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(
+    then: float, now: float
+) -> None:
     """Whichever of the two policies gives more time: the wait, the recheck and the call agree."""
     world = auto()
     world.state.put(replace(episode_of(world), notice=timedelta(minutes=then)))
@@ -106,8 +111,8 @@ def test_a_notice_that_was_shortened_meanwhile_lasts_as_long_as_it_said(then: fl
 def test_a_notice_counts_only_while_people_could_hold_it(
     metric: str, figures: list[float], acts: bool
 ) -> None:
-    """The page was down, or flooded: neither the workflow goes on, nor an execution that somebody starts by
-    hand. Before, the plan was carried out all the same."""
+    """The page was down, or flooded: neither the workflow goes on, nor an execution that somebody
+    starts by hand. Before, the plan was carried out all the same."""
     world = World(mode=Mode.AUTO, decide=False)
     world.metrics.publish(metric, {"ApiId": "api-1"} if metric == "Count" else {}, figures)
 
@@ -148,8 +153,8 @@ def test_refusals_in_the_last_minutes_of_a_notice_are_waited_for() -> None:
 
 @pytest.mark.parametrize("minutes", [60.0, 2_880.0])
 def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None:
-    """It waits as silence does, people learn why, and in the end the instance stays. The wait counts from
-    the end of the notice, however long that was."""
+    """It waits as silence does, people learn why, and in the end the instance stays. The wait
+    counts from the end of the notice, however long that was."""
     world = auto()
     world.state.put(replace(episode_of(world), notice=timedelta(minutes=minutes)))
     world.metrics.broken["AnswersRefused"] = "CloudWatch gave no answer"
@@ -160,8 +165,13 @@ def test_a_notice_that_nobody_could_use_comes_to_nothing(minutes: float) -> None
         world.publish_quiet()
         checked = world.recheck(world.ref, Step.STOP)
         assert checked.wait is not None
-        assert "cannot be read whether answers were refused: CloudWatch gave no answer" in checked.reason
-    ask = AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+        assert (
+            "cannot be read whether answers were refused: CloudWatch gave no answer"
+            in checked.reason
+        )
+    ask = AskOwner(
+        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+    )
     ask(world.ref, Stage.WAIT, None, checked.reason)
     [alert] = world.announcer.sent
     text = "\n".join(alert.lines)
@@ -196,15 +206,26 @@ def test_nobody_reached_means_nothing_done() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "more"),
-    [(Answer.HOLD, {}), (Answer.KEEP, {"keep_until": NOW + 3 * HOUR}), (Answer.EXEMPT, {"reason": "demo"})],
+    [
+        (Answer.HOLD, {}),
+        (Answer.KEEP, {"keep_until": NOW + 3 * HOUR}),
+        (Answer.EXEMPT, {"reason": "demo"}),
+    ],
 )
 def test_people_hold_it_in_the_notice(answer: Answer, more: dict[str, Any]) -> None:
     """The wait ends at once, and the record says who."""
     world = auto()
     deliver(world, "email")
-    decision = Decision(answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more)
+    decision = Decision(
+        answer, "link:bob@example.com", "page", NOW, person="bob@example.com", **more
+    )
     Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )(APPROVAL_ID, decision)
     assert 0 == look(world)
     world.clock.moment = NOW + HOUR

@@ -1,7 +1,8 @@
 """Two answers at once, each pair of them: nobody's protection is lost.
 
-One answer is taken in the middle of the other: between its reads and each of its writes. Whoever was told
-that their keep, exemption or hold counts is protected afterwards, whatever the other one did.
+One answer is taken in the middle of the other: between its reads and each of its writes. Whoever
+was told that their keep, exemption or hold counts is protected afterwards, whatever the other one
+did.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def exempted() -> World:
 def approved_and_exempt() -> World:
     """An exemption stands, of an answer before, and somebody has said yes."""
     world = approved()
-    world.state.stand(TARGET, world.ref.instance_id, Hold(exempt_reason="a demo (alice)", exempt_in="vision"))
+    world.state.stand(
+        TARGET, world.ref.instance_id, Hold(exempt_reason="a demo (alice)", exempt_in="vision")
+    )
     return world
 
 
@@ -87,7 +90,8 @@ STATES: tuple[Callable[[], World], ...] = (
 
 @dataclass(frozen=True)
 class Given:
-    """The protection of an answer that counted: until when it is kept, whether it is exempt or held."""
+    """The protection of an answer that counted: until when it is kept, whether it is exempt or
+    held."""
 
     until: datetime | None = None
     is_exempt: bool = False
@@ -98,7 +102,12 @@ class Given:
 
 def _decide(world: World, person: str, answer: Answer, **more: Any) -> None:
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     by = f"link:{person}"
     given = Decision(answer, by, "page", world.clock.now(), person=person, **more)
@@ -138,13 +147,20 @@ def keep_elsewhere(world: World, person: str) -> Given:
 
 
 def exempt_elsewhere(world: World, person: str) -> Given:
-    world.state.stand(TARGET, world.ref.instance_id, Hold(exempt_reason=f"x ({person})", exempt_in="vision"))
+    world.state.stand(
+        TARGET, world.ref.instance_id, Hold(exempt_reason=f"x ({person})", exempt_in="vision")
+    )
     return Given(is_exempt=True)
 
 
 def end_keep(world: World, person: str) -> Given:
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     approval = world.state.existing(APPROVAL_ID)
     episode = world.state.episode(world.ref)
@@ -157,7 +173,12 @@ def end_keep(world: World, person: str) -> Given:
 def end_hold(world: World, person: str) -> Given:
     """An admin ends what the page shows, whatever it is."""
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     instance_id = world.ref.instance_id
     shown = key_of(world.state.record(TARGET, instance_id).hold)
@@ -232,11 +253,16 @@ class Pair:
 
 
 @pytest.mark.parametrize("begin", STATES, ids=lambda one: one.__name__)
-@pytest.mark.parametrize(("outer", "inner"), [*product(ANSWERS, ANSWERS)], ids=lambda one: one.__name__)
+@pytest.mark.parametrize(
+    ("outer", "inner"), [*product(ANSWERS, ANSWERS)], ids=lambda one: one.__name__
+)
 def test_no_pair_of_answers_loses_what_protects(
-    begin: Callable[[], World], outer: Callable[[World, str], Given], inner: Callable[[World, str], Given]
+    begin: Callable[[], World],
+    outer: Callable[[World, str], Given],
+    inner: Callable[[World, str], Given],
 ) -> None:
-    """The inner answer comes after the outer one has read, and before it writes: it ends nothing new."""
+    """The inner answer comes after the outer one has read, and before it writes: it ends nothing
+    new."""
     for number in range(1, _MOST_WRITES):
         world = begin()
         before = _standing(world)
@@ -251,7 +277,9 @@ def test_no_pair_of_answers_loses_what_protects(
         for one in counted:
             # An undo is stored before it is done: an admin may see it, and end it.
             was_seen = one.until is not None and _is_kept(pair.seen_by_inner, one.until)
-            is_ended = one is given and was_seen and pair.given is not None and pair.given.ends == "hold"
+            is_ended = (
+                one is given and was_seen and pair.given is not None and pair.given.ends == "hold"
+            )
             assert one.until is None or is_ended or _is_kept(after, one.until), number
             assert not one.is_exempt or after.exempt_reason is not None, number
             assert not one.is_held or _is_held(world), number

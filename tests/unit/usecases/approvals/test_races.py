@@ -44,7 +44,12 @@ def raced(mine: Decision, theirs: Decision | None) -> tuple[Any, str, Callable[[
 
     state: Any = Beaten(world.state, first)
     decide = Decide(
-        state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     return world, instance_id, lambda: decide(approval_id, mine, losses_accepted=True)
 
@@ -82,7 +87,12 @@ def test_who_decides_is_told_whether_the_workflow_has_it(is_down: bool) -> None:
     """It stands either way; the same answer once more hands it over, too."""
     world, instance_id, _ = asked()
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     world.workflow.failure = Unavailable("Step Functions is down") if is_down else None
     decided = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
@@ -108,13 +118,19 @@ MINE, THEIRS = "link:bob@example.com", "link:carol@example.com"
     ],
 )
 def test_a_hold_that_was_beaten_says_by_what(first: str, why: str | None) -> None:
-    """By itself: it holds. By another one or the call: that stands. By a busy table: nothing is stored."""
+    """By itself: it holds. By another one or the call: that stands. By a busy table: nothing is
+    stored."""
     world = World()
 
     def decide(state: Any, by: str) -> Any:
         said = Decision(Answer.HOLD, by, "page", NOW, person=by.removeprefix("link:"))
         return Decide(
-            state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+            state,
+            world.workflow,
+            world.clock,
+            world.announcer,
+            lambda: world.policies,
+            world.seals.answers,
         )(APPROVAL_ID, said)
 
     def happens() -> None:
@@ -163,7 +179,12 @@ def test_a_hold_is_taken_when_the_call_is_taken_back_at_that_moment() -> None:
 
     state: Any = TakenBack(world.state, take_back)
     decide = Decide(
-        state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     held = decide(APPROVAL_ID, Decision(Answer.HOLD, MINE, "page", NOW, person="bob@example.com"))
 
@@ -173,18 +194,29 @@ def test_a_hold_is_taken_when_the_call_is_taken_back_at_that_moment() -> None:
 
 @pytest.mark.parametrize("needed", [1, 2])
 def test_a_yes_to_what_is_over_is_refused_before_its_question_is_canceled(needed: int) -> None:
-    """Before, it was recorded as approved, and a first one was announced, though nothing came of it."""
+    """Before, it was recorded as approved, and a first one was announced, though nothing came of
+    it."""
     terms = Terms(known_people=frozenset({"bob@example.com"}), people_needed=needed)
     world = World(decide=False, phase=Phase.ASKING, terms=terms)
     world.state.close_episode(world.ref, Outcome.FAILED, "died", NOW, quiet_until=None, ledger=None)
     yes = Decision(Answer.APPROVE, MINE, "page", NOW, person="bob@example.com")
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
-    with pytest.raises(DecisionRefused, match=r"it is over \(failed\): there is nothing left to approve"):
+    with pytest.raises(
+        DecisionRefused, match=r"it is over \(failed\): there is nothing left to approve"
+    ):
         decide(APPROVAL_ID, yes, losses_accepted=True)
     approval = world.state.approval(APPROVAL_ID)
-    assert (ApprovalStatus.PENDING, None) == (approval and approval.status, approval and approval.first_yes)
+    assert (ApprovalStatus.PENDING, None) == (
+        approval and approval.status,
+        approval and approval.first_yes,
+    )
     assert [] == world.announcer.sent
 
 

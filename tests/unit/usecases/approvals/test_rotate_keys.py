@@ -1,4 +1,5 @@
-"""Keys of links rotate without a link being refused, and a leaked one is out after two rotations."""
+"""Keys of links rotate without a link being refused, and a leaked one is out after two
+rotations."""
 
 from __future__ import annotations
 
@@ -22,9 +23,14 @@ VERSION = "0b8b6d6e-6a1e-4f0c-9a57-5d3f3a1c2b4d"
 class FakeSecret:
     """The port, in memory."""
 
-    versions: dict[str, Mapping[str, str] | None] = field(default_factory=lambda: {"v0": BORN, VERSION: None})
+    versions: dict[str, Mapping[str, str] | None] = field(
+        default_factory=lambda: {"v0": BORN, VERSION: None}
+    )
     labels: dict[str, frozenset[str]] = field(
-        default_factory=lambda: {"v0": frozenset({"AWSCURRENT"}), VERSION: frozenset({"AWSPENDING"})}
+        default_factory=lambda: {
+            "v0": frozenset({"AWSCURRENT"}),
+            VERSION: frozenset({"AWSPENDING"}),
+        }
     )
 
     def stages(self, version: str) -> frozenset[str]:

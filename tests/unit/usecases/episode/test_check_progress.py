@@ -21,7 +21,9 @@ from tests.unit.usecases.world import World
 def check(world: World, until: Until, minutes: float = 0) -> int:
     """One look, that many minutes after now."""
     world.clock.moment = NOW + timedelta(minutes=minutes)
-    look = CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
+    look = CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+    )
     return look(world.ref, until)
 
 
@@ -116,7 +118,8 @@ def test_an_instance_that_vanished_is_not_stopped() -> None:
 
 
 def test_what_only_carries_the_tag_neither_counts_nor_holds_up() -> None:
-    """Somebody tagged older copies as this episode's: completed, pending or failed, they are not its own."""
+    """Somebody tagged older copies as this episode's: completed, pending or failed, they are not
+    its own."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot("pending")
     [(key, (own, tags))] = world.ec2.snapshots.items()

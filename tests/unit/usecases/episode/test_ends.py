@@ -68,7 +68,9 @@ def answered(world: World, outcome: Outcome) -> World:
         world.state.void(APPROVAL_ID, "said so", expired=expired, outcome=outcome.value)
     else:
         until = NOW + timedelta(days=1)
-        world.state.settle(APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "licence server"))
+        world.state.settle(
+            APPROVAL_ID, Decision(said, "alice", "page", NOW, until, "licence server")
+        )
     return world
 
 
@@ -116,23 +118,33 @@ def test_a_discount_is_in_cash_and_not_in_the_list_value() -> None:
     world.stop_and_snapshot()
     stored = world._stored()
     paid = Price(
-        Decimal("0.80"), "list price less 20%", list_usd_per_hour=Decimal("1.006"), may_be_committed=False
+        Decimal("0.80"),
+        "list price less 20%",
+        list_usd_per_hour=Decimal("1.006"),
+        may_be_committed=False,
     )
     saving = Saving(Decimal("0.80"), Decimal("0.01"))
     world.state._table.write(
-        put(keys.episode(world.ref), replace(stored, price=paid, plan=replace(stored.plan, saving=saving)))
+        put(
+            keys.episode(world.ref),
+            replace(stored, price=paid, plan=replace(stored.plan, saving=saving)),
+        )
     )
     recorder(world)(world.ref, Outcome.STOPPED, "the instance is stopped")
 
     (entry,) = world.state.entries("2026-11")
-    assert (Decimal("1.006"), Decimal("0.996")) == (entry.cost_before_usd_per_hour, entry.saved_usd_per_hour)
+    assert (Decimal("1.006"), Decimal("0.996")) == (
+        entry.cost_before_usd_per_hour,
+        entry.saved_usd_per_hour,
+    )
     assert Decimal("0.79") == entry.cash_low_usd_per_hour == entry.cash_high_usd_per_hour
     assert Decimal("0.01") == entry.storage_usd_per_hour
 
 
 @pytest.mark.parametrize("outcome", [Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED])
 def test_what_people_let_go_on_is_found_and_not_saved(outcome: Outcome) -> None:
-    """The ledger holds every question: also the idle cost that somebody chose, or that nobody answered."""
+    """The ledger holds every question: also the idle cost that somebody chose, or that nobody
+    answered."""
     world = answered(World(decide=False), outcome)
     recorder(world)(world.ref, outcome, "said so")
 
@@ -163,7 +175,8 @@ _FROM_AN_ANSWER = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED, Outcome.VOID
 
 @pytest.mark.parametrize("claimed", [*_FROM_AN_ANSWER, Outcome.INTERRUPTED])
 def test_an_outcome_of_an_answer_that_nobody_gave_is_refused(claimed: Outcome) -> None:
-    """Whoever has read the task token can send any payload; the episode stays open and the question asked."""
+    """Whoever has read the task token can send any payload; the episode stays open and the question
+    asked."""
     world = World(decide=False, phase=Phase.ASKING)
     with pytest.raises(SafetyError, match="nobody has given one"):
         recorder(world)(world.ref, claimed, "forged")
@@ -177,7 +190,14 @@ def test_an_outcome_of_an_answer_that_nobody_gave_is_refused(claimed: Outcome) -
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
 @pytest.mark.parametrize(
     "claimed",
-    [Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.TOLD, Outcome.KEPT, Outcome.EXEMPTED],
+    [
+        Outcome.STOPPED,
+        Outcome.TERMINATED,
+        Outcome.OBSERVED,
+        Outcome.TOLD,
+        Outcome.KEPT,
+        Outcome.EXEMPTED,
+    ],
 )
 def test_an_outcome_that_the_record_contradicts_is_refused(claimed: Outcome, mode: Mode) -> None:
     """No step was noted, it is no rehearsal, and nobody said so: nothing is closed or sent."""
@@ -198,7 +218,8 @@ FORGED = "see http://evil.example.com and sign in there"
 )
 @pytest.mark.parametrize("saved", [True, False])
 def test_what_an_error_says_is_not_believed(outcome: Outcome, error: str, saved: bool) -> None:
-    """Nor its name, unless it is one of ours or of Step Functions: an official message goes out with it."""
+    """Nor its name, unless it is one of ours or of Step Functions: an official message goes out
+    with it."""
     world = World(decide=False, phase=Phase.ASKING)
     if not saved:
         world.state.forget("EPISODE")
@@ -206,7 +227,9 @@ def test_what_an_error_says_is_not_believed(outcome: Outcome, error: str, saved:
 
     (alert,) = world.announcer.sent
     assert not [
-        word for word in ("evil", "sign in", "http") if word in f"{alert.subject} {alert.lines} {alert.facts}"
+        word
+        for word in ("evil", "sign in", "http")
+        if word in f"{alert.subject} {alert.lines} {alert.facts}"
     ]
     reason = str(alert.facts["outcome_reason"])
     assert reason.startswith(error if error[0] == "S" else "a step failed")
@@ -234,7 +257,11 @@ def test_why_a_step_failed_is_read_from_the_record() -> None:
             "one of snap-1, snap-2; nothing is destroyed",
             "A snapshot failed: one of snap-1,",
         ),
-        ("StepTimedOut", "snapshot was requested 90 min ago", "EC2 did not finish in time: snapshot was"),
+        (
+            "StepTimedOut",
+            "snapshot was requested 90 min ago",
+            "EC2 did not finish in time: snapshot was",
+        ),
         (
             "MetricsLate",
             "none of the last minutes is known",
@@ -245,7 +272,8 @@ def test_why_a_step_failed_is_read_from_the_record() -> None:
 def test_what_the_function_may_not_note_is_told_from_the_steps_of_the_record(
     error: str, why: str, told: str
 ) -> None:
-    """Failed before: people read that its log says more. Of the payload the name alone is believed."""
+    """Failed before: people read that its log says more. Of the payload the name alone is
+    believed."""
     world = World(action=Action.TERMINATE, changes={"volumes": TWO})
     world.put_away(world.ref, Step.STOP)
     world.clock.moment += timedelta(minutes=1)
@@ -264,7 +292,9 @@ def test_which_channels_refused_a_question_is_read_from_the_record() -> None:
     world.deliver("ask", NOW, refused="all 2 channels of people have refused it")
     recorder(world)(world.ref, Outcome.FAILED, f"NobodyListens: {FORGED}")
 
-    assert "NobodyListens: all 2 channels of people have refused it" == world._stored().outcome_reason
+    assert (
+        "NobodyListens: all 2 channels of people have refused it" == world._stored().outcome_reason
+    )
 
 
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
@@ -289,7 +319,8 @@ def test_the_end_by_a_recheck_is_what_the_recheck_noted(claimed: Outcome, mode: 
 
 @pytest.mark.parametrize("claimed", [Outcome.STOPPED, Outcome.TERMINATED])
 def test_an_instance_that_awaits_its_termination_is_not_recorded_as_gone(claimed: Outcome) -> None:
-    """It is stopped, whatever the payload says; nor is a termination that EC2 has not taken believed."""
+    """It is stopped, whatever the payload says; nor is a termination that EC2 has not taken
+    believed."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     with pytest.raises(SafetyError, match="the record of the episode does not"):
@@ -302,7 +333,8 @@ def test_an_instance_that_awaits_its_termination_is_not_recorded_as_gone(claimed
 
 @pytest.mark.parametrize("then", ["runs on", "started anew", "terminated by others"])
 def test_a_stop_that_ec2_did_not_take_is_not_recorded(then: str) -> None:
-    """It was noted and refused. What was stopped, and started or terminated by others since, was stopped."""
+    """It was noted and refused. What was stopped, and started or terminated by others since, was
+    stopped."""
     world = World()
     if then == "runs on":
         world.ec2.failures["stop"] = [Unavailable("503", operation="ec2:StopInstances")]
@@ -350,7 +382,12 @@ def test_marks_go_with_the_reason_for_them(outcome: Outcome) -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "quiet"),
-    [(Outcome.EXPIRED, True), (Outcome.OBSERVED, True), (Outcome.WOKE_UP, False), (Outcome.VOID, False)],
+    [
+        (Outcome.EXPIRED, True),
+        (Outcome.OBSERVED, True),
+        (Outcome.WOKE_UP, False),
+        (Outcome.VOID, False),
+    ],
 )
 def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bool) -> None:
     """A day by default, unless the outcome itself says what comes next."""
@@ -370,7 +407,9 @@ def test_the_same_idleness_is_not_told_again_at_once(outcome: Outcome, quiet: bo
         ((Step.STOP, Step.TERMINATE), "see in EC2 if it is gone"),
     ],
 )
-def test_a_failure_is_critical_and_says_what_had_been_asked(steps: tuple[Step, ...], said: str) -> None:
+def test_a_failure_is_critical_and_says_what_had_been_asked(
+    steps: tuple[Step, ...], said: str
+) -> None:
     """A person must know whether to look for the instance."""
     world = World(action=Action.TERMINATE)
     if steps:
@@ -510,7 +549,11 @@ def test_a_rehearsal_saves_nothing() -> None:
     recorder(world)(world.ref, Outcome.OBSERVED, "dry run")
 
     (entry,) = world.state.entries("2026-11")
-    assert (Outcome.OBSERVED, Decimal(0), False) == (entry.outcome, entry.saved_usd_per_hour, entry.acted)
+    assert (Outcome.OBSERVED, Decimal(0), False) == (
+        entry.outcome,
+        entry.saved_usd_per_hour,
+        entry.acted,
+    )
 
 
 def test_a_workflow_that_dies_after_its_stop_still_saves() -> None:
@@ -582,14 +625,21 @@ def test_others_stopping_it_void_the_question() -> None:
         ("terminated", Decimal(0)),
     ],
 )
-def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(state: str, after: Decimal) -> None:
-    """The bill falls, but the governor saved none of it; the entry ends at once and stays out of sums."""
+def test_what_others_did_while_people_were_asked_is_booked_as_not_ours(
+    state: str, after: Decimal
+) -> None:
+    """The bill falls, but the governor saved none of it; the entry ends at once and stays out of
+    sums."""
     world = answered(World(decide=False, phase=Phase.ASKING), Outcome.VOID)
     world.change_instance(state=state)
     recorder(world)(world.ref, Outcome.VOID, f"the instance is {state} by others")
 
     (entry,) = world.state.entries("2026-11")
-    assert (False, Outcome.VOID, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+    assert (False, Outcome.VOID, Decimal(0)) == (
+        entry.ours,
+        entry.outcome,
+        entry.saved_usd_per_hour,
+    )
     assert (after, NOW) == (entry.cost_after_usd_per_hour, entry.ended_at)
     assert [] == list(world.state.open_entries(TARGET, world.ref.instance_id))
     tell(world, "running", 5)
@@ -610,7 +660,11 @@ def test_what_ec2_takes_back_is_booked_as_not_ours() -> None:
     recorder(world)(world.ref, Outcome.INTERRUPTED, "spot interruption: terminate")
 
     (entry,) = world.state.entries("2026-11")
-    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (
+        entry.ours,
+        entry.outcome,
+        entry.saved_usd_per_hour,
+    )
 
 
 def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
@@ -621,12 +675,17 @@ def test_what_ec2_takes_back_after_a_snapshot_is_not_ours_either() -> None:
     recorder(world)(world.ref, Outcome.INTERRUPTED, "Interrupted: EC2 takes the instance back")
 
     (entry,) = world.state.entries("2026-11")
-    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (entry.ours, entry.outcome, entry.saved_usd_per_hour)
+    assert (False, Outcome.INTERRUPTED, Decimal(0)) == (
+        entry.ours,
+        entry.outcome,
+        entry.saved_usd_per_hour,
+    )
 
 
 @pytest.mark.parametrize("state", ["running", "stopping", "stopped", "shutting-down", "terminated"])
 def test_a_change_of_an_instance_nobody_knows_costs_one_read(state: str) -> None:
-    """Changes of all instances of the account come here, many at once; no policy is read, nothing is kept."""
+    """Changes of all instances of the account come here, many at once; no policy is read, nothing
+    is kept."""
     world = World()
     react = replace(state_change(world), policies=unread)
     stranger = "i-0fedcba9876543210"
@@ -704,8 +763,11 @@ def test_an_execution_of_another_machine_is_refused() -> None:
 
 @pytest.mark.parametrize("ends", ["recorded", "found dead"])
 @pytest.mark.parametrize(("before", "minutes"), [(0, 5), (1, 15), (2, 60), (3, 24 * 60)])
-def test_what_failed_by_our_own_fault_is_asked_again_soon(before: int, minutes: int, ends: str) -> None:
-    """Not a day later: an idle p4d costs hundreds until then. After a fourth time people must look."""
+def test_what_failed_by_our_own_fault_is_asked_again_soon(
+    before: int, minutes: int, ends: str
+) -> None:
+    """Not a day later: an idle p4d costs hundreds until then. After a fourth time people must
+    look."""
     world = World()
     record = world.state.items[keys.instance(TARGET, world.ref.instance_id)]
     record["failures"] = before
@@ -772,7 +834,9 @@ def test_what_was_locked_and_never_saved_is_told_before_it_is_freed() -> None:
 def failure(world: World, why: str) -> None:
     """One workflow more has failed."""
     episode = world._stored()
-    announce_end(world)(outcome_alert(world.ref, episode, Outcome.FAILED, why, world.clock.now(), None))
+    announce_end(world)(
+        outcome_alert(world.ref, episode, Outcome.FAILED, why, world.clock.now(), None)
+    )
 
 
 def repeats(world: World) -> list[bool]:
@@ -806,8 +870,8 @@ def test_a_failure_that_could_not_be_announced_is_the_first_when_it_is_tried_aga
 
 
 def test_a_failure_whose_sender_died_is_the_first_when_it_is_tried_again() -> None:
-    """Lambda's time-out leaves no error to catch: before, the claim stood for an hour, and the subscribers
-    never got it."""
+    """Lambda's time-out leaves no error to catch: before, the claim stood for an hour, and the
+    subscribers never got it."""
     world = World(decide=False)
     world.announcer.failure = TimeoutError("the function was killed")  # type: ignore[assignment]
     with pytest.raises(TimeoutError):
@@ -834,7 +898,9 @@ def test_where_nobody_else_hears_subscribers_get_every_failure() -> None:
 def test_without_the_log_everybody_gets_every_failure() -> None:
     """Twice is better than never."""
     world = World(decide=False)
-    world.log.memory.failure = Unavailable("dynamodb did not answer", operation="dynamodb:UpdateItem")
+    world.log.memory.failure = Unavailable(
+        "dynamodb did not answer", operation="dynamodb:UpdateItem"
+    )
     failure(world, "Throttled: ec2")
     failure(world, "Throttled: ec2")
 

@@ -1,4 +1,5 @@
-"""An episode and the record of its instance: what they say of themselves, and when people are asked again."""
+"""An episode and the record of its instance: what they say of themselves, and when people are asked
+again."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def test_our_own_failure_is_tried_again_ever_later(
     later = DAY if was_opened else 45 * MINUTE
     found = quiet_until(Outcome.FAILED, RULE, NOW, was_opened=was_opened, failures=failures)
     assert NOW + (later if minutes is None else minutes * MINUTE) == found
-    assert NOW + later == quiet_until(Outcome.TOLD, RULE, NOW, was_opened=was_opened, failures=failures)
+    assert NOW + later == quiet_until(
+        Outcome.TOLD, RULE, NOW, was_opened=was_opened, failures=failures
+    )
 
 
 def opened(**changes: Any) -> Episode:

@@ -1,4 +1,5 @@
-"""Snapshots of closed episodes: nobody loses one that something keeps, or that they heard of too late."""
+"""Snapshots of closed episodes: nobody loses one that something keeps, or that they heard of too
+late."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ EXPIRES = 30
 
 
 class Years(World):
-    """An instance that was stopped and snapshot, or terminated, and whose episode is closed since `NOW`."""
+    """An instance that was stopped and snapshot, or terminated, and whose episode is closed since
+    `NOW`."""
 
     def __init__(self, *, terminated: bool = False) -> None:
         super().__init__(action=Action.TERMINATE)
@@ -56,7 +58,9 @@ class Years(World):
         return self.policies.policy
 
     def allow(self, *, last: bool = False, **changes: object) -> None:
-        plan = replace(self.policy.plan, delete_expired_snapshots=True, delete_last_of_terminated=last)
+        plan = replace(
+            self.policy.plan, delete_expired_snapshots=True, delete_last_of_terminated=last
+        )
         self.policies.policy = replace(self.policy, plan=plan, **changes)  # type: ignore[arg-type]
 
     def on(self, day: float) -> Expired:
@@ -108,7 +112,8 @@ def test_nothing_more_is_done_about_what_is_deleted() -> None:
 def kept(
     change: Callable[[Years], object], world: Years | None = None, until: int = EXPIRES + 21
 ) -> list[str]:
-    """Return what is deleted by daily runs where this was changed after the message was delivered."""
+    """Return what is deleted by daily runs where this was changed after the message was
+    delivered."""
     world = world or Years()
     world.on(EXPIRES - 7)
     change(world)
@@ -268,7 +273,8 @@ def test_notices_are_read_once_a_place_and_nothing_where_no_policy_deletes(
 
 
 def test_the_end_of_a_deletion_is_noted_once() -> None:
-    """The later one of two runs at a time finds nothing to delete; the request that did it stays."""
+    """The later one of two runs at a time finds nothing to delete; the request that did it
+    stays."""
     world = Years()
     world.on(EXPIRES - 7)
     (told,) = world.state.expiries(TARGET)
@@ -280,7 +286,8 @@ def test_the_end_of_a_deletion_is_noted_once() -> None:
 
 
 def test_no_tag_causes_a_deletion() -> None:
-    """Neither one that says so early, nor those of the governor on a snapshot that no episode recorded."""
+    """Neither one that says so early, nor those of the governor on a snapshot that no episode
+    recorded."""
     world = Years()
     ours = set(world.ec2.snapshots)
     tags = {EPISODE_TAG: world.ref.execution_name, DELETE_AFTER_TAG: iso(NOW)}
@@ -320,7 +327,9 @@ def test_a_webhook_or_a_refusal_is_no_delivery() -> None:
     (alert,) = world.announcer.sent
     name = alert.dedup_id
     world.state.note_delivery(Delivery(name, name, "webhook", "https://x", world.clock.moment))
-    world.state.note_delivery(Delivery(name, name, "email", ALICE, world.clock.moment, refused="bounced"))
+    world.state.note_delivery(
+        Delivery(name, name, "email", ALICE, world.clock.moment, refused="bounced")
+    )
     world.clock.moment += 8 * DAY
 
     world.expire()
@@ -352,7 +361,8 @@ def test_an_old_message_is_sent_again_before_anything_is_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "what"), [(Protected("an AMI needs it", code="InvalidSnapshot.InUse"), "snapshot kept by EC2")]
+    ("error", "what"),
+    [(Protected("an AMI needs it", code="InvalidSnapshot.InUse"), "snapshot kept by EC2")],
 )
 def test_one_that_an_image_needs_is_noted_and_no_failure(error: Exception, what: str) -> None:
     world = Years()
@@ -454,12 +464,15 @@ _TIMES: dict[str, Callable[[Years], object]] = {
 @settings(max_examples=60, deadline=None)
 @given(
     history=st.lists(
-        st.tuples(st.integers(0, 12), st.sampled_from([*_TIMES, "run", "run", "run"]), st.booleans()),
+        st.tuples(
+            st.integers(0, 12), st.sampled_from([*_TIMES, "run", "run", "run"]), st.booleans()
+        ),
         max_size=40,
     )
 )
 def test_whatever_happens_no_guard_is_passed(history: list[tuple[int, str, bool]]) -> None:
-    """Random days, changes, and messages that arrive or do not; each deletion is checked by itself."""
+    """Random days, changes, and messages that arrive or do not; each deletion is checked by
+    itself."""
     world = Years()
     delivered: list[datetime] = []
     for days, what, arrives in history:
@@ -491,8 +504,8 @@ def test_whatever_happens_no_guard_is_passed(history: list[tuple[int, str, bool]
 
 
 def holdings(world: Years, *sets: set[str], instance: Instance | None = None) -> Holdings:
-    """An instance of two volumes that is gone, unless it is given, and of which each episode has snapshot
-    these volumes, the oldest first."""
+    """An instance of two volumes that is gone, unless it is given, and of which each episode has
+    snapshot these volumes, the oldest first."""
     stored = world.state.episode(world.ref)
     assert stored is not None
     volumes = tuple(Volume(f"vol-{name}", f"/dev/{name}", True, 100, "gp3") for name in "ab")
@@ -519,7 +532,9 @@ def holdings(world: Years, *sets: set[str], instance: Instance | None = None) ->
         ([{"a"}, {"b"}], set()),
     ],
 )
-def test_the_last_set_is_the_newest_that_has_every_volume(sets: list[set[str]], goes: set[str]) -> None:
+def test_the_last_set_is_the_newest_that_has_every_volume(
+    sets: list[set[str]], goes: set[str]
+) -> None:
     """With all that is newer; where none has every volume, all stay."""
     assert goes == set(holdings(Years(), *sets).dates())
 

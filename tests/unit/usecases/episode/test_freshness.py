@@ -35,7 +35,8 @@ def ago(minutes: float) -> datetime:
 
 @dataclass
 class Dated(MemoryMetrics):
-    """CloudWatch in memory, where some series end earlier than others, or are dated ahead of time."""
+    """CloudWatch in memory, where some series end earlier than others, or are dated ahead of
+    time."""
 
     newest: dict[str, datetime] = field(default_factory=dict)
     """End of the newest period with a reading, by GPU or by metric."""
@@ -122,7 +123,9 @@ def test_fresh_readings_let_an_unasked_step_through(make: Callable[..., World]) 
 
 
 @pytest.mark.parametrize("make", [auto, expired])
-def test_one_gpu_of_eight_whose_newest_reading_is_6_minutes_old_waits(make: Callable[..., World]) -> None:
+def test_one_gpu_of_eight_whose_newest_reading_is_6_minutes_old_waits(
+    make: Callable[..., World],
+) -> None:
     """Nobody knows what it has done since, however fresh the other seven are."""
     world = with_eight(make)
     ends(world, **{"3": ago(6)})
@@ -178,7 +181,9 @@ def test_no_reading_at_all_waits() -> None:
 def test_one_series_for_several_gpus_does_not_show_each_of_them() -> None:
     """Its newest reading may be that of another GPU."""
     world = auto(changes={"instance_type": "p4d.24xlarge"})
-    world.metrics.publish(UTILIZATION, {"InstanceId": world.instance.instance_id}, [8.0] * 48, "SampleCount")
+    world.metrics.publish(
+        UTILIZATION, {"InstanceId": world.instance.instance_id}, [8.0] * 48, "SampleCount"
+    )
 
     waits(world, "publish a series for each GPU")
 
@@ -195,7 +200,8 @@ def test_a_person_who_approves_needs_no_such_reading() -> None:
 
 @pytest.mark.parametrize(("minutes", "proceeds"), [(9, True), (11, False)])
 def test_readings_of_5_minutes_may_be_10_minutes_old(minutes: int, proceeds: bool) -> None:
-    """An agent may collect every five minutes, as its policy says; here the window may end as long ago."""
+    """An agent may collect every five minutes, as its policy says; here the window may end as long
+    ago."""
     world = with_settings(auto(), {"collection_interval_seconds": 300, "lag_seconds": 600})
     world.clock.moment = NOON + timedelta(minutes=minutes)
     ends(world, **{UTILIZATION: NOON})
@@ -207,7 +213,9 @@ def test_readings_of_5_minutes_may_be_10_minutes_old(minutes: int, proceeds: boo
 
 
 @pytest.mark.parametrize(("minutes", "proceeds"), [(9, True), (10, True), (11, False)])
-@pytest.mark.parametrize(("metric", "words"), [("CPUUtilization", "CPU"), ("NetworkIn", "network traffic")])
+@pytest.mark.parametrize(
+    ("metric", "words"), [("CPUUtilization", "CPU"), ("NetworkIn", "network traffic")]
+)
 def test_ec2s_own_figures_may_be_10_minutes_old(
     minutes: int, proceeds: bool, metric: str, words: str
 ) -> None:
@@ -224,7 +232,8 @@ def test_ec2s_own_figures_may_be_10_minutes_old(
 
 
 def test_a_missing_figure_waits() -> None:
-    """As a missing GPU does. A figure that the policy does not require proves nothing either way."""
+    """As a missing GPU does. A figure that the policy does not require proves nothing either
+    way."""
     world = auto()
     world.metrics.published = {
         key: one for key, one in world.metrics.published.items() if key[0] != "CPUUtilization"
@@ -248,9 +257,12 @@ def test_a_required_figure_of_the_gpus_is_as_fresh_as_they_are() -> None:
     waits(world, "the newest reading of GPU memory held ended at")
 
 
-@pytest.mark.parametrize("ahead", [timedelta(minutes=3), timedelta(minutes=60), timedelta(minutes=119)])
+@pytest.mark.parametrize(
+    "ahead", [timedelta(minutes=3), timedelta(minutes=60), timedelta(minutes=119)]
+)
 def test_readings_that_are_dated_ahead_of_time_show_no_age(ahead: timedelta) -> None:
-    """With a host's clock an hour ahead, what it is doing now is not read before an hour has passed."""
+    """With a host's clock an hour ahead, what it is doing now is not read before an hour has
+    passed."""
     world = auto()
     ends(world, **{UTILIZATION: NOW + ahead})
 
@@ -268,7 +280,9 @@ class OnlyAhead(MemoryMetrics):
     ) -> MetricAnswer:
         """No other reading."""
         first = NOON + timedelta(minutes=119)
-        series = tuple(1.0 if window.bin_end(number) > first else None for number in range(window.bins))
+        series = tuple(
+            1.0 if window.bin_end(number) > first else None for number in range(window.bins)
+        )
         return MetricAnswer({query.key: series for query in queries}, {})
 
 
@@ -277,7 +291,10 @@ def test_the_look_ahead_reaches_as_far_as_cloudwatch_accepts_readings() -> None:
     world = auto()
     policy = replace(world.policies.policy.metrics, lag_seconds=900)
     why = why_readings_are_stale(
-        GatherEvidence(OnlyAhead()), world.instance, replace(world.policies.policy, metrics=policy), NOON
+        GatherEvidence(OnlyAhead()),
+        world.instance,
+        replace(world.policies.policy, metrics=policy),
+        NOON,
     )
 
     assert why is not None
@@ -287,7 +304,9 @@ def test_the_look_ahead_reaches_as_far_as_cloudwatch_accepts_readings() -> None:
 def test_a_policy_whose_agent_collects_every_hour_waits() -> None:
     """Its readings cannot be minutes old; it is no error either."""
     world = auto()
-    hourly = replace(world.policies.policy.metrics, period_seconds=3600, collection_interval_seconds=3600)
+    hourly = replace(
+        world.policies.policy.metrics, period_seconds=3600, collection_interval_seconds=3600
+    )
     policy = replace(world.policies.policy, metrics=hourly)
     world.clock.moment = NOON + timedelta(minutes=20)
     ends(world, **{UTILIZATION: NOON})
@@ -301,7 +320,9 @@ def test_freshness_that_cannot_be_read_is_an_error_of_its_own() -> None:
     """It does not rest on what the judgment reads."""
     world = auto()
     world.metrics.broken[UTILIZATION] = "throttled"
-    with pytest.raises(Unavailable, match="the newest metrics of i-0123456789abcdef0 could not be read"):
+    with pytest.raises(
+        Unavailable, match="the newest metrics of i-0123456789abcdef0 could not be read"
+    ):
         why_readings_are_stale(world.inspect.gather, world.instance, world.policies.policy, NOW)
 
 

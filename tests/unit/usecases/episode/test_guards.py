@@ -16,7 +16,14 @@ from governor.domain.approvals.approval import Answer, Decision
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.evidence import Evidence, MetricSource, evidence_hash
-from governor.domain.instance import Instance, Lifecycle, Protection, SpotRequestType, Target, Volume
+from governor.domain.instance import (
+    Instance,
+    Lifecycle,
+    Protection,
+    SpotRequestType,
+    Target,
+    Volume,
+)
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
@@ -113,7 +120,10 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     "approval for other evidence": (replace_evidence, "given for other evidence"),
     "evidence altered": (alter_evidence, "altered after it was frozen"),
-    "breaker": (lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")), "frozen: outage"),
+    "breaker": (
+        lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
+        "frozen: outage",
+    ),
     "gone": (lambda w: w.ec2.instances.clear(), "no longer exists"),
     "restarted": (
         lambda w: w.change_instance(launch_time=NOW - timedelta(minutes=5)),
@@ -124,18 +134,35 @@ REFUSALS: dict[str, tuple[Callable[[World], object], str]] = {
     "exempt by tag": (lambda w: tag(w, GpuGovernor="exempt"), "exempt: GpuGovernor=exempt"),
     "exempt by decision": (exempt_by_decision, "exempted by decision"),
     "snoozed after the recheck": (
-        lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(hours=1))),
+        lambda w: w.state.stand(
+            TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(hours=1))
+        ),
         "snoozed until Fri Nov 20, 13:02 UTC",
     ),
     "mode to observe": (lambda w: set_mode(w, Mode.OBSERVE), "mode went from ask to observe"),
     "mode to auto": (lambda w: set_mode(w, Mode.AUTO), "mode went from ask to auto"),
-    "action changed": (lambda w: set_action(w, Action.NOTIFY_ONLY), "plan would be another now: nothing"),
+    "action changed": (
+        lambda w: set_action(w, Action.NOTIFY_ONLY),
+        "plan would be another now: nothing",
+    ),
     "stop protection": (lambda w: protect(w, stop=True), "stop protection"),
-    "managed by a service": (lambda w: w.change_instance(operator_managed=True), "Operator.Managed"),
-    "reservation": (lambda w: w.change_instance(capacity_reservation_id="cr-1"), "Reservation cr-1"),
-    "instance-store root": (lambda w: w.change_instance(root_device_type="instance-store"), "instance store"),
+    "managed by a service": (
+        lambda w: w.change_instance(operator_managed=True),
+        "Operator.Managed",
+    ),
+    "reservation": (
+        lambda w: w.change_instance(capacity_reservation_id="cr-1"),
+        "Reservation cr-1",
+    ),
+    "instance-store root": (
+        lambda w: w.change_instance(root_device_type="instance-store"),
+        "instance store",
+    ),
     "one-time Spot": (lambda w: w.change_instance(lifecycle=Lifecycle.SPOT), "one-time Spot"),
-    "volume attached": (attach_volume, "volumes were attached since it was asked about: vol-0added"),
+    "volume attached": (
+        attach_volume,
+        "volumes were attached since it was asked about: vol-0added",
+    ),
 }
 
 
@@ -154,8 +181,11 @@ def test_each_guard_refuses_by_itself_and_says_why(name: str, step: Step) -> Non
 
 @pytest.mark.parametrize("step", [Step.STOP, Step.SNAPSHOT])
 @pytest.mark.parametrize("minutes", [1, 0])
-def test_what_ec2_takes_back_is_neither_stopped_nor_terminated_meanwhile(step: Step, minutes: int) -> None:
-    """It may be saving its work; a copy destroys nothing. When the warning is over, it was spared."""
+def test_what_ec2_takes_back_is_neither_stopped_nor_terminated_meanwhile(
+    step: Step, minutes: int
+) -> None:
+    """It may be saving its work; a copy destroys nothing. When the warning is over, it was
+    spared."""
     world = World()
     until = world.clock.now() + timedelta(minutes=minutes)
     world.state.note_warned(TARGET, {world.ref.instance_id: until})
@@ -261,7 +291,8 @@ def test_a_void_question_is_no_yes_even_where_expiry_acts() -> None:
 
 @pytest.mark.parametrize("acts", [True, False])
 def test_silence_acts_by_the_policy_of_the_instance_as_it_is_now(acts: bool) -> None:
-    """One policy for all guards: a tag that has changed since the question may bring another one."""
+    """One policy for all guards: a tag that has changed since the question may bring another
+    one."""
     world = World(decide=False, on_expiry="act")
     world.state.void(APPROVAL_ID, "nobody answered", expired=True)
     asked = world.instance
@@ -333,7 +364,11 @@ def test_another_number_is_another_episode() -> None:
     """The yes of one episode is worth nothing for the next."""
     world = World()
     other = EpisodeRef(
-        TARGET.account, TARGET.region, world.ref.instance_id, world.ref.launch_time, world.ref.number + 1
+        TARGET.account,
+        TARGET.region,
+        world.ref.instance_id,
+        world.ref.launch_time,
+        world.ref.number + 1,
     )
 
     with pytest.raises(SafetyError, match="does not exist"):
@@ -411,7 +446,8 @@ def test_a_volume_detached_meanwhile_must_have_its_snapshot_too() -> None:
 
 
 def test_a_spot_request_that_cannot_be_cancelled_keeps_the_instance() -> None:
-    """Terminating first would let it launch a successor; the next call begins with the request again."""
+    """Terminating first would let it launch a successor; the next call begins with the request
+    again."""
     changes = {"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
     world = World(action=Action.TERMINATE, changes=changes)
     world.stop_and_snapshot()
@@ -464,7 +500,11 @@ BOB = Decision(Answer.APPROVE, "link:bob@example.com", "page", NOW, person="bob@
     [
         (World(), {}, "alice@example.com"),
         (World(), {"first_yes": BOB}, "bob@example.com,alice@example.com"),
-        (World(), {"decision": Decision(Answer.APPROVE, "link:broadcast", "page", NOW)}, "link:broadcast"),
+        (
+            World(),
+            {"decision": Decision(Answer.APPROVE, "link:broadcast", "page", NOW)},
+            "link:broadcast",
+        ),
         (World(mode=Mode.AUTO), {}, "mode auto"),
     ],
     ids=["one", "two", "a list", "auto"],

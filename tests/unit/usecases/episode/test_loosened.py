@@ -66,32 +66,45 @@ REFUSED: dict[str, Any] = {
 }
 """Neither of the two is the stricter one, or another guard compares them: nothing is done."""
 ELSEWHERE = {
-    "targets.without_units": "sweeps take their accounts out of those of the units: test_organization.py",
-    "exemption.tag_key exemption.tag_value": "both tags keep it: test_the_exemption_of_then_counts_as_now",
+    "targets.without_units": "sweeps take their accounts out of those of the units: "
+    "test_organization.py",
+    "exemption.tag_key exemption.tag_value": "both tags keep it: "
+    "test_the_exemption_of_then_counts_as_now",
     "selector.tag_key selector.tag_value": "both tags are needed: REFUSED",
-    "plan.when_stop_is_unsupported plan.when_termination_is_protected": "the steps are compared: plan.action",
-    "plan.local_disks_may_be_lost_unasked approval.on_expiry": "the mode, and what silence means, are those "
+    "plan.when_stop_is_unsupported "
+    "plan.when_termination_is_protected": "the steps are compared: plan.action",
+    "plan.local_disks_may_be_lost_unasked "
+    "approval.on_expiry": "the mode, and what silence means, are those "
     "of the episode and of today: REFUSED, and test_silence.py",
-    "plan.delete_expired_snapshots plan.delete_last_of_terminated": "of closed episodes: their owners get a "
+    "plan.delete_expired_snapshots "
+    "plan.delete_last_of_terminated": "of closed episodes: their owners get a "
     "message a week before, whatever was asked then: test_expire_snapshots.py",
-    "approval.ask_about_stopped_after_days": "a question of its own, for two people; off, it ends one that "
+    "approval.ask_about_stopped_after_days": "a question of its own, for two people; "
+    "off, it ends one that "
     "is open: test_stopped.py",
     "budget.act": "the mode that it leads to must be the episode's: test_over_budget.py",
-    "plan.stop_limit_minutes plan.snapshot_limit_minutes": "how long EC2 may take; the guards stand after it",
+    "plan.stop_limit_minutes plan.snapshot_limit_minutes": "how long EC2 may take; the "
+    "guards stand after it",
     "approval.people_to_stop approval.people_to_terminate approval.two_people_above_usd_per_hour "
-    "approval.broadcast_may approval.tag_owner_may approval.cli_may": "terms: test_terms.py, and below",
-    "approval.remind_after_minutes approval.escalate_after_minutes approval.expire_after_minutes": "the "
-    "question's schedule is its own, made when it was opened",
-    "approval.keep_at_most_days approval.keep_after_undo_hours approval.ask_again_after_hours": "of the "
-    "instance's rest after a no, an undo or an end; the next episode is asked under what it says then",
-    "ownership.contacts ownership.project_owners ownership.default_contacts ownership.escalation_contacts "
+    "approval.broadcast_may approval.tag_owner_may "
+    "approval.cli_may": "terms: test_terms.py, and below",
+    "approval.remind_after_minutes approval.escalate_after_minutes "
+    "approval.expire_after_minutes": "the question's schedule is its own, made when it was opened",
+    "approval.keep_at_most_days approval.keep_after_undo_hours "
+    "approval.ask_again_after_hours": "of the "
+    "instance's rest after a no, an undo or an end; the next episode is asked under what "
+    "it says then",
+    "ownership.contacts ownership.project_owners ownership.default_contacts "
+    "ownership.escalation_contacts "
     "ownership.email_domains": "who is asked: the question has gone to those of "
     "then; who approves: test_an_approver_who_has_gone_approves_nothing",
     "ownership.default_owner": "as the tags that name an owner: REFUSED",
     "two_people_for_policy": "of documents, not of instances",
-    "console.scopes": "who sees which instances in the console; who answers a question is the terms' matter",
+    "console.scopes": "who sees which instances in the console; who answers a question "
+    "is the terms' matter",
     "prices.usd_per_hour": "the price is the episode's own",
-    "caps.organization_actions_per_hour caps.account_actions_per_hour caps.owner_actions_per_hour": "how "
+    "caps.organization_actions_per_hour caps.account_actions_per_hour "
+    "caps.owner_actions_per_hour": "how "
     "many of those that people have approved begin in one hour; no proof about this one",
     "breaker": "a freeze is lifted by an operator, for what was asked before, too: docs/brakes.md",
     "events": "what the governor does in an instance that EC2 takes back; no episode's step",
@@ -140,7 +153,8 @@ def strict(policy: Policy) -> Policy:
 
 
 def test_every_setting_that_may_loosen_something_is_compared_or_says_why_not() -> None:
-    """A new setting without a declared risk is risky, and must be named in one of the three lists."""
+    """A new setting without a declared risk is risky, and must be named in one of the three
+    lists."""
     said = [one for paths in ELSEWHERE for one in paths.split()]
     named = {*LOOSER, *REFUSED, *said} - {"selector"}
 
@@ -150,12 +164,18 @@ def test_every_setting_that_may_loosen_something_is_compared_or_says_why_not() -
 
 @pytest.mark.parametrize("path", LOOSER)
 def test_a_loosened_figure_changes_nothing_and_a_stricter_one_counts(path: str) -> None:
-    """Whichever of the two policies it is that proves more; the guards judge an approved episode by it."""
+    """Whichever of the two policies it is that proves more; the guards judge an approved episode by
+    it."""
     # In this order, each of them must be at most the one before.
     chain = [
-        f"approval.{n}" for n in ("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes")
+        f"approval.{n}"
+        for n in ("ask_after_minutes", "ask_after_released_minutes", "released_for_minutes")
     ]
-    looser = dict.fromkeys(reversed(chain[chain.index(path) :]), 5) if path in chain else {path: LOOSER[path]}
+    looser = (
+        dict.fromkeys(reversed(chain[chain.index(path) :]), 5)
+        if path in chain
+        else {path: LOOSER[path]}
+    )
     world = asked_world(strict)
     asked = world.policies.policy
     world.policies.policy = with_settings(asked, looser)
@@ -169,7 +189,8 @@ def test_a_loosened_figure_changes_nothing_and_a_stricter_one_counts(path: str) 
 
 @pytest.mark.parametrize("path", REFUSED)
 def test_what_has_no_stricter_side_is_not_acted_on_once_it_is_changed(path: str) -> None:
-    """An answer under other metrics, another owner or another plan was given to another question."""
+    """An answer under other metrics, another owner or another plan was given to another
+    question."""
     world = asked_world()
     world.guards.check(world.ref, Step.STOP)
     world.policies.policy = with_settings(world.policies.policy, {path: REFUSED[path]})
@@ -180,7 +201,8 @@ def test_what_has_no_stricter_side_is_not_acted_on_once_it_is_changed(path: str)
 
 
 def test_a_question_of_an_earlier_release_is_judged_by_what_it_kept() -> None:
-    """Its episode has neither the plan's minutes nor the metrics; the other figures are compared."""
+    """Its episode has neither the plan's minutes nor the metrics; the other figures are
+    compared."""
     world = asked_world(strict)
     episode = world.state.episode(world.ref)
     assert episode is not None
@@ -196,9 +218,12 @@ def test_a_question_of_an_earlier_release_is_judged_by_what_it_kept() -> None:
 
 
 def test_nobody_is_believed_who_publishes_where_everybody_may() -> None:
-    """A namespace of its own was needed for the question; after the yes somebody switched that off."""
+    """A namespace of its own was needed for the question; after the yes somebody switched that
+    off."""
     world = asked_world(strict)
-    world.policies.policy = with_settings(world.policies.policy, {"metrics.bound_namespaces": False})
+    world.policies.policy = with_settings(
+        world.policies.policy, {"metrics.bound_namespaces": False}
+    )
 
     rechecked = world.recheck(world.ref, Step.STOP)
     assert (False, Outcome.REFUSED) == (rechecked.proceed, rechecked.outcome)

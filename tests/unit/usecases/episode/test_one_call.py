@@ -1,4 +1,5 @@
-"""Each stop and termination is sent once, after a recheck of its own; a lost answer is followed by a look."""
+"""Each stop and termination is sent once, after a recheck of its own; a lost answer is followed by
+a look."""
 
 from __future__ import annotations
 
@@ -58,8 +59,11 @@ def test_a_failed_call_is_not_sent_again_without_a_recheck(step: Step, error: Ex
 
 @pytest.mark.parametrize("error", [Throttled("slow down"), NO_ANSWER])
 @pytest.mark.parametrize("seconds", [54, 69, 253, 429])
-def test_work_that_began_while_ec2_failed_keeps_the_instance(error: Exception, seconds: int) -> None:
-    """Seen: stopped after so many seconds of work: the repeated call never looked at the GPU again."""
+def test_work_that_began_while_ec2_failed_keeps_the_instance(
+    error: Exception, seconds: int
+) -> None:
+    """Seen: stopped after so many seconds of work: the repeated call never looked at the GPU
+    again."""
     world = ready(Step.STOP)
     world.ec2.failures["stop"] = [error]
     with pytest.raises(MustWait):
@@ -81,7 +85,8 @@ def test_work_that_began_while_ec2_failed_keeps_the_instance(error: Exception, s
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_lost_answer_is_followed_by_a_look(step: Step) -> None:
-    """EC2 shows that it was carried out: the workflow goes on, and nothing is sent a second time."""
+    """EC2 shows that it was carried out: the workflow goes on, and nothing is sent a second
+    time."""
     world = ready(step)
     world.ec2.lost_answers.add(step.value)
     with pytest.raises(MustWait):
@@ -150,7 +155,8 @@ def test_a_stop_by_somebody_else_is_not_taken_for_the_lost_one() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_two_invocations_after_one_recheck_send_one_call(step: Step) -> None:
-    """Both passed the guards; the note of the call is a conditional write, and one of them wins it."""
+    """Both passed the guards; the note of the call is a conditional write, and one of them wins
+    it."""
     world = ready(step)
     note = world.state.note_call
     others: list[bool] = []
@@ -224,9 +230,13 @@ def test_a_rehearsal_is_not_taken_for_a_call() -> None:
 
 
 MEANWHILE: dict[str, Callable[[World], object]] = {
-    "a keep": lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(days=1))),
+    "a keep": lambda w: w.state.stand(
+        TARGET, w.ref.instance_id, Hold(snoozed_until=NOW + timedelta(days=1))
+    ),
     "an exemption": lambda w: w.state.stand(TARGET, w.ref.instance_id, Hold(exempt_reason="mine")),
-    "a warning": lambda w: w.state.note_warned(TARGET, {w.ref.instance_id: NOW + timedelta(minutes=2)}),
+    "a warning": lambda w: w.state.note_warned(
+        TARGET, {w.ref.instance_id: NOW + timedelta(minutes=2)}
+    ),
     "a freeze here": lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
     "a freeze everywhere": lambda w: w.state.freeze_hub(BreakerState(NOW, "outage")),
 }
@@ -257,7 +267,8 @@ def test_what_is_stored_after_the_guards_is_seen_before_the_call(what: str, step
 
 
 def test_a_slow_recheck_takes_back_no_call_that_was_sent_meanwhile() -> None:
-    """It looked at an earlier call; another recheck let a newer one through, whose answer is lost, too."""
+    """It looked at an earlier call; another recheck let a newer one through, whose answer is lost,
+    too."""
     world = ready(Step.STOP)
     world.ec2.failures["stop"] = [NO_ANSWER]
     with pytest.raises(MustWait):
@@ -290,7 +301,9 @@ def test_a_slow_recheck_takes_back_no_call_that_was_sent_meanwhile() -> None:
 
 def test_a_recheck_keeps_the_note_of_a_snapshot() -> None:
     """A set that EC2 began before a freeze is found by it: none is made twice, and it counts."""
-    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"})
+    world = World(
+        action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
+    )
     world.ec2.spot_requests["sir-1"] = SpotRequestType.ONE_TIME
     noted = world.clock.now()
     world.state.note_step(world.ref, "snapshot", noted)

@@ -20,7 +20,14 @@ from governor.domain.instance import Lifecycle, SpotRequestType
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Action, AppliedPolicy, Mode, PlanRule, Policy
 from governor.domain.sweep.breaker import BreakerState
-from governor.errors import AccessDenied, CloudError, DecisionRefused, MetricsLate, Throttled, Unavailable
+from governor.errors import (
+    AccessDenied,
+    CloudError,
+    DecisionRefused,
+    MetricsLate,
+    Throttled,
+    Unavailable,
+)
 from governor.usecases.approvals.decide import Decide
 from tests.builders import NOW, TARGET, make_instance
 from tests.unit.usecases.builders import PRICE, decision, opener, ref_of, stored_episode
@@ -61,7 +68,9 @@ def test_the_question_says_where_nobody_may_see_who_is_logged_in() -> None:
 
     episode = stored_episode(world, ref_of(world, instance_id))
     assert episode.presence is not None
-    assert episode.presence.startswith("Whether somebody is logged in by Session Manager is not known")
+    assert episode.presence.startswith(
+        "Whether somebody is logged in by Session Manager is not known"
+    )
     # Not on the page alone: people answer by Slack and by the command line, too.
     assert episode.presence in stage_alert(episode, Stage.ASK, NOW, None).lines
 
@@ -102,7 +111,10 @@ def test_nobody_can_answer_before_the_question_was_asked() -> None:
         (Policy(mode=Mode.ASK), Phase.ASKING),
         (Policy(mode=Mode.OBSERVE), Phase.OPENING),
         (Policy(mode=Mode.AUTO), Phase.ASKING),
-        (Policy(mode=Mode.AUTO, plan=PlanRule(local_disks_may_be_lost_unasked=True)), Phase.OPENING),
+        (
+            Policy(mode=Mode.AUTO, plan=PlanRule(local_disks_may_be_lost_unasked=True)),
+            Phase.OPENING,
+        ),
         (Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY)), Phase.OPENING),
     ],
     ids=["ask", "observe", "auto, but a stop wipes local disks", "auto", "notify-only"],
@@ -156,7 +168,10 @@ def test_in_an_account_that_is_no_target_nothing_is_locked() -> None:
     ref = replace(ref_of(world, instance_id), account="000000000000")
     opened = opener(world)(ref)
 
-    assert (None, "the policy's targets do not name 000000000000") == (opened.episode, opened.reason)
+    assert (None, "the policy's targets do not name 000000000000") == (
+        opened.episode,
+        opened.reason,
+    )
     assert not [key for key in world.state.items if "000000000000" in str(key)]
 
 
@@ -197,7 +212,8 @@ CLOSED: dict[str, tuple[Callable[[FleetWorld, str], object], Outcome, str]] = {
 
 @pytest.mark.parametrize("name", sorted(CLOSED))
 def test_what_is_not_idle_on_the_second_look_is_closed_unasked(name: str) -> None:
-    """Nobody is bothered, the lock is free, and it is not looked at again before an hour has passed."""
+    """Nobody is bothered, the lock is free, and it is not looked at again before an hour has
+    passed."""
     world, instance_id = idle_world()
     ref = ref_of(world, instance_id)
     change, outcome, why = CLOSED[name]
@@ -222,7 +238,11 @@ def test_the_second_look_is_gpu_by_gpu() -> None:
     opener(world)(ref_of(world, instance_id))
 
     evidence = stored_episode(world, ref_of(world, instance_id)).evidence
-    assert (MetricSource.PER_GPU, 4, 4) == (evidence.source, len(evidence.gpus), evidence.gpus_reporting)
+    assert (MetricSource.PER_GPU, 4, 4) == (
+        evidence.source,
+        len(evidence.gpus),
+        evidence.gpus_reporting,
+    )
     assert {"power", "memory", "cpu", "network", "agentless", "work"} == evidence.read
 
 
@@ -233,7 +253,10 @@ def test_late_readings_are_waited_for() -> None:
     world.publish(instance_id, [*[1.0] * 60, None])
     with pytest.raises(MetricsLate, match="published nothing in the newest 5 min"):
         opener(world)(ref)
-    assert (ref, None) == (world.state.record(TARGET, instance_id).open_episode, world.state.episode(ref))
+    assert (ref, None) == (
+        world.state.record(TARGET, instance_id).open_episode,
+        world.state.episode(ref),
+    )
 
     world.publish(instance_id, [1.0] * 60)
     assert opener(world)(ref).episode is not None
@@ -301,10 +324,14 @@ def test_metrics_that_cannot_be_read_open_and_close_nothing() -> None:
         ({"Owner": "  "}, ("nobody@example.com", "unassigned")),
     ],
 )
-def test_the_first_tag_that_is_set_names_the_owner(tags: dict[str, str], who: tuple[str, str]) -> None:
+def test_the_first_tag_that_is_set_names_the_owner(
+    tags: dict[str, str], who: tuple[str, str]
+) -> None:
     """A blank tag names nobody; then the policy's default is asked."""
     policy = Policy(mode=Mode.ASK)
-    policy = replace(policy, ownership=replace(policy.ownership, default_owner="nobody@example.com"))
+    policy = replace(
+        policy, ownership=replace(policy.ownership, default_owner="nobody@example.com")
+    )
     world, instance_id = idle_world(policy, tags={"Purpose": "GPU-Workload", **tags})
     opener(world)(ref_of(world, instance_id))
     episode = stored_episode(world, ref_of(world, instance_id))

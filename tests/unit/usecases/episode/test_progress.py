@@ -22,7 +22,9 @@ from tests.unit.usecases.world import World
 
 def check(world: World) -> CheckProgress:
     """The use case over the world."""
-    return CheckProgress(world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2)
+    return CheckProgress(
+        world.clock, world.policies, ACCOUNTS, world.guards, world.state, world.ec2
+    )
 
 
 def snapshot_world() -> World:

@@ -66,12 +66,15 @@ FAULTS: dict[str, Callable[[World], object]] = {
     ),
     "volume will be deleted": lambda w: w.change_instance(
         volumes=tuple(
-            replace(v, delete_on_termination=not v.delete_on_termination) for v in w.instance.volumes
+            replace(v, delete_on_termination=not v.delete_on_termination)
+            for v in w.instance.volumes
         )
     ),
     "evidence altered": _alter_evidence,
     "mode changed": lambda w: _policy(w, Policy(mode=Mode.OBSERVE)),
-    "plan changed": lambda w: _policy(w, Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY))),
+    "plan changed": lambda w: _policy(
+        w, Policy(mode=Mode.ASK, plan=PlanRule(action=Action.NOTIFY_ONLY))
+    ),
     "closed": lambda w: w.state.close_episode(
         w.ref, Outcome.VOID, "over", NOW, quiet_until=None, ledger=None
     ),
@@ -275,7 +278,8 @@ def test_no_termination_without_a_note_of_user_data() -> None:
 
 
 @pytest.mark.parametrize(
-    ("then", "now"), [(b"old", b"the new, only copy"), (b"", b"new"), (b"old", b""), (b"old", b"new")]
+    ("then", "now"),
+    [(b"old", b"the new, only copy"), (b"", b"new"), (b"old", b""), (b"old", b"new")],
 )
 def test_no_termination_where_user_data_was_changed_since_its_copy(then: bytes, now: bytes) -> None:
     """EC2 lets it be changed while the instance is stopped, and snapshots give that a day."""
@@ -293,7 +297,9 @@ def test_no_termination_where_user_data_cannot_be_compared() -> None:
     """A refused read is no answer."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
-    world.ec2.failures["user_data"] = [Throttled("slow down", operation="ec2:DescribeInstanceAttribute")]
+    world.ec2.failures["user_data"] = [
+        Throttled("slow down", operation="ec2:DescribeInstanceAttribute")
+    ]
 
     with pytest.raises(MustWait, match="slow down"):
         world.put_away(world.ref, Step.TERMINATE)
@@ -305,7 +311,9 @@ def test_no_termination_when_one_volume_has_no_snapshot() -> None:
     volumes = (Volume("vol-1", "/dev/xvda", True, 10), Volume("vol-2", "/dev/sdb", True, 10))
     world = World(action=Action.TERMINATE, changes={"volumes": volumes})
     world.stop_and_snapshot()
-    lost = next(key for key, (snapshot, _) in world.ec2.snapshots.items() if snapshot.volume_id == "vol-2")
+    lost = next(
+        key for key, (snapshot, _) in world.ec2.snapshots.items() if snapshot.volume_id == "vol-2"
+    )
     del world.ec2.snapshots[lost]
 
     with pytest.raises(SafetyError, match="vol-2"):
@@ -346,7 +354,10 @@ def test_no_termination_of_what_was_handed_to_somebody_else_and_its_copy_is_kept
     rechecked = world.recheck(world.ref, Step.TERMINATE)
 
     assert (False, Outcome.REFUSED) == (rechecked.proceed, rechecked.outcome)
-    assert "its owner was changed from ml to bob@example.com since it was asked about" == rechecked.reason
+    assert (
+        "its owner was changed from ml to bob@example.com since it was asked about"
+        == rechecked.reason
+    )
     assert (["stop"], 1) == (world.writes(), len(world.ec2.snapshots))
 
 
@@ -381,9 +392,11 @@ def test_snapshots_of_another_episode_do_not_count() -> None:
         {"snapshot_id": "snap-nobody-recorded"},
     ],
 )
-def test_a_tagged_snapshot_that_is_not_the_recorded_one_does_not_count(changes: dict[str, Any]) -> None:
-    """Begun before the stop, at an unknown time, in another account, of another volume, or not recorded by
-    the step that took them: each carries the tag of the episode, and is completed."""
+def test_a_tagged_snapshot_that_is_not_the_recorded_one_does_not_count(
+    changes: dict[str, Any],
+) -> None:
+    """Begun before the stop, at an unknown time, in another account, of another volume, or not
+    recorded by the step that took them: each carries the tag of the episode, and is completed."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     [(key, (snapshot, tags))] = world.ec2.snapshots.items()
@@ -508,7 +521,9 @@ def test_work_of_the_last_minutes_is_seen_by_the_recheck() -> None:
 
 
 @pytest.mark.parametrize(("hours", "passes"), [(3.9, True), (4.0, True), (4.1, False)])
-def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(hours: float, passes: bool) -> None:
+def test_an_instance_that_ran_on_is_not_terminated_on_old_snapshots(
+    hours: float, passes: bool
+) -> None:
     """Data written since they began would be lost, however idle its GPU is."""
     world = World(action=Action.TERMINATE, changes={"root_device_type": "instance-store"})
     world.take_snapshot(world.ref)
@@ -540,7 +555,9 @@ def test_an_instance_that_was_stopped_first_may_wait_for_its_snapshots() -> None
 
 @pytest.mark.parametrize("instant", [True, False])
 @pytest.mark.parametrize("step", [Step.STOP, Step.TERMINATE])
-def test_a_repeated_step_is_one_call_while_it_takes_effect_and_after(step: Step, instant: bool) -> None:
+def test_a_repeated_step_is_one_call_while_it_takes_effect_and_after(
+    step: Step, instant: bool
+) -> None:
     """EC2 answers at once and takes its time."""
     world = World(action=Action.TERMINATE)
     if step is Step.TERMINATE:
@@ -566,8 +583,11 @@ class LostRequest:
 
 
 def test_no_termination_while_a_spot_request_is_not_known_that_must_be_canceled_first() -> None:
-    """Left open, it would launch a successor. The plan would differ, too; this guard holds by itself."""
-    world = World(action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"})
+    """Left open, it would launch a successor. The plan would differ, too; this guard holds by
+    itself."""
+    world = World(
+        action=Action.TERMINATE, changes={"lifecycle": Lifecycle.SPOT, "spot_request_id": "sir-1"}
+    )
     world.stop_and_snapshot()
     put_away = replace(world.put_away, guards=LostRequest(world.guards))  # type: ignore[arg-type]
 
@@ -577,7 +597,8 @@ def test_no_termination_while_a_spot_request_is_not_known_that_must_be_canceled_
 
 
 def test_an_instance_that_others_terminated_is_no_success_of_ours() -> None:
-    """Only our own earlier call makes such a state one: the ledger would book it, and nobody would look."""
+    """Only our own earlier call makes such a state one: the ledger would book it, and nobody would
+    look."""
     world = World(action=Action.TERMINATE)
     world.stop_and_snapshot()
     for state in ("shutting-down", "terminated"):

@@ -45,12 +45,22 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
     "gone": (lambda w: w.ec2.instances.clear(), Outcome.VOID, "no longer exists"),
     "restarted": (lambda w: w.change_instance(launch_time=NOW), Outcome.VOID, "restarted"),
     "taken back by EC2": (
-        lambda w: w.state.note_warned(TARGET, {w.ref.instance_id: w.clock.now() + timedelta(minutes=2)}),
+        lambda w: w.state.note_warned(
+            TARGET, {w.ref.instance_id: w.clock.now() + timedelta(minutes=2)}
+        ),
         Outcome.INTERRUPTED,
         "takes the instance back",
     ),
-    "stopped by others": (lambda w: w.change_instance(state="stopped"), Outcome.VOID, "somebody was faster"),
-    "terminating": (lambda w: w.change_instance(state="shutting-down"), Outcome.VOID, "somebody was faster"),
+    "stopped by others": (
+        lambda w: w.change_instance(state="stopped"),
+        Outcome.VOID,
+        "somebody was faster",
+    ),
+    "terminating": (
+        lambda w: w.change_instance(state="shutting-down"),
+        Outcome.VOID,
+        "somebody was faster",
+    ),
     "frozen": (
         lambda w: w.state.set_breaker(TARGET, BreakerState(NOW, "outage")),
         Outcome.REFUSED,
@@ -103,7 +113,8 @@ CHANGES: dict[str, tuple[Callable[[World], object], Outcome, str]] = {
 
 @pytest.mark.parametrize("name", sorted(CHANGES))
 def test_each_change_alone_ends_the_episode_with_its_own_outcome(name: str) -> None:
-    """Void when the instance is another, woken when it works, refused otherwise; nothing is moved."""
+    """Void when the instance is another, woken when it works, refused otherwise; nothing is
+    moved."""
     world = World(phase=Phase.ASKING)
     change, outcome, why = CHANGES[name]
     change(world)
@@ -116,7 +127,8 @@ def test_each_change_alone_ends_the_episode_with_its_own_outcome(name: str) -> N
 
 
 def test_a_job_that_cannot_be_heard_is_waited_for() -> None:
-    """Its metric exists and cannot be read: the machine tries again, and nothing goes on meanwhile."""
+    """Its metric exists and cannot be read: the machine tries again, and nothing goes on
+    meanwhile."""
     world = World(phase=Phase.ASKING)
     world.metrics.publish("Throughput", own(world), [0.0] * 12, namespace="MLTraining")
     world.metrics.broken["Throughput"] = "Throttling"
@@ -140,7 +152,8 @@ def test_what_is_as_it_was_goes_on_and_may_be_repeated() -> None:
 
 @pytest.mark.parametrize(("age", "proceeds"), [(11, False), (13, True)])
 def test_whoever_is_logged_in_keeps_it(age: int, proceeds: bool) -> None:
-    """Idle GPUs say nothing of somebody at a shell; sessions of yesterday are most likely disconnected."""
+    """Idle GPUs say nothing of somebody at a shell; sessions of yesterday are most likely
+    disconnected."""
     world = World(phase=Phase.ASKING)
     owner = "arn:aws:sts::123456789012:assumed-role/Research/ana"
     since = world.clock.now() - timedelta(hours=age)
@@ -160,7 +173,8 @@ def test_whoever_is_logged_in_keeps_it(age: int, proceeds: bool) -> None:
 def test_what_would_be_done_unasked_waits_where_nobody_may_look(
     mode: Mode, on_expiry: Literal["no-action", "act"], proceeds: bool
 ) -> None:
-    """Member roles of earlier releases may not list sessions: a person has answered, silence has not."""
+    """Member roles of earlier releases may not list sessions: a person has answered, silence has
+    not."""
     world = World(phase=Phase.ASKING, mode=mode, on_expiry=on_expiry)
     world.ec2.failures["open_sessions"] = [AccessDenied("no", operation="ssm:DescribeSessions")]
 
@@ -300,7 +314,9 @@ def test_a_cap_holds_back_what_changes_an_instance_and_nothing_else(
     """A dry run and a snapshot take no place in the hour."""
     root = "instance-store" if step is Step.SNAPSHOT else "ebs"
     world = World(mode=mode, action=action, phase=Phase.ASKING, changes={"root_device_type": root})
-    world.policies.policy = replace(world.policies.policy, caps=Caps(organization_actions_per_hour=0))
+    world.policies.policy = replace(
+        world.policies.policy, caps=Caps(organization_actions_per_hour=0)
+    )
     result = world.recheck(world.ref, step)
 
     assert (not waits, waits) == (result.proceed, result.wait is not None)

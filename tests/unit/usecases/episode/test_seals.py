@@ -142,7 +142,9 @@ def other_plan(world: World) -> str:
 
 REPLAYED: dict[str, Callable[[World], str]] = {
     "of another episode": lambda w: seal_of(w, yes(ALICE), ref=replace(w.ref, number=2)),
-    "of another instance": lambda w: seal_of(w, yes(ALICE), ref=replace(w.ref, instance_id="i-0fedcba9")),
+    "of another instance": lambda w: seal_of(
+        w, yes(ALICE), ref=replace(w.ref, instance_id="i-0fedcba9")
+    ),
     "of another question": lambda w: seal_of(w, yes(ALICE), approval_id="another"),
     "for other evidence": lambda w: seal_of(w, yes(ALICE), evidence_hash="another"),
     "for another plan": other_plan,
@@ -150,7 +152,9 @@ REPLAYED: dict[str, Callable[[World], str]] = {
     "of another answer": lambda w: seal_of(w, replace(yes(ALICE), answer=Answer.KEEP)),
     "at another time": lambda w: seal_of(w, replace(yes(ALICE), at=NOW - timedelta(days=1))),
     "of another channel": lambda w: seal_of(w, replace(yes(ALICE), channel="cli")),
-    "with another key": lambda w: sealed(w.seals.openings, answer_text(Forger(w).episode, yes(ALICE))),
+    "with another key": lambda w: sealed(
+        w.seals.openings, answer_text(Forger(w).episode, yes(ALICE))
+    ),
     "of an opening": lambda w: str(Forger(w).episode.opening_seal),
     "of nonsense": lambda _: "1.nonsense",
 }
@@ -326,7 +330,12 @@ def test_each_function_seals_its_own_duty() -> None:
 
 def deciding(world: FleetWorld) -> Decide:
     return Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
 
 
@@ -346,11 +355,17 @@ def test_a_yes_is_sealed_and_a_no_needs_no_key() -> None:
     assert ApprovalStatus.EXEMPTED is stored_approval(world, one).status
 
 
-@pytest.mark.parametrize("failure", [Throttled("busy"), Unavailable("away"), AccessDenied("no right")])
-def test_a_yes_that_cannot_be_sealed_is_not_taken_and_can_be_given_again(failure: CloudError) -> None:
+@pytest.mark.parametrize(
+    "failure", [Throttled("busy"), Unavailable("away"), AccessDenied("no right")]
+)
+def test_a_yes_that_cannot_be_sealed_is_not_taken_and_can_be_given_again(
+    failure: CloudError,
+) -> None:
     world, one, _ = asked()
     world.seals.failure = failure
-    with pytest.raises(DecisionRefused, match=r"could not be signed at this moment.*please try again"):
+    with pytest.raises(
+        DecisionRefused, match=r"could not be signed at this moment.*please try again"
+    ):
         deciding(world)(f"approval-{one}", decision(), losses_accepted=True)
     assert (ApprovalStatus.PENDING, None) == (
         stored_approval(world, one).status, stored_approval(world, one).decision,
@@ -390,7 +405,12 @@ def test_a_refused_answer_leaves_no_seal_behind() -> None:
         APPROVAL_ID, Decision(Answer.KEEP, "x", "page", NOW, keep_until=NOW + timedelta(days=1))
     )
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     with pytest.raises(DecisionRefused):
         decide(APPROVAL_ID, yes(ALICE), losses_accepted=True)
@@ -484,9 +504,12 @@ def test_what_auto_has_stopped_gets_its_snapshots() -> None:
 
 
 def ended_by_the_update() -> tuple[FleetWorld, str]:
-    """A fleet of one instance whose termination was approved and begun before the update, and ended by it."""
+    """A fleet of one instance whose termination was approved and begun before the update, and ended
+    by it."""
     ownership = PEOPLE
-    world = FleetWorld(Policy(mode=Mode.ASK, ownership=ownership, plan=PlanRule(action=Action.TERMINATE)))
+    world = FleetWorld(
+        Policy(mode=Mode.ASK, ownership=ownership, plan=PlanRule(action=Action.TERMINATE))
+    )
     tags = {"Purpose": "GPU-Workload", "Name": "notebook", "Owner": "ml", "Project": "vision"}
     one = world.add(1, tags=tags)
     ref = ref_of(world, one)

@@ -36,7 +36,8 @@ def expires(world: World, at: datetime) -> None:
 
 
 def must_wait(world: World, why: str) -> None:
-    """Neither the workflow goes on, nor an execution that somebody starts by hand; nothing is done."""
+    """Neither the workflow goes on, nor an execution that somebody starts by hand; nothing is
+    done."""
     checked = world.recheck(world.ref, Step.STOP)
     assert (False, LATER) == (checked.proceed, checked.wait)
     assert why in checked.reason
@@ -44,8 +45,11 @@ def must_wait(world: World, why: str) -> None:
 
 
 @pytest.mark.parametrize("delivered", [(), ("ask",), ("escalate",), ("ask", "remind")])
-def test_silence_acts_only_when_question_and_escalation_were_delivered(delivered: tuple[str, ...]) -> None:
-    """Before, the delivery of the question was enough, or a topic's subscription that nobody reads."""
+def test_silence_acts_only_when_question_and_escalation_were_delivered(
+    delivered: tuple[str, ...],
+) -> None:
+    """Before, the delivery of the question was enough, or a topic's subscription that nobody
+    reads."""
     world = expired(delivered=delivered)
 
     must_wait(world, "not both question and escalation were delivered")
@@ -59,7 +63,8 @@ def test_silence_acts_only_when_question_and_escalation_were_delivered(delivered
     "more", [{"shared": True}, {"refused": "410"}, {"channel": "webhook"}, {"not_before": NOW}]
 )
 def test_only_what_those_who_are_asked_have_counts(more: dict[str, Any]) -> None:
-    """A channel of everybody, a refusal, a machine, and what is still to be tried are no delivery."""
+    """A channel of everybody, a refusal, a machine, and what is still to be tried are no
+    delivery."""
     world = expired(delivered=("ask",))
     world.deliver("escalate", NOW - timedelta(days=2), **more)
 
@@ -72,7 +77,9 @@ def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
     world.deliver("escalate", NOW)
 
     must_wait(world, "a message was late: there is time to answer until Sat Nov 21, 04:02 UTC")
-    world.clock.moment += timedelta(hours=15, minutes=45)  # what retries of a stage take is no time to answer
+    world.clock.moment += timedelta(
+        hours=15, minutes=45
+    )  # what retries of a stage take is no time to answer
     world.publish_quiet()
 
     assert world.recheck(world.ref, Step.STOP).proceed
@@ -88,7 +95,8 @@ def test_a_late_escalation_gives_the_time_that_it_promises() -> None:
         # Within the time to answer, which was a day; not before it.
         ("AnswersRefused", "", [1.0, *[0.0] * 287], False),
         ("AnswersRefused", "", [1.0, *[0.0] * 288], True),
-        # API Gateway leaves a flood's refusals out of its logs: what it let through shows the flood.
+        # API Gateway leaves a flood's refusals out of its logs: what it let through shows the
+        # flood.
         ("Count", "ApiId", [4.0, 299.0], True),
         ("Count", "ApiId", [4.0, 300.0, 4.0], False),
     ],
@@ -110,7 +118,8 @@ def test_silence_is_no_answer_while_answers_were_refused(
 
 @pytest.mark.parametrize("seconds", [0, 299, 449, 598])
 def test_refusals_in_the_last_minutes_are_waited_for(seconds: int) -> None:
-    """The workflow looks at the very expiry. Before, the last minutes were not read, or read as empty."""
+    """The workflow looks at the very expiry. Before, the last minutes were not read, or read as
+    empty."""
     world = expired(phase=Phase.ASKING)
     expired_at = NOW.replace(minute=0, second=1)
     expires(world, expired_at)
@@ -154,7 +163,9 @@ def test_what_cannot_be_read_is_no_proof_that_people_could_answer(metric: str) -
 def test_people_are_told_that_it_waits_and_that_they_can_still_answer() -> None:
     """Nobody has approved anything: the message must not say so."""
     world = expired(delivered=())
-    ask = AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+    ask = AskOwner(
+        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+    )
 
     ask(world.ref, Stage.WAIT, None, world.recheck(world.ref, Step.STOP).reason)
 

@@ -1,4 +1,5 @@
-"""An instance that stays stopped after a question is asked about once more, and ended by people alone."""
+"""An instance that stays stopped after a question is asked about once more, and ended by people
+alone."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ ENDS_AND_KEEPS = (
 )
 
 
-def stopped(policy: Policy | None = None, *, days: float = DAYS, **changes: Any) -> tuple[FleetWorld, str]:
+def stopped(
+    policy: Policy | None = None, *, days: float = DAYS, **changes: Any
+) -> tuple[FleetWorld, str]:
     """A fleet of one instance that a question has stopped so many days ago."""
     world = FleetWorld(policy or Policy(mode=Mode.ASK, ownership=PEOPLE, approval=ASKS))
     rule = world.policies.policy
@@ -99,7 +102,9 @@ def test_a_sweep_asks_when_the_policys_days_are_over(
 @pytest.mark.parametrize("mode", [Mode.ASK, Mode.AUTO])
 def test_the_question_is_for_people_whatever_the_policy_does_unasked(mode: Mode) -> None:
     """Two of them. It rests on the evidence and on the stop of the first one."""
-    world, one = stopped(Policy(mode=mode, ownership=PEOPLE, approval=replace(ASKS, on_expiry="act")))
+    world, one = stopped(
+        Policy(mode=mode, ownership=PEOPLE, approval=replace(ASKS, on_expiry="act"))
+    )
     before = stored_episode(world, ref_of(world, one))
     episode = stored_episode(world, asked(world, one))
 
@@ -142,7 +147,9 @@ REFUSALS: dict[str, Callable[[FleetWorld, str], object]] = {
     "undone": lambda w, one: w.state.put(
         replace(stored_episode(w, ref_of(w, one)), undone_at=NOW, undone_by="bob")
     ),
-    "not by us": lambda w, one: w.state.put(replace(stored_episode(w, ref_of(w, one)), became=None)),
+    "not by us": lambda w, one: w.state.put(
+        replace(stored_episode(w, ref_of(w, one)), became=None)
+    ),
     "mode observe": lambda w, _: _policy(w, mode=Mode.OBSERVE),
     "asked about by its budget alone": lambda w, _: setattr(
         w.policies, "applied_to", lambda _: AppliedPolicy(w.policies.policy, "v", (BY_BUDGET,))
@@ -190,7 +197,9 @@ def test_what_is_asked_about_stays_asked_although_it_is_not_listed() -> None:
             w.state.open_entries(TARGET, one)[0], w.clock.now(), Ending.STARTED, w.clock.now()
         ),
         lambda w, _: [
-            item.update(outcome="terminated") for key, item in w.state.items.items() if "OPENLEDGER" in key[1]
+            item.update(outcome="terminated")
+            for key, item in w.state.items.items()
+            if "OPENLEDGER" in key[1]
         ],
     ],
     ids=["runs", "was started", "terminated by us"],
@@ -205,9 +214,12 @@ def test_a_sweep_asks_about_nothing_else(change: Callable[[FleetWorld, str], obj
 
 
 def test_a_stop_that_another_instance_replaces_is_asked_about_too() -> None:
-    """Its owner works elsewhere, so this one is the likeliest to be forgotten. A start of it ends that."""
+    """Its owner works elsewhere, so this one is the likeliest to be forgotten. A start of it ends
+    that."""
     world, one = stopped(days=1)
-    first, second = (world.add(number, tags=TAGS, launch_time=world.clock.now()) for number in (7, 8))
+    first, second = (
+        world.add(number, tags=TAGS, launch_time=world.clock.now()) for number in (7, 8)
+    )
     world.sweep(5)
     (entry,) = world.state.entries("2026-11")
     assert Ending.REPLACED is entry.ended
@@ -392,7 +404,9 @@ FAULTS: dict[str, Callable[[World], object]] = {
         w.policies, "applied_to", lambda _: AppliedPolicy(w.policies.policy, "v", (BY_BUDGET,))
     ),
     "to notify only": lambda w: _policy(w, plan=PlanRule(action=Action.NOTIFY_ONLY)),
-    "protected": lambda w: w.ec2.protections.update({w.instance.instance_id: Protection(False, True)}),
+    "protected": lambda w: w.ec2.protections.update(
+        {w.instance.instance_id: Protection(False, True)}
+    ),
     "exempt": lambda w: w.change_instance(tags={**w.instance.tags, "GpuGovernor": "exempt"}),
     "a volume more": lambda w: w.change_instance(
         volumes=(*w.instance.volumes, Volume("vol-9", "/dev/sdz", True))
@@ -454,7 +468,9 @@ def test_a_start_takes_the_question_back_and_a_late_event_of_an_old_one_does_not
 
 @pytest.mark.parametrize("ours", [True, False])
 @pytest.mark.parametrize("booked", [True, False], ids=["after its end", "before it"])
-def test_a_stop_goes_on_saving_when_we_terminate_and_ends_when_others_do(ours: bool, booked: bool) -> None:
+def test_a_stop_goes_on_saving_when_we_terminate_and_ends_when_others_do(
+    ours: bool, booked: bool
+) -> None:
     """Our termination adds what its storage costs less; nothing of the instance twice."""
     world, one = stopped()
     ref = asked(world, one)

@@ -120,8 +120,8 @@ def test_the_snapshots_of_a_lost_answer_are_found(state: str) -> None:
 def test_a_tagged_set_that_proves_nothing_is_not_taken_for_ours(
     start: timedelta, changes: dict[str, Any]
 ) -> None:
-    """Before the note, of another account, not of every volume, of an unknown time, failed: a second set is
-    made, and it alone counts."""
+    """Before the note, of another account, not of every volume, of an unknown time, failed: a
+    second set is made, and it alone counts."""
     world = stopped_world()
     world.state.note_step(world.ref, "snapshot", NOW)
     begin_set(world, NOW + start)
@@ -185,7 +185,13 @@ class Answers(MemoryEc2):
     before_answer: Callable[[], object] = dict
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot: bool = True,
     ) -> list[Snapshot]:
         """As the port says."""
         made = super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)
@@ -198,11 +204,14 @@ def answering(world: World) -> tuple[Answers, TakeSnapshot]:
     ec2 = Answers(instances=world.ec2.instances, now=world.clock.now)
     guards = replace(world.guards, snapshots=ec2)
     world.ec2 = ec2
-    return ec2, TakeSnapshot(world.clock, guards, ec2, world.vault, world.state, world.pauses.append)
+    return ec2, TakeSnapshot(
+        world.clock, guards, ec2, world.vault, world.state, world.pauses.append
+    )
 
 
 def test_parallel_tries_make_one_set() -> None:
-    """Lambda was called twice: while one try waits for EC2's answer, another one looks, and makes none."""
+    """Lambda was called twice: while one try waits for EC2's answer, another one looks, and makes
+    none."""
     world = stopped_world()
     ec2, take = answering(world)
     # Not visible yet: the other try cannot know of the set that is being made.
@@ -210,7 +219,10 @@ def test_parallel_tries_make_one_set() -> None:
     refused: list[str] = []
 
     def other_try() -> None:
-        with patch.object(ec2, "find", lambda *_: hidden), pytest.raises(SnapshotUnderWay) as caught:
+        with (
+            patch.object(ec2, "find", lambda *_: hidden),
+            pytest.raises(SnapshotUnderWay) as caught,
+        ):
             take(world.ref)
         refused.append(str(caught.value))
 
@@ -218,7 +230,11 @@ def test_parallel_tries_make_one_set() -> None:
     ids, _ = take(world.ref)
 
     assert (1, 1) == (creations(world), len(refused))
-    assert tuple(sorted(one.snapshot_id for one in find(TARGET, {}))) == ids == episode_of(world).snapshot_ids
+    assert (
+        tuple(sorted(one.snapshot_id for one in find(TARGET, {})))
+        == ids
+        == episode_of(world).snapshot_ids
+    )
     assert (ids, False) == take(world.ref)
 
 
@@ -241,7 +257,8 @@ def test_a_lost_answer_is_waited_for_and_its_set_is_found() -> None:
 
 
 def test_a_set_that_never_shows_is_made_again_after_the_reservation() -> None:
-    """The try died before its call, or EC2 does not show its set: one may be wasted, and is never counted."""
+    """The try died before its call, or EC2 does not show its set: one may be wasted, and is never
+    counted."""
     world = stopped_world()
     ec2, take = answering(world)
     world.state.reserve_snapshots(world.ref, "snapshot", NOW, NOW - RESERVED)
@@ -261,7 +278,9 @@ def test_a_late_answer_does_not_replace_what_is_recorded() -> None:
     """The episode's set is the first that was recorded; a volume has one snapshot that counts."""
     world = stopped_world()
     ec2, take = answering(world)
-    ec2.before_answer = lambda: world.state.set_snapshots(world.ref, {"snap-1": "vol-1", "snap-2": "vol-2"})
+    ec2.before_answer = lambda: world.state.set_snapshots(
+        world.ref, {"snap-1": "vol-1", "snap-2": "vol-2"}
+    )
     ids, _ = take(world.ref)
 
     assert ("snap-1", "snap-2") == ids == episode_of(world).snapshot_ids
@@ -271,7 +290,13 @@ class LosesOne(MemoryEc2):
     """Makes sets that lack the last volume."""
 
     def create(
-        self, target: Target, instance_id: str, tags: Mapping[str, str], *, dry_run: bool, boot: bool = True
+        self,
+        target: Target,
+        instance_id: str,
+        tags: Mapping[str, str],
+        *,
+        dry_run: bool,
+        boot: bool = True,
     ) -> list[Snapshot]:
         """As the port says, less one."""
         return super().create(target, instance_id, tags, dry_run=dry_run, boot=boot)[:-1]
@@ -284,7 +309,9 @@ def test_an_incomplete_set_is_a_failure() -> None:
     guards = replace(world.guards, snapshots=ec2)
 
     with pytest.raises(SnapshotFailed, match="vol-2"):
-        TakeSnapshot(world.clock, guards, ec2, world.vault, world.state, world.pauses.append)(world.ref)
+        TakeSnapshot(world.clock, guards, ec2, world.vault, world.state, world.pauses.append)(
+            world.ref
+        )
     assert () == episode_of(world).snapshot_ids
 
 
@@ -373,7 +400,9 @@ def test_an_instance_without_user_data_has_that_in_its_record() -> None:
     assert "none" == str(UserData())
 
 
-@pytest.mark.parametrize("error", [Unavailable("down"), AccessDenied("no"), CloudError("no such bucket")])
+@pytest.mark.parametrize(
+    "error", [Unavailable("down"), AccessDenied("no"), CloudError("no such bucket")]
+)
 @pytest.mark.parametrize("read", [True, False])
 def test_without_a_copy_of_user_data_nothing_is_terminated(error: CloudError, read: bool) -> None:
     """Not read, or not kept: the step fails, and can be repeated."""
@@ -392,7 +421,9 @@ def test_without_a_copy_of_user_data_nothing_is_terminated(error: CloudError, re
     assert SCRIPT in world.vault.copies.values()
 
 
-@pytest.mark.parametrize(("action", "mode"), [(Action.STOP, Mode.ASK), (Action.TERMINATE, Mode.OBSERVE)])
+@pytest.mark.parametrize(
+    ("action", "mode"), [(Action.STOP, Mode.ASK), (Action.TERMINATE, Mode.OBSERVE)]
+)
 def test_user_data_of_what_stays_is_not_read(action: Action, mode: Mode) -> None:
     """A stopped instance keeps it, and a rehearsal ends nothing."""
     world = World(action=action, mode=mode)

@@ -66,7 +66,9 @@ def test_what_never_was_is_refused_and_in_an_account_that_is_no_target_leaves_no
     assert "there is no such episode" == undo(world, ref=replace(world.ref, number=9)).text
     known = len(world.state.items)
 
-    with pytest.raises(SafetyError, match="the policy's targets do not name 000000000000/us-east-1"):
+    with pytest.raises(
+        SafetyError, match="the policy's targets do not name 000000000000/us-east-1"
+    ):
         undo(world, ref=replace(world.ref, account="000000000000"))
     assert known == len(world.state.items)
 
@@ -122,7 +124,10 @@ def test_a_busy_table_never_makes_a_start_look_like_none() -> None:
 
     after.state.note_undo = busy  # type: ignore[method-assign, assignment]
     assert undo(after).done
-    assert (1, [AlertKind.UNDONE]) == (starts(after), [alert.kind for alert in after.announcer.sent])
+    assert (1, [AlertKind.UNDONE]) == (
+        starts(after),
+        [alert.kind for alert in after.announcer.sent],
+    )
 
 
 def test_what_was_terminated_cannot_be_started() -> None:
@@ -163,7 +168,9 @@ def test_an_open_episode_that_terminates_is_not_undone() -> None:
         ({"launch_time": NOW + timedelta(hours=1)}, "by others since"),
     ],
 )
-def test_an_instance_that_others_have_changed_is_left_alone(changes: dict[str, object], why: str) -> None:
+def test_an_instance_that_others_have_changed_is_left_alone(
+    changes: dict[str, object], why: str
+) -> None:
     """And it is said why."""
     world = stopped()
     world.change_instance(**changes)
@@ -189,7 +196,9 @@ def test_no_capacity_says_what_to_do_instead() -> None:
     answer = undo(world)
 
     assert not answer.done
-    assert all(part in answer.text for part in ("g5.xlarge", "us-east-1a", "try again later", "snapshots"))
+    assert all(
+        part in answer.text for part in ("g5.xlarge", "us-east-1a", "try again later", "snapshots")
+    )
     assert undo(world).done
 
 
@@ -218,17 +227,26 @@ def test_the_world_of_these_tests_stops_for_real() -> None:
 
 
 def _about_to_terminate() -> tuple[World, EpisodeRef]:
-    """A stopped instance whose termination a later question asks about: approved, and ready for the call."""
+    """A stopped instance whose termination a later question asks about: approved, and ready for the
+    call."""
     world = World()
     world.put_away(world.ref, Step.STOP)
     recorder(world)(world.ref, Outcome.STOPPED, "done")
-    rule = replace(world.policies.policy.approval, ask_about_stopped_after_days=1, people_to_terminate=1)
+    rule = replace(
+        world.policies.policy.approval, ask_about_stopped_after_days=1, people_to_terminate=1
+    )
     world.policies.policy = replace(world.policies.policy, approval=rule)
     world.clock.moment += timedelta(days=2)
     later = replace(world.ref, number=2)
     accounts, seals = world.guards.accounts, world.seals.openings
     OpenEpisode(
-        world.clock, world.policies, accounts, world.inspect, world.state, seals, approval_id=lambda: "later"
+        world.clock,
+        world.policies,
+        accounts,
+        world.inspect,
+        world.state,
+        seals,
+        approval_id=lambda: "later",
     )(later)
     world.state.await_answer("later", "token", "ask", world.clock.now() + timedelta(hours=1))
     world.state.settle("later", replace(world.approval, at=world.clock.now()))
@@ -241,8 +259,11 @@ def _about_to_terminate() -> tuple[World, EpisodeRef]:
 
 
 @pytest.mark.parametrize("before_the_note", [True, False])
-def test_nothing_is_terminated_after_somebody_was_told_that_it_starts(before_the_note: bool) -> None:
-    """The start of the first question, pressed while the second one terminates: one of them wins."""
+def test_nothing_is_terminated_after_somebody_was_told_that_it_starts(
+    before_the_note: bool,
+) -> None:
+    """The start of the first question, pressed while the second one terminates: one of them
+    wins."""
     world, later = _about_to_terminate()
     note = world.state.note_call
     answers: list[UndoAnswer] = []

@@ -47,12 +47,16 @@ def taken(world: World) -> int:
 
 def journal(world: World) -> list[str]:
     """Return what the audit has of the steps, beside what the episode says itself."""
-    return [entry["what"] for entry in world.state._table.query(keys.episode(world.ref)[0], "JOURNAL#")]
+    return [
+        entry["what"] for entry in world.state._table.query(keys.episode(world.ref)[0], "JOURNAL#")
+    ]
 
 
 def asking(world: World) -> AskOwner:
     """The function that sends messages."""
-    return AskOwner(world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER)
+    return AskOwner(
+        world.clock, world.policies, world.state, world.workflow, world.announcer, SIGNER
+    )
 
 
 @pytest.mark.parametrize("over_all", [False, True])
@@ -123,8 +127,8 @@ def test_a_cap_of_0_holds_the_step_back_until_the_policy_changes() -> None:
 
 
 def test_a_reached_cap_holds_the_step_back_until_the_oldest_action_leaves_the_window() -> None:
-    """And ten minutes more at most, by which steps that wait for the same room are spread. Before, it waited
-    for the next clock hour, in which as many again could begin."""
+    """And ten minutes more at most, by which steps that wait for the same room are spread. Before,
+    it waited for the next clock hour, in which as many again could begin."""
     world = World()
     with_caps(world, account_actions_per_hour=2)
     one_account = {f"ACCOUNT#{TARGET.account}": 2}
@@ -191,7 +195,8 @@ def test_a_step_that_waited_for_hours_is_counted_when_it_begins() -> None:
 
 
 def test_a_cap_of_0_holds_back_what_was_counted_too() -> None:
-    """Before, a step that EC2 had not taken at first called EC2 though nothing was to begin any more."""
+    """Before, a step that EC2 had not taken at first called EC2 though nothing was to begin any
+    more."""
     world = World()
     world.ec2.failures["stop"] = [Unavailable("503", operation="ec2:StopInstances")]
     with pytest.raises(MustWait):
@@ -313,7 +318,8 @@ def test_a_guard_reads_what_was_counted_before_any_sweep_says_so() -> None:
     [(Throttled("later"), 0), (Unavailable("no answer"), 1), (Protected("stop protection"), 0)],
 )
 def test_only_what_may_have_taken_effect_stays_counted(error: Exception, counted: int) -> None:
-    """A lost answer may be a stop; what EC2 throttled or refused is none. The audit has each try."""
+    """A lost answer may be a stop; what EC2 throttled or refused is none. The audit has each
+    try."""
     world = World()
     world.ec2.failures["stop"] = [error]
     with pytest.raises((MustWait, Protected)):
@@ -321,8 +327,12 @@ def test_only_what_may_have_taken_effect_stays_counted(error: Exception, counted
     assert (counted, ["refused"]) == (taken(world), journal(world))
 
 
-@pytest.mark.parametrize("broken", [{"turned_2026112": 3}, {"turned_2026112308": "many"}, {"first": "never"}])
-def test_a_breaker_that_cannot_be_read_refuses_and_the_audit_says_so(broken: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "broken", [{"turned_2026112": 3}, {"turned_2026112308": "many"}, {"first": "never"}]
+)
+def test_a_breaker_that_cannot_be_read_refuses_and_the_audit_says_so(
+    broken: dict[str, object],
+) -> None:
     """Before, the step died of it, and no journal said why."""
     world = World()
     assert world.recheck(world.ref, Step.STOP).proceed

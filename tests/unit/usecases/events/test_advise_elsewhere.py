@@ -42,7 +42,10 @@ def test_the_cheapest_zones_are_told_after_the_warning() -> None:
     assert ["us-west-2b", "us-east-1c"] == [
         line.split()[1] for line in alert.lines if line.startswith("- us-")
     ]
-    assert "may run cheaper or longer in another zone: in us-east-1a it costs $0.55 an hour" in alert.lines[0]
+    assert (
+        "may run cheaper or longer in another zone: in us-east-1a it costs $0.55 an hour"
+        in alert.lines[0]
+    )
     assert ("us-east-1", "us-east-1", "us-west-2", "eu-west-1") == world.market.asked[0]
     assert ["no Spot prices of eu-west-1: AccessDenied"] == reaction.notes
 
@@ -51,14 +54,20 @@ def test_a_zone_that_costs_as_much_is_called_no_cheaper() -> None:
     """It may still run longer there."""
     world = priced(prices=tuple(one._replace(usd_per_hour=Decimal("0.55")) for one in PRICES))
     world.interruption(world.warned())
-    assert "may run longer, though no cheaper, in another zone: in us-east-1a" in world.sent[1].lines[0]
+    assert (
+        "may run longer, though no cheaper, in another zone: in us-east-1a"
+        in world.sent[1].lines[0]
+    )
 
 
 def test_one_advice_for_a_type_in_a_zone() -> None:
-    """However many of its instances are warned; another zone, or a later time, is another matter."""
+    """However many of its instances are warned; another zone, or a later time, is another
+    matter."""
     world = priced()
     for number in range(4):
-        world.interruption(world.warned(event_id=f"event-{number}", instance_id=world.add(number + 1)))
+        world.interruption(
+            world.warned(event_id=f"event-{number}", instance_id=world.add(number + 1))
+        )
     assert 1 == world.kinds.count(AlertKind.INTERRUPTION_ADVICE)
 
     elsewhere = world.add(9, availability_zone="us-east-1b")
@@ -147,7 +156,9 @@ def test_no_score_is_asked_for_unless_the_policy_says_so_and_three_types_have_th
 def test_scores_that_are_refused_keep_no_price_back() -> None:
     """A role without the right, or an account that has asked for too much today."""
     world = priced(Events(placement_scores=True))
-    world.market.failure = Unavailable("MaxConfigLimitExceeded", operation="ec2:GetSpotPlacementScores")
+    world.market.failure = Unavailable(
+        "MaxConfigLimitExceeded", operation="ec2:GetSpotPlacementScores"
+    )
 
     reaction = world.interruption(world.warned())
 

@@ -1,4 +1,5 @@
-"""Announced dates: told once with the date, and again before it, while they still concern somebody."""
+"""Announced dates: told once with the date, and again before it, while they still concern
+somebody."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ class NoticeWorld(FleetWorld):
     def told(self) -> list[tuple[str, bool, str]]:
         """Owner, whether it was a reminder, and the date of every message about a date."""
         sent = [alert for alert in self.announcer.sent if alert.kind is AlertKind.SCHEDULED_CHANGE]
-        return [(a.owner, bool(a.facts.get("reminder")), str(a.facts.get("happens_at"))) for a in sent]
+        return [
+            (a.owner, bool(a.facts.get("reminder")), str(a.facts.get("happens_at"))) for a in sent
+        ]
 
 
 def world_with(**changes: Any) -> tuple[NoticeWorld, str]:
@@ -63,7 +66,9 @@ def retirement(*instance_ids: str, is_over: bool = False, **changes: Any) -> Sch
         at=IN_TWO_WEEKS,
         said_at=NOW - timedelta(minutes=2),
     )
-    return ScheduledChange({one: replace(plain, instance_id=one, **changes) for one in instance_ids}, is_over)
+    return ScheduledChange(
+        {one: replace(plain, instance_id=one, **changes) for one in instance_ids}, is_over
+    )
 
 
 def block(**changes: Any) -> BlockChange:
@@ -92,7 +97,11 @@ def test_a_retirement_is_told_once_with_its_date_and_what_to_do() -> None:
 
     assert ((instance_id,), ()) == (first, again)
     (alert,) = world.announcer.sent
-    assert (Severity.WARNING, "ada", instance_id) == (alert.severity, alert.owner, alert.instance_id)
+    assert (Severity.WARNING, "ada", instance_id) == (
+        alert.severity,
+        alert.owner,
+        alert.instance_id,
+    )
     text = " ".join(alert.lines)
     assert "Fri Dec 4, 12:02 UTC, in 14 days" in text
     assert "What to do: stop and start it" in text
@@ -225,7 +234,9 @@ def test_dates_that_cannot_be_read_do_not_sink_the_sweep() -> None:
 def test_a_block_that_begins_is_told_to_each_owner_in_it() -> None:
     """With its end; the same event again tells nobody."""
     world, _ = world_with(capacity_reservation_id=RESERVATION)
-    world.add(2, tags={"Purpose": "GPU-Workload", "Owner": "grace"}, capacity_reservation_id=RESERVATION)
+    world.add(
+        2, tags={"Purpose": "GPU-Workload", "Owner": "grace"}, capacity_reservation_id=RESERVATION
+    )
     world.add(3, tags={"Purpose": "GPU-Workload", "Owner": "edsger"})
 
     assert ("ada", "grace") == world.block(block())
@@ -243,7 +254,8 @@ def test_a_block_nobody_runs_in_is_told_to_the_default_owner() -> None:
 
 
 def test_a_block_that_ec2_does_not_know_is_refused_and_leaves_no_trace() -> None:
-    """The samples name one that does not exist: against a deployed stack they recorded it and sent mail."""
+    """The samples name one that does not exist: against a deployed stack they recorded it and sent
+    mail."""
     world, _ = world_with()
 
     with pytest.raises(SafetyError, match=f"no Capacity Block {RESERVATION}"):
@@ -253,7 +265,8 @@ def test_a_block_that_ec2_does_not_know_is_refused_and_leaves_no_trace() -> None
 
 
 def test_aws_is_believed_where_the_role_may_not_look_at_blocks() -> None:
-    """A member stack of an earlier release: the block is paid for, and only AWS sends such events."""
+    """A member stack of an earlier release: the block is paid for, and only AWS sends such
+    events."""
     world, _ = world_with()
     world.ec2.failures["knows_reservation"] = [AccessDenied("no", operation="ec2:Describe")]
 
@@ -344,7 +357,8 @@ def test_an_older_date_that_comes_late_is_neither_told_nor_kept() -> None:
 
 
 def test_what_was_closed_is_not_opened_by_what_was_said_before() -> None:
-    """Nobody is told, or reminded, of a change that AWS has cancelled; a newer word opens it again."""
+    """Nobody is told, or reminded, of a change that AWS has cancelled; a newer word opens it
+    again."""
     world, instance_id = world_with()
     world.scheduled(retirement(instance_id, is_over=True))
     assert () == world.scheduled(retirement(instance_id))
@@ -402,7 +416,9 @@ def test_a_date_that_has_just_passed_is_still_told(hours: int, told: int) -> Non
 # wording
 
 
-@pytest.mark.parametrize(("hours", "promised"), [(24 * 14, True), (25, True), (24, False), (3, False)])
+@pytest.mark.parametrize(
+    ("hours", "promised"), [(24 * 14, True), (25, True), (24, False), (3, False)]
+)
 def test_a_reminder_is_promised_only_where_one_will_come(hours: int, promised: bool) -> None:
     """A date within a day is not announced a second time."""
     world, instance_id = world_with()

@@ -49,7 +49,11 @@ def test_a_warning_is_told_hooked_and_closes_the_question() -> None:
     assert "Spot interruption" in alert.subject
     assert alert.subject.endswith("ends at Fri 12:04 UTC")
     assert [(world.instance.instance_id, "spot-interruption", 100, False)] == world.hook.sent
-    assert (Notified.SINGLY, True, True) == (reaction.notified, reaction.checkpoint_sent, reaction.voided)
+    assert (Notified.SINGLY, True, True) == (
+        reaction.notified,
+        reaction.checkpoint_sent,
+        reaction.voided,
+    )
     assert voided(world)
     assert "interrupted" == world.world.workflow.answers["token"]["outcome"]
 
@@ -92,12 +96,19 @@ def test_the_hooks_of_all_go_before_the_first_message() -> None:
         (None, Events(checkpoint_on_spot_interruption=False), False, False),
         (None, Events(signal_gpu_processes=True), True, True),
         ("off", Events(), False, False),
-        ("hook", Events(checkpoint_on_spot_interruption=False, signal_gpu_processes=True), True, False),
+        (
+            "hook",
+            Events(checkpoint_on_spot_interruption=False, signal_gpu_processes=True),
+            True,
+            False,
+        ),
         ("Signal", Events(checkpoint_on_spot_interruption=False), True, True),
         ("perhaps", Events(), True, False),
     ],
 )
-def test_the_tag_goes_before_the_policy(tag: str | None, policy: Events, sent: bool, signal: bool) -> None:
+def test_the_tag_goes_before_the_policy(
+    tag: str | None, policy: Events, sent: bool, signal: bool
+) -> None:
     """A tag that says nothing known leaves it to the policy."""
     world = WarnedWorld(policy, tags={"GpuGovernorCheckpoint": tag} if tag else {})
 
@@ -165,7 +176,9 @@ def test_neither_a_busy_table_nor_a_dead_channel_keeps_the_hook_back() -> None:
     assert voided(world)
 
 
-def test_a_question_that_cannot_be_read_is_closed_by_the_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_cannot_be_read_is_closed_by_the_repetition(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Told and hooked once, closed when the table answers again."""
     world = WarnedWorld()
     state = world.world.state
@@ -187,7 +200,9 @@ def test_a_question_that_cannot_be_read_is_closed_by_the_repetition(monkeypatch:
 def test_a_hook_that_could_not_be_sent_is_told_once_and_tried_again() -> None:
     """Somebody may still save by hand; the repetition comes within the two minutes."""
     world = WarnedWorld()
-    world.hook.failure = CloudError("not managed", operation="ssm:SendCommand", code="InvalidInstanceId")
+    world.hook.failure = CloudError(
+        "not managed", operation="ssm:SendCommand", code="InvalidInstanceId"
+    )
     with pytest.raises(CloudError, match="not managed"):
         world.interruption(world.warned())
     world.world.clock.moment += timedelta(minutes=1)
@@ -218,7 +233,9 @@ def test_data_volumes_are_snapshot_where_the_policy_says_so() -> None:
 def test_a_snapshot_that_fails_delays_neither_alert_nor_hook() -> None:
     """Its turn comes after both; the question is closed all the same."""
     world = WarnedWorld(Events(snapshot_data_volumes=True))
-    world.world.ec2.failures["create_snapshots"] = [AccessDenied("no", operation="ec2:CreateSnapshots")]
+    world.world.ec2.failures["create_snapshots"] = [
+        AccessDenied("no", operation="ec2:CreateSnapshots")
+    ]
 
     with pytest.raises(AccessDenied):
         world.interruption(world.warned())
@@ -227,7 +244,8 @@ def test_a_snapshot_that_fails_delays_neither_alert_nor_hook() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "volumes", "calls"), [(Mode.OBSERVE, 2, [True]), (Mode.ASK, 1, []), (Mode.AUTO, 2, [False])]
+    ("mode", "volumes", "calls"),
+    [(Mode.OBSERVE, 2, [True]), (Mode.ASK, 1, []), (Mode.AUTO, 2, [False])],
 )
 def test_snapshots_obey_the_mode_and_need_data(mode: Mode, volumes: int, calls: list[bool]) -> None:
     """A dry run in mode observe; nothing where there is a boot volume only."""
@@ -246,7 +264,12 @@ def test_instances_that_are_not_governed_are_nobodys_news() -> None:
 
     reaction = world.interruption(world.warned())
 
-    assert (False, [], [], {}) == (reaction.ours, world.sent, world.hook.sent, world.world.ec2.snapshots)
+    assert (False, [], [], {}) == (
+        reaction.ours,
+        world.sent,
+        world.hook.sent,
+        world.world.ec2.snapshots,
+    )
     assert voided(world)
 
 
@@ -262,7 +285,8 @@ def batch(world: WarnedWorld, count: int, **changes: Any) -> list[Warned]:
 
 
 def test_an_instance_out_of_reach_keeps_no_other_hook_back() -> None:
-    """One that Systems Manager does not manage fails a whole command: it is found, told and tried again."""
+    """One that Systems Manager does not manage fails a whole command: it is found, told and tried
+    again."""
     world = WarnedWorld()
     warnings = batch(world, 50)
     lost = warnings[17]
@@ -270,10 +294,14 @@ def test_an_instance_out_of_reach_keeps_no_other_hook_back() -> None:
 
     results = world.react(warnings)
 
-    assert {w.instance_id for w in warnings} - {lost.instance_id} == {sent[0] for sent in world.hook.sent}
+    assert {w.instance_id for w in warnings} - {lost.instance_id} == {
+        sent[0] for sent in world.hook.sent
+    }
     assert 49 == len(world.hook.sent)
     failed = [
-        w.event_id for w, result in zip(warnings, results, strict=True) if isinstance(result, CloudError)
+        w.event_id
+        for w, result in zip(warnings, results, strict=True)
+        if isinstance(result, CloudError)
     ]
     assert [lost.event_id] == failed
     world.hook.unmanaged.clear()
@@ -319,7 +347,8 @@ def counted(world: WarnedWorld) -> list[int]:
 
 @pytest.mark.parametrize("answers", [True, False])
 def test_where_systems_manager_cannot_say_which_each_is_asked_alone(answers: bool) -> None:
-    """It knows one that does not run any more, or does not answer at all: at the same time, not in turns."""
+    """It knows one that does not run any more, or does not answer at all: at the same time, not in
+    turns."""
     world = WarnedWorld()
     warnings = batch(world, 20)
     world.hook.unmanaged.add(warnings[3].instance_id)
@@ -336,7 +365,9 @@ def test_where_systems_manager_cannot_say_which_each_is_asked_alone(answers: boo
 
     assert [20] + [1] * 20 == calls
     assert 19 == len(world.hook.sent)
-    assert [3] == [number for number, result in enumerate(results) if isinstance(result, CloudError)]
+    assert [3] == [
+        number for number, result in enumerate(results) if isinstance(result, CloudError)
+    ]
 
 
 def test_two_warnings_about_one_instance_name_it_once() -> None:
@@ -353,7 +384,8 @@ def test_two_warnings_about_one_instance_name_it_once() -> None:
 def test_a_systems_manager_that_hangs_keeps_nobody_untold(
     count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One account and Region: hooks have their time, then people are told, who may still save by hand."""
+    """One account and Region: hooks have their time, then people are told, who may still save by
+    hand."""
     monkeypatch.setattr(send_checkpoint, "_PATIENCE_SECONDS", 0.3)
     world = WarnedWorld()
     answered, over = threading.Event(), threading.Event()
@@ -471,13 +503,16 @@ def warn_all(world: WarnedWorld, count: int) -> list[Notified | None]:
     """That many instances of the zone, each warned once."""
     ids = [world.add(number) for number in range(1, count + 1)]
     return [
-        world.interruption(world.warned(event_id=f"event-{number}", instance_id=instance_id)).notified
+        world.interruption(
+            world.warned(event_id=f"event-{number}", instance_id=instance_id)
+        ).notified
         for number, instance_id in enumerate(ids)
     ]
 
 
 def test_a_mass_interruption_is_one_message_and_every_hook() -> None:
-    """Five singly, one summary that names owners and instances, and nothing more; every hook is sent."""
+    """Five singly, one summary that names owners and instances, and nothing more; every hook is
+    sent."""
     world = WarnedWorld()
 
     told = warn_all(world, 200)
@@ -505,7 +540,9 @@ def test_every_owner_of_a_mass_hears_of_it() -> None:
 
 def test_zones_and_windows_are_counted_apart() -> None:
     """Another zone, or a warning after the window, is told singly again."""
-    world = WarnedWorld(Events(mass_interruption_told_singly=1, mass_interruption_window_minutes=10))
+    world = WarnedWorld(
+        Events(mass_interruption_told_singly=1, mass_interruption_window_minutes=10)
+    )
     warn_all(world, 2)
     elsewhere = world.add(77, availability_zone="us-east-1b")
     other = world.interruption(world.warned(event_id="other", instance_id=elsewhere))
@@ -533,7 +570,9 @@ def test_a_summary_is_told_although_the_zone_cannot_be_listed() -> None:
     """EC2 throttles when many ask at once."""
     world = WarnedWorld(Events(mass_interruption_told_singly=1))
     warn_all(world, 1)
-    world.world.ec2.failures["list_selected"] = [Throttled("busy", operation="ec2:DescribeInstances")]
+    world.world.ec2.failures["list_selected"] = [
+        Throttled("busy", operation="ec2:DescribeInstances")
+    ]
 
     reaction = world.interruption(world.warned(event_id="second"))
 
@@ -541,7 +580,9 @@ def test_a_summary_is_told_although_the_zone_cannot_be_listed() -> None:
     assert "could not be listed" in " ".join(world.sent[-1].lines)
 
 
-def test_a_count_that_cannot_be_written_keeps_no_warning_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_count_that_cannot_be_written_keeps_no_warning_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One message too many is the safe side."""
     world = WarnedWorld()
 
@@ -558,13 +599,19 @@ def test_a_count_that_cannot_be_written_keeps_no_warning_back(monkeypatch: pytes
 def test_failed_hooks_of_a_mass_are_not_told_one_by_one() -> None:
     """A missing document would be two hundred messages otherwise."""
     world = WarnedWorld(Events(mass_interruption_told_singly=1))
-    world.hook.failure = CloudError("no document", operation="ssm:SendCommand", code="InvalidDocument")
+    world.hook.failure = CloudError(
+        "no document", operation="ssm:SendCommand", code="InvalidDocument"
+    )
     for number in range(4):
         warned = replace(world.warned(), event_id=f"event-{number}")
         with pytest.raises(CloudError, match="no document"):
             world.interruption(warned)
 
-    expected = [AlertKind.SPOT_INTERRUPTION, AlertKind.CHECKPOINT_FAILED, AlertKind.MASS_INTERRUPTION]
+    expected = [
+        AlertKind.SPOT_INTERRUPTION,
+        AlertKind.CHECKPOINT_FAILED,
+        AlertKind.MASS_INTERRUPTION,
+    ]
     assert expected == world.kinds
 
 
@@ -576,8 +623,11 @@ def test_failed_hooks_of_a_mass_are_not_told_one_by_one() -> None:
     [({"launch_time": NOW - timedelta(minutes=4)}, 5), ({}, 8)],
     ids=["it was started again", "it was spared"],
 )
-def test_a_warning_that_is_over_is_a_line_in_the_log(changes: dict[str, Any], age_minutes: int) -> None:
-    """Events may come an hour late: no hook, no alert, and the question of the present run stays open."""
+def test_a_warning_that_is_over_is_a_line_in_the_log(
+    changes: dict[str, Any], age_minutes: int
+) -> None:
+    """Events may come an hour late: no hook, no alert, and the question of the present run stays
+    open."""
     world = WarnedWorld(Events(snapshot_data_volumes=True), tags=SIGNAL)
     if changes:
         world.world.change_instance(**changes)
@@ -623,7 +673,8 @@ def test_a_region_that_hangs_holds_up_no_hook_of_another(monkeypatch: pytest.Mon
 
 
 def test_snapshots_wait_for_no_telling_and_for_no_other_snapshot() -> None:
-    """All are told and their questions void before the first; then they are made at the same time."""
+    """All are told and their questions void before the first; then they are made at the same
+    time."""
     world = WarnedWorld(Events(snapshot_data_volumes=True))
     warnings = batch(world, 8)
     create, together, told = world.world.ec2.create, threading.Barrier(8, timeout=300), []
@@ -646,7 +697,10 @@ def test_snapshots_wait_for_no_telling_and_for_no_other_snapshot() -> None:
 def test_until_when_it_is_warned_is_noted_of_every_governed_instance() -> None:
     """The notice and five minutes: EC2 may be late, and what runs then was spared."""
     world = WarnedWorld()
-    warnings = [*batch(world, 3), world.warned(event_id="not ours", instance_id=world.add(9, tags={}))]
+    warnings = [
+        *batch(world, 3),
+        world.warned(event_id="not ours", instance_id=world.add(9, tags={})),
+    ]
 
     world.react(warnings)
 
@@ -660,14 +714,17 @@ def test_an_end_in_years_keeps_nobody_from_anything_for_long() -> None:
     """A reservation states its end itself."""
     world = WarnedWorld()
 
-    world.interruption(world.warned(cause=Cause.RESERVATION, stated_end=datetime.max.replace(tzinfo=UTC)))
+    world.interruption(
+        world.warned(cause=Cause.RESERVATION, stated_end=datetime.max.replace(tzinfo=UTC))
+    )
 
     record = world.world.state.record(TARGET, world.instance.instance_id)
     assert NOW + timedelta(minutes=35) == record.warned_until
 
 
 def test_a_question_that_was_just_approved_is_not_acted_on_under_the_checkpoint() -> None:
-    """The yes was faster than the warning: recheck and stop refuse, and the episode is interrupted."""
+    """The yes was faster than the warning: recheck and stop refuse, and the episode is
+    interrupted."""
     world = WarnedWorld(changes={"spot_request_id": "sir-1"})
     world.world.state.settle(APPROVAL_ID, world.world.approval)
 

@@ -1,4 +1,5 @@
-"""An Auto Scaling group lets an instance go: told, asked to save, its question closed, others' hooks left."""
+"""An Auto Scaling group lets an instance go: told, asked to save, its question closed, others'
+hooks left."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ def voided(world: WarnedWorld) -> bool:
 
 
 def test_an_instance_that_is_let_go_is_told_hooked_and_its_question_closed() -> None:
-    """With the time that the group's hook leaves; EC2's ledger of others' deeds takes it as interrupted."""
+    """With the time that the group's hook leaves; EC2's ledger of others' deeds takes it as
+    interrupted."""
     world = WarnedWorld()
     world.world.workflow.waiting.add("token")
 
@@ -43,7 +45,11 @@ def test_an_instance_that_is_let_go_is_told_hooked_and_its_question_closed() -> 
     assert "The Auto Scaling group trainers will terminate trainer" in alert.lines[0]
     assert "until Fri 12:12 UTC at most" in alert.lines[1]
     assert [(world.instance.instance_id, "auto-scaling-termination", 580, False)] == world.hook.sent
-    assert (Notified.SINGLY, True, True) == (reaction.notified, reaction.checkpoint_sent, reaction.voided)
+    assert (Notified.SINGLY, True, True) == (
+        reaction.notified,
+        reaction.checkpoint_sent,
+        reaction.voided,
+    )
     assert voided(world)
     assert "interrupted" == world.world.workflow.answers["token"]["outcome"]
 
@@ -51,7 +57,9 @@ def test_an_instance_that_is_let_go_is_told_hooked_and_its_question_closed() -> 
 @pytest.mark.parametrize(
     "failure", [AccessDenied("no", operation="autoscaling:DescribeLifecycleHooks"), None]
 )
-def test_a_wait_that_is_not_known_is_two_minutes_and_keeps_nothing_back(failure: CloudError | None) -> None:
+def test_a_wait_that_is_not_known_is_two_minutes_and_keeps_nothing_back(
+    failure: CloudError | None,
+) -> None:
     """The call may be refused, or the hook be gone by now."""
     world = WarnedWorld()
     world.hooks.waits.clear()
@@ -128,7 +136,8 @@ def test_a_checkpoint_that_runs_is_not_cut_short() -> None:
 def test_a_checkpoint_that_is_refused_for_good_is_not_waited_for(
     failure: CloudError, completed: bool
 ) -> None:
-    """Nothing is being saved, and nothing will be; what may succeed when the event is repeated is tried."""
+    """Nothing is being saved, and nothing will be; what may succeed when the event is repeated is
+    tried."""
     world = WarnedWorld(OWN)
     world.hook.failure = failure
     with pytest.raises(type(failure)):
@@ -188,7 +197,9 @@ def test_an_event_that_comes_after_the_end_is_no_news(state: str) -> None:
         pytest.param({"launch_time": NOW - timedelta(minutes=5)}, 8, id="of an earlier run"),
     ],
 )
-def test_a_wait_that_is_over_is_a_line_in_the_log(changes: dict[str, Any], age_minutes: int) -> None:
+def test_a_wait_that_is_over_is_a_line_in_the_log(
+    changes: dict[str, Any], age_minutes: int
+) -> None:
     """Nothing gets SIGTERM that nobody waits for: no hook, no alert, no question taken back."""
     world = WarnedWorld(Events(completed_lifecycle_hooks=(HOOK,), signal_gpu_processes=True))
     if changes:
@@ -262,6 +273,8 @@ def test_a_group_that_is_replaced_is_one_message_and_every_hook() -> None:
     kinds = [AlertKind.AUTO_SCALING_TERMINATION] * 2
     assert [*kinds, AlertKind.MASS_INTERRUPTION, AlertKind.SPOT_INTERRUPTION] == world.kinds
     summary = world.sent[2]
-    assert summary.subject.endswith("in the group trainers: more than 2 terminations by Auto Scaling")
+    assert summary.subject.endswith(
+        "in the group trainers: more than 2 terminations by Auto Scaling"
+    )
     assert (Severity.WARNING, set(ids)) == (summary.severity, set(summary.facts["instance_ids"]))  # type: ignore[call-overload]
     assert 9 == len(world.hook.sent)

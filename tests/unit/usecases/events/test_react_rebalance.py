@@ -18,7 +18,8 @@ from tests.unit.usecases.world import APPROVAL_ID
 
 
 def test_a_recommendation_is_told_to_the_owner_and_changes_nothing() -> None:
-    """An interruption may never come: the question stays open, the hook is not run, nothing is snapshot."""
+    """An interruption may never come: the question stays open, the hook is not run, nothing is
+    snapshot."""
     world = WarnedWorld(Events(snapshot_data_volumes=True))
 
     reaction = world.rebalance(world.recommended())
@@ -129,7 +130,8 @@ def test_what_is_told_before_the_hook_promises_nothing() -> None:
 
 
 def test_a_function_that_hears_of_recommendations_alone_needs_no_more_parts() -> None:
-    """Its role may do no more. A cause it was not made for fails, and is never half answered in silence."""
+    """Its role may do no more. A cause it was not made for fails, and is never half answered in
+    silence."""
     world = WarnedWorld(Events(checkpoint_on_rebalance=True))
     world.react = replace(world.react, void=None, snapshots=None, advise=None, hooks=None)
 

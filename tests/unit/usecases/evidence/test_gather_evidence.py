@@ -1,4 +1,5 @@
-"""Evidence costs as few reads as possible, keeps holes as holes, and a failed read is never silence."""
+"""Evidence costs as few reads as possible, keeps holes as holes, and a failed read is never
+silence."""
 
 from __future__ import annotations
 
@@ -38,12 +39,19 @@ class Readings:
         """Gathers the evidence of these requests now."""
         return GatherEvidence(self.metrics)(TARGET, requests, NOW)
 
-    def publish(self, number: int, values: Sequence[float | None], metric: str = UTILIZATION) -> None:
+    def publish(
+        self, number: int, values: Sequence[float | None], metric: str = UTILIZATION
+    ) -> None:
         """The aggregate of an instance."""
         self.metrics.publish(metric, {"InstanceId": id_of(number)}, values)
 
     def publish_gpu(
-        self, number: int, index: int, values: Sequence[float | None], metric: str = UTILIZATION, **more: str
+        self,
+        number: int,
+        index: int,
+        values: Sequence[float | None],
+        metric: str = UTILIZATION,
+        **more: str,
     ) -> None:
         """One GPU of an instance."""
         dimensions = {"InstanceId": id_of(number), "index": str(index), "name": "A10G", **more}
@@ -89,7 +97,8 @@ def request(number: int = 1, instance_type: str = "g5.xlarge", **changes: Any) -
 def sets_of(number: int, *indices: int) -> tuple[Dimensions, ...]:
     """Dimension sets as they are remembered."""
     return tuple(
-        (("InstanceId", id_of(number)), ("index", str(index)), ("name", "A10G")) for index in indices
+        (("InstanceId", id_of(number)), ("index", str(index)), ("name", "A10G"))
+        for index in indices
     )
 
 
@@ -117,7 +126,8 @@ def test_a_hundred_busy_instances_cost_a_hundred_queries() -> None:
 
 
 def test_only_candidates_get_the_other_figures() -> None:
-    """Five queries for the quiet one (utilization, power, CPU, network in and out), one for the busy."""
+    """Five queries for the quiet one (utilization, power, CPU, network in and out), one for the
+    busy."""
     world = Readings()
     world.publish(1, QUIET)
     world.publish(2, BUSY)
@@ -185,7 +195,9 @@ def test_a_search_for_missing_gpus_forgets_none() -> None:
     world.publish_gpu(1, 0, QUIET)
     world.publish_gpu(1, 1, QUIET)
     known = sets_of(1, 0, 1, 2)
-    (found,) = world.gather(request(instance_type="g5.12xlarge", dimensions=known, source="per-gpu")).values()
+    (found,) = world.gather(
+        request(instance_type="g5.12xlarge", dimensions=known, source="per-gpu")
+    ).values()
 
     assert (True, known) == (found.searched, found.dimensions)
 
@@ -196,7 +208,9 @@ def test_known_series_are_asked_for_at_once() -> None:
     for index in range(4):
         world.publish_gpu(1, index, QUIET)
     sets = sets_of(1, 0, 1, 2, 3)
-    (found,) = world.gather(request(instance_type="g5.12xlarge", dimensions=sets, source="per-gpu")).values()
+    (found,) = world.gather(
+        request(instance_type="g5.12xlarge", dimensions=sets, source="per-gpu")
+    ).values()
 
     assert list(sets) == [query.dimensions for query in world.metrics.reads]
     assert 0 == world.metrics.lists
@@ -250,7 +264,8 @@ def test_gpu_by_gpu_falls_back_to_an_aggregate_that_is_all_there_is() -> None:
 
 
 def test_a_gpu_published_twice_is_one_gpu() -> None:
-    """After a change of the agent's configuration both series are that GPU's: the maximum, holes filled."""
+    """After a change of the agent's configuration both series are that GPU's: the maximum, holes
+    filled."""
     world = Readings()
     before = [7.0, 7.0, None, None] * 3
     after = [None, 9.0, 3.0, None] * 3
@@ -308,7 +323,8 @@ def test_the_samples_of_an_aggregate_tell_how_many_gpus_are_in_it(
 
 
 def test_a_period_that_caught_one_collection_more_hides_no_gpu() -> None:
-    """Agents drift: six collections fall into one period, four into the next. Seven GPUs stay seven."""
+    """Agents drift: six collections fall into one period, four into the next. Seven GPUs stay
+    seven."""
     world = Readings()
     world.publish(1, QUIET)
     world.count_samples(1, [35.0] * 8 + [42.0, 28.0, 42.0, 28.0])
@@ -317,7 +333,9 @@ def test_a_period_that_caught_one_collection_more_hides_no_gpu() -> None:
     assert 7 == found.evidence.gpus_reporting
 
 
-@pytest.mark.parametrize(("instance_type", "newest"), [("g5.xlarge", 0.437), ("p4d.24xlarge", None)])
+@pytest.mark.parametrize(
+    ("instance_type", "newest"), [("g5.xlarge", 0.437), ("p4d.24xlarge", None)]
+)
 def test_memory_of_several_gpus_is_not_known_by_their_aggregate(
     instance_type: str, newest: float | None
 ) -> None:
@@ -378,7 +396,10 @@ def test_utilization_that_cannot_be_read_is_a_problem_and_not_silence() -> None:
 
     assert "Throttling" == found.evidence.read_problem
     assert 0 == world.metrics.lists
-    assert VerdictKind.NO_DATA is judge(asked.instance, NO_HOLD, found.evidence, asked.policy, NOW).kind
+    assert (
+        VerdictKind.NO_DATA
+        is judge(asked.instance, NO_HOLD, found.evidence, asked.policy, NOW).kind
+    )
 
 
 @pytest.mark.parametrize("metric", [POWER, "CPUUtilization", "NetworkIn", "NetworkOut"])
@@ -433,7 +454,10 @@ def test_ec2s_own_power_metric_is_told_and_proves_nothing() -> None:
     (found,) = world.gather(asked).values()
     verdict = judge(asked.instance, NO_HOLD, found.evidence, asked.policy, NOW)
 
-    assert (MetricSource.NONE, 11.0) == (found.evidence.source, found.evidence.agentless_power_percent)
+    assert (MetricSource.NONE, 11.0) == (
+        found.evidence.source,
+        found.evidence.agentless_power_percent,
+    )
     assert VerdictKind.NO_DATA is verdict.kind
     assert "11%" in verdict.reason
 
@@ -448,7 +472,8 @@ def test_a_missing_power_metric_of_ec2_changes_nothing() -> None:
 
 
 def test_figures_are_shares_of_what_the_hardware_can() -> None:
-    """Watts of the board's limit, MiB of a GPU's memory, bytes a second from sums of five minutes."""
+    """Watts of the board's limit, MiB of a GPU's memory, bytes a second from sums of five
+    minutes."""
     world = Readings()
     world.publish(1, QUIET)
     world.publish(1, [30.0] * 11 + [75.0], metric=POWER)
@@ -479,8 +504,11 @@ def test_the_busiest_gpu_speaks_for_power() -> None:
 
 
 @pytest.mark.parametrize(("metric", "figure"), [(POWER, "power"), (MEMORY, "memory")])
-def test_a_figure_of_gpus_is_measured_where_every_gpu_publishes_it(metric: str, figure: str) -> None:
-    """One GPU alone says nothing about the others, so a policy that requires the figure has no data."""
+def test_a_figure_of_gpus_is_measured_where_every_gpu_publishes_it(
+    metric: str, figure: str
+) -> None:
+    """One GPU alone says nothing about the others, so a policy that requires the figure has no
+    data."""
     world = Readings()
     asked = request(instance_type="g5.12xlarge", figures=frozenset({figure}))
     for index in range(4):
@@ -493,7 +521,10 @@ def test_a_figure_of_gpus_is_measured_where_every_gpu_publishes_it(metric: str, 
 
     assert (0.0, 100.0) == (one.measured_percent[figure], every.measured_percent[figure])
     assert (60.0, 0.0) == (one.longest_hole_minutes[figure], every.longest_hole_minutes[figure])
-    assert (one.window.start, one.window.end) == (one.last_measured[figure], every.last_measured[figure])
+    assert (one.window.start, one.window.end) == (
+        one.last_measured[figure],
+        every.last_measured[figure],
+    )
 
 
 def test_nothing_published_is_not_zero() -> None:
@@ -526,7 +557,9 @@ def test_ec2_is_read_in_its_own_rhythm() -> None:
 def test_policies_with_other_metrics_are_read_apart() -> None:
     """Each instance is judged by the names and the window of its own policy."""
     world = Readings()
-    other = Policy(metrics=Metrics(namespace="Custom", utilization="gpu"), idle=IdleRule(window_minutes=120))
+    other = Policy(
+        metrics=Metrics(namespace="Custom", utilization="gpu"), idle=IdleRule(window_minutes=120)
+    )
     world.publish(1, QUIET)
     world.publish(2, [2.0] * 24, metric="gpu")
     found = world.gather(request(1), request(2, policy=other))
@@ -543,7 +576,10 @@ def test_an_unknown_type_is_not_taken_for_a_quiet_one() -> None:
     (found,) = world.gather(asked).values()
 
     assert (None, None) == (found.evidence.gpus_expected, found.evidence.power_percent_of_limit)
-    assert VerdictKind.NO_DATA is judge(asked.instance, NO_HOLD, found.evidence, asked.policy, NOW).kind
+    assert (
+        VerdictKind.NO_DATA
+        is judge(asked.instance, NO_HOLD, found.evidence, asked.policy, NOW).kind
+    )
 
 
 def test_nothing_to_gather_costs_nothing() -> None:
@@ -600,7 +636,8 @@ def test_a_negative_figure_is_work() -> None:
 
 
 def test_only_candidates_for_idleness_are_looked_at() -> None:
-    """A busy GPU, and one whose idleness was told, cost neither a list nor a read; a recheck always does."""
+    """A busy GPU, and one whose idleness was told, cost neither a list nor a read; a recheck always
+    does."""
     world = Readings()
     for number, values in ((1, BUSY), (2, QUIET)):
         world.publish(number, values)
@@ -639,7 +676,9 @@ def test_only_the_policys_metrics_count() -> None:
     )
 
     assert [None, None, None] == [found[id_of(number)].evidence.work for number in (1, 2, 3)]
-    assert [True, True, False] == ["work" in found[id_of(number)].evidence.read for number in (1, 2, 3)]
+    assert [True, True, False] == [
+        "work" in found[id_of(number)].evidence.read for number in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize("where", ["list", "read"])
@@ -658,7 +697,10 @@ def test_a_job_that_cannot_be_heard_is_no_idle_one(where: str) -> None:
     (failed,) = world.gather(asked).values()
 
     assert VerdictKind.IDLE is judge(asked.instance, NO_HOLD, fine.evidence, asked.policy, NOW).kind
-    assert VerdictKind.NO_DATA is judge(asked.instance, NO_HOLD, failed.evidence, asked.policy, NOW).kind
+    assert (
+        VerdictKind.NO_DATA
+        is judge(asked.instance, NO_HOLD, failed.evidence, asked.policy, NOW).kind
+    )
 
 
 @pytest.mark.parametrize(("window_minutes", "recently"), [(60, True), (120, True), (180, False)])
@@ -702,7 +744,9 @@ def verdict_of(world: Readings, policy: Policy) -> Verdict:
 
 
 @pytest.mark.parametrize(("power", "kind"), [(62.0, VerdictKind.BUSY), (11.0, VerdictKind.IDLE)])
-def test_published_zeros_are_checked_against_ec2s_own_power_metric(power: float, kind: VerdictKind) -> None:
+def test_published_zeros_are_checked_against_ec2s_own_power_metric(
+    power: float, kind: VerdictKind
+) -> None:
     """Nobody can publish into AWS/EC2; by the policy's limit of power."""
     world, policy = Readings(), Policy(vetoes=Vetoes(required=()))
     world.publish(1, QUIET)
@@ -710,7 +754,9 @@ def test_published_zeros_are_checked_against_ec2s_own_power_metric(power: float,
 
     verdict = verdict_of(world, policy)
     assert kind is verdict.kind
-    assert ("EC2's own GPUPowerUtilization reached 62.0%" in verdict.reason) == (kind is VerdictKind.BUSY)
+    assert ("EC2's own GPUPowerUtilization reached 62.0%" in verdict.reason) == (
+        kind is VerdictKind.BUSY
+    )
 
 
 def test_nothing_is_idle_while_ec2s_own_metrics_cannot_be_listed() -> None:
@@ -734,7 +780,9 @@ def test_nothing_is_idle_while_ec2s_own_metrics_cannot_be_listed() -> None:
     ],
     ids=["none", "of another", "quiet", "a part", "busy", "busy, and somebody says zero"],
 )
-def test_an_instance_is_idle_where_it_says_so_of_itself(own: dict[str, Any], kind: VerdictKind) -> None:
+def test_an_instance_is_idle_where_it_says_so_of_itself(
+    own: dict[str, Any], kind: VerdictKind
+) -> None:
     """Forged zeros in the common namespace stop nothing; of several own ones the highest counts."""
     world = Readings()
     world.publish(1, QUIET)

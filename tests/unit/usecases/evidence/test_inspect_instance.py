@@ -26,7 +26,8 @@ MEMORY = "nvidia_smi_memory_used"
 
 @dataclass
 class Bursts(MemoryMetrics):
-    """Adds one reading of 90 (%) at a moment to some series, seen by every window that holds the moment."""
+    """Adds one reading of 90 (%) at a moment to some series, seen by every window that holds the
+    moment."""
 
     at: datetime = NOW
     series: set[Dimensions] = field(default_factory=set)
@@ -140,7 +141,8 @@ def test_the_last_minutes_that_cannot_be_read_are_not_taken_for_quiet() -> None:
 
 @pytest.mark.parametrize("minutes", [1, 8, 15, 19])
 def test_the_look_at_the_last_minutes_leaves_no_gap(minutes: int) -> None:
-    """A policy may leave out more than the default; what its window leaves out is looked at all the same."""
+    """A policy may leave out more than the default; what its window leaves out is looked at all the
+    same."""
     bursts = Bursts(at=ago(minutes=minutes))
     world = world_with(bursts, metrics=Metrics(lag_seconds=900))
     bursts.series = {own(world)}
@@ -150,7 +152,8 @@ def test_the_look_at_the_last_minutes_leaves_no_gap(minutes: int) -> None:
 
 @pytest.mark.parametrize("seconds", [901, 3600])
 def test_a_lag_that_hides_the_last_minutes_is_never_enough(seconds: int) -> None:
-    """No required figure could be measured lately enough, so nothing is asked and nothing is done."""
+    """No required figure could be measured lately enough, so nothing is asked and nothing is
+    done."""
     verdict = verdict_of(world_with(Bursts(at=ago(days=30)), metrics=Metrics(lag_seconds=seconds)))
 
     assert VerdictKind.NO_DATA is verdict.kind
@@ -168,7 +171,8 @@ def test_work_of_an_agent_whose_clock_is_fast_is_seen(ahead: int) -> None:
 
 
 def released(at: datetime, **settings: Any) -> Verdict:
-    """The verdict on one that worked three hours ago and released its memory, loaded again at a moment."""
+    """The verdict on one that worked three hours ago and released its memory, loaded again at a
+    moment."""
     loaded = Bursts(at=at, metric=MEMORY, burst=20_000.0)
     world = world_with(loaded, **settings)
     loaded.publish(UTILIZATION, dict(own(world)), [90.0] + [1.0] * 35)
@@ -188,14 +192,18 @@ def test_memory_that_is_held_again_ends_the_shorter_proof(minutes: int) -> None:
     """A model was loaded since the window ended: the job has not gone."""
     verdict = released(ago(minutes=minutes))
 
-    assert (VerdictKind.NO_DATA, "GPU memory is held again (87.4%), and 3 h of idleness are needed") == (
+    assert (
+        VerdictKind.NO_DATA,
+        "GPU memory is held again (87.4%), and 3 h of idleness are needed",
+    ) == (
         verdict.kind,
         verdict.reason,
     )
 
 
 def test_memory_held_now_does_not_end_the_whole_proof() -> None:
-    """Idle for the longer time, an instance may hold memory, as long as the policy does not veto it."""
+    """Idle for the longer time, an instance may hold memory, as long as the policy does not veto
+    it."""
     loaded = Bursts(at=ago(minutes=1), metric=MEMORY, burst=20_000.0)
     world = world_with(loaded)
     loaded.series = {own(world)}
@@ -220,7 +228,8 @@ def test_periods_of_an_hour_are_never_enough() -> None:
 
 
 def test_a_lag_does_not_make_a_required_figure_new_enough() -> None:
-    """Last measured 22 minutes ago: late, although no longer than 5 minutes before the window's end."""
+    """Last measured 22 minutes ago: late, although no longer than 5 minutes before the window's
+    end."""
     world = world_with(Bursts(at=ago(days=30)), metrics=Metrics(lag_seconds=900))
     assert VerdictKind.IDLE is verdict_of(world).kind
 
@@ -230,10 +239,17 @@ def test_a_lag_does_not_make_a_required_figure_new_enough() -> None:
 
 
 @pytest.mark.parametrize("lifecycle", [Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED])
-def test_what_is_paid_in_advance_costs_in_a_question_what_it_costs_in_the_fleet(lifecycle: Lifecycle) -> None:
+def test_what_is_paid_in_advance_costs_in_a_question_what_it_costs_in_the_fleet(
+    lifecycle: Lifecycle,
+) -> None:
     """One more hour adds nothing to the bill, whatever the list price of the type is."""
     world = World()
-    _, plan, price = world.inspect.plan(replace(world.instance, lifecycle=lifecycle), world.policies.policy)
+    _, plan, price = world.inspect.plan(
+        replace(world.instance, lifecycle=lifecycle), world.policies.policy
+    )
 
-    assert (Decimal(0), "its capacity is paid for, used or not") == (price.usd_per_hour, price.source)
+    assert (Decimal(0), "its capacity is paid for, used or not") == (
+        price.usd_per_hour,
+        price.source,
+    )
     assert not plan.saving.saved_usd_per_day

@@ -25,7 +25,8 @@ def read(metrics: MetricReader) -> History | None:
 
 
 def test_every_gpu_is_read_and_the_fullest_is_shown_beneath() -> None:
-    """Eight rows of utilization; memory and power are the highest of all, in percent of what one GPU has."""
+    """Eight rows of utilization; memory and power are the highest of all, in percent of what one
+    GPU has."""
     metrics = MemoryMetrics()
     for number, gpu in enumerate(GPUS):
         metrics.publish("nvidia_smi_utilization_gpu", gpu, [float(number)] * 288)

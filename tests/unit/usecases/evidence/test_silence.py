@@ -1,9 +1,10 @@
 """Silence is no idleness: holes of every length and place, by every rule of every shipped example.
 
-Instances publish one sample a minute for each GPU and are quiet all the time; CloudWatch keeps the samples
-by the minute of their stamp. Each is silent once. What may follow is said by `is_measured`, written from the
-promise and not from the product: the two newest complete bins of 5 minutes before now minus the lag hold a
-reading of every GPU, 80% of the time is measured, and no more than 15 minutes in a row are not.
+Instances publish one sample a minute for each GPU and are quiet all the time; CloudWatch keeps the
+samples by the minute of their stamp. Each is silent once. What may follow is said by `is_measured`,
+written from the promise and not from the product: the two newest complete bins of 5 minutes before
+now minus the lag hold a reading of every GPU, 80% of the time is measured, and no more than 15
+minutes in a row are not.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ EVERY_5 = sum(1 << bit for bit in range(DAY - 5) if (ORIGIN + bit) % 5 == 0)
 
 @dataclass(frozen=True)
 class Agent:
-    """The publishing of one instance: a bit for each minute with a sample, of every GPU and of EC2."""
+    """The publishing of one instance: a bit for each minute with a sample, of every GPU and of
+    EC2."""
 
     gpus: tuple[int, ...]
     ec2: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(EC2, EVERY_5))
@@ -72,7 +74,12 @@ class Agent:
             return replace(self, gpus=(*others, last & gap(first, length)))
         half = length // 2  # one GPU, and as soon as it is back another
         return replace(
-            self, gpus=(others[0] & gap(first, half), *others[1:], last & gap(first - half, length - half))
+            self,
+            gpus=(
+                others[0] & gap(first, half),
+                *others[1:],
+                last & gap(first - half, length - half),
+            ),
         )
 
 
@@ -80,7 +87,9 @@ class Agent:
 def counted(masks: tuple[int, ...], size: int, begin: int, bins: int) -> tuple[int, ...]:
     """How many samples each period of so many minutes holds."""
     places = range(begin, begin + size * bins, size)
-    return tuple(sum((mask >> place & (1 << size) - 1).bit_count() for mask in masks) for place in places)
+    return tuple(
+        sum((mask >> place & (1 << size) - 1).bit_count() for mask in masks) for place in places
+    )
 
 
 @dataclass
@@ -94,10 +103,15 @@ class Recorded(MemoryMetrics):
 
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
         found = {query.key: self._series(query, window) for query in queries}
-        return MetricAnswer({key: row for key, row in found.items() if any(v is not None for v in row)}, {})
+        return MetricAnswer(
+            {key: row for key, row in found.items() if any(v is not None for v in row)}, {}
+        )
 
     def _series(self, query: MetricQuery, window: Window) -> tuple[float | None, ...]:
-        agent, index = self.agents[dict(query.dimensions)["InstanceId"]], dict(query.dimensions).get("index")
+        agent, index = (
+            self.agents[dict(query.dimensions)["InstanceId"]],
+            dict(query.dimensions).get("index"),
+        )
         masks: tuple[int, ...]
         works = 0
         if query.metric in EC2:
@@ -111,7 +125,10 @@ class Recorded(MemoryMetrics):
             masks, value, works = masks if self.held_mib else (), self.held_mib or 0.0, 0
         size = int(window.period / timedelta(minutes=1))
         begin = int(window.start.timestamp()) // 60 - ORIGIN
-        counts, busy = counted(masks, size, begin, window.bins), counted((works,), size, begin, window.bins)
+        counts, busy = (
+            counted(masks, size, begin, window.bins),
+            counted((works,), size, begin, window.bins),
+        )
         if query.statistic == "SampleCount":
             return tuple(float(count) if count else None for count in counts)
         return tuple(
@@ -137,12 +154,16 @@ class Recorded(MemoryMetrics):
 
 def is_measured(agent: Agent, policy: Policy, window: int) -> bool:
     """Return whether so many minutes are measured as the promise says."""
-    size, end = policy.metrics.period_seconds // 60, int(NOW.timestamp()) - policy.metrics.lag_seconds
+    size, end = (
+        policy.metrics.period_seconds // 60,
+        int(NOW.timestamp()) - policy.metrics.lag_seconds,
+    )
 
     def bins(bits: int, size: int, minutes: int, until: int) -> str:
         last = until // 60 // size * size - ORIGIN
         return "".join(
-            ".x"[bits >> last - size * (back + 1) & (1 << size) - 1 != 0] for back in range(minutes // size)
+            ".x"[bits >> last - size * (back + 1) & (1 << size) - 1 != 0]
+            for back in range(minutes // size)
         )
 
     def is_enough(seen: str, size: int) -> bool:
@@ -150,18 +171,25 @@ def is_measured(agent: Agent, policy: Policy, window: int) -> bool:
 
     gpus = [bins(gpu, size, window, end) for gpu in agent.gpus]
     together = "".join(".x"[set(row) == {"x"}] for row in zip(*gpus, strict=True))
-    last = (end // 60 // size * size) * 60  # bins of 5 minutes, the newest of which ends with the window
-    newest = [bits >> last // 60 - ORIGIN - 5 * back & 0b11111 for bits in agent.gpus for back in (1, 2)]
+    last = (
+        end // 60 // size * size
+    ) * 60  # bins of 5 minutes, the newest of which ends with the window
+    newest = [
+        bits >> last // 60 - ORIGIN - 5 * back & 0b11111 for bits in agent.gpus for back in (1, 2)
+    ]
     for bits in agent.ec2.values():
         if bits.bit_length() + 4 < (NOW.timestamp() - 20 * 60) / 60 - ORIGIN:
-            return False  # its newest value is of five minutes that ended longer than 20 minutes ago
+            return (
+                False  # its newest value is of five minutes that ended longer than 20 minutes ago
+            )
         if not is_enough(bins(bits, 5, window, end), 5):
             return False
     return all(newest) and all(is_enough(seen, size) for seen in (*gpus, together))
 
 
 def silences(agent: Agent, window: int) -> Iterator[Agent]:
-    """The same instance with a hole: of all that matters in the newest hour, and here and there before."""
+    """The same instance with a hole: of all that matters in the newest hour, and here and there
+    before."""
     yield agent
     for who in ("all", "one", "relay"):
         if who == "relay" and len(agent.gpus) == 1:
@@ -170,7 +198,9 @@ def silences(agent: Agent, window: int) -> Iterator[Agent]:
             yield from (agent.without(first, length, who) for length in (5, 10, 15, 20, 60))
         for first in range(60, window + 20, max(25, window // 6)):
             yield from (agent.without(first, length, who) for length in (15, 20, window // 4))
-    for first in range(4, 16, 2):  # minutes at the end of one GPU: what a count of samples could overlook
+    for first in range(
+        4, 16, 2
+    ):  # minutes at the end of one GPU: what a count of samples could overlook
         yield from (agent.without(first, length, "one") for length in (3, 8, 11, 13))
     for who in EC2[:2]:
         for first in (10, 25, 30, 90):
@@ -202,17 +232,22 @@ def shipped() -> dict[str, Policy]:
 def differing() -> list[str]:
     """Those that judge idleness differently."""
     found = {
-        (one.idle, one.vetoes, one.approval, one.metrics, one.mode): name for name, one in shipped().items()
+        (one.idle, one.vetoes, one.approval, one.metrics, one.mode): name
+        for name, one in shipped().items()
     }
     return sorted(found.values())
 
 
-def fleet(policy: Policy, agents: Sequence[Agent], *, by_gpu: bool, released: bool = False) -> FleetWorld:
+def fleet(
+    policy: Policy, agents: Sequence[Agent], *, by_gpu: bool, released: bool = False
+) -> FleetWorld:
     """An instance for each agent."""
     world = FleetWorld(policy)
     metrics = Recorded(by_gpu=by_gpu, held_mib=1.0 if released else None)
     for number, agent in enumerate(agents):
-        instance = make_instance(instance_id=f"i-{number:017x}", instance_type=TYPES[len(agent.gpus)])
+        instance = make_instance(
+            instance_id=f"i-{number:017x}", instance_type=TYPES[len(agent.gpus)]
+        )
         world.ec2.add(instance)
         metrics.agents[instance.instance_id] = agent
     world.sweep_target = replace(
@@ -240,10 +275,13 @@ def acted_on(world: FleetWorld) -> set[str]:
 def check(
     policy: Policy, agents: Sequence[Agent], *, by_gpu: bool, released: bool = False, minutes: int
 ) -> None:
-    """Nobody is asked about, and nothing is done to, what was not measured; what has no hole is both."""
+    """Nobody is asked about, and nothing is done to, what was not measured; what has no hole is
+    both."""
     world = fleet(policy, agents, by_gpu=by_gpu, released=released)
     measured = {
-        f"i-{number:017x}" for number, agent in enumerate(agents) if is_measured(agent, policy, minutes)
+        f"i-{number:017x}"
+        for number, agent in enumerate(agents)
+        if is_measured(agent, policy, minutes)
     }
     by_sweep, by_recheck = asked(world), acted_on(world)
 
@@ -282,7 +320,8 @@ def acting_on_silence(policy: Policy) -> Policy:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("name", differing())
 def test_no_hole_is_idleness_by_any_shipped_policy(name: str, shape: str) -> None:
-    """Failed for 8 GPUs in one series: one silent for 8 of the newest 10 minutes was a missed collection."""
+    """Failed for 8 GPUs in one series: one silent for 8 of the newest 10 minutes was a missed
+    collection."""
     by_gpu, gpus, period = SHAPES[shape]
     policy = with_period(shipped()[name], period)
     minutes = asks_after(policy)
@@ -293,7 +332,8 @@ def test_no_hole_is_idleness_by_any_shipped_policy(name: str, shape: str) -> Non
 @pytest.mark.parametrize("rule", ["released", "auto", "silence acts"])
 @pytest.mark.parametrize("name", differing())
 def test_no_hole_is_idleness_by_any_rule(name: str, rule: str) -> None:
-    """All memory is released: that shortens what must be measured where a person says yes, and only there."""
+    """All memory is released: that shortens what must be measured where a person says yes, and only
+    there."""
     policy = replace(shipped()[name], mode=Mode.AUTO if rule == "auto" else Mode.ASK)
     if rule == "silence acts":
         policy = acting_on_silence(policy)
@@ -309,7 +349,9 @@ def test_no_hole_is_idleness_where_a_publishers_clock_is_wrong(ahead: int, lag: 
     policy = replace(Policy(mode=Mode.ASK), metrics=replace(Policy().metrics, lag_seconds=lag))
     agents = [one.stamped(ahead) for one in silences(Agent((ALWAYS,) * 4), 180)]
     world = fleet(policy, agents, by_gpu=True)
-    measured = {f"i-{number:017x}" for number, agent in enumerate(agents) if is_measured(agent, policy, 180)}
+    measured = {
+        f"i-{number:017x}" for number, agent in enumerate(agents) if is_measured(agent, policy, 180)
+    }
     by_sweep, by_recheck = asked(world), acted_on(world)
 
     assert by_sweep | by_recheck <= measured
@@ -318,8 +360,11 @@ def test_no_hole_is_idleness_where_a_publishers_clock_is_wrong(ahead: int, lag: 
 
 @pytest.mark.parametrize("ahead", [-10, -5, 0, 5, *range(7, 11), 15, 60, 119])
 @pytest.mark.parametrize("by_gpu", [True, False])
-def test_work_up_to_this_minute_is_seen_where_a_publishers_clock_is_wrong(ahead: int, by_gpu: bool) -> None:
-    """Failed for clocks more than 7 minutes ahead: nobody looked at the stamps of their last minutes.
+def test_work_up_to_this_minute_is_seen_where_a_publishers_clock_is_wrong(
+    ahead: int, by_gpu: bool
+) -> None:
+    """Failed for clocks more than 7 minutes ahead: nobody looked at the stamps of their last
+    minutes.
 
     Where a clock is more than 11 minutes ahead, nothing is done, whether or not its instance works.
     """

@@ -1,4 +1,5 @@
-"""Messages about the health of GPUs: once while it lasts, anew when worse or back; nothing is done."""
+"""Messages about the health of GPUs: once while it lasts, anew when worse or back; nothing is
+done."""
 
 from __future__ import annotations
 
@@ -93,7 +94,12 @@ def test_another_gpu_in_the_same_finding_is_news() -> None:
     world = HealthWorld()
     instance_id = world.add(1, gpus=5)
     busy, slow = {"utilization": flat(95)}, {"utilization": flat(40)}
-    for speeds, told in (("bbbsb", "GPU 3:"), ("bbbss", "GPUs 3, 4:"), ("bbbss", ""), ("bbbsb", "")):
+    for speeds, told in (
+        ("bbbsb", "GPU 3:"),
+        ("bbbss", "GPUs 3, 4:"),
+        ("bbbss", ""),
+        ("bbbsb", ""),
+    ):
         world.publish(instance_id, [slow if speed == "s" else busy for speed in speeds])
         world.check(60)
         lines = [line for alert in world.told() for line in alert.lines if "the peers have" in line]
@@ -149,7 +155,8 @@ def test_faults_go_before_advice_in_one_message() -> None:
 
 
 def test_advice_comes_once_a_week_to_an_owner() -> None:
-    """Also when another instance of his could do better meanwhile; and it reads no traffic in between."""
+    """Also when another instance of his could do better meanwhile; and it reads no traffic in
+    between."""
     world = HealthWorld()
     world.publish(world.add(1), [WASTED])
     world.check()
@@ -196,7 +203,8 @@ def test_nothing_is_known_of_a_machine_that_fell_silent() -> None:
 
 
 def test_what_could_not_be_told_is_told_by_the_next_sweep() -> None:
-    """No channel takes the messages; the next look, five minutes later, is the last that is made early."""
+    """No channel takes the messages; the next look, five minutes later, is the last that is made
+    early."""
     world, _ = with_hot()
     world.publish(world.add(2, owner="bob"), [LOST])
     world.announcer.failure = Throttled("later")
@@ -231,7 +239,9 @@ def test_what_fails_for_long_costs_one_more_look_at_itself_and_none_at_the_other
     broken = f"i-{7:017x}"
 
     def asked_about(instance_id: str) -> int:
-        return sum(dict(query.dimensions)["InstanceId"] == instance_id for query in world.metrics.reads)
+        return sum(
+            dict(query.dimensions)["InstanceId"] == instance_id for query in world.metrics.reads
+        )
 
     world.metrics.broken[broken] = "InternalError"
     problems = [len(world.check(minutes=0 if n == 0 else 5).problems) for n in range(12)]
@@ -290,7 +300,9 @@ def test_overrides_have_their_own_thresholds_or_none() -> None:
 
     (alert,) = world.told()
     assert [ids[0], ids[3]] == alert.facts["instance_ids"]
-    assert 2 == world.metrics.lists  # the agent's namespace and that of `agent/`, once for all thresholds
+    assert (
+        2 == world.metrics.lists
+    )  # the agent's namespace and that of `agent/`, once for all thresholds
 
 
 def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:
@@ -304,7 +316,8 @@ def test_no_mode_and_no_finding_leads_to_a_call_that_changes_anything() -> None:
 
 
 def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
-    """Cooling fails for two hundred of eight GPUs: four messages as SNS takes them, nothing of them cut."""
+    """Cooling fails for two hundred of eight GPUs: four messages as SNS takes them, nothing of them
+    cut."""
     world = HealthWorld()
     ids = [world.add(number, gpus=8) for number in range(1, 201)]
     for instance_id in ids:
@@ -316,12 +329,17 @@ def test_a_fleet_in_trouble_is_told_in_parts_that_name_every_instance() -> None:
     assert 4 == len({alert.dedup_id for alert in told})
     assert ids == sorted(one for alert in told for one in named(alert))
     for part, alert in enumerate(told, 1):
-        assert alert.subject.startswith(f"400 GPU findings on 50 instances, first: hot ({part} of 4)")
+        assert alert.subject.startswith(
+            f"400 GPU findings on 50 instances, first: hot ({part} of 4)"
+        )
         document = json.loads(message_of(alert, lambda _: "seal")["sqs"])
         assert named(alert) == document["facts"]["instance_ids"]
         assert 400 == sum(len(one["gpus"]) for one in document["facts"]["findings"])
     first = told[0].lines[0]
-    assert ("GPU 0: over 85 C" in first, 1) == ("; GPU 7: over 85 C" in first, first.count("Lower its power"))
+    assert ("GPU 0: over 85 C" in first, 1) == (
+        "; GPU 7: over 85 C" in first,
+        first.count("Lower its power"),
+    )
     world.check(60)
     assert [] == world.told()
 

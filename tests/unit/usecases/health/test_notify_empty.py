@@ -1,4 +1,5 @@
-"""Reservations that stand empty: their owner is notified after a day of it, once a week, and nothing else."""
+"""Reservations that stand empty: their owner is notified after a day of it, once a week, and
+nothing else."""
 
 from __future__ import annotations
 
@@ -41,12 +42,19 @@ def test_a_day_of_empty_capacity_is_said_once_a_week() -> None:
     assert [] == sent_after(world, DAY)
     (alert,) = sent_after(world, 1)
 
-    assert (AlertKind.CAPACITY_EMPTY, Severity.WARNING, "ada") == (alert.kind, alert.severity, alert.owner)
+    assert (AlertKind.CAPACITY_EMPTY, Severity.WARNING, "ada") == (
+        alert.kind,
+        alert.severity,
+        alert.owner,
+    )
     assert alert.subject.startswith(
         "3 of 4 p5.48xlarge reserved in 123456789012/us-east-1 stand empty, $165/h"
     )
     text = "\n".join(alert.lines)
-    assert "Capacity Reservation cr-0123456789abcdef0 was not full; now 3 of 4 instances are unused" in text
+    assert (
+        "Capacity Reservation cr-0123456789abcdef0 was not full; now 3 of 4 instances are unused"
+        in text
+    )
     assert "Held by training of account 123456789012, until 2026-12-31 18:00 UTC" in text
     assert "worth $165 an hour at list price, $120,538 a month" in text
     assert "GPU Governor never cancels capacity" in text
@@ -86,7 +94,9 @@ def test_what_is_known_of_it_is_said(
     reservation: dict[str, Any], prices: Mapping[str, Decimal], line: str
 ) -> None:
     """A price that is not known is none, and never 0."""
-    policy = Policy(prices=Prices(usd_per_hour=prices), advice=Advice(empty_reservation_after_hours=1))
+    policy = Policy(
+        prices=Prices(usd_per_hour=prices), advice=Advice(empty_reservation_after_hours=1)
+    )
     world = world_with(policy, **reservation)
     (alert,) = sent_after(world, 2)
 
@@ -94,10 +104,13 @@ def test_what_is_known_of_it_is_said(
 
 
 def test_a_role_that_may_not_look_costs_nothing_else() -> None:
-    """In member stacks of an earlier release; what fails for a while is a problem, and the check goes on."""
+    """In member stacks of an earlier release; what fails for a while is a problem, and the check
+    goes on."""
     world = world_with()
     world.add(1)
-    world.ec2.failures["reservations"] = [AccessDenied("no", operation="ec2:DescribeCapacityReservations")]
+    world.ec2.failures["reservations"] = [
+        AccessDenied("no", operation="ec2:DescribeCapacityReservations")
+    ]
     assert ([], 1) == ((found := world.check()).problems, found.instances)
     world.ec2.failures["reservations"] = [Throttled("later")]
     assert ["Capacity Reservations: Throttled: later"] == world.check(60).problems

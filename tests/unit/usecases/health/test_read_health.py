@@ -1,4 +1,5 @@
-"""Reading the state of GPUs: few reads where nothing is wrong, and nothing that a first look would hide."""
+"""Reading the state of GPUs: few reads where nothing is wrong, and nothing that a first look would
+hide."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
     reading = world.read(instance_id)
 
     assert (reads, ()) == (len(world.metrics.reads), reading.findings)
-    assert (True, hardware, False) == (reading.measured, reading.has_hardware_figures, reading.works)
+    assert (True, hardware, False) == (
+        reading.measured,
+        reading.has_hardware_figures,
+        reading.works,
+    )
 
 
 @pytest.mark.parametrize(
@@ -44,16 +49,26 @@ def test_a_sound_idle_machine_costs_its_aggregates_and_no_more(hardware: bool, r
         ("CloudWatch agent, 1 GPU, or 8 that do not work", 1, BUSY, {"hardware": False}),
         ("CloudWatch agent, 1 GPU, or 8 that do not work", 8, {}, {"hardware": False}),
         ("CloudWatch agent, 8 GPUs at work", 8, BUSY, {"hardware": False}),
-        ("CloudWatch agent without the aggregate, 8 GPUs", 8, BUSY, {"hardware": False, "aggregate": False}),
+        (
+            "CloudWatch agent without the aggregate, 8 GPUs",
+            8,
+            BUSY,
+            {"hardware": False, "aggregate": False},
+        ),
         ("`agent/`, 1 GPU, or 8 that do not work", 1, BUSY, {}),
         ("`agent/`, 1 GPU, or 8 that do not work", 8, {}, {}),
         ("`agent/`, 8 GPUs at work", 8, BUSY, {}),
     ],
 )
 def test_a_look_costs_what_the_docs_say(
-    request: pytest.FixtureRequest, row: str, gpus: int, load: dict[str, Series], published: dict[str, Any]
+    request: pytest.FixtureRequest,
+    row: str,
+    gpus: int,
+    load: dict[str, Series],
+    published: dict[str, Any],
 ) -> None:
-    """In reads, and in USD for a look every four hours and every hour of a month, at 0.01 USD per 1,000."""
+    """In reads, and in USD for a look every four hours and every hour of a month, at 0.01 USD per
+    1,000."""
     world = HealthWorld()
     instance_id = world.add(1, gpus=0)
     world.publish(instance_id, [load] * gpus, **published)
@@ -61,7 +76,9 @@ def test_a_look_costs_what_the_docs_say(
     reads = len(world.metrics.reads)
 
     text = (request.config.rootpath / "docs" / "health.md").read_text()
-    rarely, hourly = (money(reads * looks * Decimal("0.00001"), 3) for looks in (Decimal("182.5"), 730))
+    rarely, hourly = (
+        money(reads * looks * Decimal("0.00001"), 3) for looks in (Decimal("182.5"), 730)
+    )
     assert f"| {row} | {reads} | ${rarely} | ${hourly} |" in text
 
 
@@ -85,7 +102,9 @@ def test_a_machine_that_works_is_read_gpu_by_gpu_and_its_memory_traffic_for_advi
     instance_id = world.add(1, gpus=4)
     world.publish(instance_id, [BUSY] * 3 + [{**BUSY, "utilization": flat(60)}])
 
-    assert [FindingKind.STRAGGLER] == [f.kind for f in world.read(instance_id, advice=False).findings]
+    assert [FindingKind.STRAGGLER] == [
+        f.kind for f in world.read(instance_id, advice=False).findings
+    ]
     assert AGENT["memory_utilization"] not in [query.metric for query in world.metrics.reads]
     assert [FindingKind.STRAGGLER, FindingKind.BOTTLENECK] == kinds(world, instance_id)
 
@@ -100,7 +119,11 @@ def test_xids_are_told_by_number_and_found_without_a_listing_of_them() -> None:
 
     (finding,) = world.read(instance_id).findings
 
-    assert (FindingKind.MEMORY_ERROR, ("1",), "Xid 48 once") == (finding.kind, finding.gpus, finding.seen)
+    assert (FindingKind.MEMORY_ERROR, ("1",), "Xid 48 once") == (
+        finding.kind,
+        finding.gpus,
+        finding.seen,
+    )
 
 
 def test_what_is_no_reading_does_not_date_an_xid() -> None:
@@ -148,7 +171,9 @@ def test_one_form_of_the_series_suffices(published: dict[str, Any]) -> None:
     instance_id = world.add(1, gpus=2, **published)
     world.publish(instance_id, [{"temperature_celsius": flat(90)}] * 2, **published)
 
-    hot = [finding for finding in world.read(instance_id).findings if finding.kind is FindingKind.HOT]
+    hot = [
+        finding for finding in world.read(instance_id).findings if finding.kind is FindingKind.HOT
+    ]
 
     assert {"0", "1"} == {gpu for finding in hot for gpu in finding.gpus} or ("all",) == hot[0].gpus
 
@@ -212,14 +237,20 @@ def test_a_silent_machine_is_not_measured() -> None:
 
 def test_the_names_are_those_that_are_published() -> None:
     """By the publisher's own table, and by the agent's names that it shares."""
-    custom = {metric.name for metric in publisher.METRICS if metric.namespace == publisher.CUSTOM_NAMESPACE}
+    custom = {
+        metric.name
+        for metric in publisher.METRICS
+        if metric.namespace == publisher.CUSTOM_NAMESPACE
+    }
     names, world = Metrics(), HealthWorld()
     world.read(world.add(1, gpus=8))
     read = {one.metric for one in world.metrics.reads if one.namespace == names.hardware_namespace}
 
     assert (7, True) == (len(read), read <= {*custom, publisher.XID_METRIC})
     assert publisher.CUSTOM_NAMESPACE == names.hardware_namespace
-    shared = {metric.name for metric in publisher.METRICS if metric.namespace == publisher.AGENT_NAMESPACE}
+    shared = {
+        metric.name for metric in publisher.METRICS if metric.namespace == publisher.AGENT_NAMESPACE
+    }
     assert {names.temperature, names.memory_utilization, names.utilization} <= shared
 
 
@@ -227,7 +258,8 @@ def test_the_names_are_those_that_are_published() -> None:
 def test_a_gpu_that_was_measured_for_a_part_of_the_window_is_not_hidden_by_its_peers(
     percent: float, told: bool
 ) -> None:
-    """15 periods of 18 are enough to believe a mean; in the aggregate the others make it look smaller."""
+    """15 periods of 18 are enough to believe a mean; in the aggregate the others make it look
+    smaller."""
     world = HealthWorld()
     instance_id = world.add(1, gpus=0)
     throttled = (*flat(percent)[:15], None, None, None)
@@ -244,8 +276,8 @@ def percents(most: float) -> st.SearchStrategy[Series]:
 
 
 def listed(most: float) -> st.SearchStrategy[Series]:
-    """With a reading at least: the agent publishes the temperature of every GPU and `agent/` whether it is
-    lost, so that by these two all GPUs are found."""
+    """With a reading at least: the agent publishes the temperature of every GPU and `agent/`
+    whether it is lost, so that by these two all GPUs are found."""
     return percents(most).filter(lambda series: any(value is not None for value in series))
 
 
@@ -264,13 +296,20 @@ FIGURES = st.fixed_dictionaries(
 )
 
 
-LONELY = {**SOUND, "utilization": flat(14), "memory_utilization": flat(5), "thermal_throttle": flat(12)}
+LONELY = {
+    **SOUND,
+    "utilization": flat(14),
+    "memory_utilization": flat(5),
+    "thermal_throttle": flat(12),
+}
 
 
 @settings(max_examples=150, deadline=None)
 @example([{name: flat(0) for name in SOUND}] * 3 + [LONELY])
 @given(st.lists(FIGURES, min_size=1, max_size=4))
-def test_the_first_look_hides_nothing_that_the_gpus_would_show(gpus: list[dict[str, Series]]) -> None:
+def test_the_first_look_hides_nothing_that_the_gpus_would_show(
+    gpus: list[dict[str, Series]],
+) -> None:
     """Aggregates first, or every series of every GPU: the same findings."""
     world = HealthWorld()
     instance_id = world.add(1, gpus=0)
@@ -281,6 +320,8 @@ def test_the_first_look_hides_nothing_that_the_gpus_would_show(gpus: list[dict[s
     figures: list[dict[str, Any]] = [
         {name: series for name, series in gpu.items() if name != "xids"} for gpu in gpus
     ]
-    whole = health_findings(window, [GpuFigures(str(i), **gpu) for i, gpu in enumerate(figures)], rule)
+    whole = health_findings(
+        window, [GpuFigures(str(i), **gpu) for i, gpu in enumerate(figures)], rule
+    )
 
     assert whole == world.read(instance_id).findings

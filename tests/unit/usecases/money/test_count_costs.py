@@ -79,7 +79,8 @@ def test_a_sweep_that_comes_twice_counts_once() -> None:
 
 
 def test_a_stop_between_two_sweeps_is_not_paid_for() -> None:
-    """Stopped within the first half hour of the gap on average, started anew ten minutes before its end."""
+    """Stopped within the first half hour of the gap on average, started anew ten minutes before its
+    end."""
     world = world_since(NOW)
     world.sweep(60)
     restarted = world.clock.now() + timedelta(minutes=50)
@@ -137,7 +138,8 @@ def test_a_sweep_whose_count_failed_is_made_up_for() -> None:
 
 
 def test_of_two_sweeps_at_once_one_counts() -> None:
-    """Nothing of the other one's write stands, of the meter and of the day, and it is no problem."""
+    """Nothing of the other one's write stands, of the meter and of the day, and it is no
+    problem."""
     world = world_since(NOW)
     world.sweep()
     world.clock.moment += timedelta(hours=1)
@@ -200,7 +202,8 @@ def test_nothing_is_written_when_no_time_has_passed(minutes: int) -> None:
 def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
     changes: list[int], sweeps: list[int]
 ) -> None:
-    """Started and stopped at any minute, swept at any: an error is never longer than the gaps with a stop.
+    """Started and stopped at any minute, swept at any: an error is never longer than the gaps with
+    a stop.
 
     Without a stop, and whatever sweeps were missed, it is exact.
     """
@@ -217,7 +220,9 @@ def test_whatever_comes_and_goes_is_counted_but_for_the_gaps_it_stopped_in(
         rates = count.rates([(one, POLICY, VerdictKind.BUSY) for one in instances])
         count(TARGET, instances, rates, before, now)
         before = {
-            one.instance_id: Observation(one.launch_time, "busy", now, project="llm", usd_per_hour=Decimal(1))
+            one.instance_id: Observation(
+                one.launch_time, "busy", now, project="llm", usd_per_hour=Decimal(1)
+            )
             for one in instances
         }
         gaps_with_a_stop += sum((now - last for at in stops if last < at <= now), timedelta(0))

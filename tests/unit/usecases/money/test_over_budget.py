@@ -96,7 +96,8 @@ def test_the_question_says_that_the_budget_is_the_reason() -> None:
 
 
 def test_an_answer_counts_no_longer_once_the_budget_does_not_ask() -> None:
-    """As where people change the mode: every guard reads the policy anew. In the next month, say."""
+    """As where people change the mode: every guard reads the policy anew. In the next month,
+    say."""
     world = World(changes={"tags": {**QUIET, "Owner": "ml"}})
 
     over = replace(world.guards, policies=book("ask", "vision"))
@@ -115,7 +116,8 @@ def state_with(now: datetime, **usd: str) -> MemoryStateTable:
 
 
 def test_who_is_over_budget_is_known_for_its_month() -> None:
-    """Over, not at it; instances without a project as their tags name them; none in the next month."""
+    """Over, not at it; instances without a project as their tags name them; none in the next
+    month."""
     state = state_with(NOW, vision="100.01", llm="100", big="500", **{UNTAGGED: "101"})
     budget = Budget(monthly_usd=Decimal(100), projects={"big": Decimal(500)}, act="ask")
     clock = FakeClock(NOW)
@@ -144,7 +146,10 @@ def test_only_functions_that_ask_or_act_on_the_answer_know_it() -> None:
 
     modes = [ready(parts_of(state))().applied_to(instance).policy.mode for ready in READY]
     assert [Mode.ASK, Mode.OBSERVE, Mode.OBSERVE, Mode.OBSERVE] == modes
-    assert Mode.OBSERVE is policies.asking(parts_of(state, "notify"))().applied_to(instance).policy.mode
+    assert (
+        Mode.OBSERVE
+        is policies.asking(parts_of(state, "notify"))().applied_to(instance).policy.mode
+    )
 
 
 READY = (policies.asking, policies.present, policies.or_last, policies.or_defaults)

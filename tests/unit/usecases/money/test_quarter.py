@@ -1,7 +1,9 @@
-"""A quarter of a fleet on injected time: the ledger and the meters against the simulator's own bill.
+"""A quarter of a fleet on injected time: the ledger and the meters against the simulator's own
+bill.
 
-The bill is integers: millionths of a USD an hour, times seconds. Where starts and stops are known, the ledger
-agrees to the cent; of what ran, a sweep that did not see an end knows it within half the time between sweeps.
+The bill is integers: millionths of a USD an hour, times seconds. Where starts and stops are known,
+the ledger agrees to the cent; of what ran, a sweep that did not see an end knows it within half the
+time between sweeps.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ RISES_AT, BEFORE, AFTER = datetime(2026, 11, 17, tzinfo=UTC), 5_670_000, 6_120_0
 
 
 class Quarter:
-    """Four instances. In the evening one is stopped; it is started within the hour (a false stop), the next
-    days, or after weeks, or its like is started in its place. A third of the events is lost."""
+    """Four instances. In the evening one is stopped; it is started within the hour (a false stop),
+    the next days, or after weeks, or its like is started in its place. A third of the events is
+    lost."""
 
     def __init__(self, seed: int) -> None:
         self.chance, self.world = random.Random(seed), FleetWorld()
@@ -103,7 +106,9 @@ class Quarter:
             heapq.heappush(self.queue, (sweep - timedelta(minutes=1), 3, ""))
         else:
             soon, weeks = self._minutes(10, 50), DAY * self.chance.randint(32, 50)
-            gone = self.chance.choice([soon, weeks, *(self._minutes(9 * 60, 60 * 60) for _ in range(6))])
+            gone = self.chance.choice(
+                [soon, weeks, *(self._minutes(9 * 60, 60 * 60) for _ in range(6))]
+            )
             heapq.heappush(self.queue, (at + gone, 2, one))
 
     def _start(self, at: datetime, one: str) -> None:
@@ -116,7 +121,9 @@ class Quarter:
             self._saves(one, at, Ending.UNDONE if is_false else Ending.STARTED)
         if self.chance.random() < 0.66:
             void = VoidEpisode(self.world.state, self.world.workflow)
-            react = ReactToStateChange(lambda: self.world.policies, self.world.clock, self.world.state, void)
+            react = ReactToStateChange(
+                lambda: self.world.policies, self.world.clock, self.world.state, void
+            )
             react(TARGET.account, TARGET.region, one, "running", at)
 
     def _close(self, one: str, since: datetime, at: datetime) -> None:
@@ -127,7 +134,12 @@ class Quarter:
         plan = replace(plain.plan, steps=(Step.STOP,), saving=Saving(usd, Decimal(0)))
         instance = self.world.ec2.instances[one]
         whose = owner_of(instance, self.world.policy.ownership)
-        mine: Any = {"ref": ref, "instance": instance, "owner": whose.name, "project": whose.project}
+        mine: Any = {
+            "ref": ref,
+            "instance": instance,
+            "owner": whose.name,
+            "project": whose.project,
+        }
         assert state.take_lock(ref)
         state.save_opened(replace(plain, plan=plan, price=Price(usd, "list price"), **mine))
         state.clear_step(ref, Step.STOP.value, at)
@@ -143,7 +155,10 @@ class Quarter:
                 self.bill[month] += seconds(first, last) * price(since)
 
     def _runs(self, since: datetime, until: datetime) -> None:
-        for start, end, each in ((since, min(until, RISES_AT), BEFORE), (max(since, RISES_AT), until, AFTER)):
+        for start, end, each in (
+            (since, min(until, RISES_AT), BEFORE),
+            (max(since, RISES_AT), until, AFTER),
+        ):
             for month, first, last in parts(start, end):
                 self.ran[month] += seconds(first, last) * each
 
@@ -168,7 +183,8 @@ def parts(start: datetime, end: datetime) -> Iterator[tuple[str, datetime, datet
 
 @pytest.mark.parametrize("seed", range(4))
 def test_the_books_of_a_quarter_are_the_simulators_bill(seed: int) -> None:
-    """Whatever ends a saving, over ends of months, a rise of the price, and events that were lost."""
+    """Whatever ends a saving, over ends of months, a rise of the price, and events that were
+    lost."""
     quarter = Quarter(seed)
     quarter.play()
     state = quarter.world.state

@@ -24,7 +24,9 @@ from tests.builders import NOW, TARGET
 from tests.twins import FakeClock, MemoryStateTable, StaticPolicies
 
 HERE, THERE = "us-east-1", "eu-central-1"
-PLAN = Commitment(CommitmentKind.COMPUTE_PLAN, "sp-1", "", "", Decimal(5), NOW, NOW + timedelta(days=365))
+PLAN = Commitment(
+    CommitmentKind.COMPUTE_PLAN, "sp-1", "", "", Decimal(5), NOW, NOW + timedelta(days=365)
+)
 RESERVED = replace(
     PLAN, kind=CommitmentKind.RESERVED, id="r-1", region=THERE, family="g5", platform="Linux/UNIX"
 )
@@ -100,7 +102,10 @@ def test_each_type_is_read_once_a_day_for_its_region() -> None:
 
     first = world()
 
-    assert {HERE: [STORAGE, "g5.xlarge"], THERE: [STORAGE, "g5.xlarge", "p5.48xlarge"]} == first.types
+    assert {
+        HERE: [STORAGE, "g5.xlarge"],
+        THERE: [STORAGE, "g5.xlarge", "p5.48xlarge"],
+    } == first.types
     assert ("1.006", "1.258") == (world.price(HERE), world.price(THERE))
     assert {} == world(hours=1).types == world(hours=22).types
     assert [] == world.lists.asked
@@ -176,7 +181,9 @@ def test_commitments_are_read_with_the_regions_that_are_swept() -> None:
 def test_what_may_not_be_read_of_commitments_is_said_and_no_failure() -> None:
     """Where it is not known, one may apply."""
     world = PriceWorld()
-    world.lists.fails = {SAVINGS_PLANS: AccessDenied("an SCP says no", operation="savingsplans:Describe")}
+    world.lists.fails = {
+        SAVINGS_PLANS: AccessDenied("an SCP says no", operation="savingsplans:Describe")
+    }
 
     refreshed = world()
 

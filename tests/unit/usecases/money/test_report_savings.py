@@ -1,4 +1,5 @@
-"""Each night: the ledger sums up to what it did, its copy lies where tools find it, reports are sent once."""
+"""Each night: the ledger sums up to what it did, its copy lies where tools find it, reports are
+sent once."""
 
 from __future__ import annotations
 
@@ -22,7 +23,13 @@ from governor.stores.ledger import booking
 from governor.usecases.money.report_savings import ReportSavings
 from governor.usecases.once import Once
 from tests.builders import TARGET, make_entry
-from tests.twins import FakeClock, MemoryEventLog, MemoryStateTable, RecordingAnnouncer, StaticPolicies
+from tests.twins import (
+    FakeClock,
+    MemoryEventLog,
+    MemoryStateTable,
+    RecordingAnnouncer,
+    StaticPolicies,
+)
 
 MONDAY = datetime(2026, 11, 23, 2, 20, tzinfo=UTC)
 COUNTS_FOR = timedelta(days=30)
@@ -49,7 +56,9 @@ class World:
         self.clock, self.state, self.bucket = FakeClock(MONDAY), MemoryStateTable(), Bucket()
         self.announcer, self.log = RecordingAnnouncer(), MemoryEventLog()
         policy = Policy()
-        contacts = {name: Contact(emails=(f"{name}@example.com",)) for name in ("ml-team", "lead", "finops")}
+        contacts = {
+            name: Contact(emails=(f"{name}@example.com",)) for name in ("ml-team", "lead", "finops")
+        }
         ownership = replace(
             policy.ownership,
             contacts=contacts,
@@ -98,7 +107,9 @@ def test_a_copy_lies_where_tools_find_it() -> None:
     [(name, text)] = world.bucket.kept.items()
     assert "savings/month=2026-11/savings.csv" == name
     rows = list(csv.DictReader(io.StringIO(text, newline="")))
-    saved = sum_saved(world.state.entries("2026-11"), datetime(2026, 11, 1, tzinfo=UTC), MONDAY, COUNTS_FOR)
+    saved = sum_saved(
+        world.state.entries("2026-11"), datetime(2026, 11, 1, tzinfo=UTC), MONDAY, COUNTS_FOR
+    )
     assert saved.net_usd == sum(Decimal(row["x_NetSavedUsd"]) for row in rows)
 
 
@@ -182,9 +193,12 @@ def test_a_report_says_what_the_page_says() -> None:
     everything = world.announcer.sent[0]
     assert "GPU costs of November 16 to November 22: $612 saved, $30 idle" == everything.subject
     text = "\n".join(everything.lines)
-    assert "All governed instances cost $137 in November 16 to November 22. $612 was saved net" in text
     assert (
-        "In cash that is between $0.00 and $612. Counted only until the owners' next working morning" in text
+        "All governed instances cost $137 in November 16 to November 22. $612 was saved net" in text
+    )
+    assert (
+        "In cash that is between $0.00 and $612. Counted only until the owners' next "
+        "working morning" in text
     )
     assert "Kept by choice: $7.00" in text
     assert "Saved by project: vision $612." in text
@@ -214,7 +228,9 @@ def test_reports_come_just_after_their_time(at: str, names: list[str]) -> None:
     world.clock.moment = datetime.fromisoformat(at).replace(hour=2, minute=20, tzinfo=UTC)
     world.report()
 
-    found = [one.dedup_id.removeprefix("report-").rpartition("-")[0] for one in world.announcer.sent]
+    found = [
+        one.dedup_id.removeprefix("report-").rpartition("-")[0] for one in world.announcer.sent
+    ]
     assert names == found
 
 
@@ -243,7 +259,9 @@ def test_costs_of_every_account_and_region_are_in_it() -> None:
     for region in ("us-east-1", "eu-west-1"):
         target = Target(TARGET.account, region)
         share = {("ml-team", "vision"): Share(used=Decimal(50))}
-        world.state._table.transact(keeping(DayCosts(date(2026, 11, 18), target.account, region, share)))
+        world.state._table.transact(
+            keeping(DayCosts(date(2026, 11, 18), target.account, region, share))
+        )
     world.report()
 
     assert "cost $100 in" in world.announcer.sent[0].lines[0]

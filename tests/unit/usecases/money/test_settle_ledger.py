@@ -63,7 +63,8 @@ def test_a_restart_before_the_booking_ends_the_saving(minutes: float, false_stop
 
 
 def test_a_restart_that_ends_the_episode_ends_the_saving_of_its_stop() -> None:
-    """Seen in a storm: restarted while the next step waited; the episode failed, and its stop saved on."""
+    """Seen in a storm: restarted while the next step waited; the episode failed, and its stop saved
+    on."""
     world, instance_id, ref = stopped_by_us()
     at = restart(world, instance_id, 70)
     world.clock.moment = NOW + timedelta(minutes=85)
@@ -102,7 +103,8 @@ def test_a_restart_whose_event_was_lost_ends_the_saving() -> None:
 def test_the_like_of_it_that_is_started_takes_its_place(
     changes: dict[str, Any], minutes: float, is_replaced: bool
 ) -> None:
-    """By the same owner, for the same project: from then on nothing is saved, as the next sweep finds too."""
+    """By the same owner, for the same project: from then on nothing is saved, as the next sweep
+    finds too."""
     world, _, ref = stopped_by_us()
     book(world, ref)
     at = NOW + timedelta(minutes=minutes)
@@ -142,7 +144,8 @@ def test_an_instance_that_is_seen_running_as_it_was_settles_nothing() -> None:
 
 
 def test_a_ledger_that_cannot_be_read_is_looked_at_again() -> None:
-    """It is counted as a problem, and the other effects of the sweep are done; within an hour it is read."""
+    """It is counted as a problem, and the other effects of the sweep are done; within an hour it is
+    read."""
     world, instance_id, ref = stopped_by_us()
     book(world, ref)
     at = restart(world, instance_id, 600)

@@ -59,16 +59,32 @@ class MonthWorld:
         until = meter.counted_until + timedelta(seconds=1)
         self.state.bring_forward(replace(meter, usd=usd_of, counted_until=until, **changes), seen)
 
-    def book(self, number: int, booked_at: datetime, usd_per_hour: str | None, **changes: Any) -> None:
+    def book(
+        self, number: int, booked_at: datetime, usd_per_hour: str | None, **changes: Any
+    ) -> None:
         """An action that saves so much from then on."""
         ref = EpisodeRef(TARGET.account, TARGET.region, "i-0123456789abcdef0", NOW, number)
         amount = None if usd_per_hour is None else Decimal(usd_per_hour)
         plain = LedgerEntry(
-            ref, Outcome.STOPPED, "g5.xlarge", "ada", "llm", "list price", booked_at, amount, amount, amount
+            ref,
+            Outcome.STOPPED,
+            "g5.xlarge",
+            "ada",
+            "llm",
+            "list price",
+            booked_at,
+            amount,
+            amount,
+            amount,
         )
         self.state.take_lock(ref)
         self.state.close_episode(
-            ref, Outcome.STOPPED, "done", booked_at, quiet_until=None, ledger=replace(plain, **changes)
+            ref,
+            Outcome.STOPPED,
+            "done",
+            booked_at,
+            quiet_until=None,
+            ledger=replace(plain, **changes),
         )
 
     def told(self) -> list[Alert]:
@@ -93,7 +109,9 @@ def test_projects_are_summed_over_targets() -> None:
 
     month = world.sum_up()
 
-    assert [("llm", Decimal(11_000)), ("vision", Decimal(20))] == [(c.project, c.usd) for c in month.costs]
+    assert [("llm", Decimal(11_000)), ("vision", Decimal(20))] == [
+        (c.project, c.usd) for c in month.costs
+    ]
     assert (Decimal(110), ("llm",)) == (month.highest_budget_used_percent, month.told)
     (alert,) = world.told()
     assert (Severity.CRITICAL, "llm") == (alert.severity, alert.project)
@@ -138,12 +156,16 @@ def test_a_budget_message_says_what_past_weeks_and_what_runs_now_point_to() -> N
     left = cost_between(Decimal(100) / 24, NOW, month_end(NOW))
     assert plain(9000 + left) == alert.facts["forecast_usd"]
     assert Decimal(str(alert.facts["forecast_error_percent"])) == 0
-    assert plain(9000 + cost_between(Decimal(10), NOW, month_end(NOW))) == alert.facts["flat_forecast_usd"]
+    assert (
+        plain(9000 + cost_between(Decimal(10), NOW, month_end(NOW)))
+        == alert.facts["flat_forecast_usd"]
+    )
     assert "as in past weeks" in " ".join(alert.lines)
 
 
 def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
-    """Advice about what works; idle instances get questions of their own, where the policy says so."""
+    """Advice about what works; idle instances get questions of their own, where the policy says
+    so."""
     hours = {"busy": 95, "quiet": 6, "middle": 40, "low": 20}
     rows = [
         make_row(number, name=name, verdict="busy", hours=(None,) * 22 + (most, most))
@@ -164,8 +186,16 @@ def test_a_budget_message_says_what_follows_and_what_is_used_least() -> None:
     least = ["quiet", "low", "middle"]
     assert least == [line.split()[1] for line in texts[0] if line.startswith("- ")]
     assert "- quiet (g5.xlarge): 6% in its last 2 hours, $1.01 an hour" in texts[0]
-    assert ["Nothing is stopped without a yes." in " ".join(lines) for lines in texts] == [True, False, False]
-    assert ["Nothing is stopped because of a budget." in lines for lines in texts] == [False, True, True]
+    assert ["Nothing is stopped without a yes." in " ".join(lines) for lines in texts] == [
+        True,
+        False,
+        False,
+    ]
+    assert ["Nothing is stopped because of a budget." in lines for lines in texts] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_without_two_weeks_of_days_a_budget_message_says_so() -> None:
@@ -228,13 +258,17 @@ def test_the_owner_of_the_project_is_told() -> None:
         world.cost(project, "20000")
     world.sum_up()
 
-    assert [("llm", "ml-team"), ("vision", "finops")] == [(a.project, a.owner) for a in world.told()]
+    assert [("llm", "ml-team"), ("vision", "finops")] == [
+        (a.project, a.owner) for a in world.told()
+    ]
 
 
 def test_the_outlook_says_when_the_budget_will_be_used_up() -> None:
     """10,000 USD at 100 an hour, 8,000 gone: twenty hours from now."""
     world = MonthWorld()
-    world.cost("llm", "8000", usd_per_hour={"llm": Decimal(100)}, unpriced_hours={"llm": Decimal("2.5")})
+    world.cost(
+        "llm", "8000", usd_per_hour={"llm": Decimal(100)}, unpriced_hours={"llm": Decimal("2.5")}
+    )
     world.sum_up()
 
     text = " ".join(world.told()[0].lines)
@@ -300,7 +334,8 @@ def test_an_action_of_last_month_saves_in_this_one_until_its_days_are_over() -> 
 
 
 @pytest.mark.parametrize(
-    ("usd_per_hour", "changes"), [(None, {}), ("10", {"ours": False, "saved_usd_per_hour": Decimal(10)})]
+    ("usd_per_hour", "changes"),
+    [(None, {}), ("10", {"ours": False, "saved_usd_per_hour": Decimal(10)})],
 )
 def test_what_is_not_ours_or_has_no_price_saves_nothing(
     usd_per_hour: str | None, changes: dict[str, Any]

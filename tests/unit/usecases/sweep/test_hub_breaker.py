@@ -1,4 +1,5 @@
-"""The breaker over all targets: outages across small accounts freeze everything, ordinary evenings do not."""
+"""The breaker over all targets: outages across small accounts freeze everything, ordinary evenings
+do not."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ def sweep_all(world: FleetWorld, found: dict[Target, list[str]], minutes: float)
 
 @pytest.mark.parametrize(("mode", "accounts"), [(Mode.ASK, 100), (Mode.AUTO, 25)])
 def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode, accounts: int) -> None:
-    """Before, 400 of 400 workflows started: no account had the five instances that its own breaker needs."""
+    """Before, 400 of 400 workflows started: no account had the five instances that its own breaker
+    needs."""
     world, found = fleet(mode, accounts=accounts, each=4)
     for ids in found.values():
         for one in ids:
@@ -58,7 +60,8 @@ def test_zeros_from_all_agents_in_small_accounts_start_nothing(mode: Mode, accou
 def test_a_rollout_of_a_few_instances_an_hour_is_caught(step: int) -> None:
     """Before, 40 of 40 workflows started: no sweep saw five turn at once.
 
-    What turned before the tenth did is asked about: a question is no action, and caps bound what follows."""
+    What turned before the tenth did is asked about: a question is no action, and caps bound what
+    follows."""
     world, found = fleet(Mode.ASK, accounts=10, each=4)
     left = [(target, one) for target, ids in found.items() for one in ids]
     while left:
@@ -85,11 +88,14 @@ def test_an_operator_lifts_a_freeze_and_what_was_counted_before() -> None:
 
     assert sweeps(65)
     world.policies.policy = replace(
-        world.policies.policy, breaker=Breaker(lift_freezes_before=(NOW + timedelta(days=9)).isoformat())
+        world.policies.policy,
+        breaker=Breaker(lift_freezes_before=(NOW + timedelta(days=9)).isoformat()),
     )
     assert sweeps(5)
     lifted = (world.clock.moment + timedelta(minutes=2)).isoformat()
-    world.policies.policy = replace(world.policies.policy, breaker=Breaker(lift_freezes_before=lifted))
+    world.policies.policy = replace(
+        world.policies.policy, breaker=Breaker(lift_freezes_before=lifted)
+    )
     assert not sweeps(60)
     assert world.state.hub().freeze is None
     assert not world.sweep_target(sweep).frozen
@@ -114,7 +120,9 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
 
     assert not sweeps(5, [])
     assert not sweeps(5, [])
-    (told,) = {" ".join(alert.lines) for alert in world.announcer.sent if "works again" in alert.subject}
+    (told,) = {
+        " ".join(alert.lines) for alert in world.announcer.sent if "works again" in alert.subject
+    }
     assert "ada@example.com (signed in) ended it in the console." in told
     assert 12 == sum(hour.turned for hour in world.state.hub().hours.values())
     # A freeze that comes later is another one, though it began with the same count.
@@ -123,7 +131,8 @@ def test_an_admin_ends_a_freeze_in_the_console_and_what_was_counted_until_then_i
 
 
 def test_a_sweep_that_lags_ends_no_freeze_that_began_since(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has read one that an admin ended; another sweep released that, and a third froze everything anew."""
+    """It has read one that an admin ended; another sweep released that, and a third froze
+    everything anew."""
     world, found = fleet(Mode.ASK, accounts=3, each=4)
     for ids in found.values():
         for one in ids:
@@ -167,7 +176,8 @@ def test_a_freeze_of_everything_ends_when_most_work_again_and_not_by_time() -> N
 
 @pytest.mark.parametrize("started_anew", [True, False], ids=["restarted", "kept"])
 def test_zeros_freeze_though_nobody_saw_the_instances_work_before(started_anew: bool) -> None:
-    """Started anew with an agent that publishes zeros, or out of a keep: before, all were asked about."""
+    """Started anew with an agent that publishes zeros, or out of a keep: before, all were asked
+    about."""
     world, found = fleet(Mode.ASK, accounts=30, each=4)
     night = timedelta(hours=12)
     everybody = [(target, one) for target, ids in found.items() for one in ids]
@@ -188,7 +198,8 @@ def test_zeros_freeze_though_nobody_saw_the_instances_work_before(started_anew: 
 
 
 def test_zeros_freeze_though_the_instances_were_started_anew_while_no_sweep_looked() -> None:
-    """After an hour without sweeps no grace was left to be seen in: before, 120 of 120 were asked about."""
+    """After an hour without sweeps no grace was left to be seen in: before, 120 of 120 were asked
+    about."""
     world, found = fleet(Mode.ASK, accounts=30, each=4)
     world.clock.moment += timedelta(hours=12)
     for ids in found.values():
@@ -203,7 +214,8 @@ def test_zeros_freeze_though_the_instances_were_started_anew_while_no_sweep_look
 
 
 def test_who_was_counted_before_a_start_is_counted_anew_after_it() -> None:
-    """Idle in the evening, and started in the morning with zeros: before, all were asked about again."""
+    """Idle in the evening, and started in the morning with zeros: before, all were asked about
+    again."""
     world, found = fleet(Mode.ASK, accounts=3, each=4)
     everybody = [one for ids in found.values() for one in ids]
     for half in (everybody[:6], everybody[6:]):
@@ -233,17 +245,21 @@ def test_the_first_sweep_of_instances_that_have_been_idle_for_long_freezes_nothi
 
 
 def test_an_outage_does_not_pass_for_a_habit_of_the_next_day() -> None:
-    """The outage that froze everything on the fifth day does so again on the sixth, at the same hour."""
+    """The outage that froze everything on the fifth day does so again on the sixth, at the same
+    hour."""
     broken = [START + timedelta(days=day, hours=3) for day in (4, 5)]
     hour = timedelta(hours=1)
-    month = run(seed=3, days=6, extra=[(one, (at, at + 2 * hour)) for at in broken for one in range(JOBS)])
+    month = run(
+        seed=3, days=6, extra=[(one, (at, at + 2 * hour)) for at in broken for one in range(JOBS)]
+    )
 
     assert [] == [at for at in broken if not any(at <= one <= at + hour for one in month.froze)]
 
 
 def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
-    """Nothing turned for so long that all counts were forgotten. Before, the breaker took itself for new,
-    learnt the outage, and let the next one pass at the same hour: 40 of 40 were asked about."""
+    """Nothing turned for so long that all counts were forgotten. Before, the breaker took itself
+    for new, learnt the outage, and let the next one pass at the same hour: 40 of 40 were asked
+    about."""
     world, found = fleet(Mode.ASK, accounts=10, each=4)
     everybody = [one for ids in found.values() for one in ids]
 
@@ -265,7 +281,8 @@ def test_after_quiet_weeks_an_outage_is_no_habit_either() -> None:
 
 
 def test_office_hours_freeze_at_most_once_in_a_month() -> None:
-    """400 instances of 100 accounts: only the first two days, of which nothing is known, are unusual.
+    """400 instances of 100 accounts: only the first two days, of which nothing is known, are
+    unusual.
 
     `python -m benchmarks.freezes` runs more months.
     """
@@ -276,14 +293,16 @@ def test_office_hours_freeze_at_most_once_in_a_month() -> None:
 
 
 def test_ordinary_days_after_holidays_freeze_nothing() -> None:
-    """Ten days without people in the third week. Before, each day after them froze everything, twice."""
+    """Ten days without people in the third week. Before, each day after them froze everything,
+    twice."""
     month = run(seed=11, days=24, holidays=range(11, 21))
 
     assert 1 == len(month.froze)
 
 
 def test_what_turns_each_day_is_usual_though_it_never_works_again() -> None:
-    """Jobs on new instances do so, and would freeze everything each day. A patient attacker has as much."""
+    """Jobs on new instances do so, and would freeze everything each day. A patient attacker has as
+    much."""
     hour, rule = hour_of(NOW), Breaker()
     before = {hour - timedelta(days=day): HourCount(9 + day) for day in (1, 2, 3)}
     most = int(12 * rule.hub_times_the_usual)
@@ -296,7 +315,9 @@ def test_a_true_outage_among_office_hours_is_caught() -> None:
     """In the second week, at 11 in the morning, all agents publish zeros."""
     noon = START + timedelta(days=8, hours=11)
     month = run(
-        seed=2, days=9, extra=[(number, (noon, noon + timedelta(days=1))) for number in range(INSTANCES)]
+        seed=2,
+        days=9,
+        extra=[(number, (noon, noon + timedelta(days=1))) for number in range(INSTANCES)],
     )
 
     assert JOBS < INSTANCES

@@ -1,4 +1,5 @@
-"""The page that a sweep keeps for the console: what it shows and costs, and that nothing waits for it."""
+"""The page that a sweep keeps for the console: what it shows and costs, and that nothing waits for
+it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ from tests.unit.usecases.fleet_world import UTILIZATION, FleetWorld
 from tests.unit.usecases.world import PEOPLE
 
 BUSY = [90.0] * 12
-TAGS = {"Purpose": "GPU-Workload", "Name": "notebook-7", "Owner": "alice@example.com", "Project": "vision"}
+TAGS = {
+    "Purpose": "GPU-Workload",
+    "Name": "notebook-7",
+    "Owner": "alice@example.com",
+    "Project": "vision",
+}
 
 
 def page(world: FleetWorld) -> FleetPage:
@@ -63,10 +69,18 @@ def test_a_row_says_what_the_sweep_saw() -> None:
     assert [] == summary.problems
     assert ("notebook-7", "alice@example.com", "vision") == (found.name, found.owner, found.project)
     assert ("busy", Decimal("1.006")) == (found.verdict, found.usd_per_hour)
-    assert (TARGET.account, TARGET.region, "g5.xlarge") == (found.account, found.region, found.instance_type)
+    assert (TARGET.account, TARGET.region, "g5.xlarge") == (
+        found.account,
+        found.region,
+        found.instance_type,
+    )
     assert (90, 90) == (found.hours[-1] or found.hours[-2], max(one or 0 for one in found.hours))
     assert (None, None, None) == (found.episode, found.approval_id, found.verb)
-    assert (world.clock.now(), "ask", None) == (page(world).swept_at, page(world).mode, page(world).problem)
+    assert (world.clock.now(), "ask", None) == (
+        page(world).swept_at,
+        page(world).mode,
+        page(world).problem,
+    )
 
 
 def test_the_advice_of_a_verdict_is_in_its_row() -> None:
@@ -92,7 +106,11 @@ def test_an_open_question_is_in_its_row() -> None:
     stored = world.state.approval(approval_id_of(instance_id))
 
     assert stored is not None
-    assert (ref.execution_name, stored.approval_id, "stop") == (found.episode, found.approval_id, found.verb)
+    assert (ref.execution_name, stored.approval_id, "stop") == (
+        found.episode,
+        found.approval_id,
+        found.verb,
+    )
     assert (NOW, stored.expires_at) == (found.asked_at, found.expires_at)
     assert found.idle_since is not None
     assert "idle" == found.verdict
@@ -155,7 +173,8 @@ def test_another_version_of_the_policy_makes_nothing_idle_for_a_shorter_time() -
 def test_it_is_idle_since_when_its_question_says_also_if_no_sweep_saw_that_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A question that is only reported is over before the next sweep, as all are in mode observe."""
+    """A question that is only reported is over before the next sweep, as all are in mode
+    observe."""
     world = FleetWorld()
     protected = world.add(2)
     world.ec2.protections[protected] = Protection(stop=True)
@@ -198,7 +217,8 @@ def test_idleness_after_work_is_not_that_of_an_older_question() -> None:
 
 
 def test_what_is_never_asked_about_is_only_reported() -> None:
-    """A Capacity Block from the first sweep on; a stop-protected instance when its episode has found that."""
+    """A Capacity Block from the first sweep on; a stop-protected instance when its episode has
+    found that."""
     world = FleetWorld()
     paid = world.add(1, lifecycle=Lifecycle.CAPACITY_BLOCK)
     protected, plain = world.add(2), world.add(3)
@@ -254,7 +274,8 @@ def test_keeps_exemptions_and_managers_are_in_their_rows() -> None:
 
 
 def test_hours_are_carried_over_without_another_read() -> None:
-    """Two hours later the busy hours are two places further back, and nothing more was read for the page."""
+    """Two hours later the busy hours are two places further back, and nothing more was read for the
+    page."""
     world = FleetWorld()
     instance_id = world.add(1, BUSY)
     world.sweep()
@@ -273,7 +294,9 @@ def test_a_page_costs_one_read_and_one_write(monkeypatch: pytest.MonkeyPatch) ->
     for number in range(500):
         world.add(number, BUSY)
     world.sweep()
-    monkeypatch.setattr(table, "ASKED", [lambda action, pk: calls.append((action, pk.partition("#")[0]))])
+    monkeypatch.setattr(
+        table, "ASKED", [lambda action, pk: calls.append((action, pk.partition("#")[0]))]
+    )
     world.sweep(5)
 
     found = Counter(calls)
@@ -288,7 +311,9 @@ def test_nothing_is_ever_done_about_an_instance_without_the_tag() -> None:
     """It idles for three days under `auto`; beside the page of the console, nothing knows of it."""
     world = FleetWorld(Policy(mode=Mode.AUTO, ownership=PEOPLE))
     governed = world.add(1)
-    loose = world.add(2, tags={"Name": "scratch", "Owner": "alice@example.com"}, instance_type="p5.48xlarge")
+    loose = world.add(
+        2, tags={"Name": "scratch", "Owner": "alice@example.com"}, instance_type="p5.48xlarge"
+    )
     protection = world.ec2.instances[loose]
     for _ in range(24 * 3):
         assert [] == world.sweep(60).problems
@@ -346,7 +371,8 @@ def test_who_created_what_is_not_governed_is_looked_up_once_a_few_an_hour() -> N
 
 
 def test_what_may_not_be_looked_up_costs_no_row() -> None:
-    """The sweep says what failed; the instances are listed, and their creators are looked up later."""
+    """The sweep says what failed; the instances are listed, and their creators are looked up
+    later."""
     world = FleetWorld()
     world.sweep()
     loose = world.add(1, tags={})
@@ -360,7 +386,8 @@ def test_what_may_not_be_looked_up_costs_no_row() -> None:
 
 @pytest.mark.parametrize("broken", ["page", "keep_page"])
 def test_a_page_that_cannot_be_kept_costs_nothing_else(broken: str) -> None:
-    """The sweep says so; verdicts, workflows and costs are as without it, and the next sweep keeps a page."""
+    """The sweep says so; verdicts, workflows and costs are as without it, and the next sweep keeps
+    a page."""
     world = FleetWorld()
     instance_id = world.add(1)
 

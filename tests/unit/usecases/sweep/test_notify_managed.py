@@ -1,4 +1,5 @@
-"""Idle instances that another service runs: one message an environment and day, and never an act."""
+"""Idle instances that another service runs: one message an environment and day, and never an
+act."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ BATCH = {"AWSBatchServiceTag": "batch", "aws:batch:compute-environment": "train-
 
 
 def tags(**more: str) -> dict[str, str]:
-    """Return the tags of an instance of the compute environment; `Owner` and the like by keyword."""
+    """Return the tags of an instance of the compute environment; `Owner` and the like by
+    keyword."""
     return {"Purpose": "GPU-Workload", **BATCH, **more}
 
 
@@ -41,10 +43,14 @@ def test_one_message_for_each_environment_and_owner() -> None:
     mine = [world.add(n, tags=tags(Owner="ada")) for n in (1, 2, 3)]
     world.add(4, BUSY, tags=tags(Owner="ada"))
     other = world.add(5, tags=tags(Owner="bob"))
-    pool = world.add(6, tags={"Purpose": "GPU-Workload", "karpenter.sh/nodepool": "gpu", "Owner": "ada"})
+    pool = world.add(
+        6, tags={"Purpose": "GPU-Workload", "karpenter.sh/nodepool": "gpu", "Owner": "ada"}
+    )
     summary = world.sweep()
 
-    assert [("ada", mine), ("bob", [other]), ("ada", [pool])] == [(a.owner, ids_told(a)) for a in told(world)]
+    assert [("ada", mine), ("bob", [other]), ("ada", [pool])] == [
+        (a.owner, ids_told(a)) for a in told(world)
+    ]
     assert "3 of 5 governed instances" in told(world)[0].lines[0]
     assert ({}, []) == (world.workflow.executions, summary.problems)
     assert [] == world.ec2.calls
@@ -87,7 +93,9 @@ def test_what_was_told_is_watched_by_utilization_alone() -> None:
     assert read + 1 == len(world.metrics.reads)
 
     world.sweep(24 * 60)
-    assert {"CPUUtilization", "NetworkIn"} <= {query.metric for query in world.metrics.reads[read + 1 :]}
+    assert {"CPUUtilization", "NetworkIn"} <= {
+        query.metric for query in world.metrics.reads[read + 1 :]
+    }
 
 
 def test_work_on_the_cpu_keeps_it_from_being_told_again() -> None:
@@ -102,7 +110,8 @@ def test_work_on_the_cpu_keeps_it_from_being_told_again() -> None:
 
 
 def test_an_hour_at_least_however_short_the_window_is() -> None:
-    """Idle for 15 minutes at the first sweep: told when the hour is full, counted from its begin."""
+    """Idle for 15 minutes at the first sweep: told when the hour is full, counted from its
+    begin."""
     world = FleetWorld(Policy(mode=Mode.ASK, idle=IdleRule(window_minutes=15)))
     world.add(1, tags=tags())
     sent = []

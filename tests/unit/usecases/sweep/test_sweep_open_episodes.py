@@ -1,4 +1,5 @@
-"""The sweep and open questions: taken back when they are moot, repaired when their workflow is gone."""
+"""The sweep and open questions: taken back when they are moot, repaired when their workflow is
+gone."""
 
 from __future__ import annotations
 
@@ -112,7 +113,9 @@ def test_a_restart_takes_the_question_back() -> None:
     assert (ApprovalStatus.VOID, "void", "void") == void_of(world, instance_id)
 
 
-@pytest.mark.parametrize("changes", [{"state": "stopped"}, {"tags": {}}], ids=["stopped", "tag gone"])
+@pytest.mark.parametrize(
+    "changes", [{"state": "stopped"}, {"tags": {}}], ids=["stopped", "tag gone"]
+)
 def test_an_instance_that_left_the_list_takes_the_question_back(changes: dict[str, object]) -> None:
     """Also when the event that told of it was lost."""
     world, instance_id, _ = asked()
@@ -126,7 +129,12 @@ def test_what_the_workflow_does_itself_is_no_news() -> None:
     """An approved instance leaves the list because we stop it."""
     world, instance_id, ref = asked()
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     start_acting(world, ref)
@@ -184,7 +192,8 @@ def test_a_workflow_that_moved_lately_is_not_called_dead() -> None:
 
 
 def test_a_workflow_that_is_forgotten_frees_its_instance_within_two_hours() -> None:
-    """Its state machine was replaced, say: nobody will ever end this episode, and the lock would stay."""
+    """Its state machine was replaced, say: nobody will ever end this episode, and the lock would
+    stay."""
     world, _, ref = asked()
     world.workflow.executions.clear()
     world.sweep(59)
@@ -195,8 +204,11 @@ def test_a_workflow_that_is_forgotten_frees_its_instance_within_two_hours() -> N
     assert Outcome.FAILED is stored_episode(world, ref).outcome
 
 
-def test_workflows_are_looked_at_once_an_hour_each_at_its_own_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Step Functions describes few executions a second; an hour's worth of looks never comes at once."""
+def test_workflows_are_looked_at_once_an_hour_each_at_its_own_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Step Functions describes few executions a second; an hour's worth of looks never comes at
+    once."""
     world = FleetWorld()
     ids = [world.add(number) for number in range(1, 31)]
     world.sweep()
@@ -282,7 +294,8 @@ def test_a_dead_workflow_of_an_instance_that_left_is_closed_too() -> None:
 
 
 def test_a_lock_that_a_rollback_left_is_freed_by_the_sweep() -> None:
-    """The release before closed the episode and freed the record alone: the instance was left for ever."""
+    """The release before closed the episode and freed the record alone: the instance was left for
+    ever."""
     world, instance_id, ref = asked()
     world.state.close_episode(ref, Outcome.KEPT, "kept", NOW, quiet_until=None, ledger=None)
     left = update(keys.lock(TARGET, instance_id), {"open_episode": ref.execution_name})
@@ -315,7 +328,12 @@ def test_a_decision_that_was_not_delivered_is_delivered_by_the_next_sweep() -> N
     world, instance_id, _ = asked()
     world.workflow.failure = Unavailable("Step Functions")
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     result = decide(approval_id_of(instance_id), decision(), losses_accepted=True)
     assert not result.delivered
@@ -345,11 +363,14 @@ def test_told_idleness_is_watched_by_utilization_alone() -> None:
     world.metrics.reads.clear()
     world.sweep(15)
 
-    assert [(UTILIZATION, "Maximum")] == [(query.metric, query.statistic) for query in world.metrics.reads]
+    assert [(UTILIZATION, "Maximum")] == [
+        (query.metric, query.statistic) for query in world.metrics.reads
+    ]
 
 
 def test_told_idleness_is_read_once_in_a_quarter_of_an_hour() -> None:
-    """Its verdict and how long it is idle go on in between; each instance is read at minutes of its own."""
+    """Its verdict and how long it is idle go on in between; each instance is read at minutes of its
+    own."""
     world, instance_id, _ = asked()
     since = world.state.observations(TARGET)[instance_id].idle_since
     world.metrics.reads.clear()
@@ -382,7 +403,8 @@ def test_other_news_than_metrics_has_told_idleness_read_at_once() -> None:
 
 
 def test_nothing_is_asked_about_what_ec2_takes_back() -> None:
-    """Not in the minutes of a warning, and with no read more; what was spared is asked about after them."""
+    """Not in the minutes of a warning, and with no read more; what was spared is asked about after
+    them."""
     world = FleetWorld()
     instance_id = world.add(1)
     world.state.note_warned(TARGET, {instance_id: NOW + timedelta(minutes=7)})
@@ -420,7 +442,8 @@ def test_quiet_idleness_is_watched_by_utilization_alone() -> None:
 
 
 def test_quiet_time_is_about_one_start_of_the_instance() -> None:
-    """After a restart the idleness is another one, asked about when all targets have been counted."""
+    """After a restart the idleness is another one, asked about when all targets have been
+    counted."""
     world, instance_id, ref = asked()
     quiet = NOW + timedelta(hours=24)
     world.state.close_episode(ref, Outcome.EXPIRED, "nobody", NOW, quiet_until=quiet, ledger=None)
@@ -514,7 +537,9 @@ def test_one_workflow_that_cannot_be_started_sinks_no_other() -> None:
     follow_up = replace(world.sweep_target.follow_up, workflow=workflow)
     summary = replace(world.sweep_target, follow_up=follow_up)(TARGET)
 
-    assert [ids[0], ids[2]] == [name.split("-", 4)[4].rsplit("-", 2)[0] for name in workflow.executions]
+    assert [ids[0], ids[2]] == [
+        name.split("-", 4)[4].rsplit("-", 2)[0] for name in workflow.executions
+    ]
     assert 2 == summary.episodes_started
     assert [True] == [ids[1] in problem for problem in summary.problems]
 
@@ -558,7 +583,10 @@ def test_a_read_that_failed_for_all_is_not_silence() -> None:
     summary = world.sweep(65)
 
     assert not summary.frozen
-    assert (0, 0) == (alerts(world, AlertKind.TELEMETRY_SILENT), alerts(world, AlertKind.BREAKER_TRIPPED))
+    assert (0, 0) == (
+        alerts(world, AlertKind.TELEMETRY_SILENT),
+        alerts(world, AlertKind.BREAKER_TRIPPED),
+    )
 
 
 def test_fewer_than_the_minimum_trip_nothing() -> None:
@@ -590,7 +618,10 @@ def test_a_freeze_holds_its_time_from_the_last_cause() -> None:
 
     assert world.sweep(120).frozen
     assert not world.sweep(61).frozen
-    assert (1, 1) == (alerts(world, AlertKind.BREAKER_TRIPPED), alerts(world, AlertKind.BREAKER_RELEASED))
+    assert (1, 1) == (
+        alerts(world, AlertKind.BREAKER_TRIPPED),
+        alerts(world, AlertKind.BREAKER_RELEASED),
+    )
 
 
 def test_a_freeze_stands_although_nobody_could_be_told() -> None:
@@ -614,7 +645,12 @@ def test_an_answer_keeps_its_meaning() -> None:
     world, instance_id, _ = asked()
     keep = decision(Answer.KEEP, keep_until=NOW + timedelta(days=2))
     Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )(approval_id_of(instance_id), keep)
     world.sweep(5)
 
@@ -623,10 +659,16 @@ def test_an_answer_keeps_its_meaning() -> None:
 
 
 def test_another_date_or_reason_is_another_decision() -> None:
-    """A repeated request is answered as the first; a different one comes too late and is told so."""
+    """A repeated request is answered as the first; a different one comes too late and is told
+    so."""
     world, instance_id, _ = asked()
     decide = Decide(
-        world.state, world.workflow, world.clock, world.announcer, lambda: world.policies, world.seals.answers
+        world.state,
+        world.workflow,
+        world.clock,
+        world.announcer,
+        lambda: world.policies,
+        world.seals.answers,
     )
     keep = decision(Answer.KEEP, by="link:broadcast", keep_until=NOW + timedelta(hours=4))
     decide(approval_id_of(instance_id), keep)
@@ -658,7 +700,8 @@ def test_an_outcome_that_nobody_was_told_of_is_found_by_the_sweep() -> None:
 
 
 def test_nobody_is_asked_again_before_the_last_outcome_is_known() -> None:
-    """The record holds one episode whose outcome people must learn; the next would take its place."""
+    """The record holds one episode whose outcome people must learn; the next would take its
+    place."""
     world, _, ref = asked()
     world.announcer.failure = Unavailable("SNS is down")
     with pytest.raises(Unavailable):

@@ -45,7 +45,10 @@ def test_an_idle_instance_is_marked_and_gets_one_workflow() -> None:
 
     assert (1, 0) == (first.episodes_started, second.episodes_started)
     tags = world.ec2.instances[instance_id].tags
-    assert ("2026-11-20T12:02:30Z", "true") == (tags["LowUtilization"], tags["ReviewForTermination"])
+    assert ("2026-11-20T12:02:30Z", "true") == (
+        tags["LowUtilization"],
+        tags["ReviewForTermination"],
+    )
     assert 1 == len(world.workflow.executions)
 
 
@@ -78,7 +81,8 @@ def test_another_policy_makes_it_read_again() -> None:
 
 
 def test_the_aggregate_is_asked_first_and_series_are_listed_once() -> None:
-    """No listing for a fleet that aggregates; one pass for a silent instance, not again for an hour."""
+    """No listing for a fleet that aggregates; one pass for a silent instance, not again for an
+    hour."""
     world = FleetWorld()
     world.add(1)
     world.sweep()
@@ -156,7 +160,9 @@ def test_marks_go_when_work_resumes() -> None:
 
 
 @pytest.mark.parametrize("utilization", [[1.0] * 12, [None] * 12], ids=["too young", "no data"])
-def test_marks_of_an_earlier_run_go_whatever_is_known_of_this_one(utilization: list[float | None]) -> None:
+def test_marks_of_an_earlier_run_go_whatever_is_known_of_this_one(
+    utilization: list[float | None],
+) -> None:
     """They were about work that is over; the first sweep that sees it run again removes them."""
     world = FleetWorld()
     instance_id = world.add(1)
@@ -166,7 +172,9 @@ def test_marks_of_an_earlier_run_go_whatever_is_known_of_this_one(utilization: l
     world.sweep(minutes=121 if utilization[0] else 240)
 
     assert {"too-young", "no-data"} & {world.verdict(instance_id)}
-    assert {"LowUtilization", "ReviewForTermination"}.isdisjoint(world.ec2.instances[instance_id].tags)
+    assert {"LowUtilization", "ReviewForTermination"}.isdisjoint(
+        world.ec2.instances[instance_id].tags
+    )
     assert world.state.record(TARGET, instance_id).marked_at is None
 
 
@@ -193,8 +201,11 @@ def test_idleness_of_another_run_is_marked_with_its_own_date() -> None:
         ("see ticket", False, False),
     ],
 )
-def test_the_note_says_when_it_was_marked_or_else_the_tag(date: str, noted: bool, goes: bool) -> None:
-    """The note may be lost, and anybody may write a tag; what nobody can date stays until work is seen."""
+def test_the_note_says_when_it_was_marked_or_else_the_tag(
+    date: str, noted: bool, goes: bool
+) -> None:
+    """The note may be lost, and anybody may write a tag; what nobody can date stays until work is
+    seen."""
     world = FleetWorld()
     instance_id = world.add(1)
     world.sweep()
@@ -276,7 +287,8 @@ def test_a_workflow_that_cannot_be_started_is_started_by_the_next_sweep() -> Non
 
 
 def test_a_used_name_is_not_waited_for() -> None:
-    """An execution that ended before it opened its episode uses up its number; the next one follows."""
+    """An execution that ended before it opened its episode uses up its number; the next one
+    follows."""
     world = FleetWorld()
     instance_id = world.add(1)
     instance = world.ec2.instances[instance_id]
@@ -398,17 +410,22 @@ def silence_messages(world: FleetWorld) -> list[tuple[str, int, bool]]:
 def test_silence_is_told_to_each_owner_with_what_to_do() -> None:
     """Two of ada's as one message, bob's by itself, and what nobody owns to the default owner."""
     world = FleetWorld()
-    for number, tags in enumerate((tagged("ada"), tagged("ada"), tagged("bob"), {"Purpose": "GPU-Workload"})):
+    for number, tags in enumerate(
+        (tagged("ada"), tagged("ada"), tagged("bob"), {"Purpose": "GPU-Workload"})
+    ):
         world.silence(world.add(number, tags=tags))
     for _ in range(3):
         world.sweep(5)
 
-    assert [("ada", 2, False), ("bob", 1, False), ("unassigned", 1, False)] == silence_messages(world)
+    assert [("ada", 2, False), ("bob", 1, False), ("unassigned", 1, False)] == silence_messages(
+        world
+    )
     assert all("governor doctor" in " ".join(alert.lines) for alert in world.announcer.sent)
 
 
 def test_a_fleet_without_metrics_is_one_message_and_not_one_an_owner() -> None:
-    """The agent was never rolled out: forty owners have one cause. Who falls silent later is told singly."""
+    """The agent was never rolled out: forty owners have one cause. Who falls silent later is told
+    singly."""
     world = FleetWorld()
     for number in range(40):
         world.silence(world.add(number, tags=tagged(f"owner-{number}")))
@@ -422,7 +439,8 @@ def test_a_fleet_without_metrics_is_one_message_and_not_one_an_owner() -> None:
 
 
 def test_an_outage_is_told_by_the_breaker_and_what_stays_silent_after_it() -> None:
-    """Forty agents stop within an hour: one freeze. When it ends, those whose agents are still down."""
+    """Forty agents stop within an hour: one freeze. When it ends, those whose agents are still
+    down."""
     world = FleetWorld()
     ids = [world.add(number, BUSY, tags=tagged(f"owner-{number}")) for number in range(40)]
     world.sweep()
@@ -455,7 +473,8 @@ def test_hidden_gpus_keep_an_instance() -> None:
 
 
 def test_in_auto_mode_a_freeze_does_not_end_by_time_alone() -> None:
-    """Nobody would be asked: six instances that an outage made idle stay until work is seen again."""
+    """Nobody would be asked: six instances that an outage made idle stay until work is seen
+    again."""
     world = FleetWorld(Policy(mode=Mode.AUTO))
     ids = [world.add(n, BUSY) for n in range(1, 7)]
     world.sweep()
@@ -476,7 +495,8 @@ def turn(world: FleetWorld, ids: Sequence[str], *, bins: int) -> None:
 
 
 def test_a_simultaneous_turn_is_seen_before_a_question_could_start() -> None:
-    """A question takes three hours; that all stopped at once is seen after one, and holds until then."""
+    """A question takes three hours; that all stopped at once is seen after one, and holds until
+    then."""
     world = FleetWorld(Policy(mode=Mode.AUTO))
     ids = [world.add(n, BUSY) for n in range(1, 7)]
     world.sweep()
@@ -515,7 +535,9 @@ def test_in_auto_mode_a_freeze_ends_when_most_of_those_that_turned_have_worked()
     turn(world, ids[:1], bins=60)
 
     assert not world.sweep(120).frozen
-    assert [ids[0]] == [episode_from_execution_name(name).instance_id for name in world.workflow.executions]
+    assert [ids[0]] == [
+        episode_from_execution_name(name).instance_id for name in world.workflow.executions
+    ]
 
 
 def test_work_that_came_and_went_during_a_freeze_has_been_seen() -> None:
@@ -559,7 +581,9 @@ def test_a_freeze_that_lasts_is_told_again_every_day() -> None:
 def mixed(world: FleetWorld) -> list[str]:
     """Six whose policy asks, six whose policy does not, at work together and idle together."""
     tags = {"Purpose": "GPU-Workload"}
-    ids = [world.add(n, BUSY, tags={**tags, "Mode": "auto" if n > 6 else "ask"}) for n in range(1, 13)]
+    ids = [
+        world.add(n, BUSY, tags={**tags, "Mode": "auto" if n > 6 else "ask"}) for n in range(1, 13)
+    ]
     world.sweep()
     turn(world, ids, bins=30)
     return ids
@@ -720,18 +744,26 @@ def test_overrides_that_contradict_each_other_sink_one_instance_only() -> None:
     world.policies.applied_to = contradict  # type: ignore[method-assign]
     summary = world.sweep()
 
-    assert ("idle", "no-data", 1) == (world.verdict(good), world.verdict(bad), summary.episodes_started)
+    assert ("idle", "no-data", 1) == (
+        world.verdict(good),
+        world.verdict(bad),
+        summary.episodes_started,
+    )
     assert [bad] == [problem.partition(":")[0] for problem in summary.problems]
 
 
-def test_keeps_cost_a_sweep_one_query_however_many_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeps_cost_a_sweep_one_query_however_many_there_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """As locks do: nothing is read instance by instance."""
 
     def reads(number: int) -> Counter[tuple[str, str]]:
         world, asked = FleetWorld(), Counter[tuple[str, str]]()
         for one in range(number):
             world.state.stand(TARGET, world.add(one), Hold(snoozed_until=NOW + timedelta(days=1)))
-        monkeypatch.setattr(table, "ASKED", [lambda action, pk: asked.update([(action, pk.split("#")[0])])])
+        monkeypatch.setattr(
+            table, "ASKED", [lambda action, pk: asked.update([(action, pk.split("#")[0])])]
+        )
         assert {"snoozed": number} == world.sweep().verdicts
         return Counter({one: times for one, times in asked.items() if one[0] in READS})
 
@@ -757,7 +789,8 @@ def test_keeps_cost_a_sweep_one_query_however_many_there_are(monkeypatch: pytest
     ],
 )
 def test_one_broken_item_ends_no_sweep(key: tuple[str, str], broken: dict[str, object]) -> None:
-    """Its target is swept and remembered, and a failure that is over is told of, as if it were not there."""
+    """Its target is swept and remembered, and a failure that is over is told of, as if it were not
+    there."""
     world = FleetWorld()
     new, earlier = world.add(1), NOW - timedelta(hours=1)
     failed = Failing(TARGET, "i-0000000f", "gone", "denied", "AccessDenied", "stop", earlier)
@@ -778,7 +811,11 @@ def test_a_record_that_cannot_be_read_sinks_one_instance_only() -> None:
     world.state.items[keys.instance(TARGET, bad)]["episodes"] = "many"
     summary = world.sweep()
 
-    assert ("idle", "no-data", 1) == (world.verdict(good), world.verdict(bad), summary.episodes_started)
+    assert ("idle", "no-data", 1) == (
+        world.verdict(good),
+        world.verdict(bad),
+        summary.episodes_started,
+    )
     (problem,) = summary.problems
     assert problem.startswith(f"{bad}: the item TARGET#")
     assert "cannot be read: episodes: " in problem
@@ -801,7 +838,8 @@ def test_an_admin_ends_the_freeze_of_a_target_and_no_later_one() -> None:
 
 @pytest.mark.parametrize("was_idle", [False, True])
 def test_one_record_that_cannot_be_read_has_no_data_and_sinks_no_other(was_idle: bool) -> None:
-    """Its reason is a problem of the sweep; an open question about it stands; nothing of it is changed."""
+    """Its reason is a problem of the sweep; an open question about it stands; nothing of it is
+    changed."""
     world = FleetWorld()
     odd, whole = world.add(1), world.add(2)
     if was_idle:
@@ -828,14 +866,17 @@ def test_one_record_that_cannot_be_read_has_no_data_and_sinks_no_other(was_idle:
 def test_a_list_that_cannot_be_read_is_said_although_no_instance_is_missing() -> None:
     """Or a first sweep would count no instance, and call that well."""
     world = FleetWorld()
-    world.ec2.odd[""] = "ec2:DescribeInstances gave a record that cannot be read: KeyError('Reservations')"
+    world.ec2.odd[""] = (
+        "ec2:DescribeInstances gave a record that cannot be read: KeyError('Reservations')"
+    )
 
     assert [world.ec2.odd[""]] == world.sweep().problems
 
 
 @pytest.mark.parametrize("is_remembered", [True, False])
 def test_a_record_without_an_id_voids_no_question(is_remembered: bool) -> None:
-    """It may be any instance that is missing: each of those has no data, and its question stands."""
+    """It may be any instance that is missing: each of those has no data, and its question
+    stands."""
     world = FleetWorld()
     gone, whole = world.add(1), world.add(2)
     world.sweep()
@@ -844,7 +885,9 @@ def test_a_record_without_an_id_voids_no_question(is_remembered: bool) -> None:
     if not is_remembered:
         world.state.remember(TARGET, {}, world.clock.moment)
     nameless = world.ec2.instances.pop(gone)
-    world.ec2.odd[""] = "ec2:DescribeInstances gave a record that cannot be read: KeyError('InstanceId')"
+    world.ec2.odd[""] = (
+        "ec2:DescribeInstances gave a record that cannot be read: KeyError('InstanceId')"
+    )
 
     summary = world.sweep(5)
 

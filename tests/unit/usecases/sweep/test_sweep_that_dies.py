@@ -1,4 +1,5 @@
-"""A sweep that dies while it reads: what goes on working is saved, and the next sweep reads the rest."""
+"""A sweep that dies while it reads: what goes on working is saved, and the next sweep reads the
+rest."""
 
 from __future__ import annotations
 
@@ -41,13 +42,18 @@ def killed_after(world: FleetWorld, reads: int, monkeypatch: pytest.MonkeyPatch)
 
 def read_of(world: FleetWorld) -> set[str]:
     """Return whose utilization was read since the last question."""
-    found = {dict(one.dimensions)["InstanceId"] for one in world.metrics.reads if one.metric == UTILIZATION}
+    found = {
+        dict(one.dimensions)["InstanceId"]
+        for one in world.metrics.reads
+        if one.metric == UTILIZATION
+    }
     world.metrics.reads.clear()
     return found
 
 
 def test_the_next_sweep_goes_on_where_one_died(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thirty that work, in three parts: each sweep dies in its second part, and the third one ends."""
+    """Thirty that work, in three parts: each sweep dies in its second part, and the third one
+    ends."""
     world = FleetWorld()
     ids = [world.add(number, BUSY, launch_time=NOW - timedelta(days=14)) for number in range(30)]
     for count in (10, 20):
@@ -62,7 +68,9 @@ def test_the_next_sweep_goes_on_where_one_died(monkeypatch: pytest.MonkeyPatch) 
     assert set() == read_of(world)
 
 
-def test_those_that_the_dead_sweep_did_not_come_to_are_read_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_that_the_dead_sweep_did_not_come_to_are_read_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Also where those that it read are due again."""
     world = FleetWorld()
     ids = [world.add(number, BUSY) for number in range(20)]
@@ -77,9 +85,12 @@ def test_those_that_the_dead_sweep_did_not_come_to_are_read_first(monkeypatch: p
     assert {*ids[10:]} == read_of(world)
 
 
-def test_whatever_something_follows_from_is_seen_by_the_next_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is saved about those that turned idle, fell silent, or were started lately: the breaker counts
-    them, people learn of the silence, and hours and savings are those of a sweep that did not die."""
+def test_whatever_something_follows_from_is_seen_by_the_next_sweep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nothing is saved about those that turned idle, fell silent, or were started lately: the
+    breaker counts them, people learn of the silence, and hours and savings are those of a sweep
+    that did not die."""
     summaries, worlds = [], []
     for dies in (False, True):
         world = FleetWorld()
@@ -93,7 +104,9 @@ def test_whatever_something_follows_from_is_seen_by_the_next_sweep(monkeypatch: 
         if dies:
             killed_after(world, 4, monkeypatch)
             seen = world.state.observations(TARGET)
-            assert NOW == min(one.at for one in seen.values()) < max(one.at for one in seen.values())
+            assert (
+                NOW == min(one.at for one in seen.values()) < max(one.at for one in seen.values())
+            )
             assert {"busy"} == {one.verdict for one in seen.values()}
         summary = world.sweep(5)
         summaries.append((summary.verdicts, summary.frozen, summary.problems))

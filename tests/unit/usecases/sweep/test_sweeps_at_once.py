@@ -87,11 +87,18 @@ def eventful() -> FleetWorld:
     world.add(9, tags={"aws:autoscaling:groupName": "workers"})
     world.add(10, tags={"GpuGovernorExempt ": "true"})
     world.sweep()
-    refs = {one: open_question(world, one) for one in (woken, dead, undelivered, quiet, gone, restarted)}
+    refs = {
+        one: open_question(world, one) for one in (woken, dead, undelivered, quiet, gone, restarted)
+    }
     later = NOW.replace(hour=NOW.hour + 1, minute=NOW.minute + 2)
     for one in (quiet, restarted):
         world.state.close_episode(
-            refs[one], Outcome.EXPIRED, "nobody", NOW, quiet_until=later.replace(day=25), ledger=None
+            refs[one],
+            Outcome.EXPIRED,
+            "nobody",
+            NOW,
+            quiet_until=later.replace(day=25),
+            ledger=None,
         )
     world.workflow.executions[refs[dead].execution_name] = False
     world.state.settle(approval_id_of(undelivered), decision())
@@ -119,7 +126,8 @@ def outage() -> FleetWorld:
 
 @pytest.fixture(params=[350_000, 120])
 def chunk_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """A memory of one chunk, as that of most fleets, and one of several, as that of 10,000 instances."""
+    """A memory of one chunk, as that of most fleets, and one of several, as that of 10,000
+    instances."""
     most: int = request.param
     monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", most)
     return most
@@ -129,8 +137,9 @@ WORLDS = [eventful, outage]
 
 
 def left_behind(world: FleetWorld) -> dict[str, Any]:
-    """All that a sweep leaves. A message that is sent twice under one key is delivered once; of the caches,
-    what they say of each instance, but for the words of one that the second sweep need not read."""
+    """All that a sweep leaves. A message that is sent twice under one key is delivered once; of the
+    caches, what they say of each instance, but for the words of one that the second sweep need not
+    read."""
     page = world.state.page(TARGET)
     assert page is not None
     items = {
@@ -194,12 +203,16 @@ class Turns:
                 self.condition.notify_all()
 
     def _wait(self) -> None:
-        assert self.condition.wait_for(lambda: self.current == self.own.number or self.over, timeout=20)
+        assert self.condition.wait_for(
+            lambda: self.current == self.own.number or self.over, timeout=20
+        )
 
 
 @pytest.mark.usefixtures("chunk_bytes")
 @pytest.mark.parametrize("make", WORLDS)
-def test_a_sweep_between_any_two_calls_of_another_changes_nothing(make: Callable[[], FleetWorld]) -> None:
+def test_a_sweep_between_any_two_calls_of_another_changes_nothing(
+    make: Callable[[], FleetWorld],
+) -> None:
     """The second one runs whole before the first call of the first, the second call, and so on."""
     alone, calls = make(), []
     with switched(lambda: calls.append(1)):
@@ -211,7 +224,9 @@ def test_a_sweep_between_any_two_calls_of_another_changes_nothing(make: Callable
         world, left = make(), iter(range(number))
         done: list[bool] = []
 
-        def switch(world: FleetWorld = world, left: Iterator[int] = left, done: list[bool] = done) -> None:
+        def switch(
+            world: FleetWorld = world, left: Iterator[int] = left, done: list[bool] = done
+        ) -> None:
             if not done and next(left, None) is None:
                 done.append(True)
                 world.sweep()
@@ -235,7 +250,10 @@ def test_two_sweeps_that_take_turns_leave_what_one_leaves(
     for seed in range(1 if share == 1.0 else 10):
         world, turns = make(), Turns(random.Random(seed), share)
         with switched(turns.switch):
-            threads = [threading.Thread(target=turns.run, args=(number, world.sweep)) for number in range(2)]
+            threads = [
+                threading.Thread(target=turns.run, args=(number, world.sweep))
+                for number in range(2)
+            ]
             for one in threads:
                 one.start()
             for one in threads:
@@ -254,8 +272,9 @@ def test_the_memory_has_as_many_chunks_as_it_should(chunk_bytes: int) -> None:
 def test_memories_that_are_written_and_read_at_once_never_blind_the_breaker(
     sizes: tuple[int, int], minutes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between any two calls of one, another writes its own, later or older, of a fleet that grew or shrank:
-    at every moment one of them can be read. What a later sweep that goes on has saved stays."""
+    """Between any two calls of one, another writes its own, later or older, of a fleet that grew or
+    shrank: at every moment one of them can be read. What a later sweep that goes on has saved
+    stays."""
     monkeypatch.setattr("governor.stores.table._CHUNK_BYTES", 120)
     seen = {f"i-{number:017x}": observation() for number in range(12)}
     first, second = (dict([*seen.items()][:size]) for size in sizes)
@@ -267,7 +286,9 @@ def test_memories_that_are_written_and_read_at_once_never_blind_the_breaker(
 
         done: list[str] = []
 
-        def switch(state: MemoryStateTable = state, left: Any = left, done: list[str] = done) -> None:
+        def switch(
+            state: MemoryStateTable = state, left: Any = left, done: list[str] = done
+        ) -> None:
             if done and done[-1] == "reads":
                 return
             done.append("reads")
@@ -293,7 +314,9 @@ def test_a_memory_that_is_replaced_while_it_is_read_is_read_again(
         state, left, done = MemoryStateTable(), iter(range(number)), list[int]()
         state.remember(TARGET, seen, NOW)
 
-        def switch(state: MemoryStateTable = state, left: Any = left, done: list[int] = done) -> None:
+        def switch(
+            state: MemoryStateTable = state, left: Any = left, done: list[int] = done
+        ) -> None:
             if not done and next(left, None) is None:
                 done.append(1)
                 state.remember(TARGET, seen, NOW + timedelta(minutes=minutes))

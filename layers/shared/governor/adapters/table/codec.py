@@ -1,8 +1,9 @@
-"""The stored form of domain records: one schema of pydantic's core per record, built on its first use.
+"""The stored form of domain records: one schema of pydantic's core per record, built on its first
+use.
 
-A record is stored by its own fields, but for `_STORED`; amounts as decimal text, times as ISO 8601 in UTC.
-Reading ignores unknown attributes and converts nothing. A missing attribute means its field's default, unless
-it is `needed`: then the item is unreadable.
+A record is stored by its own fields, but for `_STORED`; amounts as decimal text, times as ISO 8601
+in UTC. Reading ignores unknown attributes and converts nothing. A missing attribute means its
+field's default, unless it is `needed`: then the item is unreadable.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
-from pydantic_core import CoreSchema, SchemaSerializer, SchemaValidator, ValidationError, core_schema
+from pydantic_core import (
+    CoreSchema,
+    SchemaSerializer,
+    SchemaValidator,
+    ValidationError,
+    core_schema,
+)
 
 from governor.domain.approvals.approval import Approval
 from governor.domain.episode.episode import (
@@ -39,9 +46,11 @@ _Pair = tuple[str, str]
 
 
 def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-    """Yield the records of stored items. Raises: CloudError, which names items and fields, never values."""
+    """Yield the records of stored items. Raises: CloudError, which names items and fields, never
+    values."""
     validator, _ = _compiled(kind)
-    # Thousands of series share most of their dimensions; one object for equal pairs saves tens of megabytes.
+    # Thousands of series share most of their dimensions; one object for equal pairs saves tens of
+    # megabytes.
     shared: dict[_Pair, _Pair] = {}
     for item in items:
         try:
@@ -53,7 +62,9 @@ def read_all(kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator
         except (KeyError, TypeError, ArithmeticError) as error:
             problems = [repr(error)]
         name = f"the item {item.get('pk')} / {item.get('sk')}"
-        raise CloudError(f"{name} cannot be read: {'; '.join(problems)}", operation="dynamodb:GetItem")
+        raise CloudError(
+            f"{name} cannot be read: {'; '.join(problems)}", operation="dynamodb:GetItem"
+        )
 
 
 def written(record: object) -> Document:
@@ -81,7 +92,9 @@ def _share(pair: _Pair, info: core_schema.ValidationInfo[dict[_Pair, _Pair]]) ->
     return info.context.setdefault(pair, pair)
 
 
-def _leaf(stored: CoreSchema, reader: Callable[[Any], Any], writer: Callable[[Any], Any]) -> CoreSchema:
+def _leaf(
+    stored: CoreSchema, reader: Callable[[Any], Any], writer: Callable[[Any], Any]
+) -> CoreSchema:
     return core_schema.no_info_after_validator_function(reader, stored, serialization=_as(writer))
 
 
@@ -101,7 +114,9 @@ _LEAVES: dict[Any, CoreSchema] = {
     int: _INT,
     bool: core_schema.bool_schema(strict=True),
     datetime: _leaf(_STR, parse_iso, moment),
-    timedelta: _leaf(_INT, lambda value: timedelta(seconds=value), lambda value: int(value.total_seconds())),
+    timedelta: _leaf(
+        _INT, lambda value: timedelta(seconds=value), lambda value: int(value.total_seconds())
+    ),
     Decimal: core_schema.chain_schema([_STR, core_schema.decimal_schema()], serialization=_as(str)),
     float: core_schema.union_schema(
         # A number of packed JSON stays as it is, so that evidence keeps its hash.
@@ -111,7 +126,9 @@ _LEAVES: dict[Any, CoreSchema] = {
         custom_error_message="a number is needed",
         serialization=_as(str),
     ),
-    _Pair: core_schema.with_info_after_validator_function(_share, core_schema.tuple_schema([_STR, _STR])),
+    _Pair: core_schema.with_info_after_validator_function(
+        _share, core_schema.tuple_schema([_STR, _STR])
+    ),
     EpisodeRef: _leaf(_STR, episode_from_execution_name, lambda ref: ref.execution_name),
 }
 
@@ -149,7 +166,8 @@ class _Form:
     """The meaning of a missing attribute, where it is not the default of the field."""
     omitted: tuple[str, ...] = ()
     packed: Callable[[Any], Document] | None = None
-    """The domain's own form, as compressed JSON: a week of GPUs by the minute fits no item otherwise."""
+    """The domain's own form, as compressed JSON: a week of GPUs by the minute fits no item
+    otherwise."""
 
     def schema(self, kind: Any) -> CoreSchema:
         hints = get_type_hints(kind)
@@ -160,7 +178,9 @@ class _Form:
             if one.name in self.needed:
                 pass
             elif one.default_factory is not MISSING:
-                schema = core_schema.with_default_schema(schema, default_factory=one.default_factory)
+                schema = core_schema.with_default_schema(
+                    schema, default_factory=one.default_factory
+                )
             elif default is not MISSING:
                 schema = core_schema.with_default_schema(schema, default=default)
             name, omitted = self.names.get(one.name), one.name in self.omitted
@@ -180,7 +200,9 @@ class _Form:
             return whole
         flattened = core_schema.wrap_serializer_function_ser_schema(self._flattened, schema=whole)
         writer = _as(self._compressed) if self.packed else flattened
-        return core_schema.no_info_before_validator_function(self._deepened, whole, serialization=writer)
+        return core_schema.no_info_before_validator_function(
+            self._deepened, whole, serialization=writer
+        )
 
     def _compressed(self, record: Any) -> bytes:
         assert self.packed is not None

@@ -20,15 +20,19 @@ from governor.stores.table import Condition, Document, Key, Table, Write, epoch
 _BATCH = 100
 """Items of one read. Source: DynamoDB API, BatchGetItem."""
 _ATTEMPTS = 6
-"""Attempts of a transaction that met another one on the same item, and of a read that left out items."""
+"""Attempts of a transaction that met another one on the same item, and of a read that left out
+items."""
 
 
 class DynamoTable(Adapter, Table):
-    """One table in DynamoDB. Safe to use from several threads and processes; no state of its own."""
+    """One table in DynamoDB. Safe to use from several threads and processes; no state of its
+    own."""
 
     document, records = staticmethod(codec.written), staticmethod(codec.read_all)
 
-    def __init__(self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(
+        self, clients: Clients, name: str, *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         super().__init__(clients, name)
         self._sleep = sleep
 
@@ -62,13 +66,16 @@ class DynamoTable(Adapter, Table):
         values = {":pk": pk} | ({":prefix": prefix} if prefix else {})
         parameters: dict[str, Any] = {
             "TableName": self._resource,
-            "KeyConditionExpression": "pk = :pk" + (" AND begins_with(sk, :prefix)" if prefix else ""),
+            "KeyConditionExpression": "pk = :pk"
+            + (" AND begins_with(sk, :prefix)" if prefix else ""),
             "ExpressionAttributeValues": packed(values),
             "ConsistentRead": True,
         }
         following = None if after is None else _packed_key((pk, after))
         while True:
-            page = self._ask("Query", parameters | ({"ExclusiveStartKey": following} if following else {}))
+            page = self._ask(
+                "Query", parameters | ({"ExclusiveStartKey": following} if following else {})
+            )
             yield from map(unpacked, page["Items"])
             following = page.get("LastEvaluatedKey")
             if not following:
@@ -125,7 +132,9 @@ class _Expression:
                 return f"{name} {one.operator} {self.value(one.right)}"
 
     def changes(self, one: Write) -> str:
-        sets = [f"{self.name(name)} = {self.value(value)}" for name, value in attributes(one).items()]
+        sets = [
+            f"{self.name(name)} = {self.value(value)}" for name, value in attributes(one).items()
+        ]
         if one.first is not None:
             path = f"{self.name(one.first[0])}.{self.name(one.first[1])}"
             sets.append(f"{path} = if_not_exists({path}, {self.value(one.first[2])})")
@@ -142,7 +151,9 @@ def _parameters(table: str, one: Write) -> dict[str, Any]:
         "Key": None if is_put else key,
         "Item": packed(attributes(one)) | key if is_put else None,
         "UpdateExpression": expression.changes(one) if is_update else None,
-        "ConditionExpression": None if one.condition is None else expression.condition(one.condition),
+        "ConditionExpression": None
+        if one.condition is None
+        else expression.condition(one.condition),
         "ExpressionAttributeNames": expression.names,
         "ExpressionAttributeValues": packed(expression.values),
     }
@@ -184,7 +195,8 @@ def _unpack(value: Mapping[str, Any]) -> Any:
 
 
 def _whole(number: str) -> int | str:
-    """A fraction is written by nobody, too: as text it harms its own record, not all that a query returns."""
+    """A fraction is written by nobody, too: as text it harms its own record, not all that a query
+    returns."""
     try:
         return int(number)
     except ValueError:
@@ -201,5 +213,6 @@ _FORMS: tuple[tuple[str, Any, Callable[[Any], Any], Callable[[Any], Any]], ...] 
     ("L", (list, tuple), lambda parts: [*map(_pack, parts)], lambda parts: [*map(_unpack, parts)]),
     ("M", dict, packed, unpacked),
 )
-"""DynamoDB's letter, the type, the way there and back. No floats: readings are packed, amounts are text."""
+"""DynamoDB's letter, the type, the way there and back. No floats: readings are packed, amounts are
+text."""
 _UNPACK = {letter: unpack for letter, _, _, unpack in _FORMS}

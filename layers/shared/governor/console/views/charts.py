@@ -1,5 +1,6 @@
-"""Charts as inline SVG: shapes alone, stretched to the width there is, as the Content-Security-Policy asks
-for. Their labels are HTML beside them, so that text keeps its size on a phone."""
+"""Charts as inline SVG: shapes alone, stretched to the width there is, as the
+Content-Security-Policy asks for. Their labels are HTML beside them, so that text keeps its size on
+a phone."""
 
 from __future__ import annotations
 
@@ -27,9 +28,11 @@ class Chart:
 
 
 def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) -> Chart:
-    """Draw a bar a day, of amounts in the order of `kinds`, from the bottom up. What is below zero, as
-    storage makes an avoided cost, is in the table beside it alone."""
-    top = _round_up(max((sum((max(one, Decimal(0)) for one in amounts), Decimal(0)) for _, amounts in days)))
+    """Draw a bar a day, of amounts in the order of `kinds`, from the bottom up. What is below zero,
+    as storage makes an avoided cost, is in the table beside it alone."""
+    top = _round_up(
+        max((sum((max(one, Decimal(0)) for one in amounts), Decimal(0)) for _, amounts in days))
+    )
     step = _WIDTH / len(days)
     bars: dict[str, list[str]] = {kind: [] for kind in kinds}
     hints = []
@@ -44,7 +47,8 @@ def stacked(days: Sequence[tuple[date, Sequence[Usd]]], kinds: Sequence[str]) ->
         text = f"{day_text(day)}: {', '.join(words)}"
         x, wide = f"{number * step:.1f}", f"{step:.1f}"
         hints.append(
-            f'<rect class="hint" x="{x}" width="{wide}" height="{_HEIGHT}"><title>{text}</title></rect>'
+            f'<rect class="hint" x="{x}" width="{wide}" '
+            f'height="{_HEIGHT}"><title>{text}</title></rect>'
         )
     return Chart(_markup([*_paths(bars), *hints]), _scale(top), _ends([day for day, _ in days]))
 
@@ -69,7 +73,9 @@ def lines(
     return Chart(_markup(drawn), _scale(top), _ends(days))
 
 
-def hourly(hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent) -> Chart:
+def hourly(
+    hours: Sequence[int | None], until: UtcDatetime, zone: str, idle_below: Percent
+) -> Chart:
     """Draw the highest utilization of each hour; hours that were not measured are drawn as gaps."""
     step = _WIDTH / max(1, len(hours))
     boxes: dict[str, list[str]] = {"work": [], "idle": [], "no data": []}
@@ -107,9 +113,12 @@ def bar(kind: str, start: Usd, end: Usd, whole: Usd) -> Markup:
 
 
 def sparkline(hours: Sequence[int | None]) -> Markup:
-    """Draw a day of utilization in as few bytes as may be: a table has hundreds. Gaps stay empty."""
+    """Draw a day of utilization in as few bytes as may be: a table has hundreds. Gaps stay
+    empty."""
     path, x, is_gap = "", 0, True
-    for tall, run in groupby(None if one is None else 1 + round(min(one, 100) * 0.11) for one in hours):
+    for tall, run in groupby(
+        None if one is None else 1 + round(min(one, 100) * 0.11) for one in hours
+    ):
         wide = 2 * len(list(run))
         if tall is not None:
             path += f"{f'M{x} 12' if is_gap else ''}V{12 - tall}h{wide}"

@@ -1,4 +1,5 @@
-"""Parts of several views about rows and money: who is idle, what happens next, problems, sums by day."""
+"""Parts of several views about rows and money: who is idle, what happens next, problems, sums by
+day."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ class Problem(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One row as a table shows it. `kind` is the class of its color; what is not governed has no page."""
+    """One row as a table shows it. `kind` is the class of its color; what is not governed has no
+    page."""
 
     row: FleetRow
     kind: str
@@ -72,7 +74,11 @@ def targets_in(ask: Asked) -> list[tuple[Target, FleetPage | None]]:
     """Return the targets that the caller sees as a whole or an instance of, each with its page."""
     swept = {page.target: page for page in ask.reader.pages}
     here = {page.target for _, page in ask.seen}
-    return [(one, swept.get(one)) for one in ask.reader.targets if is_whole(one, ask.scope) or one in here]
+    return [
+        (one, swept.get(one))
+        for one in ask.reader.targets
+        if is_whole(one, ask.scope) or one in here
+    ]
 
 
 def is_whole(target: Target, scope: Scope) -> bool:
@@ -129,7 +135,11 @@ def _next(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
         return ""
     if row.managed_by:
         return f"{row.managed_by} runs it"
-    return _asked(row, mode, now) if row.episode and not row.is_reported else _follows(row, mode, zone, now)
+    return (
+        _asked(row, mode, now)
+        if row.episode and not row.is_reported
+        else _follows(row, mode, zone, now)
+    )
 
 
 def _follows(row: FleetRow, mode: str, zone: str, now: UtcDatetime) -> str:
@@ -154,7 +164,8 @@ def _asked(row: FleetRow, mode: str, now: UtcDatetime) -> str:
 
 
 def questions(ask: Asked) -> list[Row]:
-    """Return the rows with an open question, also one that is not sent yet, the most expensive first."""
+    """Return the rows with an open question, also one that is not sent yet, the most expensive
+    first."""
     return by_price(one for one in ask.asked if one[0].approval_id not in ask.answered)
 
 
@@ -169,7 +180,9 @@ def price(row: FleetRow) -> Decimal:
 
 
 def table(name: str, seen: Iterable[Row]) -> Table:
-    return Table(name, COLUMNS, tuple(tuple(getattr(row, one) for one in COLUMNS) for row, _ in seen))
+    return Table(
+        name, COLUMNS, tuple(tuple(getattr(row, one) for one in COLUMNS) for row, _ in seen)
+    )
 
 
 def problems(ask: Asked) -> Iterator[Problem]:
@@ -178,13 +191,17 @@ def problems(ask: Asked) -> Iterator[Problem]:
     pause = reader.state.pause()
     if pause is not None:
         text = f"Everything is {pause.why}" if scope.everything else "Everything is paused"
-        yield Problem(sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes")
+        yield Problem(
+            sentence(text), "Nothing is stopped, terminated or deleted: see the pause", "/freezes"
+        )
     why = why_frozen(None, reader.state.hub(), now, reader.policy.breaker)
     if why is not None:
         # Its reason counts instances of everybody, as problems of a sweep may.
         text = f"All plans are frozen: {why}" if scope.everything else "All plans are frozen"
         yield Problem(
-            sentence(text), "Nobody is asked and nothing is stopped meanwhile: see the freeze", "/freezes"
+            sentence(text),
+            "Nobody is asked and nothing is stopped meanwhile: see the freeze",
+            "/freezes",
         )
     frozen = sorted({str(page.target) for row, page in seen if row.verdict in HELD_BACK})
     if frozen and why is None:
@@ -196,7 +213,9 @@ def problems(ask: Asked) -> Iterator[Problem]:
             text = page.problem if is_whole(target, scope) else "its last sweep was not complete"
             yield Problem(full_stop(f"{target}: {text}"), "Run governor doctor if this stays.")
         elif now - page.swept_at > _STALE:
-            yield Problem(f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor.")
+            yield Problem(
+                f"{target} was last swept {left(now - page.swept_at)} ago.", "Run governor doctor."
+            )
     yield from _failures(ask)
     unsent = [row.name for row, _ in seen if row.approval_id and row.asked_at is None]
     if unsent:
@@ -206,7 +225,9 @@ def problems(ask: Asked) -> Iterator[Problem]:
     if silent.instances:
         which = plural(silent.instances, "instance")
         text = f"{which} cannot be judged ({units.usd(silent.usd_per_hour)} an hour)."
-        yield Problem(text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data")
+        yield Problem(
+            text, "Check the agents that publish their GPU metrics.", "/fleet?verdict=no-data"
+        )
 
 
 def _failures(ask: Asked) -> Iterator[Problem]:
@@ -216,7 +237,9 @@ def _failures(ask: Asked) -> Iterator[Problem]:
     causes: dict[str, list[Failing]] = defaultdict(list)
     for one in sorted(ask.reader.state.failing(), key=attrgetter("at"), reverse=True):
         # Names and reasons are of those whose it was when it failed.
-        is_theirs = (one.target, one.instance_id) in seen and sees(one.target.account, one.project, one.owner)
+        is_theirs = (one.target, one.instance_id) in seen and sees(
+            one.target.account, one.project, one.owner
+        )
         if one.over_at is None and is_theirs:
             causes[one.cause].append(one)
     for newest, *others in causes.values():
@@ -229,7 +252,8 @@ def _failures(ask: Asked) -> Iterator[Problem]:
 
 
 def shares(ask: Asked, first: date, last: date) -> Iterator[tuple[date, str, Share]]:
-    """Yield what was spent on these days (UTC), of what the caller may see: day, project and share."""
+    """Yield what was spent on these days (UTC), of what the caller may see: day, project and
+    share."""
     for month in months(_midnight(first), _midnight(last)):
         for costs in ask.reader.state.days(month, first):
             if costs.day <= last:
@@ -244,7 +268,8 @@ def total(found: Sequence[Share]) -> Share:
 
 
 def ledger_in(ask: Asked, first: UtcDatetime, last: UtcDatetime) -> list[LedgerEntry]:
-    """Return the booked actions that may count from one moment to another, of what the caller may see."""
+    """Return the booked actions that may count from one moment to another, of what the caller may
+    see."""
     since = first - ask.counts_for
     return [
         entry
@@ -292,7 +317,8 @@ def text_of(ask: Asked, name: str) -> str:
     text = ask.query.get(name, "").strip()
     if len(text) > LONGEST_TEXT:
         raise InputError(
-            f"{'the search' if name == 'q' else name} is longer than {LONGEST_TEXT} characters: shorten it"
+            f"{'the search' if name == 'q' else name} is longer than {LONGEST_TEXT} "
+            "characters: shorten it"
         )
     return text
 
@@ -308,7 +334,8 @@ def choice_of(ask: Asked, name: str, known: Sequence[str], default: str) -> str:
 def paged(
     ask: Asked, path: str, kept: Mapping[str, object], found: Sequence[Item], size: int
 ) -> tuple[Sequence[Item], Mapping[str, object]]:
-    """Return the rows of the page that is asked for, and what leads to the others. Raises: InputError."""
+    """Return the rows of the page that is asked for, and what leads to the others. Raises:
+    InputError."""
     text, last = text_of(ask, "page") or "1", max(1, -(-len(found) // size))
     if not (text.isascii() and text.isdecimal() and len(text) <= 6 and 1 <= int(text) <= last):
         raise InputError(f"page must be a number from 1 to {last:,}")

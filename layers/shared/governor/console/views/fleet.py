@@ -1,4 +1,5 @@
-"""The Fleet: every instance, searched, filtered, sorted and paged by the address; ungoverned ones apart."""
+"""The Fleet: every instance, searched, filtered, sorted and paged by the address; ungoverned ones
+apart."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _ORDERS: Mapping[str, Callable[[FleetRow], Any]] = {
     "started": lambda row: row.launched_at,
     **{name: attrgetter(name) for name in (*_PLACES, "verdict")},
 }
-"""By the name in the address. The first is the usual one: idle instances first, the most expensive on top."""
+"""By the name in the address. The first is the usual one: idle instances first, the most expensive
+on top."""
 
 
 def fleet(ask: Asked) -> Page:
@@ -37,9 +39,15 @@ def fleet(ask: Asked) -> Page:
     seen = ask.ungoverned if is_loose else ask.seen
     order = figures.choice_of(ask, "sort", tuple(_ORDERS), "idle")
     size = int(figures.choice_of(ask, "size", tuple(map(str, SIZES)), str(SIZES[0])))
-    found = sorted((one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0]))
+    found = sorted(
+        (one for one in seen if _fits(one[0], wanted)), key=lambda one: _ORDERS[order](one[0])
+    )
     rates = figures.rate(found)
-    asked = {**wanted, "sort": order if order != "idle" else "", "size": size if size != SIZES[0] else ""}
+    asked = {
+        **wanted,
+        "sort": order if order != "idle" else "",
+        "size": size if size != SIZES[0] else "",
+    }
     shown, pages = figures.paged(ask, "/fleet", asked, found, size)
     return Page(
         title="Fleet",
@@ -66,7 +74,8 @@ def fleet(ask: Asked) -> Page:
             "cut": [str(one.target) for one in ask.reader.pages if _is_cut(one, ask)],
             "selector": ask.reader.policy.selector,
             "offered": {
-                place: sorted({getattr(row, place) for row, _ in seen})[:_OFFERED] for place in _PLACES
+                place: sorted({getattr(row, place) for row, _ in seen})[:_OFFERED]
+                for place in _PLACES
             },
             "sizes": SIZES,
             "pages": pages,
@@ -99,14 +108,17 @@ def _fits(row: FleetRow, wanted: Mapping[str, str]) -> bool:
     """Return whether it has the verdict, the places and, in any letter case, the searched text."""
     if wanted["verdict"] and row.verdict != wanted["verdict"]:
         return False
-    if any(wanted[one] and getattr(row, one).casefold() != wanted[one].casefold() for one in _PLACES):
+    if any(
+        wanted[one] and getattr(row, one).casefold() != wanted[one].casefold() for one in _PLACES
+    ):
         return False
     text = wanted["q"].casefold()
     return not text or any(text in getattr(row, name).casefold() for name in _SEARCHED)
 
 
 def _is_cut(page: FleetPage, ask: Asked) -> bool:
-    """Return whether more than those listed may not be governed there; only for whoever sees all of them."""
+    """Return whether more than those listed may not be governed there; only for whoever sees all of
+    them."""
     listed = sum(row.verdict == UNGOVERNED for row in page.rows)
     return listed >= MOST_UNGOVERNED and figures.is_whole(page.target, ask.scope)
 

@@ -28,12 +28,21 @@ def freezes(ask: Asked) -> Page:
     """Only what the caller may see. Reasons and names are for whoever sees all that is counted."""
     state, rows = ask.reader.state, []
     for target, one in _standing(ask):
-        sees_all = ask.scope.everything or (target is not None and figures.is_whole(target, ask.scope))
+        sees_all = ask.scope.everything or (
+            target is not None and figures.is_whole(target, ask.scope)
+        )
         by = state.freeze_ended_by(target, one)
         ended_by = people(by) if by and sees_all else None
         why = one.why if sees_all else None
         rows.append(
-            (str(target or _EVERYTHING), one.tripped_at, why, bool(by), ended_by, _may_end(ask, target))
+            (
+                str(target or _EVERYTHING),
+                one.tripped_at,
+                why,
+                bool(by),
+                ended_by,
+                _may_end(ask, target),
+            )
         )
     table = Table("freezes", _COLUMNS, tuple(rows))
     caps = Table("caps", ("what", "used", "most"), tuple(_caps(ask)))
@@ -48,14 +57,18 @@ def freezes(ask: Asked) -> Page:
             "waiting": _waiting(ask) if pause["may_end"] else [],
             **pause,
         },
-        document={"pause": _pause_document(ask), "freezes": table.documents, "caps": caps.documents},
+        document={
+            "pause": _pause_document(ask),
+            "freezes": table.documents,
+            "caps": caps.documents,
+        },
         tables=(table, caps),
     )
 
 
 def _caps(ask: Asked) -> Iterator[tuple[str, int, int]]:
-    """Yield what the last 60 minutes used of each cap that the caller may see: of whole accounts, and of all
-    accounts and owners for those who see everything."""
+    """Yield what the last 60 minutes used of each cap that the caller may see: of whole accounts,
+    and of all accounts and owners for those who see everything."""
     for what, used, most in used_caps(ask.reader.state, ask.reader.policy.caps, ask.now):
         kind, _, name = what.partition("#")
         if ask.scope.everything or (kind == "ACCOUNT" and name in ask.scope.accounts):
@@ -94,8 +107,13 @@ def _pause_document(ask: Asked) -> dict[str, object] | None:
 
 
 def _waiting(ask: Asked) -> list[str]:
-    """Return the instances whose plan is carried out, unless somebody holds it, when the pause has ended."""
-    asked = {str(row.approval_id): str(row.episode) for row, _ in ask.seen if row.approval_id and row.episode}
+    """Return the instances whose plan is carried out, unless somebody holds it, when the pause has
+    ended."""
+    asked = {
+        str(row.approval_id): str(row.episode)
+        for row, _ in ask.seen
+        if row.approval_id and row.episode
+    }
     views = ask.reader.show.several(asked)
     return sorted(view.episode.instance.name for view in views if view.can_hold)
 
@@ -108,11 +126,13 @@ class Brakes:
     pause_all: PauseAll
 
     def take(self, ask: Asked) -> str:
-        """Pause everything, end the pause or end a freeze; return where to go on. Raises: InputError,
-        NotFound, NotAllowed, DecisionRefused."""
+        """Pause everything, end the pause or end a freeze; return where to go on. Raises:
+        InputError, NotFound, NotAllowed, DecisionRefused."""
         match ask.query.get("answer"):
             case "pause":
-                self.pause_all.begin(_presser(ask.caller), ask.query.get("reason"), ask.reader.policy)
+                self.pause_all.begin(
+                    _presser(ask.caller), ask.query.get("reason"), ask.reader.policy
+                )
                 return PATH
             case "end-pause":
                 return self._end_pause(ask)
@@ -135,17 +155,21 @@ def _presser(caller: Caller) -> Presser:
 
 
 def end_freeze(state: StateTable, ask: Asked) -> str:
-    """Have the next sweep end the freeze that the page showed; return where to go on. Raises: InputError,
-    NotFound, NotAllowed, DecisionRefused."""
+    """Have the next sweep end the freeze that the page showed; return where to go on. Raises:
+    InputError, NotFound, NotAllowed, DecisionRefused."""
     where, since = figures.text_of(ask, "where"), figures.text_of(ask, "since")
     known = {str(target or _EVERYTHING): (target, one) for target, one in _standing(ask)}
     if where not in known:
         raise NotFound(f"nothing is frozen in {where}")
     target, freeze = known[where]
     if not _may_end(ask, target):
-        raise NotAllowed("only an admin of all that it holds back may end a freeze (console.scopes)")
+        raise NotAllowed(
+            "only an admin of all that it holds back may end a freeze (console.scopes)"
+        )
     if ask.reader.policy.two_people_for_policy:
-        raise NotAllowed("the policy asks for two people (two_people_for_policy): lift the freeze there")
+        raise NotAllowed(
+            "the policy asks for two people (two_people_for_policy): lift the freeze there"
+        )
     ask.caller.check_fresh(ask.now)
     if ask.query.get("answer") != "end-freeze":
         raise InputError("choose the button of the page")
@@ -154,13 +178,17 @@ def end_freeze(state: StateTable, ask: Asked) -> str:
             raise ConflictError("another freeze than the page showed")
         state.end_freeze(target, freeze, ask.caller.by, ask.now)
     except ConflictError:
-        why = "somebody has ended this freeze, or it has begun anew, since this page was made: open it again"
+        why = (
+            "somebody has ended this freeze, or it has begun anew, since this page was "
+            "made: open it again"
+        )
         raise DecisionRefused(why) from None
     return PATH
 
 
 def _standing(ask: Asked) -> list[tuple[Target | None, BreakerState]]:
-    """Return what is frozen, of everything first. What the policy lifts goes at the next sweep by itself."""
+    """Return what is frozen, of everything first. What the policy lifts goes at the next sweep by
+    itself."""
     state, rule = ask.reader.state, ask.reader.policy.breaker
     targets = [target for target, _ in figures.targets_in(ask)]
     found = [(None, state.hub().freeze), *state.breakers(targets).items()]

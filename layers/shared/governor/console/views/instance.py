@@ -1,4 +1,5 @@
-"""One instance: what it is now, six weeks of it, and the episodes that are known, with what they saved."""
+"""One instance: what it is now, six weeks of it, and the episodes that are known, with what they
+saved."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from governor.console.views import charts, figures
 from governor.domain.alerts.templates import said
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.terms import Rank, may_undo
-from governor.domain.episode.episode import Episode, EpisodeRef, InstanceRecord, episode_from_execution_name
+from governor.domain.episode.episode import (
+    Episode,
+    EpisodeRef,
+    InstanceRecord,
+    episode_from_execution_name,
+)
 from governor.domain.evidence import busiest, gpu_rows
 from governor.domain.fleet.rows import FleetRow
 from governor.domain.health.health import sent_findings
@@ -27,11 +33,21 @@ from governor.usecases.approvals.decide import Decide, key_of
 
 _WEEKS = timedelta(weeks=6)
 _KINDS = ("work", "idle", "asked", "stopped", "running", "no data")
-_PLACE: Callable[[Mapping[str, str]], tuple[str, str, str]] = itemgetter("account", "region", "instance_id")
+_PLACE: Callable[[Mapping[str, str]], tuple[str, str, str]] = itemgetter(
+    "account", "region", "instance_id"
+)
 _HOUR = timedelta(hours=1)
 _DRAWN = 42
 """Stops whose day before is drawn: one a night."""
-_COLUMNS = ("episode", "outcome", "booked_at", "ended_at", "false_stop", "saved_usd_per_hour", "saved_usd")
+_COLUMNS = (
+    "episode",
+    "outcome",
+    "booked_at",
+    "ended_at",
+    "false_stop",
+    "saved_usd_per_hour",
+    "saved_usd",
+)
 
 
 Stop = tuple[LedgerEntry, Usd | None]
@@ -39,14 +55,17 @@ Stop = tuple[LedgerEntry, Usd | None]
 
 
 def instance(ask: Asked) -> Page:
-    """Raises: NotFound where the caller may not see it, InputError for an episode that cannot be."""
+    """Raises: NotFound where the caller may not see it, InputError for an episode that cannot
+    be."""
     account, region, instance_id = _PLACE(ask.query)
     target, found, reader, now = Target(account, region), _found(ask), ask.reader, ask.now
     stops = _stops(ask)
     if found is None and not stops:
         raise NotFound(f"there is no instance {instance_id}")
     # Of an instance that others have by now, what holds it is theirs.
-    record = reader.state.record(target, instance_id) if found else InstanceRecord(target, instance_id)
+    record = (
+        reader.state.record(target, instance_id) if found else InstanceRecord(target, instance_id)
+    )
     episodes = list(_episodes(ask, found, stops, record))
     approval = reader.state.approval(episodes[0].approval_id) if episodes else None
     over = {entry.episode for entry, _ in stops if entry.ended_at}  # it ran again since
@@ -77,13 +96,15 @@ def instance(ask: Asked) -> Page:
             "may_end": found and record.hold.stands(now) and _may_end(ask, found[0], record.hold),
             "strip": charts.strip(_spans(ask, found, stops, episodes), now - _WEEKS, now),
             "kinds": _KINDS,
-            "hours": found and charts.hourly(found[0].hours, found[1].swept_at, ask.caller.zone, below),
+            "hours": found
+            and charts.hourly(found[0].hours, found[1].swept_at, ask.caller.zone, below),
             "stops": stops,
             "counts_for": ask.counts_for,
             "episodes": [(one, gpu_rows(one.evidence)) for one in episodes],
             "decision": approval.decision if approval else None,
             "stopped": next(
-                (one for one in episodes if one.ref not in over and _may_start(ask, one, found)), None
+                (one for one in episodes if one.ref not in over and _may_start(ask, one, found)),
+                None,
             ),
         },
         document={
@@ -99,8 +120,8 @@ def instance(ask: Asked) -> Page:
 
 
 def end_hold(decide: Decide, ask: Asked) -> str:
-    """End a keep or an exemption, as only admins may; return where to go on. Raises: InputError, NotFound,
-    NotAllowed, DecisionRefused."""
+    """End a keep or an exemption, as only admins may; return where to go on. Raises: InputError,
+    NotFound, NotAllowed, DecisionRefused."""
     account, region, instance_id = _PLACE(ask.query)
     found, caller = _found(ask), ask.caller
     if found is None:
@@ -118,10 +139,12 @@ def _found(ask: Asked) -> Row | None:
 
 
 def _may_end(ask: Asked, row: FleetRow, hold: Hold) -> bool:
-    """Return whether the caller is an admin of the instance as it is, and as it was when somebody held it: by
-    a tag, whoever may tag moves an instance into another project."""
+    """Return whether the caller is an admin of the instance as it is, and as it was when somebody
+    held it: by a tag, whoever may tag moves an instance into another project."""
     was = {hold.exempt_in} if hold.exempt_reason is not None else set()
-    was |= {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
+    was |= (
+        {hold.kept_in} if hold.snoozed_until is not None and hold.snoozed_until > ask.now else set()
+    )
     projects = {row.project, *(one or "" for one in was)}
     return all(ask.caller.rank(row.account, one, "") is Rank.ADMIN for one in projects)
 
@@ -132,10 +155,15 @@ def _was_held(row: FleetRow, now: UtcDatetime) -> bool:
 
 
 def _shown_reason(ask: Asked, row: FleetRow, hold: Hold) -> str | None:
-    """Why it is exempt, for whoever sees the project that it was exempted in: a tag moves it to another."""
+    """Why it is exempt, for whoever sees the project that it was exempted in: a tag moves it to
+    another."""
     was = hold.exempt_in
     is_theirs = was == row.project or ask.scope.sees(row.account, was or "", "")
-    return hold.exempt_reason if is_theirs or hold.exempt_reason is None else "by somebody of another project"
+    return (
+        hold.exempt_reason
+        if is_theirs or hold.exempt_reason is None
+        else "by somebody of another project"
+    )
 
 
 def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:
@@ -149,7 +177,11 @@ def _may_start(ask: Asked, episode: Episode, found: Row | None) -> bool:
 def _stops(ask: Asked) -> list[Stop]:
     """Return by what it was put away in these weeks, the newest first."""
     booked = figures.ledger_in(ask, ask.now - _WEEKS + ask.counts_for, ask.now)
-    mine = [one for one in booked if _is_at(ask, one.episode) and one.outcome not in ENDED_WITHOUT_ACTION]
+    mine = [
+        one
+        for one in booked
+        if _is_at(ask, one.episode) and one.outcome not in ENDED_WITHOUT_ACTION
+    ]
     return [(one, saved_in(one, one.booked_at, ask.now, ask.counts_for)) for one in reversed(mine)]
 
 
@@ -157,8 +189,11 @@ def _is_at(ask: Asked, one: FleetRow | EpisodeRef) -> bool:
     return (one.account, one.region, one.instance_id) == _PLACE(ask.query)
 
 
-def _episodes(ask: Asked, found: Row | None, stops: list[Stop], record: InstanceRecord) -> Iterator[Episode]:
-    """Read up to two: the one that is asked for, the open one, the last since its start, the last stop."""
+def _episodes(
+    ask: Asked, found: Row | None, stops: list[Stop], record: InstanceRecord
+) -> Iterator[Episode]:
+    """Read up to two: the one that is asked for, the open one, the last since its start, the last
+    stop."""
     names = [figures.text_of(ask, "episode")]
     row = found[0] if found else None
     if row is not None:
@@ -166,10 +201,15 @@ def _episodes(ask: Asked, found: Row | None, stops: list[Stop], record: Instance
         names.append(record.last_episode(row.launched_at).execution_name if record.episodes else "")
     names += [entry.episode.execution_name for entry, _ in stops[:1]]
     try:
-        refs = [episode_from_execution_name(name) for name in list(dict.fromkeys(filter(None, names)))[:2]]
+        refs = [
+            episode_from_execution_name(name)
+            for name in list(dict.fromkeys(filter(None, names)))[:2]
+        ]
     except ValueError:
         raise InputError("episode is not the name of one: follow a link of this page") from None
-    ask.reader.table.read_ahead([*map(keys.episode, {*refs, *(e.episode for e, _ in stops[:_DRAWN])})])
+    ask.reader.table.read_ahead(
+        [*map(keys.episode, {*refs, *(e.episode for e, _ in stops[:_DRAWN])})]
+    )
     for ref in refs:
         stored = ask.reader.state.episode(ref) if _is_at(ask, ref) else None
         if stored is not None and ask.scope.sees(ref.account, stored.project, stored.owner):

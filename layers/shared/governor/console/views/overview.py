@@ -1,4 +1,5 @@
-"""The Overview: what is idle now, what waits for an answer, what was saved, and what cannot be judged."""
+"""The Overview: what is idle now, what waits for an answer, what was saved, and what cannot be
+judged."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def overview(ask: Asked) -> Page:
             "before": before,
             "last_month": last,
             "problems": list(figures.problems(ask)),
-            "chart": charts.stacked(days, _KINDS) if any(map(any, (one for _, one in days))) else None,
+            "chart": charts.stacked(days, _KINDS)
+            if any(map(any, (one for _, one in days)))
+            else None,
             "days": days,
             "kinds": _KINDS,
             "open": figures.lines(ask, asked[:_LISTED]),
@@ -71,7 +74,8 @@ def overview(ask: Asked) -> Page:
 
 
 def _days(ask: Asked, entries: Sequence[LedgerEntry]) -> list[tuple[date, tuple[Usd, ...]]]:
-    """Return what was spent and avoided on each of the last days (UTC), in the order of `_KINDS`."""
+    """Return what was spent and avoided on each of the last days (UTC), in the order of
+    `_KINDS`."""
     days = figures.days_between(ask.now.date() - DAY * (_DAYS - 1), ask.now.date())
     spent: dict[date, list[Share]] = defaultdict(list)
     for day, _, share in figures.shares(ask, days[0], days[-1]):

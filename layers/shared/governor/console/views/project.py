@@ -1,4 +1,5 @@
-"""Projects: what each has spent of its budget this month, how much of that was idle, and what runs."""
+"""Projects: what each has spent of its budget this month, how much of that was idle, and what
+runs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ _COLUMNS = ("project", "instances", "usd_per_hour", "spent_usd", "idle_usd", "bu
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """A project in this month (UTC), as far as the caller sees it. `budget` only where they see all of it."""
+    """A project in this month (UTC), as far as the caller sees it. `budget` only where they see all
+    of it."""
 
     name: str
     rows: Sequence[Row]
@@ -52,7 +54,8 @@ class Spending:
         return self.spent + cost_between(self.rate.usd_per_hour, now, month_end(now))
 
     def runs_out_at(self, now: UtcDatetime) -> UtcDatetime | None:
-        """Return when the budget is used up, if what runs now runs on; `None` if not in this month."""
+        """Return when the budget is used up, if what runs now runs on; `None` if not in this
+        month."""
         if self.budget is None or self.if_it_runs_on(now) <= self.budget:
             return None
         left = max(Decimal(0), self.budget - self.spent)
@@ -111,14 +114,17 @@ def project(ask: Asked) -> Page:
             "forecast_error_percent": by_past and by_past.error_percent,
             "fleet": found.rate,
             "idle": figures.rate(idle),
-            "days": [{"day": day, "spent_usd": amount} for day, amount in zip(days, spent, strict=False)],
+            "days": [
+                {"day": day, "spent_usd": amount} for day, amount in zip(days, spent, strict=False)
+            ],
         },
         tables=(figures.table("instances", rows),),
     )
 
 
 def _spending(ask: Asked, past: timedelta) -> list[Spending]:
-    """Return all projects of which the caller sees an instance, or a cost of this month or of that time."""
+    """Return all projects of which the caller sees an instance, or a cost of this month or of that
+    time."""
     scope, now = ask.scope, ask.now
     first = month_start(now).date()
     rows: dict[str, list[Row]] = defaultdict(list)

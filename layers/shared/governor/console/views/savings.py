@@ -1,4 +1,5 @@
-"""Savings of a month: the net figure with the steps that lead to it, by day, by whom, and every entry."""
+"""Savings of a month: the net figure with the steps that lead to it, by day, by whom, and every
+entry."""
 
 from __future__ import annotations
 
@@ -25,8 +26,12 @@ def savings(ask: Asked) -> Page:
     table = Table("savings", COLUMNS, found.rows)
     this, month = {"month": f"{start:%Y-%m}"}, f"{start:%B %Y}"
     shown, pages = figures.paged(ask, "/savings", this, found.lines, _ROWS)
-    so_far = net_by_day(entries, figures.days_between(days[0], (end - _MOMENT).date()), end, counts_for)
-    earlier = net_by_day(entries, figures.days_between(before.date(), days[0] - DAY), start, counts_for)
+    so_far = net_by_day(
+        entries, figures.days_between(days[0], (end - _MOMENT).date()), end, counts_for
+    )
+    earlier = net_by_day(
+        entries, figures.days_between(before.date(), days[0] - DAY), start, counts_for
+    )
     sums = [
         ("month-before", list(accumulate(earlier))[: len(days)]),
         ("this-month", list(accumulate(so_far))),
@@ -40,7 +45,9 @@ def savings(ask: Asked) -> Page:
             "month": month,
             "is_now": month_of(now) == month_of(start),
             "final_at": month_end(start) + DAY * 14 if found.provisional else None,
-            "steps": [(*one, charts.bar(one.kind, one.start, one.end, scale)) for one in found.steps],
+            "steps": [
+                (*one, charts.bar(one.kind, one.start, one.end, scale)) for one in found.steps
+            ],
             "chart": charts.lines(days, sums),
             "groups": {name: found.by(name)[:_NAMED] for name in GROUPS},
             "booked": shown,

@@ -43,9 +43,14 @@ def owner_of(instance: Instance, rule: Ownership) -> Owner:
     """Return the owner and project: for each, the first tag of the policy's list that is set."""
 
     def first(keys: tuple[str, ...], otherwise: str) -> str:
-        return next((value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise)
+        return next(
+            (value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise
+        )
 
-    name, project = first(rule.owner_tag_keys, rule.default_owner), first(rule.project_tag_keys, UNASSIGNED)
+    name, project = (
+        first(rule.owner_tag_keys, rule.default_owner),
+        first(rule.project_tag_keys, UNASSIGNED),
+    )
     contacts = rule.asked(name, project)
     return Owner(name, project, contacts[0].time_zone if contacts else "UTC")
 
@@ -76,7 +81,8 @@ class AlertKind(StrEnum):
     UNDONE = "undone"
     """A stopped instance was started again by somebody through the record's page."""
     MANAGED_IDLE = "managed-idle"
-    """Idle instances of an environment that another service runs; sent to its owner, with advice."""
+    """Idle instances of an environment that another service runs; sent to its owner, with
+    advice."""
     TELEMETRY_SILENT = "telemetry-silent"
     EXEMPTION_UNUSUAL = "exemption-unusual"
     """Instances that an oddly spelled exemption tag keeps."""
@@ -93,10 +99,12 @@ class AlertKind(StrEnum):
     CHECKPOINT_FAILED = "checkpoint-failed"
     INTERRUPTION_ADVICE = "interruption-advice"
     SCHEDULED_CHANGE = "scheduled-change"
-    """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block ends."""
+    """A date at which AWS will stop, restart or retire an instance, or at which a Capacity Block
+    ends."""
     HEALTH_FINDING = "health-finding"
     CAPACITY_EMPTY = "capacity-empty"
-    """A Capacity Reservation or a Capacity Block has stood empty, in whole or in part, for a while."""
+    """A Capacity Reservation or a Capacity Block has stood empty, in whole or in part, for a
+    while."""
     SNAPSHOTS_EXPIRE = "snapshots-expire"
     """Snapshots of a closed episode will be deleted on a date."""
     BUDGET_REACHED = "budget-reached"
@@ -139,10 +147,12 @@ class Facts:
     """At the list or Spot price, while it runs; `None` when not known."""
 
     def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
-        """Label and value, in reading order. Unknown ones are left out, but for the cost and owner of an
-        instance; `unpriced` stands for a cost that is not known."""
+        """Label and value, in reading order. Unknown ones are left out, but for the cost and owner
+        of an instance; `unpriced` stands for a cost that is not known."""
         one, name = self.instance_id, self.instance_name
-        cost = unpriced if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
+        cost = (
+            unpriced if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
+        )
         # It is stopped, or its hours are paid for.
         cost = "no more than its storage" if self.usd_per_day == 0 else cost
         found = {
@@ -159,8 +169,8 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One message. `lines` is the readable body, less the link; `facts` is plain JSON data for machines.
-    `dedup_id` is the same for the same message, so that a repeated send is recognized."""
+    """One message. `lines` is the readable body, less the link; `facts` is plain JSON data for
+    machines. `dedup_id` is the same for the same message, so that a repeated send is recognized."""
 
     kind: AlertKind
     severity: Severity
@@ -185,18 +195,26 @@ class Alert:
         )
         usd_per_day = None if price is None else Decimal(price) * 24
         return Facts(
-            self.account, self.region, self.owner, self.project, self.instance_id, name, kind, usd_per_day
+            self.account,
+            self.region,
+            self.owner,
+            self.project,
+            self.instance_id,
+            name,
+            kind,
+            usd_per_day,
         )
 
 
 INCIDENT_UNTIL, INCIDENT_WHILE = "incident_until", "incident_while"
-"""Facts of a critical message whose cause ends by itself: not before a time, nor while any of the findings by
-these keys is known (`EventLog.told`)."""
+"""Facts of a critical message whose cause ends by itself: not before a time, nor while any of the
+findings by these keys is known (`EventLog.told`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """An incident that a machine opened for a critical message, by `key`, and may close at `ends_at`."""
+    """An incident that a machine opened for a critical message, by `key`, and may close at
+    `ends_at`."""
 
     key: str
     subject: str
@@ -207,11 +225,15 @@ class Incident:
 
 
 def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
-    """Return the incident to close in time; `None` where none is opened, or another message closes it."""
+    """Return the incident to close in time; `None` where none is opened, or another message closes
+    it."""
     until, keys = alert.facts.get(INCIDENT_UNTIL), alert.facts.get(INCIDENT_WHILE)
     if alert.severity is not Severity.CRITICAL or not isinstance(until, str):
         return None
-    key, target = str(alert.facts.get("incident") or alert.dedup_id), Target(alert.account, alert.region)
+    key, target = (
+        str(alert.facts.get("incident") or alert.dedup_id),
+        Target(alert.account, alert.region),
+    )
     lasts_with = tuple(map(str, keys)) if isinstance(keys, list) else ()
     return Incident(key, alert.subject, target, now, parse_iso(until), lasts_with)
 
@@ -219,9 +241,11 @@ def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
 REPEATS = "repeats"
-"""The fact of what plain subscribers filter out: a failure announced within the hour, an incident's end."""
+"""The fact of what plain subscribers filter out: a failure announced within the hour, an incident's
+end."""
 SEAL = "seal"
-"""The fact that holds the seal: the release before reads facts of any name, and no other new field."""
+"""The fact that holds the seal: the release before reads facts of any name, and no other new
+field."""
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
@@ -275,9 +299,10 @@ DIGEST_PREFIX = "digest-"
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message (the alert's `dedup_id`) on one channel to one target; `subject` is the episode's execution
-    name, or the message's own id. Taken: `delivery_id` is what the channel calls it, `thread` what later
-    messages name to be kept together with it. Refused: `refused` says why, and what to do."""
+    """One message (the alert's `dedup_id`) on one channel to one target; `subject` is the episode's
+    execution name, or the message's own id. Taken: `delivery_id` is what the channel calls it,
+    `thread` what later messages name to be kept together with it. Refused: `refused` says why, and
+    what to do."""
 
     subject: str
     message: str
@@ -288,11 +313,14 @@ class Delivery:
     thread: str | None = None
     refused: str | None = None
     shared: bool | None = None
-    """Taken by a channel of everybody, where the policy names one of their own for those whom it is for."""
+    """Taken by a channel of everybody, where the policy names one of their own for those whom it is
+    for."""
     given_up: bool = False
-    """Refused only because nobody has taken it for too long: it may be tried again when somebody says so."""
+    """Refused only because nobody has taken it for too long: it may be tried again when somebody
+    says so."""
     not_before: UtcDatetime | None = None
-    """Time of the next try: the channel has said so, or somebody who may have died is sending it now."""
+    """Time of the next try: the channel has said so, or somebody who may have died is sending it
+    now."""
     seal: str | None = None
     """Made by `deliver_alert`, where silence may count from this delivery."""
 
@@ -317,7 +345,8 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """One message of the queue; `receives` counts how often it was handed out, this time included."""
+    """One message of the queue; `receives` counts how often it was handed out, this time
+    included."""
 
     message_id: str
     receipt: str
@@ -327,7 +356,8 @@ class Queued:
 
 
 class Again(NamedTuple):
-    """Asks to try once more where an alert was given up: somebody has put it back into the queue."""
+    """Asks to try once more where an alert was given up: somebody has put it back into the
+    queue."""
 
     alert: Alert
 

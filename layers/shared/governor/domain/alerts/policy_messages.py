@@ -16,13 +16,15 @@ from governor.domain.units import UtcDatetime, bullets, listed
 _MOST_LINES = 40
 _MOST_CHARACTERS = 160
 _MOST_COMPARED = 3_000
-"""Lines of both documents. The time a diff takes grows with their square: seconds, for the longest."""
+"""Lines of both documents. The time a diff takes grows with their square: seconds, for the
+longest."""
 _NAMED = 12
 State = Literal["in-force", "waits", "refused", "writer", "parameter"]
 
 
 def who(writer: str, author: str) -> str:
-    """Return who wrote a version and how that is known: the ARN that CloudTrail has seen, or a claim."""
+    """Return who wrote a version and how that is known: the ARN that CloudTrail has seen, or a
+    claim."""
     if writer:
         return f"{writer} (CloudTrail)"
     claim = f"{author}, as stated by the writer" if author else "somebody unknown"
@@ -37,7 +39,9 @@ def difference(before: str, after: str) -> list[str]:
         removed, added = (gone - come).total(), (come - gone).total()
         return [f"Changes: {removed} lines removed and {added} added, too many lines for a diff."]
     lines = list(unified_diff(old, new, n=1, lineterm=""))[2:]
-    shown = [("".join(c if c.isprintable() else " " for c in one))[:_MOST_CHARACTERS] for one in lines]
+    shown = [
+        ("".join(c if c.isprintable() else " " for c in one))[:_MOST_CHARACTERS] for one in lines
+    ]
     more = [f"... and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
     return ["Changes (- before, + after):", *shown[:_MOST_LINES], *more] if lines else []
 
@@ -54,8 +58,8 @@ def version_alert(
     consents: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Alert:
-    """Return what became of a version, or who wrote it. `consents` says which acceptances are missing; `more`
-    is its diff or why it was refused."""
+    """Return what became of a version, or who wrote it. `consents` says which acceptances are
+    missing; `more` is its diff or why it was refused."""
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
@@ -86,10 +90,11 @@ def consent_alert(
     *,
     cannot_accept: str = "",
 ) -> Alert:
-    """Return the message to one person whose acceptance is missing; one for all overrides with these terms.
+    """Return the message to one person whose acceptance is missing; one for all overrides with
+    these terms.
 
-    `version` is `None` where the policy is only the stack's parameter. `cannot_accept` says why the person
-    could not accept as things stand.
+    `version` is `None` where the policy is only the stack's parameter. `cannot_accept` says why the
+    person could not accept as things stand.
     """
     facts = {"version": version, "overrides": list(overrides)}
     words = {

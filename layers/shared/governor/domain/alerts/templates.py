@@ -44,10 +44,17 @@ def written(
     severity: Severity | None = None,
     link: str | None = None,
 ) -> Alert:
-    """Make any alert. Its template may name the facts, `words`, and what else is given here. Times and
-    amounts among the facts become text, and an instance adds its name and type to them."""
+    """Make any alert. Its template may name the facts, `words`, and what else is given here. Times
+    and amounts among the facts become text, and an instance adds its name and type to them."""
     one, target = (None, about) if isinstance(about, Target) else (about, about.target)
-    values = {**facts, **(words or {}), "about": about, "target": target, "owner": owner, "now": now}
+    values = {
+        **facts,
+        **(words or {}),
+        "about": about,
+        "target": target,
+        "owner": owner,
+        "now": now,
+    }
     subject, *lines = said(template, values, owner.time_zone, now)
     kind, usual = _templates()[template][0].split()
     known = {"instance_name": one.name, "instance_type": one.instance_type} if one else {}
@@ -65,12 +72,15 @@ def written(
         project=owner.project,
         link=link,
         facts={
-            n: plain(v) if isinstance(v, datetime | Decimal) else v for n, v in {**known, **facts}.items()
+            n: plain(v) if isinstance(v, datetime | Decimal) else v
+            for n, v in {**known, **facts}.items()
         },
     )
 
 
-def said(template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None) -> list[str]:
+def said(
+    template: str, values: Values, zone: str = "UTC", now: UtcDatetime | None = None
+) -> list[str]:
     """Return the lines of a template that these values call for; the first one is a subject."""
     found: list[str] = []
     heading: list[str] = []

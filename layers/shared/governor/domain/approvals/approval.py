@@ -1,4 +1,5 @@
-"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken once."""
+"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken
+once."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Decision:
     keep_until: UtcDatetime | None = None
     reason: str | None = None
     person: str | None = None
-    """An address, or an identity like `aws:<ARN>`, if proven; `None` for a link that went to a list."""
+    """An address, or an identity like `aws:<ARN>`, if proven; `None` for a link that went to a
+    list."""
     seal: str | None = None
     """Made by the function that took a yes; other answers need none."""
 
@@ -98,7 +100,8 @@ class Approval:
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
-    """The person who holds it. Never taken off again: a held episode ends, and the next asks anew."""
+    """The person who holds it. Never taken off again: a held episode ends, and the next asks
+    anew."""
     late_hold: Decision | None = None
     """A hold that came while a call to EC2 was under way: it counts if that call had no effect."""
     keep_ended_at: UtcDatetime | None = None
@@ -109,7 +112,8 @@ class Approval:
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """Return when its links end: its page is the record for so long after the last answer or expiry."""
+        """Return when its links end: its page is the record for so long after the last answer or
+        expiry."""
         answers = [one.at for one in (self.first_yes, self.decision, self.brake) if one is not None]
         return max(self.created_at, self.expires_at, *answers) + _RECORD_SHOWN
 
@@ -120,7 +124,11 @@ class Approval:
 
     def lasting_keep(self, now: UtcDatetime) -> Decision | None:
         kept = self.kept if self.keep_ended_at is None else None
-        return kept if kept is not None and kept.keep_until is not None and kept.keep_until > now else None
+        return (
+            kept
+            if kept is not None and kept.keep_until is not None and kept.keep_until > now
+            else None
+        )
 
     @property
     def approvers(self) -> str:
@@ -139,7 +147,8 @@ class SealedExpiry:
 
 
 def first_approval(episode: Episode) -> Approval:
-    """Return the question of a new episode. Until `await_answer` sets its end, nobody can answer it."""
+    """Return the question of a new episode. Until `await_answer` sets its end, nobody can answer
+    it."""
     return Approval(
         approval_id=episode.approval_id,
         episode=episode.ref,
@@ -151,7 +160,9 @@ def first_approval(episode: Episode) -> Approval:
     )
 
 
-LATE_HOLD_COUNTS = "If EC2 does not carry out that call, your answer counts, and EC2 is not asked again"
+LATE_HOLD_COUNTS = (
+    "If EC2 does not carry out that call, your answer counts, and EC2 is not asked again"
+)
 
 STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
     Answer.APPROVE: ApprovalStatus.APPROVED,
@@ -161,7 +172,8 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
 
 
 def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
-    """Return until when a keep without a date lasts: the next working morning of those who are asked."""
+    """Return until when a keep without a date lasts: the next working morning of those who are
+    asked."""
     morning = next_morning(now, episode.time_zone, episode.working_days, episode.working_from)
     return min(morning, now + episode.keep_at_most)
 
@@ -180,16 +192,23 @@ def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
     if episode.mode is Mode.AUTO or approval.status is ApprovalStatus.APPROVED:
         return True
     was_asked = approval.stage is not None and approval.status is ApprovalStatus.PENDING
-    is_expired = approval.status is ApprovalStatus.EXPIRED or (was_asked and now >= approval.expires_at)
+    is_expired = approval.status is ApprovalStatus.EXPIRED or (
+        was_asked and now >= approval.expires_at
+    )
     return episode.acts_on_silence and is_expired
 
 
 def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
-    return acts_by_itself(episode, approval, now) and approval.brake is None and episode.begun_at is None
+    return (
+        acts_by_itself(episode, approval, now)
+        and approval.brake is None
+        and episode.begun_at is None
+    )
 
 
 def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether a hold would count only if EC2 does not carry out the call that it was sent."""
+    """Return whether a hold would count only if EC2 does not carry out the call that it was
+    sent."""
     if episode.begun_at is None or episode.is_past_final_step:
         return False
     is_held = approval.brake is not None or approval.late_hold is not None
@@ -202,23 +221,29 @@ def late_hold_text(episode: Episode, now: datetime) -> str:
 
 
 def _asked_text(episode: Episode, now: datetime) -> str:
-    when = "" if episode.begun_at is None else f" on {clock(episode.begun_at, episode.time_zone, now)}"
+    when = (
+        "" if episode.begun_at is None else f" on {clock(episode.begun_at, episode.time_zone, now)}"
+    )
     return f"EC2 was asked to {episode.final_step.value} it{when}"
 
 
 def too_late(episode: Episode, now: datetime) -> str | None:
-    """Return why no hold comes before the final step, and what to do instead; `None` where one does."""
+    """Return why no hold comes before the final step, and what to do instead; `None` where one
+    does."""
     if episode.begun_at is None:
         return None
     asked = _asked_text(episode, now)
     if episode.final_step is Step.STOP:
         return f"{asked}: once it is stopped, its record has a button to start it again"
-    return f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 is not asked again"
+    return (
+        f"{asked}, when its snapshots were completed. If it still exists, keep it: EC2 "
+        "is not asked again"
+    )
 
 
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
-    """Let an answer through that holds an episode. Raises: TooLate once the call has begun; DecisionRefused
-    when somebody holds it, nothing is to be held, or the answer is incomplete."""
+    """Let an answer through that holds an episode. Raises: TooLate once the call has begun;
+    DecisionRefused when somebody holds it, nothing is to be held, or the answer is incomplete."""
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
         why = "there is nothing to hold: nothing happens to it without a yes"
@@ -239,9 +264,11 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
 
 
 def hold_of(decision: Decision, project: str | None = None, approval_id: str | None = None) -> Hold:
-    """Return what the answer to this question says from now on of the instance, which is of this project.
+    """Return what the answer to this question says from now on of the instance, which is of this
+    project.
 
-    Raises: DecisionRefused for a keep without a date or an exemption without a reason: it would hold nothing.
+    Raises: DecisionRefused for a keep without a date or an exemption without a reason: it would
+    hold nothing.
     """
     if decision.answer in (Answer.APPROVE, Answer.HOLD):
         return NO_HOLD
@@ -289,8 +316,9 @@ def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) 
 
 
 def has_controls(text: str) -> bool:
-    """Return whether it holds what a record may not: control characters but line feeds, marks that turn or
-    break lines (terminals, logs and pages obey them), or halves of characters (JSON can name `\\ud800`)."""
+    """Return whether it holds what a record may not: control characters but line feeds, marks that
+    turn or break lines (terminals, logs and pages obey them), or halves of characters (JSON can
+    name `\\ud800`)."""
     return any(
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _TURNING
         for character in text
@@ -315,15 +343,16 @@ def stage_id(stage: str, ref: EpisodeRef) -> str:
 def notice_until(
     episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
 ) -> UtcDatetime | None:
-    """Return when the notice of mode auto is over; `None` before those have it whom it is for. It counts from
-    the first delivery to them. `minutes` are those of today's policy, which may only add to it."""
+    """Return when the notice of mode auto is over; `None` before those have it whom it is for. It
+    counts from the first delivery to them. `minutes` are those of today's policy, which may only
+    add to it."""
     told = _delivered_at(episode, Stage.TELL, deliveries)
     return told + max(episode.notice_length, timedelta(minutes=minutes)) if told else None
 
 
 def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
-    """Return from when on silence is an answer: those who are asked have had the question and its escalation
-    for as long as planned. `None` before one of the two was delivered to any of them."""
+    """Return from when on silence is an answer: those who are asked have had the question and its
+    escalation for as long as planned. `None` before one of the two was delivered to any of them."""
     planned, known = episode.schedule, list(deliveries)
     asked = _delivered_at(episode, Stage.ASK, known)
     escalated = _delivered_at(episode, Stage.ESCALATE, known)
@@ -332,6 +361,11 @@ def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetim
     return planned.expire_at + max(asked - planned.ask_at, escalated - planned.escalate_at)
 
 
-def _delivered_at(episode: Episode, stage: Stage, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
+def _delivered_at(
+    episode: Episode, stage: Stage, deliveries: Iterable[Delivery]
+) -> UtcDatetime | None:
     message = stage_id(stage, episode.ref)
-    return min((one.at for one in deliveries if one.message == message and one.reached_people), default=None)
+    return min(
+        (one.at for one in deliveries if one.message == message and one.reached_people),
+        default=None,
+    )

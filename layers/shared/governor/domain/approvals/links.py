@@ -35,21 +35,24 @@ _FORGED = "this link was not made by this governor, or was altered"
 
 
 class LinkSigner:
-    """Signs and checks approval links; seals values that a browser keeps. In the document of `keys`,
-    `current` names the key that signs; every key is accepted. `base_url` is needed to make links."""
+    """Signs and checks approval links; seals values that a browser keeps. In the document of
+    `keys`, `current` names the key that signs; every key is accepted. `base_url` is needed to make
+    links."""
 
     def __init__(self, keys: Callable[[], Mapping[str, str]], base_url: str | None) -> None:
         self._keys = keys
         self._base_url = base_url
 
     def link(self, page_id: str, number: int) -> str:
-        """Return the URL of a page, for the recipient with this number. Raises: ConfigurationError."""
+        """Return the URL of a page, for the recipient with this number. Raises:
+        ConfigurationError."""
         if not self._base_url:
             raise ConfigurationError("APPROVAL_BASE_URL is missing: set it in template.yaml")
         return f"{self._base_url}/q/{self.relative(page_id, number)}"
 
     def page(self, *path: str) -> str | None:
-        """The URL of a page of the console, which is behind a sign-in; `None` where there is none."""
+        """The URL of a page of the console, which is behind a sign-in; `None` where there is
+        none."""
         where = "/".join(quote(part, safe="") for part in path)
         return f"{self._base_url}/{where}" if self._base_url else None
 
@@ -57,17 +60,21 @@ class LinkSigner:
         """The same without what stands before the id: for a page that links to its neighbors."""
         document = self._keys()
         named = _ONE_LETTER[number] if number < len(_ONE_LETTER) else str(number)
-        return f"{page_id}.{named}.{_short_mac(document, document.get('current', ''), page_id, named)}"
+        return (
+            f"{page_id}.{named}.{_short_mac(document, document.get('current', ''), page_id, named)}"
+        )
 
     def earlier(self, approval_id: str, recipient: str, expires_at: datetime) -> str:
-        """As `relative`, in the form of earlier releases: for a page that was opened by such a link."""
+        """As `relative`, in the form of earlier releases: for a page that was opened by such a
+        link."""
         epoch = str(int(expires_at.timestamp()))
         key_id, signature = self._sign("link", approval_id, recipient, epoch)
         query = urlencode({"k": key_id, "r": recipient, "e": epoch, "s": signature})
         return f"{quote(approval_id, safe='')}?{query}"
 
     def check_short(self, link: str) -> tuple[str, int]:
-        """Return the page and the recipient's number; the record says when it ends. Raises: LinkForged."""
+        """Return the page and the recipient's number; the record says when it ends. Raises:
+        LinkForged."""
         found, document = _SHORT.fullmatch(link), self._keys()
         if found is None:
             raise LinkForged(_FORGED)
@@ -79,7 +86,8 @@ class LinkSigner:
         raise LinkForged(_FORGED)
 
     def check(self, approval_id: str, fields: Mapping[str, str], now: datetime) -> str:
-        """Return the recipient named in a link of an earlier release. Raises: LinkForged, LinkExpired."""
+        """Return the recipient named in a link of an earlier release. Raises: LinkForged,
+        LinkExpired."""
         if set(fields) != _FIELDS or _EPOCH.fullmatch(fields["e"]) is None:
             raise LinkForged(_FORGED)
         self._check(fields["s"], "link", approval_id, fields["k"], fields["r"], fields["e"])
@@ -107,15 +115,19 @@ class LinkSigner:
             raise LinkForged(_FORGED)
 
     def seal(self, purpose: Sequence[str], values: Mapping[str, str], expires_at: datetime) -> str:
-        """Return a text for a cookie, of ASCII letters, digits, `-`, `_`, `.`. Raises: ConfigurationError."""
+        """Return a text for a cookie, of ASCII letters, digits, `-`, `_`, `.`. Raises:
+        ConfigurationError."""
         document = self._keys()
         key_id = document.get("current", "")
         content = json.dumps([int(expires_at.timestamp()), dict(values)], separators=(",", ":"))
         payload = base64.urlsafe_b64encode(content.encode()).rstrip(b"=").decode()
         return f"{key_id}.{payload}.{_mac(document, key_id, 'seal', key_id, payload, *purpose)}"
 
-    def unseal(self, purpose: Sequence[str], sealed: str, now: datetime) -> Mapping[str, str] | None:
-        """Return the values; `None` unless sealed for exactly this purpose, and their time is not over."""
+    def unseal(
+        self, purpose: Sequence[str], sealed: str, now: datetime
+    ) -> Mapping[str, str] | None:
+        """Return the values; `None` unless sealed for exactly this purpose, and their time is not
+        over."""
         key_id, _, rest = sealed.partition(".")
         payload, _, seal = rest.partition(".")
         document = self._keys()
@@ -127,7 +139,9 @@ class LinkSigner:
         return dict(values) if now.timestamp() < expires else None
 
 
-def _is_signed(document: Mapping[str, str], key_id: str, signature: str, context: str, *parts: str) -> bool:
+def _is_signed(
+    document: Mapping[str, str], key_id: str, signature: str, context: str, *parts: str
+) -> bool:
     """Return whether a key of the document has signed exactly these parts. Raises: as `_mac`."""
     if _KEY_ID.fullmatch(key_id) is None or key_id not in document:
         return False
@@ -143,7 +157,9 @@ def _mac(document: Mapping[str, str], key_id: str, context: str, *parts: str) ->
     """Return the signature, base64url without padding. Raises: ConfigurationError for no key."""
     key = document.get(key_id, "").encode() if _KEY_ID.fullmatch(key_id) else b""
     if len(key) < _SHORTEST_KEY:
-        raise ConfigurationError("the secret of the approval links names no current key of 32 bytes or more")
+        raise ConfigurationError(
+            "the secret of the approval links names no current key of 32 bytes or more"
+        )
     message = json.dumps([_VERSION, context, *parts], ensure_ascii=True, separators=(",", ":"))
     digest = hmac.new(key, message.encode(), hashlib.sha256).digest()
     return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()

@@ -22,12 +22,29 @@ from governor.domain.alerts.alert import (
     short_hash,
 )
 from governor.domain.alerts.templates import said, written
-from governor.domain.approvals.approval import Answer, Approval, ApprovalStatus, Decision, Stage, stage_id
+from governor.domain.approvals.approval import (
+    Answer,
+    Approval,
+    ApprovalStatus,
+    Decision,
+    Stage,
+    stage_id,
+)
 from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase
 from governor.domain.episode.plan import Plan, Step
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Mode
-from governor.domain.units import UtcDatetime, day_and_time, deadline, iso, left, people, sentence, span, usd
+from governor.domain.units import (
+    UtcDatetime,
+    day_and_time,
+    deadline,
+    iso,
+    left,
+    people,
+    sentence,
+    span,
+    usd,
+)
 from governor.errors import GovernorError, TooLate
 
 STAGE_OF: Mapping[AlertKind, Stage] = {
@@ -36,14 +53,26 @@ STAGE_OF: Mapping[AlertKind, Stage] = {
     AlertKind.APPROVAL_REMINDER: Stage.REMIND,
     AlertKind.APPROVAL_ESCALATION: Stage.ESCALATE,
 }
-PREFIXES = {Stage.TELL: "", Stage.ASK: "", Stage.REMIND: "Reminder: ", Stage.ESCALATE: "Escalation: "}
+PREFIXES = {
+    Stage.TELL: "",
+    Stage.ASK: "",
+    Stage.REMIND: "Reminder: ",
+    Stage.ESCALATE: "Escalation: ",
+}
 STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step in Step}
 _NAMED = 40
 """Instances named in one message; the facts hold all."""
 _FRESH = timedelta(hours=1)
 """So long what was measured still says how long the instance has been idle."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
-_GOOD = (Outcome.STOPPED, Outcome.TERMINATED, Outcome.OBSERVED, Outcome.KEPT, Outcome.EXEMPTED, Outcome.TOLD)
+_GOOD = (
+    Outcome.STOPPED,
+    Outcome.TERMINATED,
+    Outcome.OBSERVED,
+    Outcome.KEPT,
+    Outcome.EXEMPTED,
+    Outcome.TOLD,
+)
 _ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED, Outcome.HELD, Outcome.FAILED)
 _TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
 _WAITING = ("StepTimedOut", "SnapshotFailed")
@@ -69,12 +98,19 @@ def price_text(episode: Episode) -> str:
     price = episode.price.usd_per_hour
     if episode.stopped_in is not None:
         storage = episode.plan.saving.cost_before_usd_per_hour
-        return "an unknown amount" if storage is None else f"{usd(storage * 24)} a day for its storage"
-    return f"an unknown amount ({episode.price.source})" if price is None else f"{usd(price * 24)} a day"
+        return (
+            "an unknown amount" if storage is None else f"{usd(storage * 24)} a day for its storage"
+        )
+    return (
+        f"an unknown amount ({episode.price.source})"
+        if price is None
+        else f"{usd(price * 24)} a day"
+    )
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
-    """Return what it costs and what the plan saves, or that the price is not known; a sentence each."""
+    """Return what it costs and what the plan saves, or that the price is not known; a sentence
+    each."""
     price, source = episode.price.usd_per_hour, episode.price.source
     if episode.stopped_in is not None:
         return f"It costs {price_text(episode)}.", saving_text(episode.plan)
@@ -82,12 +118,23 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
         return (f"Its price is not known ({source}).",)
     if not price:
         return (f"It adds nothing to the bill: {source}.",)
-    return (f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).", saving_text(episode.plan))
+    return (
+        f"It costs {usd(price)} an hour, {usd(price * 24)} a day ({source}).",
+        saving_text(episode.plan),
+    )
 
 
 def saving_text(plan: Plan) -> str:
     saved = plan.saving.saved_usd_per_day
-    kind = "nothing" if not plan.steps else "unknown" if saved is None else "costs" if saved < 0 else "saves"
+    kind = (
+        "nothing"
+        if not plan.steps
+        else "unknown"
+        if saved is None
+        else "costs"
+        if saved < 0
+        else "saves"
+    )
     return said("saving", {"kind": kind, "plan": plan, "usd": abs(saved or Decimal(0))})[0]
 
 
@@ -111,12 +158,14 @@ def plan_lines(episode: Episode) -> tuple[str, ...]:
 
 
 def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tuple[str, str]:
-    """Return for how long it was measured idle, as titles say it, and the sentence that says so and why it
-    counts. What was measured an hour ago or more is said with its age. While the question or its notice
-    `is_open`, no sweep has seen work since.
+    """Return for how long it was measured idle, as titles say it, and the sentence that says so and
+    why it counts. What was measured an hour ago or more is said with its age. While the question or
+    its notice `is_open`, no sweep has seen work since.
     """
     if episode.stopped_in is not None:
-        return f"stopped for {left(at - episode.steps_done[Step.STOP.value])}", sentence(episode.reason)
+        return f"stopped for {left(at - episode.steps_done[Step.STOP.value])}", sentence(
+            episode.reason
+        )
     found = _IDLE_FOR.match(episode.reason.strip())
     if found and at - episode.opened_at < _FRESH:
         return f"idle {found['span'].strip()}", sentence(episode.reason)
@@ -141,13 +190,16 @@ def state_text(episodes: Iterable[Episode]) -> str:
 
 
 def refused_text(error: GovernorError) -> str:
-    """Return what a list says of an answer that was refused, or came too late, in whole sentences."""
+    """Return what a list says of an answer that was refused, or came too late, in whole
+    sentences."""
     if isinstance(error, TooLate):
         return sentence(str(error))
     return f"Not recorded: {error}."
 
 
-def silence_text(episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None) -> str:
+def silence_text(
+    episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None
+) -> str:
     """Return what follows when nobody answers, and by when, as a sentence."""
     when = f" by {deadline(until, episode.time_zone, now)}" if until and now else " in time"
     if episode.acts_on_silence:
@@ -164,12 +216,19 @@ def people_text(episode: Episode) -> str:
 def budget_text(episode: Episode) -> str:
     """Return why it is asked about, where only the budget has it asked about."""
     whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
-    return f"You are asked because {whose} is over its budget of this month." if episode.by_budget else ""
+    return (
+        f"You are asked because {whose} is over its budget of this month."
+        if episode.by_budget
+        else ""
+    )
 
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
-    until, mode = until or at + episode.notice_length, episode.mode.value if episode.plan.steps else "none"
+    until, mode = (
+        until or at + episode.notice_length,
+        episode.mode.value if episode.plan.steps else "none",
+    )
     mode = "over" if mode == "auto" and at >= until else mode
     values = {"mode": mode, "plan": episode.plan, "until": until}
     return said("unasked", values, episode.time_zone, at)[0]
@@ -178,7 +237,8 @@ def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = 
 def stage_lines(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
 ) -> tuple[list[str], list[str]]:
-    """Return subject and lines of a stage as it reads at this moment, and those lines that may be folded.
+    """Return subject and lines of a stage as it reads at this moment, and those lines that may be
+    folded.
 
     `until` is when the question expires, or the notice is over.
     """
@@ -188,7 +248,13 @@ def stage_lines(
     rehearses = episode.mode is Mode.OBSERVE and bool(plan.steps)
     restart = restart_text(episode)
     values = {
-        "kind": "asks" if asks else "rehearses" if rehearses else "acts" if plan.steps else "informs",
+        "kind": "asks"
+        if asks
+        else "rehearses"
+        if rehearses
+        else "acts"
+        if plan.steps
+        else "informs",
         "prefix": PREFIXES[stage],
         "name": episode.instance.name,
         "idle": idle,
@@ -218,7 +284,9 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
         return ""
     values = {
         "stage": stage,
-        "whom": "The default contacts" if episode.owner == UNASSIGNED else f"The contacts of {episode.owner}",
+        "whom": "The default contacts"
+        if episode.owner == UNASSIGNED
+        else f"The contacts of {episode.owner}",
         "asked": left(at - planned.ask_at),
         "reminded": left(at - planned.remind_at),
     }
@@ -226,9 +294,14 @@ def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
 
 
 def stage_alert(
-    episode: Episode, stage: Stage, at: UtcDatetime, link: str | None, until: UtcDatetime | None = None
+    episode: Episode,
+    stage: Stage,
+    at: UtcDatetime,
+    link: str | None,
+    until: UtcDatetime | None = None,
 ) -> Alert:
-    """Return the message of a stage, with the `link` to its page, as the question expires at `until`."""
+    """Return the message of a stage, with the `link` to its page, as the question expires at
+    `until`."""
     lines, details = stage_lines(episode, stage, at, until)
     words = {"lines": [*lines, *details]}
     return _alert(stage.value, episode, stage, at, {"expires_at": until}, words, link=link)
@@ -294,11 +367,14 @@ def _alert(
     owner = Owner(episode.owner, episode.project, episode.time_zone)
     facts, words = {**known, **facts}, {"name": about.name, "plan": plan, **words}
     name = stage_id(stage, episode.ref)
-    return written(template, about, name, at, facts, words, owner=owner, severity=severity, link=link)
+    return written(
+        template, about, name, at, facts, words, owner=owner, severity=severity, link=link
+    )
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
-    """Return that the first of two people has approved; without a link, as each channel makes its own."""
+    """Return that the first of two people has approved; without a link, as each channel makes its
+    own."""
     words = {"by": decision.person or decision.by, "costs": cost_lines(episode)}
     return _alert("first-yes", episode, "first-yes", decision.at, {"expires_at": expires_at}, words)
 
@@ -317,7 +393,9 @@ def undo_alert(
 ) -> Alert:
     """`until` is how long the undo keeps it, where that is known."""
     facts = {"undone_by": by, "channel": channel}
-    return _alert("undone", episode, "undone", at, facts, {"price": price_text(episode), "until": until})
+    return _alert(
+        "undone", episode, "undone", at, facts, {"price": price_text(episode), "until": until}
+    )
 
 
 def outcome_alert(
@@ -330,18 +408,24 @@ def outcome_alert(
     approval: Approval | None = None,
     again_at: UtcDatetime | None = None,
 ) -> Alert:
-    """Return how an episode ended, or one that was never written; until `again_at` it is left alone."""
+    """Return how an episode ended, or one that was never written; until `again_at` it is left
+    alone."""
     failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
     words: dict[str, object] = {"readable": readable(reason), "next_step": next_step(reason)}
     if failed or episode is None:
-        facts |= {"incident": f"failure-{cause_of(reason)}", "failed_step": _failed_step(episode, reason)}
+        facts |= {
+            "incident": f"failure-{cause_of(reason)}",
+            "failed_step": _failed_step(episode, reason),
+        }
         words["step"] = step_text(facts["failed_step"])
     words["again"] = _again(episode, again_at, at) if outcome in _ASKED_AGAIN else ""
     if episode is None:
         unchanged = "Nothing was changed"
         words |= {"name": ref.instance_id, "in_short": unchanged, "left_behind": f"{unchanged}."}
-        alert = written("failure", ref.target, stage_id(outcome.value, ref), at, facts, words, link=link)
+        alert = written(
+            "failure", ref.target, stage_id(outcome.value, ref), at, facts, words, link=link
+        )
         return replace(alert, instance_id=ref.instance_id)
     words["in_short"], words["left_behind"] = left_behind(episode)
     facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
@@ -353,7 +437,8 @@ def outcome_alert(
 
 
 def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
-    """Return when people hear of it again, as a sentence; nothing where it does not run any more."""
+    """Return when people hear of it again, as a sentence; nothing where it does not run any
+    more."""
     if episode is not None and episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
         return ""
     after = again_at if again_at is not None and again_at > at else None
@@ -373,18 +458,23 @@ def _end(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[
         "decided": _why(episode, outcome, approval),
         "decision": decision,
         "first_yes": approval.first_yes if approval else None,
-        "held": "exempt" if brake and brake.answer == "exempt" else bool(brake and brake.keep_until),
+        "held": "exempt"
+        if brake and brake.answer == "exempt"
+        else bool(brake and brake.keep_until),
         "brake": brake,
         "is_stopped": is_stopped,
         "snapshots": ", ".join(episode.snapshot_ids),
-        "startable": (outcome is Outcome.STOPPED or (outcome is Outcome.HELD and is_stopped)) and not undone,
+        "startable": (outcome is Outcome.STOPPED or (outcome is Outcome.HELD and is_stopped))
+        and not undone,
         "restart": [restart_text(episode)] if acted else [],
     }
     if undone and outcome is Outcome.STOPPED:
         # What was booked before says that it is stopped.
         text = f"it was stopped, and {episode.undone_by} had it started again"
         words |= {"outcome": "restarted", "readable": readable(text)}
-    return words | ({"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {})
+    return words | (
+        {"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {}
+    )
 
 
 def _why(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
@@ -394,7 +484,13 @@ def _why(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
     if approval and approval.decision and approval.decision.answer is Answer.APPROVE:
         return "approved"
     expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
-    return "auto" if episode.mode is Mode.AUTO else "silence" if expired and episode.acts_on_silence else ""
+    return (
+        "auto"
+        if episode.mode is Mode.AUTO
+        else "silence"
+        if expired and episode.acts_on_silence
+        else ""
+    )
 
 
 def next_step(reason: str) -> str:
@@ -418,11 +514,15 @@ def _taken_apart(reason: str) -> tuple[str, str]:
 def _failed_step(episode: Episode | None, reason: str) -> str:
     """Return the step that failed; `ask` before the first one."""
     error, _ = _taken_apart(reason)
-    if episode is None or (not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING)):
+    if episode is None or (
+        not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING)
+    ):
         return "ask"
     done = [step for step in episode.plan.steps if step in episode.steps_done]
     ahead = [step for step in episode.plan.steps if step not in done]
-    return (done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]).value
+    return (
+        done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]
+    ).value
 
 
 def step_text(step: object) -> str:
@@ -430,12 +530,15 @@ def step_text(step: object) -> str:
 
 
 def left_behind(episode: Episode) -> tuple[str, str]:
-    """Return what was and was not done by a flow that did not get to its end: in short, and as sentences."""
+    """Return what was and was not done by a flow that did not get to its end: in short, and as
+    sentences."""
     done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
     values: dict[str, object] = {step.name.lower(): step in done for step in Step}
     values["undone"] = episode.undone_at is not None
     parts = said("steps done", values)
-    short, long = said("left behind", {**values, "first": "".join(parts[:1]), "all": " and ".join(parts)})
+    short, long = said(
+        "left behind", {**values, "first": "".join(parts[:1]), "all": " and ".join(parts)}
+    )
     return short, long
 
 

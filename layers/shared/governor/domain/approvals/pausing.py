@@ -17,7 +17,8 @@ def may_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
 def may_end_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
     """Return whether somebody may end the pause: an admin of everything.
 
-    Where the policy names no such admin, anybody whom a contact names may: somebody must be able to.
+    Where the policy names no such admin, anybody whom a contact names may: somebody must be able
+    to.
     """
     if any(grant.rank is Rank.ADMIN and grant.scope.everything for grant in grants):
         return True

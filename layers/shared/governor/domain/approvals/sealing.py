@@ -1,7 +1,8 @@
-"""The texts under the seals that let a step be taken: an opening, an answer, a delivery and an expiry.
+"""The texts under the seals that let a step be taken: an opening, an answer, a delivery and an
+expiry.
 
-Each text names its duty and the episode, so no seal passes for another. This module must not know a key, nor
-believe a record.
+Each text names its duty and the episode, so no seal passes for another. This module must not know a
+key, nor believe a record.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from governor.domain.episode.plan import Plan
 from governor.domain.units import UtcDatetime, as_utc
 
 VERSION = 1
-"""The form of the texts. Raise it when a stored record gets another text: older seals then count as missing,
-and people are asked again. A test holds the texts of this version."""
+"""The form of the texts. Raise it when a stored record gets another text: older seals then count as
+missing, and people are asked again. A test holds the texts of this version."""
 UNSEALED = "has no seal of this release"
 """Part of the reason of an episode that ended because a record lacked its seal."""
 ASKED_BEFORE = f"the question {UNSEALED}: it was asked before an update, and is asked again"
@@ -44,7 +45,8 @@ SealMaker = Callable[[bytes], str]
 
 
 def sealed(make: SealMaker, text: bytes) -> str:
-    """Return the seal as it is stored: the version of the text, and the signature. Raises: CloudError."""
+    """Return the seal as it is stored: the version of the text, and the signature. Raises:
+    CloudError."""
     return f"{VERSION}.{make(text)}"
 
 
@@ -108,7 +110,9 @@ def expiry_text(episode: Episode, expires_at: UtcDatetime, expired_at: UtcDateti
 
 def delivery_text(delivery: Delivery) -> bytes:
     """Return that a message was delivered: to whom, how and when."""
-    return _json({"duty": Duty.DELIVERY, "version": VERSION, "delivery": {**_parts(delivery), "seal": None}})
+    return _json(
+        {"duty": Duty.DELIVERY, "version": VERSION, "delivery": {**_parts(delivery), "seal": None}}
+    )
 
 
 def counts_for_silence(delivery: Delivery) -> bool:
@@ -128,7 +132,8 @@ def is_opening_sealed(episode: Episode) -> bool:
 
 
 def ended_unsealed(episode: Episode) -> bool:
-    """Return whether the episode ended only because a record lacked its seal: its question is asked again."""
+    """Return whether the episode ended only because a record lacked its seal: its question is asked
+    again."""
     return episode.outcome is Outcome.VOID and UNSEALED in (episode.outcome_reason or "")
 
 
@@ -186,7 +191,8 @@ def _number(value: float | Decimal) -> str:
 
 
 def _parts(record: object) -> Mapping[str, object]:
-    """Return the fields of a record that differ from their defaults, so that a new one changes no text."""
+    """Return the fields of a record that differ from their defaults, so that a new one changes no
+    text."""
     if not is_dataclass(record) or isinstance(record, type):
         raise TypeError(f"{type(record).__name__} has no form that a seal could cover")
     found = {}

@@ -1,5 +1,6 @@
-"""Rights: who may give which answer, and who sees and does what in the console. The terms of a question are
-frozen when it is opened. A list's link proves nothing about who presses; any other proof names a person."""
+"""Rights: who may give which answer, and who sees and does what in the console. The terms of a
+question are frozen when it is opened. A list's link proves nothing about who presses; any other
+proof names a person."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """An identity that the issuer has proven. `email` only where the issuer says that it is verified."""
+    """An identity that the issuer has proven. `email` only where the issuer says that it is
+    verified."""
 
     subject: str
     email: str | None
@@ -52,8 +54,9 @@ class SignedIn:
 
 
 def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
-    """Return who the claims of a verified ID token are about. Everybody with the `approver_group`, if one is
-    set, among the `groups_claim` is an approver. Raises: SignInRefused where the claims name nobody."""
+    """Return who the claims of a verified ID token are about. Everybody with the `approver_group`,
+    if one is set, among the `groups_claim` is an approver. Raises: SignInRefused where the claims
+    name nobody."""
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
         raise SignInRefused("the issuer did not say who you are")
@@ -75,7 +78,8 @@ def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...
 
 
 def person_of(directory: Ownership, identity: str, email: str | None) -> str:
-    """Return the address of the contact, by identity, else by verified address; else the identity."""
+    """Return the address of the contact, by identity, else by verified address; else the
+    identity."""
     by_email = directory.person(email) if email else None
     return directory.person(identity) or by_email or identity
 
@@ -88,13 +92,15 @@ def check_role(role: Role, answer: Answer) -> None:
     """Let an answer through. Raises: NotAllowed, which says who may give it."""
     if not permits(role, answer):
         raise NotAllowed(
-            f"you are signed in, but not in the group that may {answer.value}: you may keep it, or ask "
+            f"you are signed in, but not in the group that may {answer.value}: you may "
+            "keep it, or ask "
             "somebody of that group"
         )
 
 
 def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
-    """Return the terms of a question about this plan. An unknown price counts as above every limit."""
+    """Return the terms of a question about this plan. An unknown price counts as above every
+    limit."""
     rule, usd = policy.approval, price.undiscounted
     limit = rule.two_people_above_usd_per_hour
     dear = limit is not None and (usd is None or usd > limit)
@@ -111,7 +117,8 @@ def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
 
 
 def stricter(asked: Terms, now: Terms) -> Terms:
-    """Return what both terms allow: those that a question was asked under, and those of today's policy."""
+    """Return what both terms allow: those that a question was asked under, and those of today's
+    policy."""
     people, before = now.known_people, asked.tag_owner_may is None
     return Terms(
         broadcast_may=asked.broadcast_may & now.broadcast_may,
@@ -135,13 +142,14 @@ def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
-    """Return whether this person may have a stopped instance started again, which costs money again."""
+    """Return whether this person may have a stopped instance started again, which costs money
+    again."""
     return _has(terms, person, "undo")
 
 
 def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -> bool:
-    """Return whether this person may end that keep before its date: their own, and as an approver any. A link
-    that went to a list ends none: it does not prove whose keep it was."""
+    """Return whether this person may end that keep before its date: their own, and as an approver
+    any. A link that went to a list ends none: it does not prove whose keep it was."""
     if person is None:
         return False
     return person == kept.person or (role is Role.APPROVER and is_known(terms, person))
@@ -167,8 +175,8 @@ def power(answer: Answer, plan: Plan) -> Power:
 
 
 def is_known(terms: Terms, person: str | None) -> bool:
-    """Return whether the policy names this person by address, so that two can be told apart: not so an
-    identity of AWS, nor an address that only a tag names, which others can choose."""
+    """Return whether the policy names this person by address, so that two can be told apart: not so
+    an identity of AWS, nor an address that only a tag names, which others can choose."""
     return person is not None and person in terms.known_people
 
 
@@ -182,7 +190,8 @@ def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
         if decision.channel == "page":
             else_do = "sign in as one of them"
         raise NotAllowed(
-            f"{terms.people_needed} people known to the policy by their address must approve this one: use "
+            f"{terms.people_needed} people known to the policy by their address must "
+            "approve this one: use "
             f"the link of your own mail, or {else_do}"
         )
     raise NotAllowed(why_not(decision.person, by, power(decision.answer, plan)))
@@ -197,11 +206,15 @@ def why_not(person: str | None, by: str, wanted: Power) -> str:
     who, or_else = f"the policy does not know {by}", ", or have it map you to one (identities)"
     if person is not None and is_address(person):
         who, or_else = f"no contact has the address {person}", ""
-    return f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask one of them{or_else}"
+    return (
+        f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask "
+        f"one of them{or_else}"
+    )
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
-    """Return whether those who may gave the approval that stands: asked again before anything is done."""
+    """Return whether those who may gave the approval that stands: asked again before anything is
+    done."""
     decision = approval.decision
     if decision is None or decision.answer is not Answer.APPROVE:
         return False
@@ -226,7 +239,8 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The instances that somebody sees: everything, or those of an account, a project or an owner."""
+    """The instances that somebody sees: everything, or those of an account, a project or an
+    owner."""
 
     everything: bool = False
     accounts: frozenset[str] = frozenset()
@@ -265,7 +279,8 @@ def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) ->
 
 @dataclass(frozen=True, slots=True)
 class SignIn:
-    """Somebody's sign-in as it is stored: who, by what proof, and when. `groups` are the issuer's."""
+    """Somebody's sign-in as it is stored: who, by what proof, and when. `groups` are the
+    issuer's."""
 
     identity: str
     """`oidc:<subject>` or `aws:<ARN>`, as the policy names them."""
@@ -290,25 +305,36 @@ class Code:
 
 
 def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
-    """Return by name the contacts with the address of this identity, else with this verified address."""
+    """Return by name the contacts with the address of this identity, else with this verified
+    address."""
     person = person_of(people, who.identity, who.email)
-    return {name: one for name, one in people.contacts.items() if person in map(str.lower, one.emails)}
+    return {
+        name: one for name, one in people.contacts.items() if person in map(str.lower, one.emails)
+    }
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
-    """Return what the policy lets somebody see and do: by groups or ARN, and what they own as a contact."""
+    """Return what the policy lets somebody see and do: by groups or ARN, and what they own as a
+    contact."""
     found = [
-        Grant(Rank[one.role.upper()], Scope(one.everything, frozenset(one.accounts), frozenset(one.projects)))
+        Grant(
+            Rank[one.role.upper()],
+            Scope(one.everything, frozenset(one.accounts), frozenset(one.projects)),
+        )
         for one in policy.console.scopes.values()
         if _names(one, who)
     ]
     people = policy.ownership
     if own := contacts_of(people, who):
-        addresses = {address.lower() for one in own.values() for address in (*one.emails, *one.lists)}
+        addresses = {
+            address.lower() for one in own.values() for address in (*one.emails, *one.lists)
+        }
         projects = {project for project, name in people.project_owners.items() if name in own}
         rank = Rank.APPROVER if who.role is Role.APPROVER else Rank.VIEWER
         found.append(
-            Grant(rank, Scope(projects=frozenset(projects), owners=frozenset(addresses | own.keys())))
+            Grant(
+                rank, Scope(projects=frozenset(projects), owners=frozenset(addresses | own.keys()))
+            )
         )
     return tuple(found)
 

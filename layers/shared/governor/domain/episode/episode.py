@@ -1,5 +1,5 @@
-"""One idle episode: the lock (`one workflow per idle episode`), the frozen evidence, and the record of what
-came of it. And the state the sweep keeps between runs."""
+"""One idle episode: the lock (`one workflow per idle episode`), the frozen evidence, and the record
+of what came of it. And the state the sweep keeps between runs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class EpisodeRef:
 
     @property
     def execution_name(self) -> str:
-        """The Step Functions execution: at most 80 characters. Raises: ValueError for a naive launch time."""
+        """The Step Functions execution: at most 80 characters. Raises: ValueError for a naive
+        launch time."""
         epoch = int(as_utc(self.launch_time).timestamp())
         return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
 
@@ -59,7 +60,8 @@ def episode_from_execution_name(name: str) -> EpisodeRef:
 
 
 class Phase(StrEnum):
-    """Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck begins."""
+    """Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck
+    begins."""
 
     OPENING = "opening"
     ASKING = "asking"
@@ -80,7 +82,8 @@ class Outcome(StrEnum):
     VOID = "void"
     """Stopped, terminated or changed by others before anything was done."""
     HELD = "held"
-    """Somebody held it between the approval, or the notice, and the call: no further step was taken."""
+    """Somebody held it between the approval, or the notice, and the call: no further step was
+    taken."""
     REFUSED = "refused"
     """A guard or a protection flag forbade the action at the moment of acting."""
     INTERRUPTED = "interrupted"
@@ -92,14 +95,21 @@ _SAYS_WHAT_IS_NEXT = (
     *(Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED),
 )
 _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=60))
-"""Until the next try, after the first failures in a row: the fault was ours, and nobody has answered."""
+"""Until the next try, after the first failures in a row: the fault was ours, and nobody has
+answered."""
 
 
 def quiet_until(
-    outcome: Outcome, rule: ApprovalRule, now: datetime, *, was_opened: bool, failures: int | None = None
+    outcome: Outcome,
+    rule: ApprovalRule,
+    now: datetime,
+    *,
+    was_opened: bool,
+    failures: int | None = None,
 ) -> UtcDatetime | None:
-    """Return until when nobody is notified of the same idleness again; `None` when the outcome says what is
-    next. `failures` is how many episodes in a row had failed, `None` for an aborted workflow."""
+    """Return until when nobody is notified of the same idleness again; `None` when the outcome says
+    what is next. `failures` is how many episodes in a row had failed, `None` for an aborted
+    workflow."""
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:
@@ -111,15 +121,16 @@ def quiet_until(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The people who may decide, frozen with the question: `broadcast_may` is what somebody may whose link
-    went to a list, `people_needed` how many different people an approval takes."""
+    """The people who may decide, frozen with the question: `broadcast_may` is what somebody may
+    whose link went to a list, `people_needed` how many different people an approval takes."""
 
     broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
     people_needed: int = 1
     known_people: frozenset[str] = frozenset()
     """Addresses that the policy named as persons when the question was opened."""
     tag_owner_may: frozenset[Power] | None = None
-    """The decisions of an address that only a tag names; `None`, of earlier releases: as any person."""
+    """The decisions of an address that only a tag names; `None`, of earlier releases: as any
+    person."""
     cli_may: frozenset[Power] | None = None
     """The decisions of an identity of AWS that no contact has. `None`: as above."""
 
@@ -156,7 +167,8 @@ class Episode:
     working_from: str = "00:00"
     """Theirs, too: a keep ends when their next working day begins."""
     notice: timedelta | None = None
-    """How long people may hold what `auto` would do, from the delivery to its owner on. `None`: an hour."""
+    """How long people may hold what `auto` would do, from the delivery to its owner on. `None`: an
+    hour."""
     asked_under: AskedUnder | None = None
     """The policy's figures when it was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
@@ -169,7 +181,8 @@ class Episode:
     """Begin of a try that may make them; no other one may until it is long over."""
     phase_since: UtcDatetime | None = None
     cleared_step: str | None = None
-    """The step the last recheck let through; a recheck lets one step through, not those after it."""
+    """The step the last recheck let through; a recheck lets one step through, not those after
+    it."""
     cleared_at: UtcDatetime | None = None
     is_clearance_used: bool = False
     """True once EC2 was called after the last recheck; each recheck allows one call."""
@@ -179,17 +192,19 @@ class Episode:
     outcome: Outcome | None = None
     outcome_reason: str | None = None
     last_no: str | None = None
-    """Why the last recheck, guard or call went no further, after its outcome or the name of its error."""
+    """Why the last recheck, guard or call went no further, after its outcome or the name of its
+    error."""
     presence: str | None = None
     """Facts about people logged in when the question was made, where there are any."""
     became: Outcome | None = None
-    """The effect on the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or nothing."""
+    """The effect on the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
+    nothing."""
     outcome_told_at: UtcDatetime | None = None
     """Time of the outcome's notification; `None` until a channel has accepted the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
     stopped_in: EpisodeRef | None = None
-    """The episode that stopped the instance, where this one asks whether the stopped one may be terminated.
-    Evidence and the stop in `steps_done` are that one's then."""
+    """The episode that stopped the instance, where this one asks whether the stopped one may be
+    terminated. Evidence and the stop in `steps_done` are that one's then."""
     undone_at: UtcDatetime | None = None
     undone_by: str | None = None
     opening_seal: str | None = None
@@ -197,7 +212,8 @@ class Episode:
 
     @property
     def idle(self) -> IdleSpan | None:
-        """Since when it was idle when this was opened, by the day before; `None`: that was not measured."""
+        """Since when it was idle when this was opened, by the day before; `None`: that was not
+        measured."""
         if self.history is None:
             return None
         return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
@@ -219,7 +235,9 @@ class Episode:
     @property
     def own_plan(self) -> tuple[Step, ...]:
         """Return the steps of its plan without the stop of an earlier episode."""
-        return tuple(step for step in self.plan.steps if self.stopped_in is None or step is not Step.STOP)
+        return tuple(
+            step for step in self.plan.steps if self.stopped_in is None or step is not Step.STOP
+        )
 
     @property
     def own_steps(self) -> Mapping[str, UtcDatetime]:
@@ -250,7 +268,8 @@ class Episode:
         return self.undone_at is None and (self.became is Outcome.STOPPED or is_last)
 
     def has_stopped(self, later: EpisodeRef) -> bool:
-        """Return whether this episode stopped the same run of the instance, and nobody has undone it."""
+        """Return whether this episode stopped the same run of the instance, and nobody has undone
+        it."""
         same = replace(later, number=self.ref.number) == self.ref and self.ref.number < later.number
         return same and self.became is Outcome.STOPPED and self.undone_at is None
 
@@ -261,8 +280,8 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRecord:
-    """The state table's record of an instance that ever was idle or decided about. `open_episode` is the
-    lock; `quiet_until` keeps the same idleness from being told again, until work resumes."""
+    """The state table's record of an instance that ever was idle or decided about. `open_episode`
+    is the lock; `quiet_until` keeps the same idleness from being told again, until work resumes."""
 
     target: Target
     instance_id: str
@@ -276,11 +295,13 @@ class InstanceRecord:
     """The start of the instance that `quiet_until` is about; another start asks anew."""
     marked_at: UtcDatetime | None = None
     warned_until: UtcDatetime | None = None
-    """Until when a warning stands that EC2 takes it back; nothing is asked or done about it before."""
+    """Until when a warning stands that EC2 takes it back; nothing is asked or done about it
+    before."""
     untold: EpisodeRef | None = None
     """The closed episode whose outcome people may not know yet."""
     problem: str | None = None
-    """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may follow."""
+    """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may
+    follow."""
 
     def is_warned(self, now: datetime) -> bool:
         """Return whether it is saving its work, because EC2 takes it back."""
@@ -303,8 +324,9 @@ class InstanceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """An instance whose last workflow failed; `over_at` is when it failed no more. `cause` names the incident
-    that all of one cause share; `step` is the one that failed, `ask` for all before the first."""
+    """An instance whose last workflow failed; `over_at` is when it failed no more. `cause` names
+    the incident that all of one cause share; `step` is the one that failed, `ask` for all before
+    the first."""
 
     target: Target
     instance_id: str
@@ -321,16 +343,17 @@ class Failing:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Observations of the last sweep; a cache. Losing it costs reads, and a comparison with the sweep before.
-    `source` says by which series utilization was last seen (`aggregate`, `per-gpu`); `dimensions` are the
-    per-GPU sets of `(name, value)` pairs, `None` when never listed."""
+    """Observations of the last sweep; a cache. Losing it costs reads, and a comparison with the
+    sweep before. `source` says by which series utilization was last seen (`aggregate`, `per-gpu`);
+    `dimensions` are the per-GPU sets of `(name, value)` pairs, `None` when never listed."""
 
     launch_time: UtcDatetime
     verdict: str
     at: UtcDatetime
     reason: str = ""
     policy_version: str = ""
-    """Version of the policy that judged it: under another one `last_busy` may mean something else."""
+    """Version of the policy that judged it: under another one `last_busy` may mean something
+    else."""
     last_busy: UtcDatetime | None = None
     source: str | None = None
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
@@ -349,7 +372,8 @@ class Observation:
     late_since: UtcDatetime | None = None
     """Time at which that began; kept as long as it has no data."""
     last_known: str | None = None
-    """The newest verdict by its metrics, or `too-young`: a keep does not hide what it turns from after it."""
+    """The newest verdict by its metrics, or `too-young`: a keep does not hide what it turns from
+    after it."""
     project: str | None = None
     """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
     counted_for: str = UNASSIGNED

@@ -1,5 +1,5 @@
-"""Which snapshots of closed episodes may be deleted, and from when on. Only what an episode has recorded may
-be; a tag can keep a snapshot longer, and never causes its deletion."""
+"""Which snapshots of closed episodes may be deleted, and from when on. Only what an episode has
+recorded may be; a tag can keep a snapshot longer, and never causes its deletion."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _GONE = ("shutting-down", "terminated")
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """The notice to the owner about one snapshot, and the snapshot's end. `message` is the alert's id."""
+    """The notice to the owner about one snapshot, and the snapshot's end. `message` is the alert's
+    id."""
 
     episode: str
     """The execution name."""
@@ -37,7 +38,8 @@ class Expiry:
 
 
 def switched_off(policies: Sequence[Policy]) -> str | None:
-    """Return why none of these policies lets a snapshot be deleted; `None` when each of them does."""
+    """Return why none of these policies lets a snapshot be deleted; `None` when each of them
+    does."""
     if not policies or any(one.mode is Mode.OBSERVE for one in policies):
         return "mode observe changes nothing"
     if not all(one.plan.delete_expired_snapshots for one in policies):
@@ -47,8 +49,9 @@ def switched_off(policies: Sequence[Policy]) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """The snapshots that closed episodes took of one instance, with all that can keep them. `instance` is as
-    EC2 describes it now, `snapshots` are those that carry the tag of one of the episodes."""
+    """The snapshots that closed episodes took of one instance, with all that can keep them.
+    `instance` is as EC2 describes it now, `snapshots` are those that carry the tag of one of the
+    episodes."""
 
     instance: Instance | None
     record: InstanceRecord
@@ -67,7 +70,9 @@ class Holdings:
             return self.frozen
         if record.problem is not None:
             return f"its record cannot be read: {record.problem}"
-        if record.open_episode is not None or any(one.phase is not Phase.CLOSED for one in self.episodes):
+        if record.open_episode is not None or any(
+            one.phase is not Phase.CLOSED for one in self.episodes
+        ):
             return "an episode of it is open"
         if record.hold.stands(now):
             return "it is kept or exempt"
@@ -79,7 +84,9 @@ class Holdings:
 
     def dates(self) -> dict[str, UtcDatetime]:
         """Return from when on which snapshots may be deleted. One that is not named is kept."""
-        may_lose_all = self.policies and all(one.plan.delete_last_of_terminated for one in self.policies)
+        may_lose_all = self.policies and all(
+            one.plan.delete_last_of_terminated for one in self.policies
+        )
         kept = set() if self._is_whole or may_lose_all else set(self._last_set())
         return {
             snapshot_id: date
@@ -112,7 +119,8 @@ class Holdings:
                 yield snapshot_id
 
     def _last_set(self) -> Iterator[str]:
-        """Yield the newest set that has every volume, and all that are newer; every one where none has."""
+        """Yield the newest set that has every volume, and all that are newer; every one where none
+        has."""
         for episode in sorted(self.episodes, key=lambda one: one.ref.number, reverse=True):
             its = set(self._its(episode))
             yield from its
@@ -121,8 +129,8 @@ class Holdings:
                 return
 
     def _date(self, episode: Episode, snapshot: Snapshot) -> UtcDatetime | None:
-        """Return the end of its retention, or the later date in its tag. `None` without such a date there:
-        whoever took it off, or wrote something else, wants it kept."""
+        """Return the end of its retention, or the later date in its tag. `None` without such a date
+        there: whoever took it off, or wrote something else, wants it kept."""
         asked = episode.asked_under.plan if episode.asked_under else None
         days = [one.plan.snapshot_retention_days for one in self.policies]
         days += [asked.snapshot_retention_days] if asked else []
@@ -135,13 +143,16 @@ class Holdings:
         return max(tagged, episode.closed_at + timedelta(days=max(days)))
 
 
-def to_notice(dates: Mapping[str, UtcDatetime], known: Mapping[str, Expiry], now: UtcDatetime) -> list[str]:
+def to_notice(
+    dates: Mapping[str, UtcDatetime], known: Mapping[str, Expiry], now: UtcDatetime
+) -> list[str]:
     """Return the snapshots of which the owner must hear now, in order."""
     return sorted(
         one
         for one, date in dates.items()
         if date - NOTICE <= now
-        if (told := known.get(one)) is None or (told.ended_at is None and told.noticed_at + STANDS <= now)
+        if (told := known.get(one)) is None
+        or (told.ended_at is None and told.noticed_at + STANDS <= now)
     )
 
 
@@ -151,8 +162,8 @@ def to_delete(
     delivered_at: Mapping[str, UtcDatetime],
     now: UtcDatetime,
 ) -> list[Expiry]:
-    """Return those whose time has come. `delivered_at`: when people got which message; one that no longer
-    counts was replaced by `to_notice`."""
+    """Return those whose time has come. `delivered_at`: when people got which message; one that no
+    longer counts was replaced by `to_notice`."""
     return [
         one
         for one in known

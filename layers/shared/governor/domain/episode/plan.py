@@ -1,4 +1,5 @@
-"""The plan for an idle instance: what it does, replaces, loses, keeps and saves, drawn from facts only.
+"""The plan for an idle instance: what it does, replaces, loses, keeps and saves, drawn from facts
+only.
 
 The one rule above all: nothing that destroys is ever planned without a snapshot before it.
 """
@@ -43,8 +44,8 @@ class Until(StrEnum):
 
 
 MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
-"""Each is a state of the workflow with a recheck before it. Any other step is a companion: it is carried out
-in the same call as the main step that comes next in the plan, right before it."""
+"""Each is a state of the workflow with a recheck before it. Any other step is a companion: it is
+carried out in the same call as the main step that comes next in the plan, right before it."""
 
 
 def main_of(steps: Sequence[Step], step: Step) -> Step:
@@ -66,13 +67,14 @@ _INCLUDED_IOPS = {"gp3": 3_000, "io1": 0, "io2": 0}
 _INCLUDED_THROUGHPUT = {"gp3": 125}
 """MiB/s, and IOPS, of volume types that are charged for more. Source: EBS pricing."""
 ADDRESS_USD_PER_HOUR = Decimal("0.005")
-"""Price of a public IPv4 address where the Region's was not read. Source: Amazon VPC pricing, 2026."""
+"""Price of a public IPv4 address where the Region's was not read. Source: Amazon VPC pricing,
+2026."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoragePrices:
-    """USD a month by volume type: per GiB, and per IOPS and MiB/s above what is included; per GiB of
-    snapshots; an hour per public address. What is not there is not known."""
+    """USD a month by volume type: per GiB, and per IOPS and MiB/s above what is included; per GiB
+    of snapshots; an hour per public address. What is not there is not known."""
 
     usd_per_gib_month: Mapping[str, Usd] = field(default_factory=dict)
     usd_per_iops_month: Mapping[str, Usd] = field(default_factory=dict)
@@ -81,7 +83,8 @@ class StoragePrices:
     address_usd_per_hour: UsdPerHour | None = None
 
     def usd_per_month(self, volume: Volume) -> Usd | None:
-        """Return the most a volume costs: io2 costs less per IOPS from 32,000 on. `None`: not known."""
+        """Return the most a volume costs: io2 costs less per IOPS from 32,000 on. `None`: not
+        known."""
         kind, size = volume.volume_type or "", volume.size_gib
         if size is None or kind not in self.usd_per_gib_month:
             return None
@@ -99,10 +102,10 @@ class StoragePrices:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already. `source` is
-    in words fit for the approval page. `list_usd_per_hour`: before `prices.discount_percent`, where that was
-    taken off. `storage`: that of its Region, where it was read. `may_be_committed`: a Savings Plan or a
-    Reserved Instance may pay for the hour."""
+    """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already.
+    `source` is in words fit for the approval page. `list_usd_per_hour`: before
+    `prices.discount_percent`, where that was taken off. `storage`: that of its Region, where it was
+    read. `may_be_committed`: a Savings Plan or a Reserved Instance may pay for the hour."""
 
     usd_per_hour: UsdPerHour | None
     source: str
@@ -118,7 +121,8 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Changes on the bill by the plan, per hour. `None` where the price or a volume's size is not known."""
+    """Changes on the bill by the plan, per hour. `None` where the price or a volume's size is not
+    known."""
 
     cost_before_usd_per_hour: UsdPerHour | None
     cost_after_usd_per_hour: UsdPerHour | None
@@ -147,7 +151,8 @@ class Plan:
     stays: tuple[str, ...]
     saving: Saving
     loses_local_disks: bool = False
-    """True if disks inside the host are wiped: their data is in no snapshot and never comes back."""
+    """True if disks inside the host are wiped: their data is in no snapshot and never comes
+    back."""
 
     @property
     def destroys(self) -> bool:
@@ -163,7 +168,8 @@ class Plan:
 
 
 def mode_of(policy: Policy, plan: Plan) -> Mode:
-    """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says else."""
+    """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says
+    else."""
     return Mode.ASK if policy.mode is Mode.AUTO and not _may_lose(policy, plan) else policy.mode
 
 
@@ -172,12 +178,14 @@ def acts_on_silence(policy: Policy, plan: Plan) -> bool:
 
 
 def about_stopped(policy: Policy) -> Policy:
-    """Return the policy of a question about an instance that an earlier one has stopped: people say whether
-    it is terminated; silence, and mode auto, never do."""
+    """Return the policy of a question about an instance that an earlier one has stopped: people say
+    whether it is terminated; silence, and mode auto, never do."""
     rule, mode = policy.plan, policy.mode if policy.mode is Mode.OBSERVE else Mode.ASK
     if rule.action is not Action.NOTIFY_ONLY:
         rule = replace(rule, action=Action.TERMINATE)
-    return replace(policy, mode=mode, plan=rule, approval=replace(policy.approval, on_expiry="no-action"))
+    return replace(
+        policy, mode=mode, plan=rule, approval=replace(policy.approval, on_expiry="no-action")
+    )
 
 
 def _may_lose(policy: Policy, plan: Plan) -> bool:
@@ -201,7 +209,9 @@ def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
     steps, shape = _steps(facts, action), facts.shape
     # An unknown type is treated as having local data; what is stopped has lost it.
     runs = facts.instance.state != "stopped"
-    has_disks = runs and (shape is None or bool(shape.local_nvme) or facts.instance.root_device_type != "ebs")
+    has_disks = runs and (
+        shape is None or bool(shape.local_nvme) or facts.instance.root_device_type != "ebs"
+    )
     return Plan(
         wanted=wanted,
         action=action,
@@ -218,7 +228,10 @@ def can_stop(facts: PlanFacts) -> str | None:
     """Why EC2 can never stop this instance, or `None` when it can."""
     if facts.instance.root_device_type != "ebs":
         return "its root volume is an instance store, which cannot be stopped"
-    if facts.instance.lifecycle is Lifecycle.SPOT and facts.spot_request is not SpotRequestType.PERSISTENT:
+    if (
+        facts.instance.lifecycle is Lifecycle.SPOT
+        and facts.spot_request is not SpotRequestType.PERSISTENT
+    ):
         return "it is a one-time Spot instance, which cannot be stopped"
     return None
 
@@ -251,7 +264,8 @@ _NOTHING = "stopping saves nothing"
 _BILLED_ANYWAY = f"which is billed whether used or not: {_NOTHING}"
 _NO_SAVING: Mapping[Lifecycle, str] = {
     Lifecycle.CAPACITY_BLOCK: f"it runs in a Capacity Block, which is paid in advance: {_NOTHING}",
-    Lifecycle.SCHEDULED: f"it runs in a scheduled reservation, which is paid either way: {_NOTHING}",
+    Lifecycle.SCHEDULED: "it runs in a scheduled reservation, which is paid either way: "
+    f"{_NOTHING}",
     Lifecycle.INTERRUPTIBLE_RESERVATION: (
         f"it runs in an interruptible reservation of somebody else's: {_NOTHING} here"
     ),
@@ -260,13 +274,19 @@ _NO_SAVING: Mapping[Lifecycle, str] = {
 
 
 def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
-    """Why nothing is done, whatever the policy wants: another service runs it, or a stop saves nothing."""
+    """Why nothing is done, whatever the policy wants: another service runs it, or a stop saves
+    nothing."""
     if (manager := managed_by(instance, manager_tags)) is not None:
-        return f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
+        return (
+            f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
+        )
     if instance.lifecycle in _NO_SAVING:
         return _NO_SAVING[instance.lifecycle]
     if instance.capacity_reservation_id is not None:
-        return f"it fills the Capacity Reservation {instance.capacity_reservation_id}, {_BILLED_ANYWAY}"
+        return (
+            f"it fills the Capacity Reservation {instance.capacity_reservation_id}, "
+            f"{_BILLED_ANYWAY}"
+        )
     if instance.host_id is not None:
         return f"it runs on the Dedicated Host {instance.host_id}, {_BILLED_ANYWAY}"
     return None
@@ -278,7 +298,8 @@ def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
     snapshot = (Step.SNAPSHOT,) if facts.instance.volumes else ()
     if action is Action.STOP:
         return (Step.STOP, *snapshot)
-    # Stopping first makes the snapshots consistent; where that is impossible they are crash-consistent.
+    # Stopping first makes the snapshots consistent; where that is impossible they are
+    # crash-consistent.
     stop = (Step.STOP,) if can_stop(facts) is None else ()
     persistent = facts.spot_request is SpotRequestType.PERSISTENT
     # Left open, a persistent request would launch a successor of what is terminated.
@@ -301,7 +322,9 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
         "ends": Step.TERMINATE in steps,
         "root": instance.root_device_type,
         "deleted": [
-            f"{_volume(one)}: deleted with it" for one in instance.volumes if one.delete_on_termination
+            f"{_volume(one)}: deleted with it"
+            for one in instance.volumes
+            if one.delete_on_termination
         ],
         "network": launch.network,
         "group": launch.placement_group,
@@ -313,7 +336,11 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
     if not steps:
         return ()
-    instance, launch, ends = facts.instance, facts.instance.launch or LaunchFacts(), Step.TERMINATE in steps
+    instance, launch, ends = (
+        facts.instance,
+        facts.instance.launch or LaunchFacts(),
+        Step.TERMINATE in steps,
+    )
     values = {
         "volumes": [
             f"{_volume(one)}, billed as before"
@@ -334,7 +361,9 @@ def _volume(one: Volume) -> str:
     return f"volume {one.volume_id} ({one.device}, {size})"
 
 
-def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy) -> Saving:
+def saving_of(
+    instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy
+) -> Saving:
     price, flat, known = price_of.usd_per_hour, policy.prices, price_of.storage or StoragePrices()
     sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
     if price is None or len(sizes) < len(instance.volumes):
@@ -343,10 +372,13 @@ def saving_of(instance: Instance, price_of: Price, steps: tuple[Step, ...], poli
     def monthly(volumes: Iterable[Volume]) -> Usd:
         amounts = [(known.usd_per_month(one), one.size_gib or 0) for one in volumes]
         return sum(
-            (size * flat.ebs_usd_per_gib_month if usd is None else usd for usd, size in amounts), Decimal(0)
+            (size * flat.ebs_usd_per_gib_month if usd is None else usd for usd, size in amounts),
+            Decimal(0),
         )
 
-    each = ADDRESS_USD_PER_HOUR if known.address_usd_per_hour is None else known.address_usd_per_hour
+    each = (
+        ADDRESS_USD_PER_HOUR if known.address_usd_per_hour is None else known.address_usd_per_hour
+    )
     addresses = each * len((instance.launch or LaunchFacts()).elastic_ips)
     before = price + addresses + monthly(instance.volumes) / HOURS_PER_MONTH
     if not steps:

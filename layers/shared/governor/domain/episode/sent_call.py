@@ -1,7 +1,8 @@
 """Find out whether a stop or a termination took effect when its answer may be lost.
 
-EC2 gives these calls no token, so a repeated call is a second call. Nothing is sent again before this says
-that the first one has had no effect. This module reads what EC2 shows and decides nothing else.
+EC2 gives these calls no token, so a repeated call is a second call. Nothing is sent again before
+this says that the first one has had no effect. This module reads what EC2 shows and decides nothing
+else.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from governor.domain.instance import Instance
 from governor.domain.units import UtcDatetime
 
 UNDER_WAY_FOR = timedelta(minutes=7)
-"""How long a call may still take effect after it was noted. The function sends it within 90 seconds, and EC2
-accepts a signed request for five minutes. Source: Signature Version 4, "requests must arrive within five
-minutes of the time stamp"."""
+"""How long a call may still take effect after it was noted. The function sends it within 90
+seconds, and EC2 accepts a signed request for five minutes. Source: Signature Version 4, "requests
+must arrive within five minutes of the time stamp"."""
 _CLOCKS_DIFFER = timedelta(minutes=1)
 """The largest difference between our clock and EC2's that is taken for the same moment."""
 _STATES_AFTER = {
@@ -43,7 +44,8 @@ class Effect(StrEnum):
 
 
 def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: datetime) -> Effect:
-    """Return what became of a stop or a termination sent at this time; `None` is an instance that is gone."""
+    """Return what became of a stop or a termination sent at this time; `None` is an instance that
+    is gone."""
     if instance is None:
         # EC2 lists a terminated instance for about an hour.
         return Effect.DONE if step is Step.TERMINATE else Effect.CHANGED_BY_OTHERS

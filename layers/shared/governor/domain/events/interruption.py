@@ -16,7 +16,8 @@ _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
 _KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
 _LATE = timedelta(minutes=5)
-"""So long after its end EC2 may still act; what runs then was spared, or the event is an old one."""
+"""So long after its end EC2 may still act; what runs then was spared, or the event is an old
+one."""
 _LONGEST = timedelta(minutes=30)
 _OFF = ("off", "no", "false", "none", "never", "0")
 _ON = ("hook", "on", "yes", "true", "1", "signal")
@@ -39,11 +40,13 @@ class Response:
     wants_hook: Callable[[Events], bool]
     """Reads from the policy whether the instance is asked to save its work."""
     is_certain: bool = True
-    """It will happen. Then the question is taken back, and the instance's tag may demand the hook."""
+    """It will happen. Then the question is taken back, and the instance's tag may demand the
+    hook."""
     hook_first: bool = True
     """The hook goes before the notification, where seconds count; else after it."""
     is_taken_back: bool = False
-    """EC2 needs the capacity: nothing of ours stops the instance, and data volumes may be snapshot."""
+    """EC2 needs the capacity: nothing of ours stops the instance, and data volumes may be
+    snapshot."""
     advises: bool = False
     """Owners get the Spot prices of other zones and Regions."""
 
@@ -78,7 +81,8 @@ RESPONSES: Mapping[Cause, Response] = {
 
 
 class LifecycleAction(NamedTuple):
-    """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be completed."""
+    """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be
+    completed."""
 
     group: str
     hook: str
@@ -88,8 +92,9 @@ class LifecycleAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance recommendation,
-    and where EC2 does not say. `waits` is the action for which its Auto Scaling group waits."""
+    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance
+    recommendation, and where EC2 does not say. `waits` is the action for which its Auto Scaling
+    group waits."""
 
     event_id: str
     account: str
@@ -111,39 +116,57 @@ class Warned:
 
     @property
     def ends_at(self) -> UtcDatetime:
-        """As stated, or two minutes after the warning: a hook that ends too early has lost the least."""
+        """As stated, or two minutes after the warning: a hook that ends too early has lost the
+        least."""
         return self.stated_end or self.at + _NOTICE
 
     @property
     def plan(self) -> str:
-        """Return what will be done, for a sentence after `will`. The unknown is taken for the worst."""
+        """Return what will be done, for a sentence after `will`. The unknown is taken for the
+        worst."""
         if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
             return str(self.action)
-        return f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
+        return (
+            f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
+        )
 
     @property
     def void_reason(self) -> str | None:
         """Why it takes an open question back; `None` where it leaves the question open."""
         if self.waits is not None:
             # The change of state takes it back, should an instance in the warm pool be stopped.
-            return None if self.waits.to_warm_pool else f"the Auto Scaling group {self.group} terminates it"
+            return (
+                None
+                if self.waits.to_warm_pool
+                else f"the Auto Scaling group {self.group} terminates it"
+            )
         if not self.response.is_certain:
             return None
-        what = "this Spot instance" if self.cause is Cause.SPOT else "the capacity of its reservation"
-        return f"EC2 takes {what} back and will {self.plan} it at about {clock(self.ends_at, 'UTC', self.at)}"
+        what = (
+            "this Spot instance" if self.cause is Cause.SPOT else "the capacity of its reservation"
+        )
+        return (
+            f"EC2 takes {what} back and will {self.plan} it at about "
+            f"{clock(self.ends_at, 'UTC', self.at)}"
+        )
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Return whether it is of an earlier run, or of an end long past: events may come an hour late."""
+        """Return whether it is of an earlier run, or of an end long past: events may come an hour
+        late."""
         if self.at < instance.launch_time:
             return True
-        return self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
+        return (
+            self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
+        )
 
     def stands_until(self, now: UtcDatetime) -> UtcDatetime:
-        """Until when nobody else may touch it. EC2 may be late; a far end that is stated binds nobody."""
+        """Until when nobody else may touch it. EC2 may be late; a far end that is stated binds
+        nobody."""
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
-        """Return whole seconds until EC2 acts, or 0; two minutes after a rebalance recommendation."""
+        """Return whole seconds until EC2 acts, or 0; two minutes after a rebalance
+        recommendation."""
         if not self.response.is_certain:
             return int(_NOTICE.total_seconds())
         return max(0, int((self.ends_at - now).total_seconds()))
@@ -158,7 +181,8 @@ class SpotPrice(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The decision to ask the instance to save its work, to send SIGTERM to GPU processes, and why."""
+    """The decision to ask the instance to save its work, to send SIGTERM to GPU processes, and
+    why."""
 
     send: bool
     signal: bool
@@ -192,7 +216,8 @@ class HookAnswer(NamedTuple):
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
-    """By the tag, else by the policy; never where it could do harm. On a rebalance a tag only forbids."""
+    """By the tag, else by the policy; never where it could do harm. On a rebalance a tag only
+    forbids."""
     wanted, why = warned.response.wants_hook(policy.events), "the policy says so"
     signal = policy.events.signal_gpu_processes
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()

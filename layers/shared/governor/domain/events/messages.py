@@ -28,7 +28,8 @@ def warning_alert(
     now: UtcDatetime,
     hook: HookAnswer,
 ) -> Alert:
-    """Return the warning about one instance; `checkpoint` is `None` where the stack has no hook to send."""
+    """Return the warning about one instance; `checkpoint` is `None` where the stack has no hook to
+    send."""
     is_stated = warned.response.is_taken_back or warned.stated_end
     facts = {
         "cause": warned.cause.value,
@@ -41,7 +42,9 @@ def warning_alert(
         INCIDENT_UNTIL: warned.stands_until(now),
     }
     state = "none" if checkpoint is None else hook.state.value if checkpoint.send else "off"
-    said_of_it = said("hook", {"state": state, "why": checkpoint and checkpoint.why, "error": hook.error})
+    said_of_it = said(
+        "hook", {"state": state, "why": checkpoint and checkpoint.why, "error": hook.error}
+    )
     words = {"plan": warned.plan, "end": warned.ends_at, "hook": said_of_it}
     dedup_id = f"{warned.cause.value}-{warned.event_id}"
     return written(warned.cause.value, instance, dedup_id, now, facts, words, owner=owner)
@@ -58,9 +61,14 @@ def mass_alert(
     owner: Owner,
     unasked: Collection[str] = (),
 ) -> Alert:
-    """Return one message about many warnings in one zone or group. `endangered` is what the `owner` has
-    there, `None` where that could not be listed; the hook of `unasked` ones may have been refused."""
-    zone, target, group = instance.availability_zone or instance.target.region, instance.target, warned.group
+    """Return one message about many warnings in one zone or group. `endangered` is what the `owner`
+    has there, `None` where that could not be listed; the hook of `unasked` ones may have been
+    refused."""
+    zone, target, group = (
+        instance.availability_zone or instance.target.region,
+        instance.target,
+        warned.group,
+    )
     known, rule = endangered or (), policy.events
     (many,) = said("many", {"kind": warned.response.kind})
     lost = [one for one in known if one.instance_id in unasked]
@@ -73,7 +81,8 @@ def mass_alert(
         "owners": {owner.name: len(known)} if known else {},
         "checkpoint_not_sent": ids(lost),
         INCIDENT_UNTIL: max(
-            since + timedelta(minutes=rule.mass_interruption_window_minutes), warned.stands_until(now)
+            since + timedelta(minutes=rule.mass_interruption_window_minutes),
+            warned.stands_until(now),
         ),
     }
     words = {
@@ -88,8 +97,12 @@ def mass_alert(
         "minutes": rule.mass_interruption_window_minutes,
     }
     severity = Severity.CRITICAL if warned.response.is_taken_back else None
-    dedup_id = f"mass-{warned.cause.value}-{target.account}-{group or zone}-{iso(since)}-{owner.key}"
-    return written("many warnings", target, dedup_id, now, facts, words, owner=owner, severity=severity)
+    dedup_id = (
+        f"mass-{warned.cause.value}-{target.account}-{group or zone}-{iso(since)}-{owner.key}"
+    )
+    return written(
+        "many warnings", target, dedup_id, now, facts, words, owner=owner, severity=severity
+    )
 
 
 def _named(instances: Sequence[Instance]) -> str:
@@ -99,7 +112,8 @@ def _named(instances: Sequence[Instance]) -> str:
 def checkpoint_failed_alert(
     instance: Instance, warned: Warned, hook: HookAnswer, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return that the hook was not sent, or that nobody knows: somebody must save by hand, if anybody can."""
+    """Return that the hook was not sent, or that nobody knows: somebody must save by hand, if
+    anybody can."""
     facts: dict[str, object] = {"cause": warned.cause.value, "error": hook.error}
     facts |= {"checkpoint_sent": hook.was_sent, INCIDENT_UNTIL: warned.stands_until(now)}
     words = {"end": warned.ends_at if warned.response.is_certain else None}
@@ -108,10 +122,14 @@ def checkpoint_failed_alert(
 
 
 def elsewhere_alert(
-    instance: Instance, prices: Sequence[SpotPrice], scores: Mapping[str, int], owner: Owner, now: UtcDatetime
+    instance: Instance,
+    prices: Sequence[SpotPrice],
+    scores: Mapping[str, int],
+    owner: Owner,
+    now: UtcDatetime,
 ) -> Alert | None:
-    """Return the cheapest other zones for the same type, if their prices are known. `scores` are EC2's
-    placement scores by Region, 1 to 10, of types with the same GPUs, if asked for."""
+    """Return the cheapest other zones for the same type, if their prices are known. `scores` are
+    EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if asked for."""
     zone, of_type = instance.availability_zone, instance.instance_type
     here = next((one.usd_per_hour for one in prices if one.zone == zone), None)
     others = [one for one in prices if one.zone != zone][:_ADVISED]
@@ -121,7 +139,11 @@ def elsewhere_alert(
         "availability_zone": zone,
         "usd_per_hour": here,
         "elsewhere": [
-            {"region": one.region, "availability_zone": one.zone, "usd_per_hour": plain(one.usd_per_hour)}
+            {
+                "region": one.region,
+                "availability_zone": one.zone,
+                "usd_per_hour": plain(one.usd_per_hour),
+            }
             for one in others
         ],
         "placement_scores": dict(scores),
@@ -133,7 +155,9 @@ def elsewhere_alert(
         "here": "an unknown price" if here is None else f"{usd(here)} an hour",
         "best": others[0],
         "chances": ", ".join(f"{region} {score}" for region, score in ranked),
-        "prices": [f"- {one.zone} in {one.region}: {usd(one.usd_per_hour)} an hour" for one in others],
+        "prices": [
+            f"- {one.zone} in {one.region}: {usd(one.usd_per_hour)} an hour" for one in others
+        ],
     }
     dedup_id = f"advice-{instance.target.account}-{zone}-{of_type}-{iso(now)}"
     return written("elsewhere", instance, dedup_id, now, facts, words, owner=owner)
@@ -148,7 +172,8 @@ def notice_alert(
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """Return the date for the `instances` of one owner, `again` as the reminder, else if one will follow."""
+    """Return the date for the `instances` of one owner, `again` as the reminder, else if one will
+    follow."""
     one, at = only(instances), notice.at
     facts = {
         "what": notice.what,
@@ -182,9 +207,11 @@ def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
     return "spot" if any(one.lifecycle is Lifecycle.SPOT for one in instances) else "restart"
 
 
-def block_alert(change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime) -> Alert:
-    """Return that a Capacity Block has begun, which is paid for whether it is used or not, or that its
-    instances are terminated in minutes. `instances` are those of one owner."""
+def block_alert(
+    change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime
+) -> Alert:
+    """Return that a Capacity Block has begun, which is paid for whether it is used or not, or that
+    its instances are terminated in minutes. `instances` are those of one owner."""
     place, which = Target(change.account, change.region), change.reservation_id
     facts: dict[str, object] = {"capacity_reservation_id": which, "instance_ids": ids(instances)}
     words = {"listed": ", ".join(map(named, instances)) or "none yet"}

@@ -1,4 +1,5 @@
-"""Announcements of AWS with a date: scheduled changes of instances, and the ends of Capacity Blocks."""
+"""Announcements of AWS with a date: scheduled changes of instances, and the ends of Capacity
+Blocks."""
 
 from __future__ import annotations
 
@@ -18,8 +19,9 @@ _EXPIRY_LEAD = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something happens `at` a date, if AWS names one, to an instance, or to what runs in a reservation.
-    `source_id` is the same in all its messages (an ARN of Health, or an id); the latest `said_at` counts."""
+    """Something happens `at` a date, if AWS names one, to an instance, or to what runs in a
+    reservation. `source_id` is the same in all its messages (an ARN of Health, or an id); the
+    latest `said_at` counts."""
 
     account: str
     region: str
@@ -37,8 +39,11 @@ class Notice:
 
     @property
     def message_key(self) -> str:
-        """Name the thing with its date: another date is news, and any change where there is none."""
-        return f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
+        """Name the thing with its date: another date is news, and any change where there is
+        none."""
+        return (
+            f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
+        )
 
     def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
         if self.instance_id is not None:
@@ -52,7 +57,8 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """Announcements of AWS Health, by instance id. A repeated event says the same at the same time."""
+    """Announcements of AWS Health, by instance id. A repeated event says the same at the same
+    time."""
 
     notices: Mapping[str, Notice]
     is_over: bool = False
@@ -72,5 +78,6 @@ class BlockChange:
 
     @property
     def terminated_from(self) -> UtcDatetime:
-        """Return when EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity Blocks."""
+        """Return when EC2 begins to terminate. Source: EC2 user guide, monitoring Capacity
+        Blocks."""
         return self.at + _EXPIRY_LEAD

@@ -1,4 +1,5 @@
-"""Rows of one sweep, and costs of each day: small enough to be read whole for every page of the console."""
+"""Rows of one sweep, and costs of each day: small enough to be read whole for every page of the
+console."""
 
 from __future__ import annotations
 
@@ -15,21 +16,23 @@ from governor.domain.sweep.verdict import KEPT, Family, VerdictKind
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 
 Hours = tuple[int | None, ...]
-"""The highest utilization in percent by hour (UTC), oldest first; `None` where nothing was measured."""
+"""The highest utilization in percent by hour (UTC), oldest first; `None` where nothing was
+measured."""
 HOURS = 24
 NOT_MEASURED: Hours = (None,) * HOURS
 REASON_CHARACTERS = 120
 MOST_UNGOVERNED = 500
 UNGOVERNED = "ungoverned"
-"""In place of a verdict: it does not carry the policy's selector, so that it is shown, and nothing else."""
+"""In place of a verdict: it does not carry the policy's selector, so that it is shown, and nothing
+else."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetRow:
-    """One instance as the last sweep of its target saw it, or as one in the hour before, if `UNGOVERNED`.
-    `verdict` is that or a `VerdictKind`'s value, `reason` its sentence, cut to `REASON_CHARACTERS`. The last
-    of the `hours` is that of the sweep. `approval_id` is there while a question is open, `asked_at` and
-    `expires_at` once it is sent."""
+    """One instance as the last sweep of its target saw it, or as one in the hour before, if
+    `UNGOVERNED`. `verdict` is that or a `VerdictKind`'s value, `reason` its sentence, cut to
+    `REASON_CHARACTERS`. The last of the `hours` is that of the sweep. `approval_id` is there while
+    a question is open, `asked_at` and `expires_at` once it is sent."""
 
     instance_id: str
     name: str
@@ -53,17 +56,20 @@ class FleetRow:
     verb: str | None = None
     """The action of the open episode: `stop` or `terminate`; `None` where it plans neither."""
     is_reported: bool = False
-    """Nobody is asked about it, as far as is known: its idleness is reported, and nothing follows."""
+    """Nobody is asked about it, as far as is known: its idleness is reported, and nothing
+    follows."""
     quiet_until: UtcDatetime | None = None
     hours: Hours = NOT_MEASURED
     advice: tuple[str, ...] = ()
     created_by: str | None = None
-    """Its creator, if `UNGOVERNED`: empty where CloudTrail does not know, `None` until it is asked."""
+    """Its creator, if `UNGOVERNED`: empty where CloudTrail does not know, `None` until it is
+    asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPage:
-    """The rows of one target by its last sweep. `problem` says why it is incomplete, without names."""
+    """The rows of one target by its last sweep. `problem` says why it is incomplete, without
+    names."""
 
     account: str
     region: str
@@ -78,7 +84,8 @@ class FleetPage:
 
 
 def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDatetime) -> Hours:
-    """Return the hours up to `now`: those of a row that is so many hours old, and what was read since."""
+    """Return the hours up to `now`: those of a row that is so many hours old, and what was read
+    since."""
     hours: list[float | None] = [*past[passed:], *NOT_MEASURED[:passed]]
     for evidence in found:
         window = evidence.window
@@ -86,9 +93,13 @@ def hours_of(past: Hours, passed: int, found: Iterable[Evidence], now: UtcDateti
             start = hour_of(now) - HOUR * back
             if start + HOUR <= window.start:
                 break
-            first, last = (max(0, (at - window.start) // window.period) for at in (start, start + HOUR))
+            first, last = (
+                max(0, (at - window.start) // window.period) for at in (start, start + HOUR)
+            )
             for series in (*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate):
-                highest = [one for one in (hours[-1 - back], peak(series[first:last])) if one is not None]
+                highest = [
+                    one for one in (hours[-1 - back], peak(series[first:last])) if one is not None
+                ]
                 hours[-1 - back] = max(highest, default=None)
     return tuple(None if one is None else min(100, round(one)) for one in hours)
 

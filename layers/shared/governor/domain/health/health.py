@@ -1,5 +1,5 @@
-"""Health findings of one instance's GPUs: what was seen, since when, and what to do. They advise and never
-act. Only readings make a finding: a hole neither proves nor clears anything."""
+"""Health findings of one instance's GPUs: what was seen, since when, and what to do. They advise
+and never act. Only readings make a finding: a hole neither proves nor clears anything."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ _ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Reports of the hardware itself: a figure above zero, or an Xid error; one finding for both."""
+    """Reports of the hardware itself: a figure above zero, or an Xid error; one finding for
+    both."""
 
     kind: FindingKind
     xid: int
@@ -75,7 +76,12 @@ _FAULTS = (
         is_counted=True,
     ),
     _Fault(FindingKind.MEMORY_REPAIR_FAILED, 64, "repair_failed", "memory could not be repaired"),
-    _Fault(FindingKind.MEMORY_REPAIR_PENDING, 63, "repair_pending", "a repair of memory waits for a reset"),
+    _Fault(
+        FindingKind.MEMORY_REPAIR_PENDING,
+        63,
+        "repair_pending",
+        "a repair of memory waits for a reset",
+    ),
 )
 KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
 """The Xid errors that make a finding. Source: NVIDIA's list of Xid errors."""
@@ -83,9 +89,10 @@ KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """The figures of one GPU over the window: one value a period, `None` where none came. Utilizations and
-    the throttle series are means in percent (of time), temperature is a mean in degrees Celsius, ECC counts
-    errors since the driver was loaded; the repair and `lost` series are above 0 while it is so."""
+    """The figures of one GPU over the window: one value a period, `None` where none came.
+    Utilizations and the throttle series are means in percent (of time), temperature is a mean in
+    degrees Celsius, ECC counts errors since the driver was loaded; the repair and `lost` series are
+    above 0 while it is so."""
 
     gpu: str
     """The index, as in the metric's dimension `index`; no two of an instance have the same."""
@@ -106,7 +113,8 @@ class GpuFigures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about some GPUs of an instance. It may have been so for longer than `since`."""
+    """One thing to know about some GPUs of an instance. It may have been so for longer than
+    `since`."""
 
     kind: FindingKind
     gpus: tuple[str, ...]
@@ -146,13 +154,14 @@ class InstanceFinding:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return what identifies the finding once it was sent: each GPU, counted errors by their doublings,
-        and the start of the instance. One with a new key has got worse."""
+        """Return what identifies the finding once it was sent: each GPU, counted errors by their
+        doublings, and the start of the instance. One with a new key has got worse."""
         instance, finding = self.instance, self.finding
         started = int(instance.launch_time.timestamp())
         level = finding.errors.bit_length()
         return tuple(
-            f"{instance.instance_id}#{started}#{finding.kind.value}#{gpu}#{level}" for gpu in finding.gpus
+            f"{instance.instance_id}#{started}#{finding.kind.value}#{gpu}#{level}"
+            for gpu in finding.gpus
         )
 
     @property
@@ -170,9 +179,15 @@ class InstanceFinding:
         }
 
 
-def sent_findings(keys: Iterable[str], instance_id: str, launched_at: UtcDatetime) -> dict[str, list[str]]:
-    """Return the GPUs by the kind of each fault that was sent about this start of an instance, and lasts."""
-    start, found = f"{instance_id}#{int(launched_at.timestamp())}#", defaultdict[str, list[str]](list)
+def sent_findings(
+    keys: Iterable[str], instance_id: str, launched_at: UtcDatetime
+) -> dict[str, list[str]]:
+    """Return the GPUs by the kind of each fault that was sent about this start of an instance, and
+    lasts."""
+    start, found = (
+        f"{instance_id}#{int(launched_at.timestamp())}#",
+        defaultdict[str, list[str]](list),
+    )
     for key in sorted(one.removeprefix(start) for one in keys if one.startswith(start)):
         kind, _, gpu = key.rpartition("#")[0].partition("#")
         if gpu not in found[kind]:
@@ -186,7 +201,9 @@ def health_findings(
     """All findings about one instance, highest severity first. Heat is judged period by period."""
     faults = [finding for gpu in gpus for finding in _faults(window, gpu)]
     # A GPU that is lost or broken explains its own slowness: speed is judged for the others.
-    broken = {name for finding in faults if finding.severity is Severity.CRITICAL for name in finding.gpus}
+    broken = {
+        name for finding in faults if finding.severity is Severity.CRITICAL for name in finding.gpus
+    }
     sound = [gpu for gpu in gpus if gpu.gpu not in broken]
     slow = [finding for gpu in gpus for finding in _heat(window, gpu, rule)]
     found = [*faults, *slow, *_speed(window, sound, rule)]
@@ -220,10 +237,14 @@ def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
     series = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
     means = _means(window, series, rule)
     shares = {by: share for by, share in means.items() if share > rule.throttled_above_percent}
-    moments = [moment for by in shares if (moment := first_above_zero(window, series[by])) is not None]
+    moments = [
+        moment for by in shares if (moment := first_above_zero(window, series[by])) is not None
+    ]
     if moments:
         by_whom = " and ".join(f"{by} {share:.0f}% of the time" for by, share in shares.items())
-        yield Finding(FindingKind.THROTTLED, (gpu.gpu,), f"clocks lowered by {by_whom}", min(moments))
+        yield Finding(
+            FindingKind.THROTTLED, (gpu.gpu,), f"clocks lowered by {by_whom}", min(moments)
+        )
 
 
 def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | None:
@@ -251,13 +272,18 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
         )
         yield Finding(FindingKind.STRAGGLER, tuple(gaps), seen, window.start)
     working = tuple(
-        name for name, value in means.items() if value >= rule.busy_from_percent and name not in gaps
+        name
+        for name, value in means.items()
+        if value >= rule.busy_from_percent and name not in gaps
     )
     if not working:
         return
     compute, least = fmean(means[name] for name in working), rule.under_used_below_percent
     if compute < least:
-        seen = f"at work, at {compute:.0f}% on average ({least:g}% is the least that is worth its price)"
+        seen = (
+            f"at work, at {compute:.0f}% on average ({least:g}% is the least that is "
+            "worth its price)"
+        )
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
         bandwidth = fmean(traffic[name] for name in working)
@@ -267,7 +293,8 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
 
 
 def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float]:
-    """Points of each GPU under the median of the others, where that is far. Only where the others work."""
+    """Points of each GPU under the median of the others, where that is far. Only where the others
+    work."""
     gaps: dict[str, float] = {}
     for name, value in means.items():
         peers = [other for peer, other in means.items() if peer != name]
@@ -278,7 +305,10 @@ def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float
 
 
 def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
-    if memory > rule.memory_bound_memory_above_percent and compute < rule.memory_bound_compute_below_percent:
+    if (
+        memory > rule.memory_bound_memory_above_percent
+        and compute < rule.memory_bound_compute_below_percent
+    ):
         return Bottleneck.MEMORY_BOUND
     if compute > rule.compute_bound_above_percent:
         return Bottleneck.COMPUTE_BOUND

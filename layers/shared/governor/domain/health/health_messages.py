@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from governor.domain.alerts.alert import INCIDENT_UNTIL, INCIDENT_WHILE, Alert, Owner, named, only, short_hash
+from governor.domain.alerts.alert import (
+    INCIDENT_UNTIL,
+    INCIDENT_WHILE,
+    Alert,
+    Owner,
+    named,
+    only,
+    short_hash,
+)
 from governor.domain.alerts.alert import Severity as AlertSeverity
 from governor.domain.alerts.templates import written
 from governor.domain.health.health import InstanceFinding, Severity
@@ -13,7 +21,8 @@ from governor.domain.instance import Reservation
 from governor.domain.units import HOURS_PER_MONTH, UsdPerHour, UtcDatetime, clock, in_parts, iso
 
 _LINES = 20
-"""Lines about findings in one message, one per instance and kind; the others are listed in short."""
+"""Lines about findings in one message, one per instance and kind; the others are listed in
+short."""
 _A_LINE = 5
 """Instances with kinds in one such line. Teams gets 600 characters of a line."""
 _INSTANCES = 50
@@ -23,15 +32,19 @@ _Item = TypeVar("_Item")
 
 
 def advice_key(owner: Owner) -> str:
-    """Return the key of the advice to one owner, for any number of instances. Hashed: tags may be long."""
+    """Return the key of the advice to one owner, for any number of instances. Hashed: tags may be
+    long."""
     return f"advice#{owner.key}"
 
 
 def health_alerts(
-    news: Sequence[InstanceFinding], lasting: Sequence[InstanceFinding], owner: Owner, now: UtcDatetime
+    news: Sequence[InstanceFinding],
+    lasting: Sequence[InstanceFinding],
+    owner: Owner,
+    now: UtcDatetime,
 ) -> Iterator[tuple[Alert, Sequence[InstanceFinding]]]:
-    """Yield all that is new about one owner's instances, the most severe first, each message with its
-    findings: several where one would be too long. `lasting` was sent before and is still so."""
+    """Yield all that is new about one owner's instances, the most severe first, each message with
+    its findings: several where one would be too long. `lasting` was sent before and is still so."""
     in_order = sorted(news, key=lambda one: (_rank(one), one.instance.instance_id))
     # Findings that differ in nothing but the GPU go into one line, with their advice once.
     groups = _grouped(in_order, lambda one: (one.instance.instance_id, one.finding.kind.value))
@@ -90,11 +103,14 @@ def _alert(
     }
     dedup_id = f"health-{target}-{iso(now)}-{short_hash(owner.name, owner.project, which)}"
     severity = AlertSeverity(first.finding.severity) if first.is_fault else AlertSeverity.INFO
-    return written("health", one or target, dedup_id, now, facts, words, owner=owner, severity=severity)
+    return written(
+        "health", one or target, dedup_id, now, facts, words, owner=owner, severity=severity
+    )
 
 
 def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
-    """As `InstanceFinding.document`, once for all GPUs of an instance with such a finding, to stay short."""
+    """As `InstanceFinding.document`, once for all GPUs of an instance with such a finding, to stay
+    short."""
     return {
         **group[0].document,
         "seen": "; ".join(dict.fromkeys(one.finding.seen for one in group)),
@@ -106,7 +122,8 @@ def _group_document(group: Sequence[InstanceFinding]) -> dict[str, object]:
 def _in_short(groups: Sequence[Sequence[InstanceFinding]]) -> Iterator[str]:
     """List instances with their kinds of findings, in lines that chats do not cut."""
     shown = [
-        f"{own[0][0].instance.instance_id} {', '.join(group[0].finding.kind.value for group in own)}"
+        f"{own[0][0].instance.instance_id} "
+        f"{', '.join(group[0].finding.kind.value for group in own)}"
         for own in _grouped(groups, _instance)
     ]
     for part in in_parts(shown, _A_LINE):
@@ -136,6 +153,10 @@ def empty_alert(
         "ends_at": one.ends_at,
     }
     kind = "Capacity Block" if one.is_block else "Capacity Reservation"
-    words = {"one": one, "kind": kind, "monthly": None if hourly is None else hourly * HOURS_PER_MONTH}
+    words = {
+        "one": one,
+        "kind": kind,
+        "monthly": None if hourly is None else hourly * HOURS_PER_MONTH,
+    }
     dedup_id = f"empty-{one.reservation_id}-{iso(now)}"
     return written("empty", one.target, dedup_id, now, facts, words, owner=owner)

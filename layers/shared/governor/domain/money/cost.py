@@ -1,5 +1,5 @@
-"""Costs of projects in a month (UTC), in Decimal USD. A sweep brings a meter forward from where the one
-before has left it: one that comes twice adds nothing."""
+"""Costs of projects in a month (UTC), in Decimal USD. A sweep brings a meter forward from where the
+one before has left it: one that comes twice adds nothing."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ UNTAGGED = "untagged"
 
 Shares = dict[tuple[str, str], Share]
 _ROUNDED_TO = Decimal("1E-9")
-"""USD in the shares of a day: less than a cent in a century of sweeps, and short enough to store."""
+"""USD in the shares of a day: less than a cent in a century of sweeps, and short enough to
+store."""
 PREPAID = (Lifecycle.CAPACITY_BLOCK, Lifecycle.SCHEDULED)
 
 
 class Rate(NamedTuple):
-    """Whom hours are counted for, at what price (`None`: not known), and as which `part` of a `Share`."""
+    """Whom hours are counted for, at what price (`None`: not known), and as which `part` of a
+    `Share`."""
 
     project: str
     usd_per_hour: UsdPerHour | None
@@ -48,8 +50,9 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """Cost of a target's instances in one month (UTC) by project, up to `counted_until`. `unpriced_hours` of
-    instances are in no amount; `usd_per_hour` is what ran at `counted_until`."""
+    """Cost of a target's instances in one month (UTC) by project, up to `counted_until`.
+    `unpriced_hours` of instances are in no amount; `usd_per_hour` is what ran at
+    `counted_until`."""
 
     target: Target
     month: str
@@ -81,8 +84,8 @@ def new_meter(target: Target, at: UtcDatetime) -> Meter:
 
 
 def marginal(instance: Instance, price: Price) -> Price:
-    """Return what one more hour of this instance adds to the bill. Zero for what is stopped, and for what was
-    paid for in advance or by the host; a Capacity Reservation changes nothing."""
+    """Return what one more hour of this instance adds to the bill. Zero for what is stopped, and
+    for what was paid for in advance or by the host; a Capacity Reservation changes nothing."""
     if instance.state == "stopped":
         return Price(Decimal(0), "it is stopped", storage=price.storage, may_be_committed=False)
     if instance.lifecycle in PREPAID or instance.host_id is not None:
@@ -96,8 +99,9 @@ def ended(
     counted_until: UtcDatetime,
     now: UtcDatetime,
 ) -> Iterator[Run]:
-    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since: half way
-    to the moment at which it is known to have stopped. What was seen before `counted_until` is counted."""
+    """Yield what ran at the last sweep and no longer does, or was started anew (`launched`) since:
+    half way to the moment at which it is known to have stopped. What was seen before
+    `counted_until` is counted."""
     for instance_id, seen in before.items():
         start = launched.get(instance_id)
         if start == seen.launch_time or seen.at < counted_until or seen.project is None:
@@ -109,7 +113,8 @@ def ended(
 
 
 def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
-    """The meter brought forward to `until`, or to the end of its month; counting again adds nothing."""
+    """The meter brought forward to `until`, or to the end of its month; counting again adds
+    nothing."""
     since = meter.counted_until
     until = min(until, month_end(parse_month(meter.month)))
     if until <= since:
@@ -121,16 +126,21 @@ def count(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> Meter:
             continue
         project, price = run.rate.project, run.rate.usd_per_hour
         if price is None:
-            unpriced[project] = unpriced.get(project, Decimal(0)) + cost_between(Decimal(1), start, end)
+            unpriced[project] = unpriced.get(project, Decimal(0)) + cost_between(
+                Decimal(1), start, end
+            )
         else:
             usd[project] = usd.get(project, Decimal(0)) + cost_between(price, start, end)
     return replace(meter, counted_until=until, usd=usd, unpriced_hours=unpriced)
 
 
 def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict[date, Shares]:
-    """Return what `count` adds, by day (UTC), owner, project and part, rounded to a billionth of a USD."""
+    """Return what `count` adds, by day (UTC), owner, project and part, rounded to a billionth of a
+    USD."""
     since, until = meter.counted_until, min(until, month_end(parse_month(meter.month)))
-    together: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour] = defaultdict(Decimal)
+    together: dict[tuple[tuple[str, str], str, datetime, datetime], UsdPerHour] = defaultdict(
+        Decimal
+    )
     for run in runs:
         rate, start, end = run.rate, max(run.start, since), min(run.end, until)
         if rate.usd_per_hour is not None and start < end:
@@ -138,13 +148,17 @@ def shares_by_day(meter: Meter, runs: Iterable[Run], until: UtcDatetime) -> dict
     days: dict[date, Shares] = defaultdict(dict)
     for (whose, part, start, end), price in together.items():
         for midnight, following in _days_between(start, end):
-            usd = cost_between(price, max(start, midnight), min(end, following)).quantize(_ROUNDED_TO)
+            usd = cost_between(price, max(start, midnight), min(end, following)).quantize(
+                _ROUNDED_TO
+            )
             shares = days[midnight.date()]
             shares[whose] = shares.get(whose, Share()) + Share(**{part: usd})
     return days
 
 
-def _days_between(start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
+def _days_between(
+    start: UtcDatetime, end: UtcDatetime
+) -> Iterator[tuple[UtcDatetime, UtcDatetime]]:
     midnight = as_utc(start).replace(hour=0, minute=0, second=0, microsecond=0)
     while midnight < end:
         yield midnight, midnight + timedelta(days=1)
@@ -172,7 +186,9 @@ def costs_of(meters: Iterable[Meter]) -> tuple[ProjectCost, ...]:
     meters = tuple(meters)
     projects = {name for meter in meters for name in (*meter.usd, *meter.unpriced_hours)}
     return tuple(
-        sorted((_cost_of(one, meters) for one in projects), key=lambda cost: (-cost.usd, cost.project))
+        sorted(
+            (_cost_of(one, meters) for one in projects), key=lambda cost: (-cost.usd, cost.project)
+        )
     )
 
 

@@ -6,7 +6,14 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 
-from governor.domain.alerts.alert import INCIDENT_UNTIL, UNASSIGNED, Alert, Owner, Severity, short_hash
+from governor.domain.alerts.alert import (
+    INCIDENT_UNTIL,
+    UNASSIGNED,
+    Alert,
+    Owner,
+    Severity,
+    short_hash,
+)
 from governor.domain.alerts.templates import written
 from governor.domain.documents import plain
 from governor.domain.fleet.rows import FleetRow
@@ -19,7 +26,8 @@ from governor.domain.sweep.verdict import Family, known_kind
 from governor.domain.units import Usd, UtcDatetime, listed, money, plural, usd
 
 STILL = timedelta(hours=3)
-"""How long a budget counts as used up without a sum that says so: longer than from one sum to the next."""
+"""How long a budget counts as used up without a sum that says so: longer than from one sum to the
+next."""
 _NAMED = 5
 """Targets, or groups, named in the text, those with the most USD first."""
 _LEAST_USED = 3
@@ -35,7 +43,8 @@ def budget_id(cost: ProjectCost, budget: Usd, at_percent: float, now: UtcDatetim
 
 
 def incident_id(cost: ProjectCost, now: UtcDatetime) -> str:
-    """Name the incident of a budget that is used up: one a project and month, whatever share is reached."""
+    """Name the incident of a budget that is used up: one a project and month, whatever share is
+    reached."""
     return f"budget-{month_of(now)}-{short_hash(cost.project)}"
 
 
@@ -51,9 +60,10 @@ def budget_alert(
     *,
     asks: bool = False,
 ) -> Alert:
-    """Return that a project, over all targets, has used the share `at_percent` (percent) of its monthly
-    `budget` (USD, above 0). `owner` is the project's, or that of everything without a project; `running` are
-    its instances. Where it `asks`, people are asked about idle ones because of the budget."""
+    """Return that a project, over all targets, has used the share `at_percent` (percent) of its
+    monthly `budget` (USD, above 0). `owner` is the project's, or that of everything without a
+    project; `running` are its instances. Where it `asks`, people are asked about idle ones because
+    of the budget."""
     percent = used_percent(cost, budget)
     untagged, rate, left = cost.project == UNTAGGED, cost.usd_per_hour, budget - cost.usd
     whole = cost.usd + cost_between(rate, now, month_end(now))
@@ -108,12 +118,17 @@ def least_used(rows: Iterable[FleetRow]) -> list[str]:
 def report_alert(
     found: Report, name: str, hub: Target, now: UtcDatetime, whose: Owner, *, is_everything: bool
 ) -> Alert:
-    """Return the report of a week or a month, as its `name` begins: of an owner, a project, or everything."""
+    """Return the report of a week or a month, as its `name` begins: of an owner, a project, or
+    everything."""
     saved, costs, last = found.saved, found.costs, found.end - DAY
     is_month = not name.startswith("week")
     month = f"{found.start:%B %Y}{' so far' if found.end < month_end(found.start) else ''}"
-    days = [found.start.date() + DAY * number for number in range(-((found.start - found.end) // DAY))]
-    by_day = net_by_day([one.entry for one in found.lines], days, min(now, found.end), found.counts_for)
+    days = [
+        found.start.date() + DAY * number for number in range(-((found.start - found.end) // DAY))
+    ]
+    by_day = net_by_day(
+        [one.entry for one in found.lines], days, min(now, found.end), found.counts_for
+    )
     facts = {
         "period_start": found.start,
         "period_end": found.end,

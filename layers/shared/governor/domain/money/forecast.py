@@ -1,4 +1,5 @@
-"""Forecast of a month's cost at its end, by what its days (UTC) have cost in past weeks, in Decimal USD."""
+"""Forecast of a month's cost at its end, by what its days (UTC) have cost in past weeks, in Decimal
+USD."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ _WEEK = timedelta(weeks=1)
 
 Days = Mapping[date, Usd]
 Rule = Callable[[Days, date, date], Usd]
-"""Computes a day's expected cost, by the days before another one. A day that is not there cost nothing."""
+"""Computes a day's expected cost, by the days before another one. A day that is not there cost
+nothing."""
 
 
 class Forecast(NamedTuple):
-    """`error_percent`: by how much forecasts of one week, made before it, missed the past weeks (median)."""
+    """`error_percent`: by how much forecasts of one week, made before it, missed the past weeks
+    (median)."""
 
     usd: Usd
     error_percent: Decimal
@@ -39,14 +42,17 @@ def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
 
 
 def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
-    """Return what the month will have cost, `spent` being what it did up to now; `None` before two whole
-    weeks of days are known. Of two rules the one counts that has missed this project's past weeks by less:
-    the last day again, for what grows or shrinks, or the mean of the last two days of that weekday."""
+    """Return what the month will have cost, `spent` being what it did up to now; `None` before two
+    whole weeks of days are known. Of two rules the one counts that has missed this project's past
+    weeks by less: the last day again, for what grows or shrinks, or the mean of the last two days
+    of that weekday."""
     today = now.date()
     known = {day: usd for day, usd in days.items() if today - PAST <= day < today}
     if today - min(known, default=today) < 2 * _WEEK:
         return None
-    error, rule = min(((_error(one, known, today), one) for one in _RULES), key=lambda found: found[0])
+    error, rule = min(
+        ((_error(one, known, today), one) for one in _RULES), key=lambda found: found[0]
+    )
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     left = Decimal((midnight + DAY - now) // _MICROSECOND) / (DAY // _MICROSECOND)
     rest = rule(known, today, today) * left
@@ -71,7 +77,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def _error(rule: Rule, days: Days, today: date) -> Decimal:
-    """Return by how many percent the rule missed the last weeks; one that cost nothing by 100, or by 0."""
+    """Return by how many percent the rule missed the last weeks; one that cost nothing by 100, or
+    by 0."""
     missed = []
     week = today - _WEEK
     while week - _WEEK >= min(days):

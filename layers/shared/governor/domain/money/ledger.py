@@ -1,6 +1,6 @@
-"""Savings of each action, in Decimal USD: booked when its question ended, settled when it saves no more. It
-is said three ways: at list prices; in cash, the least and the most that the bill can have fallen by; and
-conservatively, as if people had done the same on their next working morning."""
+"""Savings of each action, in Decimal USD: booked when its question ended, settled when it saves no
+more. It is said three ways: at list prices; in cash, the least and the most that the bill can have
+fallen by; and conservatively, as if people had done the same on their next working morning."""
 
 from __future__ import annotations
 
@@ -19,11 +19,18 @@ from governor.domain.policy.schedule import next_morning
 from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 
 _ACTED = (Outcome.STOPPED, Outcome.TERMINATED)
-ENDED_WITHOUT_ACTION = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.EXPIRED, Outcome.OBSERVED, Outcome.TOLD)
+ENDED_WITHOUT_ACTION = (
+    Outcome.KEPT,
+    Outcome.EXEMPTED,
+    Outcome.EXPIRED,
+    Outcome.OBSERVED,
+    Outcome.TOLD,
+)
 """Idle cost was found, and people, or the mode, let it go on."""
 _LEAST_BILLED = timedelta(seconds=60)
 _BY_THE_HOUR = "SUSE Linux"
-"""Its every begun hour is billed. Source: AWS knowledge center, How am I charged for my EC2 instances."""
+"""Its every begun hour is billed. Source: AWS knowledge center, How am I charged for my EC2
+instances."""
 PROVISIONAL = timedelta(days=14)
 """Bills change until about the middle of the next month."""
 
@@ -45,8 +52,9 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """How one question ended, at list prices. Open (`ended_at` is `None`) as long as the instance stays away.
-    `saved_usd_per_hour` is `None` for unpriced types: unknown is never booked as zero."""
+    """How one question ended, at list prices. Open (`ended_at` is `None`) as long as the instance
+    stays away. `saved_usd_per_hour` is `None` for unpriced types: unknown is never booked as
+    zero."""
 
     episode: EpisodeRef
     outcome: Outcome
@@ -66,7 +74,8 @@ class LedgerEntry:
     resource_name: str = ""
     """The instance's; empty where an earlier release booked it."""
     cash_low_usd_per_hour: UsdPerHour | None = None
-    """The least that an hour of it takes off the bill; `None` in entries of earlier releases: not known."""
+    """The least that an hour of it takes off the bill; `None` in entries of earlier releases: not
+    known."""
     cash_high_usd_per_hour: UsdPerHour | None = None
     storage_usd_per_hour: UsdPerHour | None = None
     """Added cost of its volumes and snapshots afterwards; `None` in entries of earlier releases."""
@@ -110,12 +119,16 @@ class LedgerEntry:
 
     @property
     def is_of_storage(self) -> bool:
-        """Return whether the instance was stopped before, so that this saves what its volumes cost alone."""
+        """Return whether the instance was stopped before, so that this saves what its volumes cost
+        alone."""
         saved, storage = self.saved_usd_per_hour, self.storage_usd_per_hour or Decimal(0)
         return self.outcome is Outcome.TERMINATED and saved == -storage
 
-    def counted(self, start: datetime, end: datetime, counts_for: timedelta) -> tuple[datetime, datetime]:
-        """Return from when to when it saves within this time: nothing where the second is not later."""
+    def counted(
+        self, start: datetime, end: datetime, counts_for: timedelta
+    ) -> tuple[datetime, datetime]:
+        """Return from when to when it saves within this time: nothing where the second is not
+        later."""
         over = min(end, self.ended_at or end, self.booked_at + counts_for)
         return max(start, self.saves_from or self.booked_at), over
 
@@ -128,8 +141,9 @@ class Cash(NamedTuple):
 
 
 def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | None:
-    """Return nothing where the price is not known. `is_committed`: a Savings Plan or a Reserved Instance may
-    pay for it, which is then charged all the same; whether it does rests on the whole organization's hour."""
+    """Return nothing where the price is not known. `is_committed`: a Savings Plan or a Reserved
+    Instance may pay for it, which is then charged all the same; whether it does rests on the whole
+    organization's hour."""
     if price.usd_per_hour is None:
         return None
     if instance.lifecycle in PREPAID or instance.host_id or instance.capacity_reservation_id:
@@ -149,7 +163,8 @@ def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
 
 
 def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
-    """Return when the next working day of those who were asked begins: perhaps later the same day."""
+    """Return when the next working day of those who were asked begins: perhaps later the same
+    day."""
     theirs = episode.time_zone, episode.working_days, episode.working_from
     today = next_morning(after - DAY, *theirs)
     return today if today > after else next_morning(after, *theirs)
@@ -160,8 +175,11 @@ def is_provisional(month: str, now: UtcDatetime) -> bool:
     return now < month_end(parse_month(month)) + PROVISIONAL
 
 
-def saved_in(entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta) -> Usd | None:
-    """Return USD saved in this time, while it counts: 0 by a false stop, `None`: the price is unknown."""
+def saved_in(
+    entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta
+) -> Usd | None:
+    """Return USD saved in this time, while it counts: 0 by a false stop, `None`: the price is
+    unknown."""
     if entry.saved_usd_per_hour is None:
         return None
     if entry.false_stop:
@@ -174,14 +192,16 @@ def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta)
 
 
 def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
-    """The stops among them that were booked by then: what happens to the instance then ends their savings."""
+    """The stops among them that were booked by then: what happens to the instance then ends their
+    savings."""
     return [one for one in entries if one.booked_at <= at and one.outcome is Outcome.STOPPED]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A net saving at list prices: what was avoided, less what was undone, less storage; no `unpriced`
-    actions. Beside it what it can have been in cash, and what had been saved by the owners' next mornings."""
+    """A net saving at list prices: what was avoided, less what was undone, less storage; no
+    `unpriced` actions. Beside it what it can have been in cash, and what had been saved by the
+    owners' next mornings."""
 
     avoided_usd: Usd = Decimal(0)
     """Cost of the instances, had they run on."""
@@ -204,8 +224,8 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The ledger's sum of a month at `as_of`, of what was written by then, while savings counted for so many
-    days: the same whenever it is computed again."""
+    """The ledger's sum of a month at `as_of`, of what was written by then, while savings counted
+    for so many days: the same whenever it is computed again."""
 
     month: str
     as_of: UtcDatetime
@@ -243,7 +263,9 @@ def sum_saved(
         if not entry.ours:
             continue
         actions += start <= entry.booked_at < end
-        false_stops += entry.false_stop and entry.ended_at is not None and start <= entry.ended_at < end
+        false_stops += (
+            entry.false_stop and entry.ended_at is not None and start <= entry.ended_at < end
+        )
         before, saved = entry.cost_before_usd_per_hour, entry.saved_usd_per_hour
         if before is None or saved is None:
             unpriced += start <= entry.booked_at < end
@@ -271,7 +293,9 @@ def net_by_day(
         if not entry.ours or entry.saved_usd_per_hour is None:
             continue
         start, end = entry.counted(first, min(now, first + DAY * len(days)), counts_for)
-        for number in range(max(0, (start - first) // DAY), min(len(days), (end - first) // DAY + 1)):
+        for number in range(
+            max(0, (start - first) // DAY), min(len(days), (end - first) // DAY + 1)
+        ):
             begin = first + DAY * number
             found[number] += saved_in(entry, begin, min(now, begin + DAY), counts_for) or Decimal(0)
     return found

@@ -1,8 +1,8 @@
-"""AWS's price list of a Region: On-Demand prices by type, operation and tenancy, and of storage; and what the
-hub's account is committed to.
+"""AWS's price list of a Region: On-Demand prices by type, operation and tenancy, and of storage;
+and what the hub's account is committed to.
 
-Only USD an hour over 0, of capacity that is used, counts: the list has zeros for capacity that is paid
-otherwise. Two prices for one thing are no price. Source: AWS Price List Query API.
+Only USD an hour over 0, of capacity that is used, counts: the list has zeros for capacity that is
+paid otherwise. Two prices for one thing are no price. Source: AWS Price List Query API.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ SERVICE = "AmazonEC2"
 STORAGE = "storage"
 SAVINGS_PLANS = "savings-plans"
 WANTED = {"capacitystatus": "Used", "marketoption": "OnDemand"}
-"""Attributes of a product that is billed by the hour; reservations and Capacity Blocks share its type."""
+"""Attributes of a product that is billed by the hour; reservations and Capacity Blocks share its
+type."""
 
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """Prices read of a Region. `usd_per_hour` by `key_of`; `read_at` by type, also of one without price, and
-    of `STORAGE`."""
+    """Prices read of a Region. `usd_per_hour` by `key_of`; `read_at` by type, also of one without
+    price, and of `STORAGE`."""
 
     region: str
     read_at: Mapping[str, UtcDatetime] = field(default_factory=dict)
@@ -42,7 +43,9 @@ class PriceList:
 
     def price(self, instance: Instance) -> UsdPerHour | None:
         if instance.operation == PLAIN_OPERATION and instance.platform != LINUX:
-            return None  # A record of an earlier release, which did not know what AWS charges it as.
+            return (
+                None  # A record of an earlier release, which did not know what AWS charges it as.
+            )
         alone = ["Dedicated"] if instance.instance_type.endswith(".metal") else []
         keys = (
             key_of(instance.instance_type, instance.operation, tenancy)
@@ -50,12 +53,18 @@ class PriceList:
         )
         return next((self.usd_per_hour[key] for key in keys if key in self.usd_per_hour), None)
 
-    def with_type(self, instance_type: str, found: Mapping[str, UsdPerHour], at: UtcDatetime) -> PriceList:
+    def with_type(
+        self, instance_type: str, found: Mapping[str, UsdPerHour], at: UtcDatetime
+    ) -> PriceList:
         """The list with all prices of the type as they were found; those before are gone."""
         others = {
-            key: usd for key, usd in self.usd_per_hour.items() if not key.startswith(f"{instance_type}|")
+            key: usd
+            for key, usd in self.usd_per_hour.items()
+            if not key.startswith(f"{instance_type}|")
         }
-        return replace(self, read_at={**self.read_at, instance_type: at}, usd_per_hour={**others, **found})
+        return replace(
+            self, read_at={**self.read_at, instance_type: at}, usd_per_hour={**others, **found}
+        )
 
     def with_storage(self, storage: StoragePrices, at: UtcDatetime) -> PriceList:
         return replace(self, read_at={**self.read_at, STORAGE: at}, storage=storage)
@@ -75,7 +84,9 @@ def on_demand(documents: Iterable[str], region: str) -> dict[str, UsdPerHour]:
     """Return the hourly prices in these documents, by `key_of`."""
 
     def key(product: Mapping[str, str]) -> str:
-        if any(product.get(name) != value for name, value in {**WANTED, "regionCode": region}.items()):
+        if any(
+            product.get(name) != value for name, value in {**WANTED, "regionCode": region}.items()
+        ):
             return ""
         named = [product.get(name, "") for name in ("instanceType", "operation", "tenancy")]
         return key_of(*named) if all(named) else ""
@@ -97,7 +108,10 @@ _USAGE = {
 """Meaning of a usage type without the code of its Region. io2 costs less from 32,000 IOPS on."""
 STORAGE_PRODUCTS = (
     *((SERVICE, "productFamily", family) for family in ("Storage", "System Operation")),
-    *((SERVICE, "productFamily", family) for family in ("Provisioned Throughput", "Storage Snapshot")),
+    *(
+        (SERVICE, "productFamily", family)
+        for family in ("Provisioned Throughput", "Storage Snapshot")
+    ),
     ("AmazonVPC", "group", "VPCPublicIPv4Address"),
 )
 """Service, attribute and value by which the list has them."""
@@ -115,7 +129,9 @@ def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
     found = {**{key: usd / _MIBPS_PER_GIBPS for key, usd in by_gib.items()}, **found}
 
     def of(what: str) -> dict[str, Decimal]:
-        return {key.partition("|")[2]: usd for key, usd in found.items() if key.startswith(f"{what}|")}
+        return {
+            key.partition("|")[2]: usd for key, usd in found.items() if key.startswith(f"{what}|")
+        }
 
     snapshot, address = found.get("snapshot|"), found.get("address|")
     return StoragePrices(of("gib"), of("iops"), of("throughput"), snapshot, address)
@@ -129,8 +145,9 @@ class CommitmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """Charge of an hour, used or not (`None`: not in USD). An empty `region`, `family` or `platform` means
-    any. A Reserved Instance counts for its whole family: many are flexible in size."""
+    """Charge of an hour, used or not (`None`: not in USD). An empty `region`, `family` or
+    `platform` means any. A Reserved Instance counts for its whole family: many are flexible in
+    size."""
 
     kind: CommitmentKind
     id: str
@@ -144,8 +161,8 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True)
 class Commitments:
-    """Those of the hub's account. `read` names what could be read: Regions, and `SAVINGS_PLANS`; `unread` the
-    rest, with the reason."""
+    """Those of the hub's account. `read` names what could be read: Regions, and `SAVINGS_PLANS`;
+    `unread` the rest, with the reason."""
 
     read_at: UtcDatetime
     found: tuple[Commitment, ...] = ()
@@ -153,14 +170,19 @@ class Commitments:
     unread: Mapping[str, str] = field(default_factory=dict)
 
 
-def may_apply(commitments: Commitments | None, instance_type: str, region: str, platform: str) -> bool:
-    """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for such an instance:
-    also where that could not be read. Those of other accounts are not known here."""
+def may_apply(
+    commitments: Commitments | None, instance_type: str, region: str, platform: str
+) -> bool:
+    """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for such an
+    instance: also where that could not be read. Those of other accounts are not known here."""
     if commitments is None or not commitments.read.issuperset((SAVINGS_PLANS, region)):
         return True
     wanted = (region, instance_type.partition(".")[0], platform)
     return any(
-        all(own in ("", its) for own, its in zip((one.region, one.family, one.platform), wanted, strict=True))
+        all(
+            own in ("", its)
+            for own, its in zip((one.region, one.family, one.platform), wanted, strict=True)
+        )
         for one in commitments.found
     )
 
@@ -168,14 +190,16 @@ def may_apply(commitments: Commitments | None, instance_type: str, region: str, 
 def listed(
     documents: Iterable[str], name_of: Callable[[Mapping[str, str]], str], units: tuple[str, ...]
 ) -> dict[str, Decimal]:
-    """Return the one price in USD of everything that has a name by its product's attributes. What is not
-    readable, in other units or currencies, or has two prices, is left out."""
+    """Return the one price in USD of everything that has a name by its product's attributes. What
+    is not readable, in other units or currencies, or has two prices, is left out."""
     found: dict[str, set[Decimal]] = defaultdict(set)
     for text in documents:
         try:
             document = json.loads(text)
             if name := name_of(document["product"]["attributes"]):
-                found[name] |= {usd for usd in _amounts(document, units) if usd.is_finite() and usd > 0}
+                found[name] |= {
+                    usd for usd in _amounts(document, units) if usd.is_finite() and usd > 0
+                }
         except (KeyError, TypeError, AttributeError, ValueError, InvalidOperation):
             _log.warning("a product of the price list cannot be read: %.200s", text, exc_info=True)
     for name, prices in found.items():

@@ -1,5 +1,5 @@
-"""Report of a month, or a part of one: idle cost and savings. The same figures for the console, the mail, the
-command line and the copy in S3."""
+"""Report of a month, or a part of one: idle cost and savings. The same figures for the console, the
+mail, the command line and the copy in S3."""
 
 from __future__ import annotations
 
@@ -25,14 +25,22 @@ GROUPS: Mapping[str, Callable[[LedgerEntry], str]] = {
 COLUMNS = (
     *("SubAccountId", "RegionId", "ResourceId", "ChargePeriodStart", "ChargePeriodEnd"),
     "ResourceName",
-    *("x_Outcome", "x_InstanceType", "x_Owner", "x_Project", "x_PriceSource", "x_BookedAt", "x_EndedAt"),
+    *(
+        "x_Outcome",
+        "x_InstanceType",
+        "x_Owner",
+        "x_Project",
+        "x_PriceSource",
+        "x_BookedAt",
+        "x_EndedAt",
+    ),
     *("x_FalseStop", "x_Ours", "x_CostBeforePerHourUsd", "x_CostAfterPerHourUsd", "x_NetSavedUsd"),
     "x_Episode",
     *("x_CashLowSavedUsd", "x_CashHighSavedUsd", "x_SavedByMorningUsd", "x_IdleBeforeUsd"),
     *("x_Ending", "x_ReplacedBy", "x_CashSource"),
 )
-"""Dimensions as FOCUS 1.2 names them; measures and facts that it does not know begin with `x_`: a saving is
-no charge, so no cost column of FOCUS holds one."""
+"""Dimensions as FOCUS 1.2 names them; measures and facts that it does not know begin with `x_`: a
+saving is no charge, so no cost column of FOCUS holds one."""
 _WITHOUT_ACTION = {
     Outcome.KEPT: "kept by choice",
     Outcome.EXEMPTED: "exempted",
@@ -43,7 +51,8 @@ _WITHOUT_ACTION = {
 
 
 class Line(NamedTuple):
-    """How a question ended, and what it saved in the time of the report; `None`: the price is not known."""
+    """How a question ended, and what it saved in the time of the report; `None`: the price is not
+    known."""
 
     entry: LedgerEntry
     saved: Saved
@@ -62,7 +71,8 @@ class Line(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One bar of the waterfall: its words, amount and class, and between which two amounts it is drawn."""
+    """One bar of the waterfall: its words, amount and class, and between which two amounts it is
+    drawn."""
 
     text: str
     usd: Usd
@@ -102,7 +112,8 @@ class Report:
         return [*steps, Step("Net saving", net, "net", Decimal(0), max(net, Decimal(0)))]
 
     def by(self, name: str) -> list[tuple[str, Usd, int]]:
-        """Return the net saving and number of actions of each of a group, the highest saving first."""
+        """Return the net saving and number of actions of each of a group, the highest saving
+        first."""
         key, sums = GROUPS[name], defaultdict[str, list[Usd]](list)
         for entry, saved in self.lines:
             if entry.acted:
@@ -134,13 +145,30 @@ class Report:
         entry, saved = line
         ref, (first, until) = entry.episode, entry.counted(self.start, self.end, self.counts_for)
         return (
-            *(ref.account, ref.region, ref.instance_id, first, max(first, until), entry.resource_name),
-            *(entry.outcome.value, entry.instance_type, entry.owner, entry.project, entry.price_source),
+            *(
+                ref.account,
+                ref.region,
+                ref.instance_id,
+                first,
+                max(first, until),
+                entry.resource_name,
+            ),
+            *(
+                entry.outcome.value,
+                entry.instance_type,
+                entry.owner,
+                entry.project,
+                entry.price_source,
+            ),
             *(entry.booked_at, entry.ended_at, entry.false_stop, entry.ours),
             *(entry.cost_before_usd_per_hour, entry.cost_after_usd_per_hour, line.net_usd),
             ref.execution_name,
             *(saved.cash_low_usd, saved.cash_high_usd, saved.by_morning_usd, entry.idle_usd),
-            *(entry.ended and entry.ended.value, entry.replaced_by or None, entry.cash_source or None),
+            *(
+                entry.ended and entry.ended.value,
+                entry.replaced_by or None,
+                entry.cash_source or None,
+            ),
         )
 
 

@@ -1,5 +1,5 @@
-"""Changes of the policy document: which are risky (more may be done, sooner, on less evidence, or by other
-people), who stands behind a version, and which policy is stricter."""
+"""Changes of the policy document: which are risky (more may be done, sooner, on less evidence, or
+by other people), who stands behind a version, and which policy is stricter."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class People(Protocol):
 
 
 def people_behind(writer: str, accepted: Collection[str], people: People) -> frozenset[str]:
-    """Return the known people, of the policy in force, who wrote a version or accept it, by address. `writer`
-    is an ARN that CloudTrail has seen, or empty; `accepted` are identities."""
+    """Return the known people, of the policy in force, who wrote a version or accept it, by
+    address. `writer` is an ARN that CloudTrail has seen, or empty; `accepted` are identities."""
     persons = (people.person(identity) for identity in (f"aws:{writer}", *accepted))
     return frozenset(person for person in persons if person)
 
@@ -76,7 +76,8 @@ _IS_RISKY: Mapping[Risk, Callable[[Any, Any], bool]] = {
 
 
 def risky(before: Parsed, after: Parsed) -> list[str]:
-    """Return the paths of the risky changes: of overrides any, and any at all after an unknown policy."""
+    """Return the paths of the risky changes: of overrides any, and any at all after an unknown
+    policy."""
     if not before.whole:
         return [_EVERYTHING]
     was = {path: value for path, _, value in settings_of(before.base().policy)}
@@ -86,7 +87,8 @@ def risky(before: Parsed, after: Parsed) -> list[str]:
 
 
 def settings_of(section: Any, above: str = "") -> Iterator[tuple[str, Risk, Any]]:
-    """Yield every setting: its path `section.name`, its risk and value. A section within a section is one."""
+    """Yield every setting: its path `section.name`, its risk and value. A section within a section
+    is one."""
     for one in fields(section):
         value = getattr(section, one.name)
         if isinstance(value, Section) and not above:
@@ -101,7 +103,8 @@ _STRICTEST: Mapping[Risk, Callable[[Sequence[Any]], Any]] = {
     "removed": lambda lists: tuple(dict.fromkeys(chain(*lists))),
     **dict.fromkeys(("any", "none"), itemgetter(0)),
 }
-"""The one of two figures with which it takes more to be idle, or to act. A limit proves more than none."""
+"""The one of two figures with which it takes more to be idle, or to act. A limit proves more than
+none."""
 _COMPARED: Mapping[str, Collection[str]] = {
     **dict.fromkeys(("idle", "vetoes", "metrics"), ()),
     "plan": ("running_snapshot_valid_minutes", "snapshot_retention_days"),
@@ -117,8 +120,8 @@ _COMPARED: Mapping[str, Collection[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class AskedUnder:
-    """Settings that decide whether an instance is idle and may be acted on, as it was when an episode was
-    opened."""
+    """Settings that decide whether an instance is idle and may be acted on, as it was when an
+    episode was opened."""
 
     idle: IdleRule
     vetoes: Vetoes
@@ -130,10 +133,13 @@ class AskedUnder:
     selector: TagMatch | None = None
 
     def stricter(self, policy: Policy) -> Policy:
-        """Return the policy with each of these figures that proves more than its own. Raises: SettingError
-        where the two do not go together, as a window that is no whole number of today's periods."""
+        """Return the policy with each of these figures that proves more than its own. Raises:
+        SettingError where the two do not go together, as a window that is no whole number of
+        today's periods."""
         kept = {name: asked for name in _COMPARED if (asked := getattr(self, name)) is not None}
-        found = {name: _stricter(name, asked, getattr(policy, name)) for name, asked in kept.items()}
+        found = {
+            name: _stricter(name, asked, getattr(policy, name)) for name, asked in kept.items()
+        }
         return replace(policy, **found)
 
 

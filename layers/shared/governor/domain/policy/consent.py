@@ -1,9 +1,10 @@
-"""Consent to an override: `approved_by` names people, and counts once they themselves have accepted.
+"""Consent to an override: `approved_by` names people, and counts once they themselves have
+accepted.
 
-`under_consent` is the one place where a missing acceptance changes what an instance's policy is. A policy
-book calls it for every instance, so the sweep, `open_episode` and the guards read the same mode.
-This module must not trust what a document says about its own people: whose acceptances count is found by
-`usecases/policy_consent.py`.
+`under_consent` is the one place where a missing acceptance changes what an instance's policy is. A
+policy book calls it for every instance, so the sweep, `open_episode` and the guards read the same
+mode. This module must not trust what a document says about its own people: whose acceptances count
+is found by `usecases/policy_consent.py`.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from governor.domain.policy.policy import Action, Mode, Override, Policy
 from governor.domain.units import UtcDatetime
 
 NOT_ACCEPTED = "approved_by (not accepted)"
-"""Recorded beside the names of the overrides of an instance that is asked about for want of acceptances."""
+"""Recorded beside the names of the overrides of an instance that is asked about for want of
+acceptances."""
 
 _NO_TERMS = ("mode", "ledger", "health", "advice")
-"""Settings of the document that change nothing about what an override does. An override that needs consent
-sets its own mode; the others are for reports and advice."""
+"""Settings of the document that change nothing about what an override does. An override that needs
+consent sets its own mode; the others are for reports and advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Acceptances:
-    """People whose acceptances count, and the terms that they have accepted (`terms_of_consent`)."""
+    """People whose acceptances count, and the terms that they have accepted
+    (`terms_of_consent`)."""
 
     terms: str = ""
     people: frozenset[str] = frozenset()
@@ -40,7 +43,8 @@ NOBODY_ACCEPTED = Acceptances()
 
 @dataclass(frozen=True, slots=True)
 class KnownPeople:
-    """People whose acceptances count: their addresses in lower case, by their AWS identities (`aws:ARN`)."""
+    """People whose acceptances count: their addresses in lower case, by their AWS identities
+    (`aws:ARN`)."""
 
     addresses: Mapping[str, str] = field(default_factory=dict)
 
@@ -111,13 +115,15 @@ def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
 
 
 def has_consent(override: Override, people: Collection[str]) -> bool:
-    """Return whether everybody whom the override names is among these people, and they are at least two."""
+    """Return whether everybody whom the override names is among these people, and they are at least
+    two."""
     named = consenters(override)
     return len(named) >= PEOPLE_NEEDED and named <= frozenset(people)
 
 
 def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[Unaccepted, ...]:
-    """Return the overrides that count as `ask`. Return an empty tuple if every consent was given."""
+    """Return the overrides that count as `ask`. Return an empty tuple if every consent was
+    given."""
     found = []
     for override in overrides:
         if needs_consent(override) and not has_consent(override, people):
@@ -127,7 +133,8 @@ def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[
 
 
 def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection[str]) -> Policy:
-    """Return the policy of an instance under the chosen overrides, with mode `ask` if a consent is missing.
+    """Return the policy of an instance under the chosen overrides, with mode `ask` if a consent is
+    missing.
 
     Return the policy itself if every consent was given, or none is needed.
     """
@@ -157,13 +164,14 @@ def terminates(policy: Policy) -> bool:
 
 
 def may_terminate(policy: Policy) -> bool:
-    """Return whether anything in the policy leads to a termination, questions about stopped instances
-    included."""
+    """Return whether anything in the policy leads to a termination, questions about stopped
+    instances included."""
     return terminates(policy) or policy.approval.ask_about_stopped_after_days is not None
 
 
 def known_people(ownership: Ownership) -> KnownPeople:
-    """Return the people who can accept a version: those with an AWS identity that nobody else can take."""
+    """Return the people who can accept a version: those with an AWS identity that nobody else can
+    take."""
     found: dict[str, str] = {}
     for contact in ownership.contacts.values():
         for identity, address in contact.identities.items():
@@ -175,9 +183,9 @@ def known_people(ownership: Ownership) -> KnownPeople:
 def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str]) -> KnownPeople:
     """Return the people whose acceptances count under a version that names its `own`.
 
-    A writer alone brings nobody and removes nobody: the people of a version count once two of those who
-    counted before stand behind it. Where fewer than two counted before, nobody new ever does: only a version
-    that has none before it brings its own people.
+    A writer alone brings nobody and removes nobody: the people of a version count once two of those
+    who counted before stand behind it. Where fewer than two counted before, nobody new ever does:
+    only a version that has none before it brings its own people.
     """
     has_two_behind = len(behind) >= PEOPLE_NEEDED
     return own if has_two_behind else before
@@ -194,9 +202,9 @@ def count_acceptances(
 ) -> Consented:
     """Return whose acceptances of a version count.
 
-    `own` are the people that the version names, `before` those who counted until now. `writer` is an ARN
-    that CloudTrail has seen, or empty. `carried` are acceptances that count already: those of the same terms
-    stay.
+    `own` are the people that the version names, `before` those who counted until now. `writer` is
+    an ARN that CloudTrail has seen, or empty. `carried` are acceptances that count already: those
+    of the same terms stay.
     """
     behind = people_behind(writer, identities, before)
     people = people_after(before, own, behind)

@@ -1,4 +1,5 @@
-"""People: who is asked about an instance, how a proven identity becomes a known person, who sees the console.
+"""People: who is asked about an instance, how a proven identity becomes a known person, who sees
+the console.
 
 A contact is a person or a group, named in the policy.
 """
@@ -16,7 +17,9 @@ from governor.domain.settings import Mistake, Section, checked, named
 
 ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
 """Form of an account id, and the advice for anything else."""
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}")
+_ADDRESS = re.compile(
+    r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}"
+)
 _ADDRESS_CHARACTERS = 254
 """RFC 5321, 4.5.3.1.3."""
 _OWN = re.compile(
@@ -28,12 +31,15 @@ _CALLER = re.compile(
 )
 """As API Gateway names an IAM caller. Source: IAM user guide, principals of a request."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
-_CLOCK, _CLOCK_OR_END = (re.compile(rf"([01][0-9]|2[0-3]):[0-5][0-9]{end}") for end in ("", "|24:00"))
+_CLOCK, _CLOCK_OR_END = (
+    re.compile(rf"([01][0-9]|2[0-3]):[0-5][0-9]{end}") for end in ("", "|24:00")
+)
 _NO_ADDRESS = "it is not an email address like name@example.com"
 
 
 def is_address(text: str) -> bool:
-    """Return whether it is one email address as mail services take it: ASCII, with a whole domain."""
+    """Return whether it is one email address as mail services take it: ASCII, with a whole
+    domain."""
     return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
 
 
@@ -56,8 +62,8 @@ Weekday = StrEnum("Weekday", "MON TUE WED THU FRI SAT SUN")
 class Contact(Section):
     """A person or a group: addresses, when they work, and by what other identities they are known.
 
-    Outside `working_from` to `working_until` (local wall clock, `HH:MM`) of `working_days` are quiet hours:
-    no question, reminder or escalation is sent then.
+    Outside `working_from` to `working_until` (local wall clock, `HH:MM`) of `working_days` are
+    quiet hours: no question, reminder or escalation is sent then.
     """
 
     emails: tuple[str, ...] = checked((), _NO_ADDRESS, is_address)
@@ -66,7 +72,9 @@ class Contact(Section):
     """Addresses of groups. The link in such a mail proves nobody (`approval.broadcast_may`)."""
     identities: Mapping[str, str] = field(default_factory=dict)
     """One of `emails` by another identity: `slack:U012ABCDEF`, `oidc:<subject>` or `aws:<ARN>`."""
-    slack_channel: str | None = checked(None, "write its id, like C0123456789", _CONVERSATION.fullmatch)
+    slack_channel: str | None = checked(
+        None, "write its id, like C0123456789", _CONVERSATION.fullmatch
+    )
     """ID of a Slack conversation (`C0123456789`). `null`: the one in the channel secret."""
     time_zone: str = checked("UTC", "it is not in the IANA database", _is_zone)
     """Name of the time zone in the IANA database, such as `Europe/Berlin`."""
@@ -89,10 +97,16 @@ class Contact(Section):
             yield ("working_from",), "working_from must be before working_until"
         for name, address in self.identities.items():
             if name.startswith("aws:") and not is_own_identity(name):
-                reason = "anybody who assumes a role chooses the session's name: map IAM users or SSO roles"
+                reason = (
+                    "anybody who assumes a role chooses the session's name: map IAM "
+                    "users or SSO roles"
+                )
                 yield ("identities", name), reason
             if address not in self.emails:
-                yield ("identities", name), f"identities name {address!r}, which is not one of emails"
+                yield (
+                    ("identities", name),
+                    f"identities name {address!r}, which is not one of emails",
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +114,8 @@ class Ownership(Section):
     """People responsible for an instance, and how they are reached."""
 
     owner_tag_keys: tuple[str, ...] = ("Owner", "owner")
-    """Tags that name the owner: a contact, or an email address. The first tag that exists counts."""
+    """Tags that name the owner: a contact, or an email address. The first tag that exists
+    counts."""
     project_tag_keys: tuple[str, ...] = ("Project", "project")
     """Tags that name the project. The first tag that exists counts."""
     default_owner: str = "unassigned"
@@ -114,24 +129,35 @@ class Ownership(Section):
     escalation_contacts: tuple[str, ...] = ()
     """Names of the contacts who are asked in addition if nobody answers the reminder."""
     email_domains: tuple[str, ...] = ()
-    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts do."""
+    """Domains of addresses in owner tags that get mail. Empty: only the addresses of contacts
+    do."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        names = [(("project_owners", project), name) for project, name in self.project_owners.items()]
+        names = [
+            (("project_owners", project), name) for project, name in self.project_owners.items()
+        ]
         for setting in ("default_contacts", "escalation_contacts"):
-            names += [((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))]
+            names += [
+                ((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))
+            ]
         for path, name in names:
             if name not in self.contacts:
                 yield path, f"there is no contact {name!r}: add it under ownership.contacts"
-        lists = {address.lower(): name for name, one in self.contacts.items() for address in one.lists}
+        lists = {
+            address.lower(): name for name, one in self.contacts.items() for address in one.lists
+        }
         for name, contact in self.contacts.items():
             for index, address in enumerate(contact.emails):
                 if (other := lists.get(address.lower())) is not None:
-                    why = f"{address!r} is in contacts.{other}.lists, too; a person's address is no list"
+                    why = (
+                        f"{address!r} is in contacts.{other}.lists, too; a person's "
+                        "address is no list"
+                    )
                     yield ("contacts", name, "emails", str(index)), why
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return who is asked first, if any: by the owner, else by the project, else the default contacts."""
+        """Return who is asked first, if any: by the owner, else by the project, else the default
+        contacts."""
         by_owner = self._by_owner(owner.strip())
         if by_owner is not None:
             return (by_owner,)
@@ -141,13 +167,15 @@ class Ownership(Section):
         return tuple(self.contacts[name] for name in self.default_contacts)
 
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return who is asked in addition when nobody answered; those asked before are not repeated."""
+        """Return who is asked in addition when nobody answered; those asked before are not
+        repeated."""
         before = self.asked(owner, project)
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
         return tuple(contact for name in names if (contact := self.contacts[name]) not in before)
 
     def person(self, identity: str) -> str | None:
-        """Return the address of the person with this identity (an address, `slack:`, `oidc:` or `aws:`)."""
+        """Return the address of the person with this identity (an address, `slack:`, `oidc:` or
+        `aws:`)."""
         wanted = identity.strip()
         for contact in self.contacts.values():
             if wanted in contact.identities:
@@ -177,11 +205,15 @@ class Ownership(Section):
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
     """All addresses of lists in lower case, each once."""
-    return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.lists))
+    return tuple(
+        dict.fromkeys(address.lower() for contact in contacts for address in contact.lists)
+    )
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(address.lower() for contact in contacts for address in contact.emails))
+    return tuple(
+        dict.fromkeys(address.lower() for contact in contacts for address in contact.emails)
+    )
 
 
 _NAME = "write a whole name, without blanks around it; * stands for nothing here"
@@ -198,11 +230,15 @@ class ConsoleScope(Section):
     groups: tuple[str, ...] = checked((), _NAME, _is_name)
     """Groups of the issuer, by the names in its claim."""
     identities: tuple[str, ...] = checked(
-        (), "write the ARN of a user, or of a role session; * may stand for its name", _CALLER.fullmatch
+        (),
+        "write the ARN of a user, or of a role session; * may stand for its name",
+        _CALLER.fullmatch,
     )
-    """ARNs of IAM callers. `*` stands for the session name of an assumed role, and for nothing else."""
+    """ARNs of IAM callers. `*` stands for the session name of an assumed role, and for nothing
+    else."""
     role: Literal["viewer", "approver", "admin"] = "viewer"
-    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and exemptions."""
+    """`viewer` changes nothing; `approver` answers questions; `admin` also ends keeps and
+    exemptions."""
     everything: bool = False
     """The whole fleet."""
     accounts: tuple[str, ...] = named(*ACCOUNT)
@@ -219,7 +255,8 @@ class ConsoleScope(Section):
 
 @dataclass(frozen=True, slots=True)
 class Console(Section):
-    """Access to the console. Contacts see what they or their projects own without being named here."""
+    """Access to the console. Contacts see what they or their projects own without being named
+    here."""
 
     scopes: Mapping[str, ConsoleScope] = field(default_factory=dict)
     """Scopes of the issuer's groups and of IAM callers, by a name of your choice."""

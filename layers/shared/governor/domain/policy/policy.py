@@ -1,7 +1,7 @@
 """The policy: every figure a decision uses, with its unit in its name and its default.
 
-These dataclasses are the schema of the document, too: `contracts.policy` validates YAML into them, and the
-JSON Schema and `docs/policy-*.md` are written from them.
+These dataclasses are the schema of the document, too: `contracts.policy` validates YAML into them,
+and the JSON Schema and `docs/policy-*.md` are written from them.
 """
 
 from __future__ import annotations
@@ -37,9 +37,11 @@ from governor.domain.settings import (
 from governor.domain.units import Percent, letters_and_digits, minutes, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
-"""With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20 minutes."""
+"""With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20
+minutes."""
 LEAST_WINDOW_MINUTES = 10
-"""The two newest bins of 5 minutes must be measured, so less is never idle. Earlier releases took 5 to 9."""
+"""The two newest bins of 5 minutes must be measured, so less is never idle. Earlier releases took 5
+to 9."""
 HEAT_AVERAGE = timedelta(minutes=5)
 """Over how long a check of health averages a reading."""
 _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
@@ -47,7 +49,8 @@ _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
 
 
 class Mode(StrEnum):
-    """How far the governor goes. `observe` withholds the effect of every EC2 write call (`DryRun`)."""
+    """How far the governor goes. `observe` withholds the effect of every EC2 write call
+    (`DryRun`)."""
 
     OBSERVE = "observe"
     ASK = "ask"
@@ -64,8 +67,14 @@ class Action(StrEnum):
 
 # No list of Regions: AWS opens them faster than this is released.
 _REGION = ("[a-z]{2,}(-[a-z]+)+-[0-9]{1,2}", "no Region is named so: write each, as us-east-1")
-_UNIT = ("(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}", "no unit is named so: write its ID, as ou-abcd-11111111")
-_FAMILY = ("[a-z][a-z0-9-]*", "no family is named so: write what stands before the dot of a type, as p5")
+_UNIT = (
+    "(r|ou-[a-z0-9]{4,32})-[a-z0-9]{4,32}",
+    "no unit is named so: write its ID, as ou-abcd-11111111",
+)
+_FAMILY = (
+    "[a-z][a-z0-9-]*",
+    "no family is named so: write what stands before the dot of a type, as p5",
+)
 
 
 def _is_time(text: str) -> bool:
@@ -95,7 +104,8 @@ class TagMatch(Section):
         return instance.tags.get(self.tag_key) == self.tag_value
 
     def like_it_on(self, instance: Instance) -> str | None:
-        """Return the instance's tag that means this one, however its key is spelled, with any value.
+        """Return the instance's tag that means this one, however its key is spelled, with any
+        value.
 
         Keys are compared by letters and digits alone. A key that also holds the value counts, too
         (`gpugovernor:exempt`). The governor's own keys never count. The tag itself goes before
@@ -124,8 +134,8 @@ class Targets(Section):
     accounts: tuple[str, ...] = named(*ACCOUNT, "widened")
     """Account IDs, in quotes. Empty, as `units`: the account of the stack."""
     units: tuple[str, ...] = named(*_UNIT, "widened")
-    """Organizational units, or the root: their active accounts are swept, too, those of units within them
-    included (accounts.md)."""
+    """Organizational units, or the root: their active accounts are swept, too, those of units
+    within them included (accounts.md)."""
     without_units: tuple[str, ...] = named(*_UNIT, "removed")
     """Units whose accounts `units` leaves out, with all units within them."""
     regions: tuple[str, ...] = named(*_REGION, "widened")
@@ -151,7 +161,8 @@ class WorkMetrics(Section):
 
 @dataclass(frozen=True, slots=True)
 class Metrics(Section):
-    """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on Linux."""
+    """The CloudWatch metrics of the GPUs. The defaults are the names of the CloudWatch agent on
+    Linux."""
 
     namespace: str = "GPU/EC2"
     """CloudWatch namespace of the metrics below."""
@@ -166,7 +177,8 @@ class Metrics(Section):
     memory_utilization: str = "nvidia_smi_utilization_memory"
     """Metric of the time in which GPU memory was read or written, in percent."""
     hardware_namespace: str = "GPU/Custom"
-    """CloudWatch namespace in which `agent/` publishes Xid errors, ECC errors, throttling and lost GPUs."""
+    """CloudWatch namespace in which `agent/` publishes Xid errors, ECC errors, throttling and lost
+    GPUs."""
     period_seconds: int = one_of(300, (60, 300, 3600))
     """Length of one reading in seconds. With 3600, nobody is asked and nothing is done."""
     collection_interval_seconds: int = between(60, 1, 3600, at_most="period_seconds")
@@ -174,17 +186,17 @@ class Metrics(Section):
     lag_seconds: int = between(120, 0, 3600)
     """The newest seconds are ignored, because CloudWatch may still be receiving them."""
     unasked_newest_reading_minutes: int = between(5, 3, 5, "raised")
-    """Without a person's approval (`auto`, `on_expiry: act`), a step waits unless the newest 60-second
-    reading of every GPU ended at most so many minutes ago."""
+    """Without a person's approval (`auto`, `on_expiry: act`), a step waits unless the newest
+    60-second reading of every GPU ended at most so many minutes ago."""
     unasked_newest_5_minute_reading_minutes: int = between(10, 7, 10, "raised")
     """The same limit for readings of 5 minutes: EC2's own figures, and GPUs where
     `collection_interval_seconds` is above 60."""
     publishers_are_trusted: bool = setting(False, "raised")
-    """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs it:
-    CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
+    """Say that IAM lets nobody publish these metrics who may not stop any instance. `auto` needs
+    it: CloudWatch does not show who published a metric, and forged zeros make an instance idle."""
     bound_namespaces: bool = setting(False, "lowered")
-    """Call idle only what says so in a namespace of its own, too: `namespace`, a slash, `aws:userid`. There
-    `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
+    """Call idle only what says so in a namespace of its own, too: `namespace`, a slash,
+    `aws:userid`. There `agent/` publishes with `--metrics bound`, and IAM can keep others out."""
     work: WorkMetrics | None = WorkMetrics()
     """Metrics that jobs publish while they work. `null`: none are read."""
 
@@ -198,7 +210,8 @@ class IdleRule(Section):
     window_minutes: int = between(60, LEAST_WINDOW_MINUTES, 20_160, "lowered", once_from=5)
     """Minutes without work after which an instance is idle: it is tagged, shown and counted."""
     minimum_coverage_percent: float = between(80.0, 50, 100, "lowered")
-    """Percentage of the window that must be measured on every GPU. Otherwise the verdict is `no-data`."""
+    """Percentage of the window that must be measured on every GPU. Otherwise the verdict is
+    `no-data`."""
     grace_after_launch_minutes: int = between(30, 0, 10_080, "lowered")
     """Minutes after a start during which an instance is not judged."""
 
@@ -221,8 +234,8 @@ class Vetoes(Section):
     )
     """Network traffic in both directions, in bytes per second."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
-    """Hours during which an open Session Manager session makes the instance busy. Systems Manager counts
-    disconnected sessions as open, so older ones do not."""
+    """Hours during which an open Session Manager session makes the instance busy. Systems Manager
+    counts disconnected sessions as open, so older ones do not."""
     required: tuple[Literal["memory", "power", "cpu", "network"], ...] = setting(
         ("cpu", "network"), "removed"
     )
@@ -231,7 +244,8 @@ class Vetoes(Section):
 
 @dataclass(frozen=True, slots=True)
 class PlanRule(Section):
-    """The action for an idle instance, and the alternative if EC2 or a protection flag forbids it."""
+    """The action for an idle instance, and the alternative if EC2 or a protection flag forbids
+    it."""
 
     action: Action = Action.STOP
     """The action that is proposed, and taken after a yes."""
@@ -245,21 +259,23 @@ class PlanRule(Section):
     """Delete the snapshots of closed episodes after that date, 7 days after a message to the owner.
     Never in mode `observe`."""
     delete_last_of_terminated: bool = False
-    """Delete the last whole set of snapshots of an instance that is gone, too: it then cannot be rebuilt."""
+    """Delete the last whole set of snapshots of an instance that is gone, too: it then cannot be
+    rebuilt."""
     stop_limit_minutes: int = between(30, 1, 240)
     """Minutes that a stop or a termination may take before it counts as failed."""
     snapshot_limit_minutes: int = between(1_440, 1, 2_880)
     """Minutes that snapshots may take before the termination is given up."""
     local_disks_may_be_lost_unasked: bool = False
-    """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop wipes."""
+    """Allow `auto` and `on_expiry: act` to stop instances with local NVMe disks, which a stop
+    wipes."""
     running_snapshot_valid_minutes: int = between(240, 1, 2_880, "raised")
     """Greatest age in minutes of the snapshots of an instance that runs until its termination.
     Data written after a snapshot began is not in it."""
 
 
 _MOST_DAYS = 20
-"""Longest life of a question: its link is accepted for 30 days, and nights and weekends come on top of
-this."""
+"""Longest life of a question: its link is accepted for 30 days, and nights and weekends come on top
+of this."""
 
 Power = Literal["keep", "stop", "exempt", "terminate", "undo"]
 """Effect of an answer."""
@@ -273,16 +289,20 @@ class ApprovalRule(Section):
     """
 
     ask_after_minutes: int = between(180, 5, 20_160, "lowered")
-    """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes` count."""
+    """Idle minutes after which people are asked, or `auto` acts. At least `idle.window_minutes`
+    count."""
     ask_after_released_minutes: int = between(90, 5, 20_160, "lowered", at_most="ask_after_minutes")
-    """Idle minutes after which people are asked if GPU memory is released. Never used to act unasked."""
+    """Idle minutes after which people are asked if GPU memory is released. Never used to act
+    unasked."""
     released_memory_below_percent: float = between(10.0, 0.1, 50, "raised")
-    """Memory is released while every GPU uses less than this percentage. Unknown memory is not released."""
+    """Memory is released while every GPU uses less than this percentage. Unknown memory is not
+    released."""
     released_for_minutes: int = between(15, 5, 60, "lowered", at_most="ask_after_released_minutes")
     """The newest minutes during which GPU memory must be released."""
     watch_every_minutes: int = between(15, 5, 60, "none")
-    """Minutes between two reads of an idle instance that people were asked about; at most a quarter of
-    `idle.window_minutes`. Work that resumes is noticed so much later, but always before anything is done."""
+    """Minutes between two reads of an idle instance that people were asked about; at most a quarter
+    of `idle.window_minutes`. Work that resumes is noticed so much later, but always before anything
+    is done."""
     remind_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
     """Minutes from the question to the reminder."""
     escalate_after_minutes: float = between(240.0, 0.01, 43_200, "lowered")
@@ -294,9 +314,11 @@ class ApprovalRule(Section):
     digest_after_seconds: int = between(60, 0, 900, "none")
     """Seconds that a question, or a failure, waits for others, to be sent as one message."""
     delivery_limit_minutes: int = between(60, 1, 1_440, "none")
-    """Minutes without any delivery after which the episode fails. The stages begin with the delivery."""
+    """Minutes without any delivery after which the episode fails. The stages begin with the
+    delivery."""
     notice_minutes: float = between(60.0, 0.01, 2_880, "lowered")
-    """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may hold it."""
+    """Minutes of the notice period in mode `auto`, from the delivery to the owner on. People may
+    hold it."""
     on_expiry: Literal["no-action", "act"] = "no-action"
     """The outcome if nobody answers. `act` carries out the plan, but never a termination."""
     keep_at_most_days: int = between(30, 1, 365, "lowered")
@@ -304,53 +326,66 @@ class ApprovalRule(Section):
     keep_after_undo_hours: float = between(24.0, 0, 720, "lowered")
     """Hours for which an instance is kept after a person has started it again."""
     ask_again_after_hours: float = between(24.0, 0, 8_760, "lowered")
-    """Hours until the same idle time is reported again after an expiry, a notification or a refusal, and
-    after a fourth failure in a row. After the first three it is tried again in 5, 15 and 60 minutes."""
+    """Hours until the same idle time is reported again after an expiry, a notification or a
+    refusal, and after a fourth failure in a row. After the first three it is tried again in 5, 15
+    and 60 minutes."""
     ask_about_stopped_after_days: int | None = between(None, 1, 365)
     """Days from a stop to a question about termination. `null`: never."""
     retry_unopened_after_minutes: float = between(60.0, 0, 10_080, "none")
-    """Minutes until the next attempt after a workflow that ended before it could ask. After the first three
-    failures in a row: 5, 15 and 60 minutes."""
+    """Minutes until the next attempt after a workflow that ended before it could ask. After the
+    first three failures in a row: 5, 15 and 60 minutes."""
     wait_at_most_hours: int = between(48, 1, 168, "raised")
-    """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is an answer.
-    Then the episode ends as refused."""
+    """Hours after the answer for which a step waits: for a freeze, for a cap, or until silence is
+    an answer. Then the episode ends as refused."""
     people_to_stop: int = between(1, 0, 2, "lowered")
-    """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may `stop`.
-    Only an override for a tag may lower it."""
+    """Number of people known by address (`emails`) who must approve a stop. 0: any proof that may
+    `stop`. Only an override for a tag may lower it."""
     people_to_terminate: int = between(2, 1, 2, "lowered")
-    """Number of people known by address who must approve a termination. Only an override for a tag may
-    lower it."""
+    """Number of people known by address who must approve a termination. Only an override for a tag
+    may lower it."""
     two_people_above_usd_per_hour: UsdPerUnit | None = PER_UNIT.setting(None, "raised")
     """A termination needs two people if the instance costs more USD per hour, whatever
     `people_to_terminate` says. `null`: at no price."""
     broadcast_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no contact."""
+    """Answers of somebody unknown: a link in a message to a list, a Slack user or sign-in of no
+    contact."""
     tag_owner_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers of an address that only the owner tag of the instance names. `stop` suffices where one person
-    must approve."""
+    """Answers of an address that only the owner tag of the instance names. `stop` suffices where
+    one person must approve."""
     cli_may: tuple[Power, ...] = setting(("keep",), "added")
-    """Answers of a command line's caller whom no contact's `identities` name. Session names prove nobody."""
+    """Answers of a command line's caller whom no contact's `identities` name. Session names prove
+    nobody."""
 
     def contradictions(self) -> Iterator[Mistake]:
         if self.digest_from and self.delivery_limit_minutes * 60 < 4 * self.digest_after_seconds:
-            reason = "must be at least four times digest_after_seconds, for which questions wait unsent"
+            reason = (
+                "must be at least four times digest_after_seconds, for which questions wait unsent"
+            )
             yield ("delivery_limit_minutes",), reason
         if self.total > timedelta(days=_MOST_DAYS):
-            reason = f"a question would stay open for {self.total.days} days; the most is {_MOST_DAYS}"
+            reason = (
+                f"a question would stay open for {self.total.days} days; the most is {_MOST_DAYS}"
+            )
             yield ("expire_after_minutes",), reason
         if self.two_people_above_usd_per_hour is not None and "terminate" in self.broadcast_may:
-            reason = "cannot go with terminate in broadcast_may: a list's link does not tell two people apart"
+            reason = (
+                "cannot go with terminate in broadcast_may: a list's link does not "
+                "tell two people apart"
+            )
             yield ("two_people_above_usd_per_hour",), reason
 
     @property
     def total(self) -> timedelta:
-        minutes = self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
+        minutes = (
+            self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
+        )
         return timedelta(minutes=minutes)
 
 
 @dataclass(frozen=True, slots=True)
 class Breaker(Section):
-    """Limits that freeze all plans of an account and Region: too many instances changed in one sweep."""
+    """Limits that freeze all plans of an account and Region: too many instances changed in one
+    sweep."""
 
     turned_idle_percent: float = between(50.0, 1, 100)
     """Percentage of the working instances that turn idle in one sweep."""
@@ -362,16 +397,19 @@ class Breaker(Section):
     """Minutes a freeze lasts after the last sweep that would have caused it. If the governor acts
     unasked, it also lasts until most of those instances have worked again, or are stopped."""
     unusual_times_the_most: float | None = between(3.0, 1, 100)
-    """Freeze if this many times more instances change than in any sweep of two weeks. `null`: never."""
+    """Freeze if this many times more instances change than in any sweep of two weeks. `null`:
+    never."""
     hub_minimum_instances: int = between(10, 2, 10_000)
-    """Instances of all accounts that must have turned and not worked since, before everything freezes."""
+    """Instances of all accounts that must have turned and not worked since, before everything
+    freezes."""
     hub_times_the_usual: float = between(2.0, 1, 100)
-    """Freeze everything if more than this many times as many turned as in the same hours of 14 days."""
+    """Freeze everything if more than this many times as many turned as in the same hours of 14
+    days."""
     lift_freezes_before: str | None = checked(
         None, "it must be a time such as 2026-12-24T09:00:00Z", _is_time
     )
-    """A time in quotes, as "2026-12-24T09:00:00Z". Freezes that began before it end, and what turned
-    before it no longer counts. `null`: no freeze is lifted."""
+    """A time in quotes, as "2026-12-24T09:00:00Z". Freezes that began before it end, and what
+    turned before it no longer counts. `null`: no freeze is lifted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -382,40 +420,45 @@ class Caps(Section):
     """
 
     organization_actions_per_hour: int = between(20, 0, 10_000, "raised")
-    """Stops and terminations in 60 minutes in all accounts. Low: people can start that many again."""
+    """Stops and terminations in 60 minutes in all accounts. Low: people can start that many
+    again."""
     account_actions_per_hour: int = between(5, 0, 10_000, "raised")
     """Stops and terminations in 60 minutes in one account. Low: a mistake affects few instances of
     one team."""
     owner_actions_per_hour: int = between(5, 0, 10_000, "raised")
-    """Stops and terminations in 60 minutes of one owner's instances. Low: nobody loses everything at once."""
+    """Stops and terminations in 60 minutes of one owner's instances. Low: nobody loses everything
+    at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Managed(Section):
-    """Messages to the owner of an environment that another service runs, about its idle instances."""
+    """Messages to the owner of an environment that another service runs, about its idle
+    instances."""
 
     idle_for_minutes: int = between(60, 60, 43_200, "none")
     """Idle minutes after which an instance is reported. At least `idle.window_minutes` count."""
     tell_again_after_hours: int = between(24, 24, 8_760, "none")
     """Hours between two messages about the same environment."""
     tag_keys: tuple[str, ...] = setting((), "removed")
-    """Further tag keys that mark an instance as run by another service, in any letter case. GPU Governor
-    notifies the owner and leaves the instance alone."""
+    """Further tag keys that mark an instance as run by another service, in any letter case. GPU
+    Governor notifies the owner and leaves the instance alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prices(Section):
-    """Prices that the governor cannot read from AWS (prices.md). The defaults are those of us-east-1."""
+    """Prices that the governor cannot read from AWS (prices.md). The defaults are those of
+    us-east-1."""
 
     usd_per_hour: Mapping[str, UsdPerUnit] = PER_UNIT.setting({})
     """USD per hour by instance type, such as negotiated prices. They replace AWS's price list."""
     discount_percent: Mapping[str, Discount] = PERCENT.setting({}, "none")
-    """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other families."""
+    """Percent off On-Demand list prices by instance family, such as `p5`; `all`: of all other
+    families."""
     refresh_hours: int = between(24, 1, 720, "none")
     """Hours after which AWS's list price of a type that runs is read again."""
     commitments_elsewhere: bool = setting(True, "none")
-    """Savings Plans or Reserved Instances of other accounts than the stack's may pay for instances. Then
-    savings in cash begin at 0."""
+    """Savings Plans or Reserved Instances of other accounts than the stack's may pay for instances.
+    Then savings in cash begin at 0."""
     ebs_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.08"), "none")
     """USD per GiB and month of EBS volumes, where AWS's price list was not read."""
     snapshot_usd_per_gib_month: UsdPerUnit = PER_UNIT.setting(Decimal("0.05"), "none")
@@ -443,17 +486,19 @@ class Ledger(Section):
     weekly_report: bool = True
     """Report costs and savings of the week before to owners on Mondays."""
     monthly_report: bool = True
-    """Report those of the month before on the 1st, and again on the 15th, when its bill is final."""
+    """Report those of the month before on the 1st, and again on the 15th, when its bill is
+    final."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget(Section):
-    """The budget of each project for a calendar month (UTC). It leads to messages and questions, never to an
-    action."""
+    """The budget of each project for a calendar month (UTC). It leads to messages and questions,
+    never to an action."""
 
     risk = "none"
     monthly_usd: UsdAMonth | None = A_MONTH.setting(Decimal(10_000))
-    """USD a month of each project, and of all instances without a project together. `null`: no budget."""
+    """USD a month of each project, and of all instances without a project together. `null`: no
+    budget."""
     projects: Mapping[str, UsdAMonth] = A_MONTH.setting({})
     """USD a month by project. It replaces `monthly_usd` for that project."""
     tell_at_percent: tuple[float, ...] = between((80.0, 100.0), 1, 1_000)
@@ -462,7 +507,8 @@ class Budget(Section):
     """The effect above 100%. `ask`: people are asked about idle instances that an override with
     `mode: observe` leaves alone. Never while the document's own `mode` is `observe`."""
     publish_at_most_projects: int = between(0, 0, 1_000)
-    """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month each)."""
+    """Number of projects, the most expensive first, that get metrics of their own (0.30 USD a month
+    each)."""
 
     def of(self, project: str) -> Decimal | None:
         return self.projects.get(project, self.monthly_usd)
@@ -477,9 +523,11 @@ class Events(Section):
     checkpoint_on_rebalance: bool = False
     """Run the hook on a rebalance recommendation, too. An interruption may never follow."""
     checkpoint_on_auto_scaling: bool = True
-    """Run the hook when the Auto Scaling group terminates the instance and waits for a lifecycle hook."""
+    """Run the hook when the Auto Scaling group terminates the instance and waits for a lifecycle
+    hook."""
     completed_lifecycle_hooks: tuple[str, ...] = ()
-    """Lifecycle hooks that wait only for the governor: it completes them if there is nothing to save."""
+    """Lifecycle hooks that wait only for the governor: it completes them if there is nothing to
+    save."""
     signal_gpu_processes: bool = False
     """Send SIGTERM to the processes on the GPU if an instance has no hook."""
     snapshot_data_volumes: bool = False
@@ -499,7 +547,10 @@ class Events(Section):
 
     def contradictions(self) -> Iterator[Mistake]:
         if len(self.spot_price_regions) > 20:
-            yield ("spot_price_regions",), "names more than 20 Regions; each is a call at every warning"
+            yield (
+                ("spot_price_regions",),
+                "names more than 20 Regions; each is a call at every warning",
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -507,8 +558,8 @@ class Health(Section):
     """Messages to the owner about the state of GPUs. Nothing is ever done about it."""
 
     risk = "none"
-    # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`: a tenth
-    # of the time is more than a peak, and 10% is where the low-utilization alarm ends.
+    # Defaults are the product's figures, but for `throttled_above_percent` and `busy_from_percent`:
+    # a tenth of the time is more than a peak, and 10% is where the low-utilization alarm ends.
     hot_above_celsius: float = between(85.0, 30, 120)
     """A GPU is hot if two averages of 5 minutes in a row are above this, in degrees Celsius."""
     throttled_above_percent: Percent = between(10.0, 0, 100)
@@ -520,7 +571,8 @@ class Health(Section):
     straggler_above_points: float = between(20.0, 0, 100)
     """A GPU is a straggler more than these percentage points below the median of the other GPUs."""
     memory_bound_memory_above_percent: Percent = between(80.0, 0, 100)
-    """Work is memory-bound if memory utilization is above this and GPU utilization below the next."""
+    """Work is memory-bound if memory utilization is above this and GPU utilization below the
+    next."""
     memory_bound_compute_below_percent: Percent = between(50.0, 0, 100)
     """GPU utilization under which work can be memory-bound."""
     compute_bound_above_percent: Percent = between(90.0, 0, 100)
@@ -530,7 +582,8 @@ class Health(Section):
     enabled: bool = True
     """Check the health of GPUs."""
     check_every_minutes: int = between(240, 5, 1_440)
-    """Minutes between two checks of an account and Region; at most `window_minutes`, so none are missed."""
+    """Minutes between two checks of an account and Region; at most `window_minutes`, so none are
+    missed."""
     window_minutes: int = between(270, 10, 2_880)
     """Minutes that a check reads."""
     advice_every_hours: int = between(168, 1, 8_760)
@@ -548,7 +601,8 @@ class Health(Section):
 
 @dataclass(frozen=True, slots=True)
 class Advice(Section):
-    """Limits of `governor advice`, which proposes how to save money. Nothing is ever done about it."""
+    """Limits of `governor advice`, which proposes how to save money. Nothing is ever done about
+    it."""
 
     risk = "none"
     weeks: int = between(6, 1, 12)
@@ -564,8 +618,8 @@ class Advice(Section):
     unused_below_percent: Percent = between(5.0, 0.1, 50)
     """A GPU is unused in an hour whose maximum utilization is under this percentage."""
     target_percent: Percent = between(85.0, 10, 100)
-    """The most that a smaller type may be filled by the measured peak of GPU memory and vCPUs; also the
-    utilization that GPUs at work are measured against."""
+    """The most that a smaller type may be filled by the measured peak of GPU memory and vCPUs; also
+    the utilization that GPUs at work are measured against."""
     full_memory_above_percent: Percent = between(90.0, 10, 100)
     """GPU memory is short above this percentage."""
     cpu_works_from_percent: Percent = between(20.0, 1, 100)
@@ -581,7 +635,8 @@ class Advice(Section):
     schedule_name: str = "office-hours"
     """Name of the schedule there."""
     inference_below_percent: Percent = between(30.0, 1, 100)
-    """Mean utilization at work under which a P type may serve inference that a smaller type could serve."""
+    """Mean utilization at work under which a P type may serve inference that a smaller type could
+    serve."""
     old_families: tuple[str, ...] = named(*_FAMILY, default=("p2", "p3", "g3", "g3s", "g4dn"))
     """Families for which newer ones are proposed."""
     newer_families: tuple[str, ...] = named(*_FAMILY, default=("g5", "g6", "gr6", "g6e", "g7e"))
@@ -593,8 +648,8 @@ class Advice(Section):
     burst_at_most_hours: int = between(24, 1, 168)
     """Longest stretch of GPU work that Spot is proposed for."""
     empty_reservation_after_hours: int = between(24, 1, 720)
-    """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is notified,
-    and again every `health.advice_every_hours`."""
+    """Hours for which a Capacity Reservation or Capacity Block is never full before its owner is
+    notified, and again every `health.advice_every_hours`."""
     scale_in_below_percent: Percent = between(20.0, 1, 100)
     """Mean utilization of a group, over 10 minutes, under which it needs fewer instances."""
 
@@ -609,12 +664,12 @@ class Policy(Section):
     selector: TagMatch = TagMatch(SELECTOR_TAG, "GPU-Workload")
     """The tag of the instances that are governed."""
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
-    """The tag of instances that are left alone. Any value counts. Its key is compared by letters and digits
-    alone, and a key that also holds the value counts (`gpugovernor:exempt`). IAM sees the exact key only, by
-    the parameter `ExemptionTagKey` of the stacks."""
+    """The tag of instances that are left alone. Any value counts. Its key is compared by letters
+    and digits alone, and a key that also holds the value counts (`gpugovernor:exempt`). IAM sees
+    the exact key only, by the parameter `ExemptionTagKey` of the stacks."""
     two_people_for_policy: bool | None = setting(None, "lowered")
-    """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind it.
-    `null`: `true` once any rule or override of the policy terminates, else `false`."""
+    """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind
+    it. `null`: `true` once any rule or override of the policy terminates, else `false`."""
     # From here on, what a setting means is said by its section.
     targets: Targets = Targets()
     metrics: Metrics = Metrics()
@@ -637,14 +692,22 @@ class Policy(Section):
     def contradictions(self) -> Iterator[Mistake]:
         terminates = Action.TERMINATE in (self.plan.action, self.plan.when_stop_is_unsupported)
         if self.approval.on_expiry == "act" and terminates:
-            yield ("approval", "on_expiry"), "act cannot go with a plan that terminates; silence is no yes"
+            yield (
+                ("approval", "on_expiry"),
+                "act cannot go with a plan that terminates; silence is no yes",
+            )
         period, waits = self.metrics.period_seconds, [("idle", "window_minutes")]
         if self.period <= END_BIN:  # Periods of an hour start no question at all.
-            waits += [("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")]
+            waits += [
+                ("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")
+            ]
         for section, name in waits:
             minutes = getattr(getattr(self, section), name)
             if minutes * 60 % period:
-                reason = f"{minutes} is not a whole number of periods of metrics.period_seconds ({period})"
+                reason = (
+                    f"{minutes} is not a whole number of periods of "
+                    f"metrics.period_seconds ({period})"
+                )
                 yield (section, name), reason
 
     @property
@@ -663,14 +726,16 @@ class Policy(Section):
 
     @property
     def released_window(self) -> timedelta:
-        """Idle time before anybody is asked while GPU memory is released, as far as the lag shows that."""
+        """Idle time before anybody is asked while GPU memory is released, as far as the lag shows
+        that."""
         if self.lag > _LONGEST_LAG_OF_RELEASED:
             return self.ask_window
         return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
 
     @property
     def never_asks(self) -> str | None:
-        """The setting with which readings cannot show that idleness lasts up to now, and what to set.
+        """The setting with which readings cannot show that idleness lasts up to now, and what to
+        set.
 
         `None` if they can.
         """
@@ -697,12 +762,14 @@ class Policy(Section):
 
 @dataclass(frozen=True, slots=True)
 class OverrideMatch(Section):
-    """The instances that an override is for. All conditions must hold; an empty one always holds."""
+    """The instances that an override is for. All conditions must hold; an empty one always
+    holds."""
 
     tags: Mapping[str, str] = field(default_factory=dict)
     """Tags that the instance must have, each with this value."""
     instance_families: tuple[str, ...] = named(*_FAMILY)
-    """Instance families, one of which the type belongs to: the part before the dot, such as `p5`."""
+    """Instance families, one of which the type belongs to: the part before the dot, such as
+    `p5`."""
     accounts: tuple[str, ...] = named(*ACCOUNT)
     """Account IDs, one of which the instance is in."""
     regions: tuple[str, ...] = named(*_REGION)
@@ -728,8 +795,9 @@ class Override(Section):
     set: Mapping[str, Any]
     """The settings that it changes."""
     approved_by: tuple[str, ...] = ()
-    """Two or more people of `ownership.contacts`, by address, who must accept `mode: auto` with `terminate`:
-    until each has run `governor policy accept VERSION`, the override counts as `ask`."""
+    """Two or more people of `ownership.contacts`, by address, who must accept `mode: auto` with
+    `terminate`: until each has run `governor policy accept VERSION`, the override counts as
+    `ask`."""
 
 
 BY_BUDGET = "budget.act"

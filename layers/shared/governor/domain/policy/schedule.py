@@ -1,4 +1,5 @@
-"""Schedule of a question: asked, repeated and given up, never in the quiet hours of those who are asked."""
+"""Schedule of a question: asked, repeated and given up, never in the quiet hours of those who are
+asked."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _WEEK = tuple(Weekday)
 _MIDNIGHT = "24:00"
 _A_WEEK = timedelta(days=8)
 _LONGEST_OPEN = timedelta(days=29)
-"""The key of its link is accepted for 30 days at least; somebody who works one day a week gets less time."""
+"""The key of its link is accepted for 30 days at least; somebody who works one day a week gets less
+time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +33,25 @@ class Schedule:
 def schedule(
     now: UtcDatetime, rule: ApprovalRule, asked: Sequence[Contact], escalated: Sequence[Contact]
 ) -> Schedule:
-    """Return when each stage begins: when its time has come and its people work. The expiry, too, falls into
-    working hours: time in which nobody could answer does not run out on anybody."""
+    """Return when each stage begins: when its time has come and its people work. The expiry, too,
+    falls into working hours: time in which nobody could answer does not run out on anybody."""
     ask_at = next_working(now, asked)
     latest = now + _LONGEST_OPEN
     remind_at = next_working(ask_at + timedelta(minutes=rule.remind_after_minutes), asked)
     escalate_at = next_working(
         remind_at + timedelta(minutes=rule.escalate_after_minutes), (*asked, *escalated)
     )
-    expire_at = next_working(escalate_at + timedelta(minutes=rule.expire_after_minutes), (*asked, *escalated))
-    return Schedule(*(min(moment, latest) for moment in (ask_at, remind_at, escalate_at, expire_at)))
+    expire_at = next_working(
+        escalate_at + timedelta(minutes=rule.expire_after_minutes), (*asked, *escalated)
+    )
+    return Schedule(
+        *(min(moment, latest) for moment in (ask_at, remind_at, escalate_at, expire_at))
+    )
 
 
 def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetime:
-    """Return the moment, or when all of them next work; without such an hour in a week, the first of them."""
+    """Return the moment, or when all of them next work; without such an hour in a week, the first
+    of them."""
     candidate = moment
     while candidate - moment < _A_WEEK:
         latest = max((_next_working(candidate, contact) for contact in contacts), default=candidate)
@@ -55,7 +62,8 @@ def next_working(moment: UtcDatetime, contacts: Sequence[Contact]) -> UtcDatetim
 
 
 def next_morning(now: UtcDatetime, zone: str, days: Sequence[Weekday], begins: str) -> UtcDatetime:
-    """Return when the next working day after today begins there: at 09:00 where the day has no beginning."""
+    """Return when the next working day after today begins there: at 09:00 where the day has no
+    beginning."""
     today = now.astimezone(ZoneInfo(zone)).date()
     following = (today + timedelta(days=offset) for offset in range(1, 8))
     day = next(day for day in following if _WEEK[day.weekday()] in days)
@@ -71,7 +79,9 @@ def _next_working(moment: UtcDatetime, contact: Contact) -> UtcDatetime:
         day = first + timedelta(days=offset)
         if _WEEK[day.weekday()] not in contact.working_days:
             continue
-        start = datetime.combine(day, time.fromisoformat(contact.working_from), tzinfo=zone).astimezone(UTC)
+        start = datetime.combine(
+            day, time.fromisoformat(contact.working_from), tzinfo=zone
+        ).astimezone(UTC)
         until = contact.working_until
         last = day + timedelta(days=1) if until == _MIDNIGHT else day
         clock = time(0) if until == _MIDNIGHT else time.fromisoformat(until)

@@ -1,5 +1,5 @@
-"""The breakers: when an unusual share of a fleet turns idle or silent at once, something else is wrong. Pure:
-from what changed to the reason for a freeze, or none, and to its end."""
+"""The breakers: when an unusual share of a fleet turns idle or silent at once, something else is
+wrong. Pure: from what changed to the reason for a freeze, or none, and to its end."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ class BreakerState:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One instance between two sweeps. `last_known` is the newest real verdict before: neither a failed read
-    nor a keep may hide what an instance turned from. `was_read`: its metrics were read, and it worked."""
+    """One instance between two sweeps. `last_known` is the newest real verdict before: neither a
+    failed read nor a keep may hide what an instance turned from. `was_read`: its metrics were read,
+    and it worked."""
 
     instance_id: str
     before: VerdictKind | None
@@ -52,8 +53,9 @@ class SweepDay:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """One sweep in numbers: `idle` of those that `worked` before; `silent` of those with data before that
-    were `heard` now. `who` turned idle or silent; `unused` are idle and have not worked since their start."""
+    """One sweep in numbers: `idle` of those that `worked` before; `silent` of those with data
+    before that were `heard` now. `who` turned idle or silent; `unused` are idle and have not worked
+    since their start."""
 
     worked: int
     idle: int
@@ -74,7 +76,11 @@ def count_turned(changes: Sequence[Change]) -> Turned:
     heard = [change for change in changes if change.was_read and change.before in (*WORKING, *IDLE)]
     idle = {change.instance_id for change in worked if change.after in IDLE}
     silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
-    unused = {change.instance_id for change in known if change.last_known in YOUNG and change.after in IDLE}
+    unused = {
+        change.instance_id
+        for change in known
+        if change.last_known in YOUNG and change.after in IDLE
+    }
     return Turned(
         len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent), frozenset(unused)
     )
@@ -82,24 +88,29 @@ def count_turned(changes: Sequence[Change]) -> Turned:
 
 def acts_unasked(policy: Policy) -> bool:
     """Return whether it may come to a stop under this policy although nobody has said yes."""
-    return policy.mode is Mode.AUTO or (policy.mode is Mode.ASK and policy.approval.on_expiry == "act")
+    return policy.mode is Mode.AUTO or (
+        policy.mode is Mode.ASK and policy.approval.on_expiry == "act"
+    )
 
 
 def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
-    """Return whether so many of those that `turned` have worked since, or were put away, that the rest may be
-    acted on unasked. The share that trips the breaker also keeps it open."""
+    """Return whether so many of those that `turned` have worked since, or were put away, that the
+    rest may be acted on unasked. The share that trips the breaker also keeps it open."""
     return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
 
-def is_freeze_over(frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool) -> bool:
-    """Return whether plans may go on; never by time alone where some would be acted on `unasked`."""
+def is_freeze_over(
+    frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool
+) -> bool:
+    """Return whether plans may go on; never by time alone where some would be acted on
+    `unasked`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 
 
 def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
-    """Return why plans must freeze, or `None`: so large a share of the fleet, or far more than any sweep has
-    seen in the days of `history`, if they are enough to know the fleet by."""
+    """Return why plans must freeze, or `None`: so large a share of the fleet, or far more than any
+    sweep has seen in the days of `history`, if they are enough to know the fleet by."""
     idle, silent, heard = turned.idle, turned.silent, turned.heard
     many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
     many_silent = f"{silent} of {heard} instances that published metrics fell silent in one sweep"
@@ -110,8 +121,12 @@ def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> s
     times = rule.unusual_times_the_most
     if times is None or len(history) < _DAYS_NEEDED:
         return None
-    most_idle, most_silent = max(day.most_idle for day in history), max(day.most_silent for day in history)
-    # The largest of many sweeps is a bound that the next one seldom passes, whatever their distribution.
+    most_idle, most_silent = (
+        max(day.most_idle for day in history),
+        max(day.most_silent for day in history),
+    )
+    # The largest of many sweeps is a bound that the next one seldom passes, whatever their
+    # distribution.
     for count, most, what in ((idle, most_idle, many_idle), (silent, most_silent, many_silent)):
         if count >= rule.minimum_instances and count > times * most:
             return f"{what}; the most in a sweep of the last {len(history)} days was {most}"
@@ -123,7 +138,9 @@ def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[
     first = today - _HISTORY
     days = {one.day: one for one in history if first <= one.day <= today}
     known = days.get(today, SweepDay(today, 0, 0))
-    days[today] = SweepDay(today, max(known.most_idle, turned.idle), max(known.most_silent, turned.silent))
+    days[today] = SweepDay(
+        today, max(known.most_idle, turned.idle), max(known.most_silent, turned.silent)
+    )
     return tuple(days[day] for day in sorted(days))
 
 
@@ -136,17 +153,21 @@ def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
     return count >= rule.minimum_instances and 100 * count >= percent * whole
 
 
-# The breaker over all accounts and Regions counts by the hour who turned idle or silent and stays so. It
-# knows no size of the fleet: what turns at the same hours of other days is usual, far more has one cause.
+# The breaker over all accounts and Regions counts by the hour who turned idle or silent and stays
+# so. It knows no size of the fleet: what turns at the same hours of other days is usual, far more
+# has one cause.
 
 HOUR = timedelta(hours=1)
 DAYS_KEPT = 15
-"""Days of counts that are compared, so many that holidays hide no habit, and the window before them."""
+"""Days of counts that are compared, so many that holidays hide no habit, and the window before
+them."""
 _DAYS_COMPARED = 14
 _NEW_FOR = timedelta(days=2)
-"""One day of counts is no habit yet: a freeze lasts until two are known, and is learnt from until then."""
+"""One day of counts is no habit yet: a freeze lasts until two are known, and is learnt from until
+then."""
 _LONG, _SHORT = 12, 2
-"""Hours of the two windows: an outage in a quiet hour stands out of the shorter, and not of half a day."""
+"""Hours of the two windows: an outage in a quiet hour stands out of the shorter, and not of half a
+day."""
 _SHIFTS = (-1, 0, 1)
 """Hours by which habits move, as when clocks change."""
 
@@ -182,14 +203,17 @@ def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None
     lifted, this = _lifted(rule, now), hour_of(now)
     for length in (_SHORT, _LONG):
         hours = [this - HOUR * back for back in range(length)]
-        counted = [hub.hours[one] for one in hours if one in hub.hours and (not lifted or one >= lifted)]
+        counted = [
+            hub.hours[one] for one in hours if one in hub.hours and (not lifted or one >= lifted)
+        ]
         left = sum(one.left for one in counted)
         if left < rule.hub_minimum_instances:
             continue
         usual = _usual(hub, hours)
         if left > rule.hub_times_the_usual * usual:
             return left, (
-                f"{left} instances of all accounts turned idle or silent in {length} h and have not worked "
+                f"{left} instances of all accounts turned idle or silent in {length} h "
+                "and have not worked "
                 f"since; in the same hours of the two weeks before, {usual} turned at the most"
             )
     return None
@@ -199,13 +223,16 @@ def _usual(hub: Hub, hours: list[datetime]) -> int:
     """Return the most that turned in the same hours of one of the days before."""
     turned = {hour: one.turned for hour, one in hub.hours.items()}
     compared = [
-        timedelta(days=day) - HOUR * shift for day in range(1, _DAYS_COMPARED + 1) for shift in _SHIFTS
+        timedelta(days=day) - HOUR * shift
+        for day in range(1, _DAYS_COMPARED + 1)
+        for shift in _SHIFTS
     ]
     return max(sum(turned.get(hour - back, 0) for hour in hours) for back in compared)
 
 
 def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
-    """Return how many turned around the time of the freeze, and how many of them have not worked since."""
+    """Return how many turned around the time of the freeze, and how many of them have not worked
+    since."""
     counted = [hub.hours[hour] for hour in hours_around(hub, freeze)]
     return max(freeze.turned, sum(one.turned for one in counted)), sum(one.left for one in counted)
 
@@ -248,7 +275,8 @@ def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Brea
 
 
 def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:
-    """Return why plans of a target are frozen, by its own breaker or by that over all; `None` if not."""
+    """Return why plans of a target are frozen, by its own breaker or by that over all; `None` if
+    not."""
     for freeze in (own, hub.freeze):
         if freeze is not None and not is_lifted(freeze, rule, now):
             return freeze.why

@@ -1,5 +1,6 @@
-"""Freshness: how old the newest readings of an instance are, before something is done that no person has
-approved. This module judges ages alone; whether the readings show idleness is for `verdict` to say."""
+"""Freshness: how old the newest readings of an instance are, before something is done that no
+person has approved. This module judges ages alone; whether the readings show idleness is for
+`verdict` to say."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _EC2_FIGURES = ("cpu", "network")
 
 
 def reading_period(metrics: Metrics) -> timedelta:
-    """Return the period by which the newest GPU readings are read: a minute, or five where the agent collects
-    less than once a minute."""
+    """Return the period by which the newest GPU readings are read: a minute, or five where the
+    agent collects less than once a minute."""
     return MINUTE if metrics.collection_interval_seconds <= 60 else END_BIN
 
 
@@ -46,9 +47,9 @@ def _oldest_reading_of_5_minutes(metrics: Metrics) -> timedelta:
 def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
     """Return for how many minutes work may have gone on that a recheck does not see.
 
-    The window of a recheck ends at a whole period, at least the lag ago, and its newest five minutes hold at
-    least one reading of every GPU. What is done `unasked` needs a newer one; it says nothing about what came
-    after its beginning.
+    The window of a recheck ends at a whole period, at least the lag ago, and its newest five
+    minutes hold at least one reading of every GPU. What is done `unasked` needs a newer one; it
+    says nothing about what came after its beginning.
     """
     lag = timedelta(seconds=metrics.lag_seconds)
     period = timedelta(seconds=metrics.period_seconds)
@@ -59,7 +60,8 @@ def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
 
 
 def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
-    """Return why the newest readings are too old, or are not those of every GPU; `None` if they are not.
+    """Return why the newest readings are too old, or are not those of every GPU; `None` if they are
+    not.
 
     `evidence` is read by `reading_period`, and `MOST_AHEAD` beyond `now`.
     """
@@ -68,9 +70,13 @@ def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | Non
 
 
 def why_never_fresh(policy: Policy) -> Iterator[str]:
-    """Yield why a policy's readings are always or often too old to act without a person's approval."""
+    """Yield why a policy's readings are always or often too old to act without a person's
+    approval."""
     metrics = policy.metrics
-    names = ["metrics.unasked_newest_reading_minutes", "metrics.unasked_newest_5_minute_reading_minutes"]
+    names = [
+        "metrics.unasked_newest_reading_minutes",
+        "metrics.unasked_newest_5_minute_reading_minutes",
+    ]
     name = names[0] if reading_period(metrics) == MINUTE else names[1]
     collected = timedelta(seconds=metrics.collection_interval_seconds)
     if collected + policy.lag > oldest_gpu_reading(policy.metrics):
@@ -95,7 +101,8 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
         return "no GPU has published a reading in the last 30 minutes"
     if evidence.source is MetricSource.AGGREGATE and evidence.gpus_expected != 1:
         return (
-            "the newest reading of each GPU is not known, because only one series for all GPUs is published; "
+            "the newest reading of each GPU is not known, because only one series for "
+            "all GPUs is published; "
             "publish a series for each GPU"
         )
     reporting = [gpu for gpu in evidence.gpus if peak(gpu.utilization) is not None]
@@ -107,17 +114,25 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
 
 def _why_gpus_missing(reporting: int, expected: int | None) -> str:
     if expected is None:
-        return f"{reporting} GPUs published a reading lately, and it is not known how many the instance has"
+        return (
+            f"{reporting} GPUs published a reading lately, and it is not known how "
+            "many the instance has"
+        )
     return f"only {reporting} of {expected} GPUs published a reading lately"
 
 
-def _why_gpu_stale(gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
+def _why_gpu_stale(
+    gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime
+) -> str | None:
     window = evidence.window
     who = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
     ended = last_reading_end(gpu.utilization, window)
     if ended - window.period > now:
         # Its dates are wrong by an unknown time, so none of them says how old a reading is.
-        return f"the clock of the instance is ahead: {who} has a reading dated {in_utc(ended)}; set the clock"
+        return (
+            f"the clock of the instance is ahead: {who} has a reading dated "
+            f"{in_utc(ended)}; set the clock"
+        )
     allowed = oldest_gpu_reading(policy.metrics)
     if now - ended > allowed:
         return _too_old(f"the newest reading of {who}", ended, allowed)

@@ -1,5 +1,5 @@
-"""Instances that another service runs: which environment they belong to, and what its owner can do. The
-governor never acts on them; what keeps them running idle is a setting of that service."""
+"""Instances that another service runs: which environment they belong to, and what its owner can do.
+The governor never acts on them; what keeps them running idle is a setting of that service."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from governor.domain.units import UsdPerHour, UtcDatetime, bullets, clock, iso, 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""
 _BATCH_GROUP = re.compile(r"AWSBatch-(?P<name>.+?)-asg-[0-9a-f-]+")
-"""The Auto Scaling group that Batch makes for a compute environment. Source: public users of Batch."""
+"""The Auto Scaling group that Batch makes for a compute environment. Source: public users of
+Batch."""
 _CLUSTER_PREFIX = "kubernetes.io/cluster/"
 
 
@@ -33,7 +34,8 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The environment of an instance; `name` is empty where no tag tells, `cluster` outside of Kubernetes."""
+    """The environment of an instance; `name` is empty where no tag tells, `cluster` outside of
+    Kubernetes."""
 
     kind: Kind
     service: str
@@ -43,14 +45,17 @@ class Home:
     @property
     def title(self) -> str:
         """For a sentence: `EKS node group gpu of prod`."""
-        kind = f"{self.kind.value}" if self.kind is not Kind.OTHER else f"{self.service} environment"
+        kind = (
+            f"{self.kind.value}" if self.kind is not Kind.OTHER else f"{self.service} environment"
+        )
         named = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
         return f"{named} of {self.cluster}" if self.cluster and self.cluster != self.name else named
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEnvironment:
-    """A compute environment as AWS Batch describes it. Jobs of all its queues, counted up to 100 a state."""
+    """A compute environment as AWS Batch describes it. Jobs of all its queues, counted up to 100 a
+    state."""
 
     name: str
     minimum_vcpus: int
@@ -73,7 +78,9 @@ def home_of(instance: Instance, manager: Manager) -> Home:
     cluster = _cluster(tags)
     if service == "AWS Batch":
         named, match = tags.get("aws:batch:compute-environment", ""), _BATCH_GROUP.fullmatch(group)
-        return Home(Kind.BATCH, service, named.rpartition("/")[2] or (match["name"] if match else ""))
+        return Home(
+            Kind.BATCH, service, named.rpartition("/")[2] or (match["name"] if match else "")
+        )
     if service == "Karpenter":
         pool = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name") or ""
         return Home(Kind.KARPENTER, service, pool, cluster)
@@ -132,7 +139,8 @@ def managed_alert(
     owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Return one message to the owner of an environment about its idle members, of all `governed` there."""
+    """Return one message to the owner of an environment about its idle members, of all `governed`
+    there."""
     cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
     unknown = sum(member.usd_per_hour is None for member in idle)
     first = idle[0].instance
@@ -146,7 +154,9 @@ def managed_alert(
     }
     words = {
         "home": home,
-        "which": f"{len(idle)} GPU instances" if len(idle) > 1 else f"{first.name} ({first.instance_type})",
+        "which": f"{len(idle)} GPU instances"
+        if len(idle) > 1
+        else f"{first.name} ({first.instance_type})",
         "longest": span(now - min(member.since for member in idle)),
         "usd": cost * 24 if unknown < len(idle) else None,
         "number": len(idle),
@@ -154,7 +164,10 @@ def managed_alert(
         "unpriced": f"; the price of {unknown} of them is not known" if unknown else "",
         "advice": advice,
         "listed": bullets(
-            [f"{named(one.instance)}: idle since {clock(one.since, owner.time_zone, now)}" for one in idle],
+            [
+                f"{named(one.instance)}: idle since {clock(one.since, owner.time_zone, now)}"
+                for one in idle
+            ],
             _NAMED,
         ),
     }

@@ -21,7 +21,8 @@ _NAMED = 50
 def idle_event(
     instance: Instance, verdict: Verdict, idle_since: UtcDatetime, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return the event, sent once per idle stretch, long before any person is asked. For machines alone."""
+    """Return the event, sent once per idle stretch, long before any person is asked. For machines
+    alone."""
     facts = {"idle_since": idle_since, "reason": verdict.reason}
     dedup_id = f"instance-idle-{instance.instance_id}-{iso(idle_since)}"
     return written("idle", instance, dedup_id, now, facts, owner=owner)
@@ -49,16 +50,24 @@ def _since(verdict: Verdict, owner: Owner, now: UtcDatetime) -> str:
     if (found := verdict.evidence) is None:
         return ""
     window = found.window
-    since = min((last_reading_end(gpu.utilization, window) for gpu in found.gpus), default=window.start)
+    since = min(
+        (last_reading_end(gpu.utilization, window) for gpu in found.gpus), default=window.start
+    )
     if since >= window.end:
         return ""
-    return f"since {clock(since, owner.time_zone, now)}{' or earlier' if since <= window.start else ''}, "
+    earlier = " or earlier" if since <= window.start else ""
+    return f"since {clock(since, owner.time_zone, now)}{earlier}, "
 
 
 def exemption_alert(
-    target: Target, kept: Sequence[tuple[Instance, str]], exemption: TagMatch, owner: Owner, now: UtcDatetime
+    target: Target,
+    kept: Sequence[tuple[Instance, str]],
+    exemption: TagMatch,
+    owner: Owner,
+    now: UtcDatetime,
 ) -> Alert:
-    """Return one message about instances of an owner, each with the oddly spelled tag that keeps it."""
+    """Return one message about instances of an owner, each with the oddly spelled tag that keeps
+    it."""
     instances = [one for one, _ in kept]
     lines = bullets([f"{named(one)}: {tag}" for one, tag in kept], _NAMED)
     words = {"which": counted(instances), "listed": lines, "exemption": exemption}
@@ -83,8 +92,9 @@ def breaker_alert(
     again: int = 0,
     by: str | None = None,
 ) -> Alert:
-    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`, by whom in
-    the console. `again` counts the reminders; `left` of the instances that turned still are so."""
+    """Return that plans are `frozen` or `released` in a target, or `all frozen` or `all released`,
+    by whom in the console. `again` counts the reminders; `left` of the instances that turned still
+    are so."""
     place = "all" if template.startswith("all") else about
     facts = {"why": state.why, "turned": state.turned, "left": left}
     facts |= {"incident": f"breaker-{place}-{iso(state.tripped_at)}"}

@@ -1,4 +1,5 @@
-"""A pause: somebody holds back everything that destroys, in every target, until a named person ends it.
+"""A pause: somebody holds back everything that destroys, in every target, until a named person ends
+it.
 
 Neither time nor the policy ends one. `domain.approvals.pausing` says who may begin and end it.
 """

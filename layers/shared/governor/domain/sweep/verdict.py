@@ -1,5 +1,5 @@
-"""The judgment: from an instance, its evidence, the policy and the time to one of nine verdicts with its
-reason. Pure and total: only evidence makes an instance idle."""
+"""The judgment: from an instance, its evidence, the policy and the time to one of nine verdicts
+with its reason. Pure and total: only evidence makes an instance idle."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ from governor.domain.units import UtcDatetime, in_utc, minutes, span
 
 
 class Figure(NamedTuple):
-    """Evidence besides utilization. `field` is its maximum in `Evidence`, and its limit in `Vetoes`."""
+    """Evidence besides utilization. `field` is its maximum in `Evidence`, and its limit in
+    `Vetoes`."""
 
     words: str
     field: str
@@ -52,20 +53,25 @@ FIGURES: Mapping[str, Figure] = {
     "cpu": Figure("CPU", "cpu_percent"),
     "network": Figure("network traffic", "network_bytes_per_second"),
     "agentless": Figure("EC2's own GPUPowerUtilization", "agentless_power_percent"),
-    "bound": Figure("the utilization that the instance itself publishes", "bound_utilization_percent"),
+    "bound": Figure(
+        "the utilization that the instance itself publishes", "bound_utilization_percent"
+    ),
 }
-"""Figures that may veto by the policy, in the order of the checks. The last two have the limits of others."""
+"""Figures that may veto by the policy, in the order of the checks. The last two have the limits of
+others."""
 
 WORK = "work"
 """Names of jobs' own metrics in `Evidence.last_active` and `Evidence.read`."""
 LATE = timedelta(minutes=30)
 """So long missing readings may still come: nobody is alerted, and nothing is counted."""
 _NEWEST_FIGURE = timedelta(minutes=20)
-"""A required figure must be measured up to so long ago, or to the newest periods that the lag leaves."""
+"""A required figure must be measured up to so long ago, or to the newest periods that the lag
+leaves."""
 
 
 class Family(Enum):
-    """Meaning of a verdict for the sweep, the breaker and a recheck, by the kinds that belong to it."""
+    """Meaning of a verdict for the sweep, the breaker and a recheck, by the kinds that belong to
+    it."""
 
     WORKING = ("busy", "partly-idle")
     IDLE = ("idle", "managed-elsewhere", "frozen")
@@ -98,7 +104,8 @@ _KNOWN = {kind.value: kind for kind in VerdictKind}
 
 
 def known_kind(name: str) -> VerdictKind | None:
-    """`None` for a name that this release does not know. Earlier ones wrote `resting` before a question."""
+    """`None` for a name that this release does not know. Earlier ones wrote `resting` before a
+    question."""
     return VerdictKind.IDLE if name == "resting" else _KNOWN.get(name)
 
 
@@ -135,15 +142,21 @@ class Hold:
     exempt_in: str | None = None
     """The same of the exemption."""
     kept_by: str | None = None
-    """The question whose answer kept it; `None` where no question did, or the release before wrote it."""
+    """The question whose answer kept it; `None` where no question did, or the release before wrote
+    it."""
 
     def stands(self, now: UtcDatetime) -> bool:
-        return self.exempt_reason is not None or (self.snoozed_until is not None and self.snoozed_until > now)
+        return self.exempt_reason is not None or (
+            self.snoozed_until is not None and self.snoozed_until > now
+        )
 
     def stricter(self, other: Hold) -> Hold:
         """Return what both hold together: the later date, and an exemption of either."""
         until = latest(self.snoozed_until, other.snoozed_until)
-        kept, exempt = (self if until == self.snoozed_until else other), self if self.exempt_reason else other
+        kept, exempt = (
+            (self if until == self.snoozed_until else other),
+            self if self.exempt_reason else other,
+        )
         return Hold(until, exempt.exempt_reason, kept.kept_in, exempt.exempt_in, kept.kept_by)
 
 
@@ -153,8 +166,8 @@ EXEMPT_BY_DECISION = "exempted by decision"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict on an instance, the reason, and from when on it could change (`not_before`: nothing needs to be
-    read). `advice` holds hints that never lead to an action by themselves."""
+    """Verdict on an instance, the reason, and from when on it could change (`not_before`: nothing
+    needs to be read). `advice` holds hints that never lead to an action by themselves."""
 
     kind: VerdictKind
     reason: str
@@ -166,7 +179,8 @@ class Verdict:
     presence: str = ""
     """Sentence about people who may be logged in; empty where nobody is known to be."""
     is_late: bool = False
-    """No data only because the newest readings are missing, and not for long: they may still come."""
+    """No data only because the newest readings are missing, and not for long: they may still
+    come."""
 
     @property
     def is_idle(self) -> bool:
@@ -194,7 +208,8 @@ def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) 
 
 
 def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
-    """From when on an instance can be judged: after the grace, and when the window can be covered at all."""
+    """From when on an instance can be judged: after the grace, and when the window can be covered
+    at all."""
     bins = policy.window // policy.period
     needed = policy.period * _needed_bins(bins, policy.idle.minimum_coverage_percent)
     grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)
@@ -208,15 +223,23 @@ def _needed_bins(bins: int, coverage_percent: float) -> int:
 
 
 def is_candidate(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether utilization alone would call it idle, so that the other figures are worth reading."""
+    """Return whether utilization alone would call it idle, so that the other figures are worth
+    reading."""
     return _judge_utilization(evidence, policy) is None
 
 
 def judge(
-    instance: Instance, hold: Hold, evidence: Evidence, policy: Policy, now: datetime, *, in_full: bool = True
+    instance: Instance,
+    hold: Hold,
+    evidence: Evidence,
+    policy: Policy,
+    now: datetime,
+    *,
+    in_full: bool = True,
 ) -> Verdict:
-    """Return the verdict on one instance. Holes stay holes; `now` decides grace and snooze only. `in_full` is
-    false where people know of it: then only utilization shows work. Whatever acts judges in full again."""
+    """Return the verdict on one instance. Holes stay holes; `now` decides grace and snooze only.
+    `in_full` is false where people know of it: then only utilization shows work. Whatever acts
+    judges in full again."""
     verdict = judge_unread(instance, hold, policy, now)
     if verdict is not None:
         return verdict
@@ -229,16 +252,21 @@ def judge(
         return verdict
     manager, idle_for = managed_by(instance, policy.managed.tag_keys), evidence.window.length
     kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
-    return Verdict(kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager)
+    return Verdict(
+        kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager
+    )
 
 
 def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return no data where any GPU, or a required figure, was not measured for too long, until the window no
-    longer holds the newest such hole."""
+    """Return no data where any GPU, or a required figure, was not measured for too long, until the
+    window no longer holds the newest such hole."""
     by_gpu = unmeasured_until(evidence.gpus, evidence.window)
     ended = latest(by_gpu, _hidden_gpu_until(evidence, policy))
     if ended is not None:
-        reason = f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, up to {in_utc(ended)}"
+        reason = (
+            f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, "
+            f"up to {in_utc(ended)}"
+        )
         return replace(_no_data(evidence, reason), not_before=ended + policy.window)
     for figure in required_figures(policy):
         longest = evidence.longest_hole_minutes.get(figure, 0.0)
@@ -258,21 +286,28 @@ def limit_of(policy: Policy, figure: str) -> float | None:
     """Return what a figure must stay under; `None` where the policy does not ask for it."""
     if figure == "bound":
         return policy.idle.utilization_below_percent if policy.metrics.bound_namespaces else None
-    limit: float | None = getattr(policy.vetoes, FIGURES["power" if figure == "agentless" else figure].field)
+    limit: float | None = getattr(
+        policy.vetoes, FIGURES["power" if figure == "agentless" else figure].field
+    )
     return limit
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether too little was measured, and only because of one hole of less than half an hour."""
-    is_thin = any(seen < policy.idle.minimum_coverage_percent for seen, _ in _measured(evidence, policy))
+    """Return whether too little was measured, and only because of one hole of less than half an
+    hour."""
+    is_thin = any(
+        seen < policy.idle.minimum_coverage_percent for seen, _ in _measured(evidence, policy)
+    )
     return is_thin and _is_but_for_one_hole(evidence, policy)
 
 
 def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether everything is measured enough as soon as its longest hole, a short one, is forgiven."""
+    """Return whether everything is measured enough as soon as its longest hole, a short one, is
+    forgiven."""
     needed, length = policy.idle.minimum_coverage_percent, evidence.window.length
     return all(
-        hole < LATE and seen + 100 * (hole / length) >= needed for seen, hole in _measured(evidence, policy)
+        hole < LATE and seen + 100 * (hole / length) >= needed
+        for seen, hole in _measured(evidence, policy)
     )
 
 
@@ -280,7 +315,10 @@ def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timed
     """Share measured and longest hole of every GPU, and of every required figure that was read."""
     window = evidence.window
     for gpu in evidence.gpus:
-        yield coverage_percent(padded(gpu.utilization, window)), longest_hole(gpu.utilization, window)
+        yield (
+            coverage_percent(padded(gpu.utilization, window)),
+            longest_hole(gpu.utilization, window),
+        )
     for figure in required_figures(policy):
         if figure in evidence.read:
             seen = evidence.measured_percent.get(figure)
@@ -289,7 +327,8 @@ def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timed
 
 
 def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
-    """Until when an aggregate holds no more samples than one GPU less would publish, for too long."""
+    """Until when an aggregate holds no more samples than one GPU less would publish, for too
+    long."""
     gpus, window = _counted(evidence), evidence.window
     if gpus is None:
         return None
@@ -301,30 +340,35 @@ def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
 
 
 def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """No data where a required figure of the GPUs is only known by one series for several of them: it goes on
-    where one GPU does not publish it."""
+    """No data where a required figure of the GPUs is only known by one series for several of them:
+    it goes on where one GPU does not publish it."""
     for figure in required_figures(policy):
         if figure in ("memory", "power") and _counted(evidence) is not None:
             reason = (
-                "is required by the policy, and only one series for all GPUs has it: publish it for each GPU"
+                "is required by the policy, and only one series for all GPUs has "
+                "it: publish it for each GPU"
             )
             return _no_data(evidence, f"{FIGURES[figure].words} {reason}")
     return None
 
 
 def _counted(evidence: Evidence) -> int | None:
-    """For how many GPUs an aggregate stands, whose samples are counted; `None` where each has its series."""
+    """For how many GPUs an aggregate stands, whose samples are counted; `None` where each has its
+    series."""
     gpus = evidence.gpus_expected
     return gpus if evidence.source is MetricSource.AGGREGATE and gpus != 1 else None
 
 
 def freeze(verdict: Verdict, why: str) -> Verdict:
     """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
-    return replace(verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason} Plans are frozen: {why}")
+    return replace(
+        verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason} Plans are frozen: {why}"
+    )
 
 
 def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Busy, partly idle or no data; `None` when every GPU stayed under the threshold and was seen enough."""
+    """Busy, partly idle or no data; `None` when every GPU stayed under the threshold and was seen
+    enough."""
     threshold = policy.idle.utilization_below_percent
     # Activity counts even where the read was cut short or GPUs are missing: doubt only ever keeps.
     active = [last_at_or_above(series, threshold) for series in _utilization(evidence)]
@@ -360,7 +404,8 @@ def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def _newest(window: Window) -> int:
-    """How many of the newest minutes must be measured; periods of an hour cannot show the last of them."""
+    """How many of the newest minutes must be measured; periods of an hour cannot show the last of
+    them."""
     return minutes(max(END, window.period))
 
 
@@ -393,7 +438,10 @@ def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
         )
         return f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
     if reporting is not None and reporting < expected:
-        return f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken agent hides some)"
+        return (
+            f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken "
+            "agent hides some)"
+        )
     return None
 
 
@@ -412,11 +460,14 @@ def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
         return None
     if evidence.gpus_reporting is None or not evidence.samples:
         return _no_data(evidence, f"it is not known how many of {gpus} GPUs publish utilization")
-    return _judge_counted_end(evidence, policy, gpus) or _judge_counted_coverage(evidence, policy, gpus)
+    return _judge_counted_end(evidence, policy, gpus) or _judge_counted_coverage(
+        evidence, policy, gpus
+    )
 
 
 def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpus: int) -> Verdict | None:
-    """As the coverage of single GPUs: in enough periods no GPU can be missing, by the samples they hold."""
+    """As the coverage of single GPUs: in enough periods no GPU can be missing, by the samples they
+    hold."""
     collections = _collections(evidence.window.period, policy)
     # As at the end, whole collections may be missing: agents drift and skip one.
     fewest = gpus * max(1, collections - _may_be_missing(policy))
@@ -500,8 +551,12 @@ def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
-    """No data where a required figure was not measured in the newest 20 minutes, whatever the lag."""
-    late = (_not_lately(evidence, policy, figure, now, _NEWEST_FIGURE) for figure in required_figures(policy))
+    """No data where a required figure was not measured in the newest 20 minutes, whatever the
+    lag."""
+    late = (
+        _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
+        for figure in required_figures(policy)
+    )
     return next(filter(None, late), None)
 
 
@@ -513,8 +568,13 @@ def _not_lately(
     silent = until - ended
     if silent <= most:
         return None
-    reason = f"{FIGURES[figure].words} is required by the policy and was last measured at {in_utc(ended)}"
-    return _no_data(evidence, reason, is_late=silent < LATE and _is_but_for_one_hole(evidence, policy))
+    reason = (
+        f"{FIGURES[figure].words} is required by the policy and was last measured at "
+        f"{in_utc(ended)}"
+    )
+    return _no_data(
+        evidence, reason, is_late=silent < LATE and _is_but_for_one_hole(evidence, policy)
+    )
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
@@ -545,18 +605,25 @@ def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdi
     window = evidence.window
     ended = window.bin_end(last)
     threshold, needed = policy.idle.utilization_below_percent, policy.idle.minimum_coverage_percent
-    busy = [gpu for gpu in evidence.gpus if last_at_or_above(gpu.utilization, threshold) is not None]
+    busy = [
+        gpu for gpu in evidence.gpus if last_at_or_above(gpu.utilization, threshold) is not None
+    ]
     # Those that were seen too little are in neither.
-    seen = [gpu for gpu in evidence.gpus if coverage_percent(padded(gpu.utilization, window)) >= needed]
+    seen = [
+        gpu for gpu in evidence.gpus if coverage_percent(padded(gpu.utilization, window)) >= needed
+    ]
     idle = [gpu for gpu in seen if gpu not in busy]
     top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
     if idle and busy:
         reason = (
-            f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} (up to {top:.1f}%), "
+            f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} "
+            f"(up to {top:.1f}%), "
             f"{len(idle)} stayed under {threshold:g}%"
         )
         advice = (_right_size(evidence, busy, idle),)
-        return replace(_busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice)
+        return replace(
+            _busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice
+        )
     length = minutes(window.length)
     reason = f"utilization reached {top:.1f}% in the last {length} min, last at {in_utc(ended)}"
     return _busy(evidence, policy, ended, reason)
@@ -574,7 +641,8 @@ def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadi
     needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle)
     return (
         f"right-size: GPU{'s' if len(idle) > 1 else ''} {names} did nothing; {len(busy)} worked, "
-        f"at {average:.0f}% on average. A type with {needed} accelerator{'s' if needed > 1 else ''} would do"
+        f"at {average:.0f}% on average. A type with {needed} "
+        f"accelerator{'s' if needed > 1 else ''} would do"
     )
 
 

@@ -21,7 +21,8 @@ from governor.usecases.brakes import frozen
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """`heard`: those who are asked have the message. `settled`: there is nothing to ask any more."""
+    """`heard`: those who are asked have the message. `settled`: there is nothing to ask any
+    more."""
 
     heard: bool
     settled: bool = False
@@ -36,12 +37,14 @@ class AskOwner:
     announcer: Announcer
     signer: LinkSigner
 
-    def __call__(self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = "") -> Asked:
+    def __call__(
+        self, ref: EpisodeRef, stage: Stage, task_token: str | None, reason: str = ""
+    ) -> Asked:
         """Send the message of the stage, if it has one, and bind the task that waits.
 
-        Raises: MustWait while plans are frozen; SafetyError for no such episode, one that is over, or waited
-        too long for a freeze; InputError for the wrong kind of task token; NobodyListens: no clock may run;
-        CloudError: the message was not taken.
+        Raises: MustWait while plans are frozen; SafetyError for no such episode, one that is over,
+        or waited too long for a freeze; InputError for the wrong kind of task token; NobodyListens:
+        no clock may run; CloudError: the message was not taken.
         """
         if (task_token is None) != (stage in (Stage.TELL, Stage.ASK, Stage.WAIT)):
             needs = "needs one" if task_token is None else "takes none"
@@ -62,7 +65,8 @@ class AskOwner:
             self._must_not_be_frozen(episode, now)
         until = expires_at = self._expiry(episode, stage, now)
         if stage is Stage.ASK:
-            # The time to answer begins when a channel has the message; until then it may be answered, too.
+            # The time to answer begins when a channel has the message; until then it may be
+            # answered, too.
             expires_at += timedelta(minutes=self._rule(episode).delivery_limit_minutes)
         approval = self.state.await_answer(episode.approval_id, task_token, stage.value, expires_at)
         if approval.status is not ApprovalStatus.PENDING:
@@ -82,7 +86,8 @@ class AskOwner:
         return self.announcer.reaches({*addresses(asked), *list_addresses(asked)})
 
     def _must_not_be_frozen(self, episode: Episode, now: UtcDatetime) -> None:
-        """A question about what an outage shows as idle is not asked, and not answered in good faith."""
+        """A question about what an outage shows as idle is not asked, and not answered in good
+        faith."""
         planned, approval = episode.schedule, self.state.approval(episode.approval_id)
         if approval is None or approval.status is not ApprovalStatus.PENDING:
             return

@@ -1,4 +1,5 @@
-"""Takes a decision of a person, once, hands it to the workflow that waits, and ends what one keeps."""
+"""Takes a decision of a person, once, hands it to the workflow that waits, and ends what one
+keeps."""
 
 from __future__ import annotations
 
@@ -27,7 +28,14 @@ from governor.domain.episode.episode import Episode, Terms
 from governor.domain.instance import Target
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime
-from governor.errors import CloudError, ConflictError, DecisionRefused, NotAllowed, NotFound, TooLate
+from governor.errors import (
+    CloudError,
+    ConflictError,
+    DecisionRefused,
+    NotAllowed,
+    NotFound,
+    TooLate,
+)
 from governor.ports import Announcer, Clock, Policies, Workflow, policy_or_base
 from governor.stores import StateTable
 from governor.usecases.approvals.deliver_decision import hand_over
@@ -49,7 +57,8 @@ _HOW_TO_CONFIRM = {
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The approval as it stands. `delivered`: the workflow has this decision; else it finds it later."""
+    """The approval as it stands. `delivered`: the workflow has this decision; else it finds it
+    later."""
 
     approval: Approval
     delivered: bool
@@ -60,14 +69,19 @@ class Decided:
 
     def said(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
         """Return what became of it, and until when a keep lasts, in the words of every channel."""
-        until = (decision.keep_until or keep_end(episode, now)) if decision.answer is Answer.KEEP else None
+        until = (
+            (decision.keep_until or keep_end(episode, now))
+            if decision.answer is Answer.KEEP
+            else None
+        )
         values = {"decided": self, "answer": decision.answer, "until": until}
         return said("answered", values, episode.time_zone, now)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Every channel ends here. The conditional write in the table is the decision; the rest is delivery."""
+    """Every channel ends here. The conditional write in the table is the decision; the rest is
+    delivery."""
 
     state: StateTable
     workflow: Workflow
@@ -90,8 +104,9 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Take the answer to a question. A plan that terminates needs the `typed_instance_id`, one that wipes
-        local disks `losses_accepted`. Raises: NotFound; DecisionRefused, with the `status`."""
+        """Take the answer to a question. A plan that terminates needs the `typed_instance_id`, one
+        that wipes local disks `losses_accepted`. Raises: NotFound; DecisionRefused, with the
+        `status`."""
         approval = self.state.existing(approval_id)
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)
@@ -100,7 +115,9 @@ class Decide:
             self.state.note_refused(approval, answer, by, str(error), decision.at, decision)
             raise
 
-    def _decide(self, approval: Approval, decision: Decision, typed: str | None, accepted: bool) -> Decided:
+    def _decide(
+        self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
+    ) -> Decided:
         approval_id = approval.approval_id
         now, episode = self.clock.now(), self._episode(approval)
         if decision.answer is Answer.KEEP and decision.keep_until is None:
@@ -126,13 +143,15 @@ class Decide:
                 # Still pending: the table was busy, not decided. The person may press again.
                 raise DecisionRefused("please try again", status=stored.status.value) from None
             return known
-        # Before the first task waits there is nobody to hand it to; that task finds it in the table.
+        # Before the first task waits there is nobody to hand it to; that task finds it in the
+        # table.
         return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
 
     def _repeat_or_hold(
         self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
     ) -> Decided | None:
-        """Take a repeated request, or a hold; `None` while the question is open. Raises: DecisionRefused."""
+        """Take a repeated request, or a hold; `None` while the question is open. Raises:
+        DecisionRefused."""
         if _repeats(approval.decision, decision):
             # Delivered again in case the first was lost; that it was taken before is no news.
             self._deliver(approval.approval_id)
@@ -144,8 +163,9 @@ class Decide:
         return None
 
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
-        """Keep the plan from being carried out any further. Its write and the note of the call exclude each
-        other: either the hold comes first, or the answer says that the call had begun."""
+        """Keep the plan from being carried out any further. Its write and the note of the call
+        exclude each other: either the hold comes first, or the answer says that the call had
+        begun."""
         brake = _brake_of(decision)
         now = self.clock.now()
         held = Decided(approval, delivered=True, holds=True)
@@ -162,9 +182,11 @@ class Decide:
             return self._hold_late(approval, episode, decision, error)
         return held
 
-    def _hold_late(self, approval: Approval, episode: Episode, decision: Decision, error: TooLate) -> Decided:
-        """Note a hold that came during the call. Raises: TooLate, unless the call was taken back meanwhile;
-        then it is taken as any other hold."""
+    def _hold_late(
+        self, approval: Approval, episode: Episode, decision: Decision, error: TooLate
+    ) -> Decided:
+        """Note a hold that came during the call. Raises: TooLate, unless the call was taken back
+        meanwhile; then it is taken as any other hold."""
         if self.state.note_late_hold(episode, _brake_of(decision)):
             raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
         stored = self.state.existing(approval.approval_id)
@@ -174,22 +196,27 @@ class Decide:
         raise error
 
     def _check_terms(self, episode: Episode, decision: Decision) -> None:
-        """An approval is checked anew before each step; an exemption stands for good. Raises: NotAllowed."""
+        """An approval is checked anew before each step; an exemption stands for good. Raises:
+        NotAllowed."""
         is_exempt = decision.answer is Answer.EXEMPT
         check_terms(self.terms_now(episode) if is_exempt else episode.terms, episode.plan, decision)
 
-    def _take_hold(self, episode: Episode, brake: Decision, standing: Hold, approval: Approval) -> None:
+    def _take_hold(
+        self, episode: Episode, brake: Decision, standing: Hold, approval: Approval
+    ) -> None:
         try:
             self.state.hold(episode, brake, standing, approval.brake)
         except ConflictError:
             stored = self.state.existing(episode.approval_id)
             if not _repeats(stored.brake, brake):
                 check_hold(self._episode(stored), stored, brake, self.clock.now())
-                raise DecisionRefused("please try again", status=ApprovalStatus.PENDING.value) from None
+                raise DecisionRefused(
+                    "please try again", status=ApprovalStatus.PENDING.value
+                ) from None
 
     def _sealed(self, episode: Episode, decision: Decision) -> Decision:
-        """Return a yes with its seal; any other answer as it is. Raises: DecisionRefused where an earlier
-        release has asked, or KMS could not seal the answer: nothing was taken."""
+        """Return a yes with its seal; any other answer as it is. Raises: DecisionRefused where an
+        earlier release has asked, or KMS could not seal the answer: nothing was taken."""
         if decision.answer is not Answer.APPROVE:
             return decision
         status = ApprovalStatus.PENDING.value
@@ -199,7 +226,10 @@ class Decide:
             seal = sealed(self.answer_seal, answer_text(episode, decision))
         except CloudError as error:
             _log.exception("an answer could not be sealed")
-            why = "your answer could not be signed at this moment, so nothing was recorded: please try again"
+            why = (
+                "your answer could not be signed at this moment, so nothing was "
+                "recorded: please try again"
+            )
             raise DecisionRefused(why, status=status) from error
         return replace(decision, seal=seal)
 
@@ -210,7 +240,8 @@ class Decide:
         return episode
 
     def _tell_first(self, episode: Episode, decision: Decision, approval: Approval) -> None:
-        """The yes stands whether or not others can be notified: a failure here is none of the answer."""
+        """The yes stands whether or not others can be notified: a failure here is none of the
+        answer."""
         try:
             self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
         except CloudError:
@@ -224,14 +255,18 @@ class Decide:
             return False
 
     def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
-        """End the keep of this record before its time: one's own, and as an approver any. Raises: NotAllowed;
-        DecisionRefused when it is over, or another keep stands by now."""
+        """End the keep of this record before its time: one's own, and as an approver any. Raises:
+        NotAllowed; DecisionRefused when it is over, or another keep stands by now."""
         approval, now = view.approval, self.clock.now()
         kept = approval.lasting_keep(now)
         if kept is None:
-            raise DecisionRefused("there is no keep to end: it is over", status=approval.status.value)
+            raise DecisionRefused(
+                "there is no keep to end: it is over", status=approval.status.value
+            )
         if not may_end_keep(self.terms_now(view.episode), role, kept, person):
-            raise NotAllowed("only the person who kept it, or an approver by their own link, may end that")
+            raise NotAllowed(
+                "only the person who kept it, or an approver by their own link, may end that"
+            )
         try:
             self.state.end_keep(approval, kept, by, now)
         except ConflictError:
@@ -241,8 +276,8 @@ class Decide:
     def end_hold(
         self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
     ) -> None:
-        """End the keep and the exemption that `key_of` named so, in one write; a tag that exempts stays.
-        Raises: DecisionRefused where none stands, or another one; NotAllowed."""
+        """End the keep and the exemption that `key_of` named so, in one write; a tag that exempts
+        stays. Raises: DecisionRefused where none stands, or another one; NotAllowed."""
         now, hold = self.clock.now(), self.state.record(target, instance_id).hold
         if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
@@ -267,8 +302,11 @@ def _brake_of(decision: Decision) -> Decision:
     return replace(decision, reason=(decision.reason or "").strip() or None)
 
 
-def _check_approval(episode: Episode, decision: Decision, typed: str | None, accepted: bool) -> None:
-    """Ask for what no link scanner does: to type an id, to accept a loss. Raises: DecisionRefused."""
+def _check_approval(
+    episode: Episode, decision: Decision, typed: str | None, accepted: bool
+) -> None:
+    """Ask for what no link scanner does: to type an id, to accept a loss. Raises:
+    DecisionRefused."""
     if decision.answer is not Answer.APPROVE:
         return
     if episode.outcome is not None:
@@ -278,7 +316,9 @@ def _check_approval(episode: Episode, decision: Decision, typed: str | None, acc
     plan, status = episode.plan, ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
     if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
-        raise DecisionRefused(f"this plan terminates the instance: {to_type} to approve", status=status)
+        raise DecisionRefused(
+            f"this plan terminates the instance: {to_type} to approve", status=status
+        )
     if plan.loses_local_disks and not accepted:
         lost = "what is on its local disks would be lost for good"
         raise DecisionRefused(f"{lost}: {to_accept} to approve", status=status)
@@ -286,5 +326,6 @@ def _check_approval(episode: Episode, decision: Decision, typed: str | None, acc
 
 def _repeats(stored: Decision | None, new: Decision) -> bool:
     """Return whether a request repeats what the same person has already decided."""
-    # Everything but the time and its seal: another date or reason is another decision, which came too late.
+    # Everything but the time and its seal: another date or reason is another decision, which came
+    # too late.
     return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)

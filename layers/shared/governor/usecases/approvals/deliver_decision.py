@@ -31,18 +31,23 @@ def answer_document(approval: Approval) -> Mapping[str, object]:
         case ApprovalStatus.EXPIRED:
             answer, reason = "expired", approval.void_reason or "nobody answered in time"
         case ApprovalStatus.VOID:
-            reason, outcome = approval.void_reason or "the instance changed", approval.void_outcome or "void"
+            reason, outcome = (
+                approval.void_reason or "the instance changed",
+                approval.void_outcome or "void",
+            )
             return {"decision": "void", "reason": reason, "by": by, "outcome": outcome}
         case ApprovalStatus.PENDING:
-            raise ValueError(f"approval {approval.approval_id} is pending; there is nothing to deliver")
+            raise ValueError(
+                f"approval {approval.approval_id} is pending; there is nothing to deliver"
+            )
         case _:
             assert_never(status)
     return {"decision": answer, "reason": reason, "by": by}
 
 
 def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
-    """Send the answer of an approval; true when the waiting task has taken it, else the next stage finds it
-    in the table. Safe to repeat. Raises: CloudError; the decision stands."""
+    """Send the answer of an approval; true when the waiting task has taken it, else the next stage
+    finds it in the table. Safe to repeat. Raises: CloudError; the decision stands."""
     if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
         return False
     episode = state.episode(approval.episode)
@@ -60,9 +65,9 @@ class ConcludeApproval:
     expiry_seal: SealMaker
 
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
-        """Return the answer document; its `decision` is `expired` when nobody answered. With `answered` a
-        task has ended because somebody did: nothing expires. Raises: SafetyError; CloudError when KMS could
-        not seal the expiry: nothing has expired."""
+        """Return the answer document; its `decision` is `expired` when nobody answered. With
+        `answered` a task has ended because somebody did: nothing expires. Raises: SafetyError;
+        CloudError when KMS could not seal the expiry: nothing has expired."""
         episode = asked_about(self.state, ref)
         approval = self.state.approval(episode.approval_id)
         is_pending = approval is not None and approval.status is ApprovalStatus.PENDING
@@ -76,15 +81,20 @@ class ConcludeApproval:
         now = self.clock.now()
         seal = sealed(self.expiry_seal, expiry_text(episode, approval.expires_at, now))
         expiry = SealedExpiry(approval.expires_at, now, seal)
-        self.state.void(approval.approval_id, "nobody answered in time", expired=True, expiry=expiry)
+        self.state.void(
+            approval.approval_id, "nobody answered in time", expired=True, expiry=expiry
+        )
 
 
 def must_be_answered(approval: Approval | None) -> Approval:
-    """Let an answer through that the table holds, whatever came with a task token. Raises: SafetyError."""
+    """Let an answer through that the table holds, whatever came with a task token. Raises:
+    SafetyError."""
     if approval is None:
         raise SafetyError("there is no approval for this episode")
     if approval.status is ApprovalStatus.PENDING:
-        raise SafetyError("an answer arrived, but nobody has given one: a task token was used by others")
+        raise SafetyError(
+            "an answer arrived, but nobody has given one: a task token was used by others"
+        )
     return approval
 
 

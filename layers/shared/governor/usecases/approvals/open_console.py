@@ -1,4 +1,5 @@
-"""The way into the console for IAM callers where no issuer is: a code, good once and for a minute."""
+"""The way into the console for IAM callers where no issuer is: a code, good once and for a
+minute."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ _USED = "This code was used already. If that was not you, ask who can read your 
 
 @dataclass(frozen=True, slots=True)
 class OpenConsole:
-    """Makes codes, and exchanges each for a session with its caller's rights. `issuer` is empty where people
-    cannot sign in; `base_url` is needed only where codes are made."""
+    """Makes codes, and exchanges each for a session with its caller's rights. `issuer` is empty
+    where people cannot sign in; `base_url` is needed only where codes are made."""
 
     state: SignIns
     clock: Clock
@@ -28,9 +29,12 @@ class OpenConsole:
     base_url: str = ""
 
     def __call__(self, arn: str) -> str:
-        """Return the address to open, with the code as a fragment, which none sends. Raises: NotAllowed."""
+        """Return the address to open, with the code as a fragment, which none sends. Raises:
+        NotAllowed."""
         if self.issuer:
-            raise NotAllowed(f"people sign in at the issuer here: open {self.base_url}/ in a browser")
+            raise NotAllowed(
+                f"people sign in at the issuer here: open {self.base_url}/ in a browser"
+            )
         secret = secrets.token_urlsafe(_RANDOM_BYTES)
         self.state.keep_code(secret, Code(arn, self.clock.now() + _GOOD_FOR))
         return f"{self.base_url}/console#{secret}"

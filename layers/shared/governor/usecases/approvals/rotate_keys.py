@@ -1,5 +1,5 @@
-"""Rotates the keys of approval links as Secrets Manager asks for it: one signs, the one before is for links
-of the last days, and the next one for functions whose document is a minute old."""
+"""Rotates the keys of approval links as Secrets Manager asks for it: one signs, the one before is
+for links of the last days, and the next one for functions whose document is a minute old."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class RotationStep(StrEnum):
 
 
 def rotated(document: Mapping[str, str]) -> dict[str, str]:
-    """Return the document after a rotation: its `next` key signs. Raises: ConfigurationError for no key."""
+    """Return the document after a rotation: its `next` key signs. Raises: ConfigurationError for no
+    key."""
     keys = {name: value for name, value in document.items() if _KEY.fullmatch(name)}
     current, following = document.get("current", ""), document.get("next", "")
     if current not in keys:
@@ -42,12 +43,15 @@ class RotateKeys:
     secret: RotatingSecret
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Do the step for the version that Secrets Manager has named. Raises: ConfigurationError."""
+        """Do the step for the version that Secrets Manager has named. Raises:
+        ConfigurationError."""
         stages = self.secret.stages(version)
         if "AWSCURRENT" in stages:
             return
         if "AWSPENDING" not in stages:
-            raise ConfigurationError(f"version {version} of the secret is not waiting to be rotated")
+            raise ConfigurationError(
+                f"version {version} of the secret is not waiting to be rotated"
+            )
         # Nothing is to be set elsewhere: the keys are used by the governor alone.
         if step is RotationStep.CREATE and self.secret.pending(version) is None:
             self.secret.put_pending(version, rotated(self.secret.current()))
@@ -57,7 +61,8 @@ class RotateKeys:
             self.secret.promote(version)
 
     def _test(self, version: str) -> None:
-        """A document that would sign nothing, or refuse the links that are out, never becomes current."""
+        """A document that would sign nothing, or refuse the links that are out, never becomes
+        current."""
         pending, current = self.secret.pending(version), self.secret.current()
         if pending is None:
             raise ConfigurationError(f"version {version} of the secret holds no document")

@@ -1,4 +1,5 @@
-"""Loads questions as pages and the command line show them: one, those of one message, all that are open."""
+"""Loads questions as pages and the command line show them: one, those of one message, all that are
+open."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class ApprovalView:
 
     @property
     def can_decide(self) -> bool:
-        return self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
+        return (
+            self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
+        )
 
     @property
     def can_hold(self) -> bool:
@@ -74,9 +77,13 @@ class ApprovalView:
 
     @property
     def idle_cost(self) -> IdleCost | None:
-        """Return what it has cost since it went idle: until it was stopped, or until now; `None`: not known.
-        Holes, and the time after the question was opened, are counted apart."""
-        idle, price, history = self.episode.idle, self.episode.price.usd_per_hour, self.episode.history
+        """Return what it has cost since it went idle: until it was stopped, or until now; `None`:
+        not known. Holes, and the time after the question was opened, are counted apart."""
+        idle, price, history = (
+            self.episode.idle,
+            self.episode.price.usd_per_hour,
+            self.episode.history,
+        )
         if idle is None or price is None or history is None:
             return None
         done = self.episode.steps_done if self.episode.mode is not Mode.OBSERVE else {}
@@ -85,7 +92,9 @@ class ApprovalView:
         measured = min(measured_time(history, idle.since), whole)
         rest = whole - measured
         at = idle.since
-        return IdleCost(cost_between(price, at, at + measured), cost_between(price, at, at + rest), rest)
+        return IdleCost(
+            cost_between(price, at, at + measured), cost_between(price, at, at + rest), rest
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +119,17 @@ class ShowApproval:
         return [self(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
-        """Return the open ones of these (execution names by question ids), the most expensive first."""
+        """Return the open ones of these (execution names by question ids), the most expensive
+        first."""
         now = self.clock.now()
         views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
-        return by_price(view for view in views if view.takes_hold or (view.is_question and view.can_decide))
+        return by_price(
+            view for view in views if view.takes_hold or (view.is_question and view.can_decide)
+        )
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
-        """Return the open questions, and what can still be held, the most expensive first, unknown prices
-        last. It reads locks and their questions: as many as there are idle instances."""
+        """Return the open questions, and what can still be held, the most expensive first, unknown
+        prices last. It reads locks and their questions: as many as there are idle instances."""
         now, found = self.clock.now(), []
         for target in targets:
             for record in self.state.records(target).values():
@@ -126,7 +138,9 @@ class ShowApproval:
                 if episode is None or approval is None:
                     continue
                 view = ApprovalView(approval, episode, now)
-                if view.takes_hold or (view.is_question and approval.status is ApprovalStatus.PENDING):
+                if view.takes_hold or (
+                    view.is_question and approval.status is ApprovalStatus.PENDING
+                ):
                     found.append(view)
         return by_price(found)
 

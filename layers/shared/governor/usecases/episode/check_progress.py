@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from governor.domain.alerts.alert import NOWHERE, Delivery
-from governor.domain.approvals.approval import Approval, ApprovalStatus, Stage, notice_until, stage_id
+from governor.domain.approvals.approval import (
+    Approval,
+    ApprovalStatus,
+    Stage,
+    notice_until,
+    stage_id,
+)
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
 from governor.domain.instance import Target
@@ -40,10 +46,10 @@ class CheckProgress:
     instances: InstanceReader
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
-        """Return after how many seconds to look again at what the last step leads to; 0 when it is there.
-        Raises: SnapshotFailed; StepTimedOut; NobodyListens when every channel has refused the message, or
-        none has taken it in time; WrongState; SafetyError when the episode is over, or the step was never
-        asked for."""
+        """Return after how many seconds to look again at what the last step leads to; 0 when it is
+        there. Raises: SnapshotFailed; StepTimedOut; NobodyListens when every channel has refused
+        the message, or none has taken it in time; WrongState; SafetyError when the episode is over,
+        or the step was never asked for."""
         episode = self.guards.open_episode(ref)
         if until is Until.HEARD:
             return self._heard(episode)
@@ -65,7 +71,9 @@ class CheckProgress:
         most = rule.snapshot_limit_minutes if step is Step.SNAPSHOT else rule.stop_limit_minutes
         limit = timedelta(minutes=most)
         if elapsed > limit:
-            raise StepTimedOut(f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)")
+            raise StepTimedOut(
+                f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)"
+            )
         return _pause(elapsed, until)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
@@ -88,7 +96,9 @@ class CheckProgress:
             return 0
         stage = Stage.ASK if asks else Stage.TELL
         message = stage_id(stage, episode.ref)
-        found = [delivery for delivery in self.state.deliveries(name) if delivery.message == message]
+        found = [
+            delivery for delivery in self.state.deliveries(name) if delivery.message == message
+        ]
         if any(delivery.reached_people for delivery in found):
             return self._notice(episode, approval, found)
         reasons = "; ".join(d.refused for d in found if d.refused)
@@ -101,7 +111,9 @@ class CheckProgress:
             raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
         return _pause(elapsed, Until.HEARD)
 
-    def _notice(self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]) -> int:
+    def _notice(
+        self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]
+    ) -> int:
         """Return how long the notice of mode auto still lasts; a hold ends the wait at once."""
         rule = self.policies.applied_to(episode.instance).policy.approval
         over = notice_until(episode, found, rule.notice_minutes)
@@ -122,7 +134,8 @@ class CheckProgress:
             return False
         if missing or not episode.snapshot_ids:
             raise SnapshotFailed(
-                f"snapshots are missing, or were begun before the stop: {', '.join(missing) or 'all'}; "
+                "snapshots are missing, or were begun before the stop: "
+                f"{', '.join(missing) or 'all'}; "
                 "nothing is destroyed"
             )
         return all(snapshot.state == "completed" for snapshot in found)

@@ -1,4 +1,5 @@
-"""Ends an episode: by the last step of its workflow, after that died, or by taking its question back."""
+"""Ends an episode: by the last step of its workflow, after that died, or by taking its question
+back."""
 
 from __future__ import annotations
 
@@ -14,7 +15,14 @@ from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.approvals.links import EVERYBODY, LinkSigner
 from governor.domain.approvals.messages import cause_of, outcome_alert
 from governor.domain.approvals.sealing import UNSEALED
-from governor.domain.episode.episode import Episode, EpisodeRef, Failing, Outcome, Phase, quiet_until
+from governor.domain.episode.episode import (
+    Episode,
+    EpisodeRef,
+    Failing,
+    Outcome,
+    Phase,
+    quiet_until,
+)
 from governor.domain.episode.plan import Step
 from governor.domain.instance import MARKS, Target
 from governor.domain.policy.policy import Mode
@@ -22,7 +30,11 @@ from governor.domain.units import UtcDatetime, minutes
 from governor.ports import Announcer, Clock, InstanceTagger, Policies, Workflow, policy_or_base
 from governor.stores import Episodes, EventLog, Failures, StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.approvals.deliver_decision import answer_document, hand_over, must_be_answered
+from governor.usecases.approvals.deliver_decision import (
+    answer_document,
+    hand_over,
+    must_be_answered,
+)
 from governor.usecases.money.book_saving import BookSaving
 from governor.usecases.once import LEASE
 
@@ -42,8 +54,8 @@ _UNMARKED = (Outcome.KEPT, Outcome.EXEMPTED, Outcome.HELD, Outcome.WOKE_UP, Outc
 
 @dataclass(frozen=True, slots=True)
 class AnnounceEnd:
-    """Sends how an episode ended. Subscribers of the topic get failures of one cause once an hour, or every
-    one where the policy names nobody whom a channel reaches."""
+    """Sends how an episode ended. Subscribers of the topic get failures of one cause once an hour,
+    or every one where the policy names nobody whom a channel reaches."""
 
     clock: Clock
     policies: Policies
@@ -77,22 +89,29 @@ class AnnounceEnd:
                 self.log.done(key, now, _SAME_CAUSE)
 
     def _note(self, alert: Alert) -> None:
-        """Note what failed for which cause, or which steps have worked: `SweepAlerts.recovered` reads it."""
+        """Note what failed for which cause, or which steps have worked: `SweepAlerts.recovered`
+        reads it."""
         facts, target = alert.facts, Target(alert.account, alert.region)
         if alert.kind is AlertKind.FAILURE:
-            name, reason = str(facts.get("instance_name", alert.instance_id)), str(facts["outcome_reason"])
+            name, reason = (
+                str(facts.get("instance_name", alert.instance_id)),
+                str(facts["outcome_reason"]),
+            )
             step, cause = str(facts["failed_step"]), cause_of(reason)
             failing = Failing(target, str(alert.instance_id), name, cause, reason, step, alert.at)
             self.state.note_failing(replace(failing, owner=alert.owner, project=alert.project))
         else:
             asked = () if facts["outcome"] == Outcome.REFUSED else ("ask",)
             done = facts.get("steps_done")
-            self.state.note_worked(target, (*asked, *(done if isinstance(done, list) else ())), alert.at)
+            self.state.note_worked(
+                target, (*asked, *(done if isinstance(done, list) else ())), alert.at
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordOutcome:
-    """The last step of every flow, failed ones too. Safe to repeat: people get a message at least once."""
+    """The last step of every flow, failed ones too. Safe to repeat: people get a message at least
+    once."""
 
     clock: Clock
     policies: Policies
@@ -104,15 +123,17 @@ class RecordOutcome:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, outcome: Outcome, reason: str) -> Outcome:
-        """Close the episode and return the outcome that stands: the first one. Of `reason` only the name of
-        an error is believed. Raises: SafetyError for no such episode: nothing was written or sent.
-        CloudError: it was not written, or no channel has taken the message."""
+        """Close the episode and return the outcome that stands: the first one. Of `reason` only the
+        name of an error is believed. Raises: SafetyError for no such episode: nothing was written
+        or sent. CloudError: it was not written, or no channel has taken the message."""
         now = self.clock.now()
         episode = self.state.episode(ref)
         record = self.state.record(ref.target, ref.instance_id)
         if episode is None:
             if record.open_episode != ref:
-                raise errors.SafetyError("there is no such episode: it was neither saved nor locked")
+                raise errors.SafetyError(
+                    "there is no such episode: it was neither saved nor locked"
+                )
             if outcome not in (Outcome.FAILED, Outcome.REFUSED):
                 why = f"the workflow says {outcome.value}, but the episode was never saved"
                 raise errors.SafetyError(why)
@@ -137,7 +158,9 @@ class RecordOutcome:
                 quiet = now + timedelta(days=rule.ask_about_stopped_after_days or 1)
             entry = self.book(episode, outcome, now)
             if outcome is Outcome.TERMINATED and (entry is None or entry.outcome is not outcome):
-                raise errors.SafetyError("the workflow says terminated, but EC2 still shows the instance")
+                raise errors.SafetyError(
+                    "the workflow says terminated, but EC2 still shows the instance"
+                )
             self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=entry)
         _void(self.state, episode, f"the episode ended: {outcome.value}")
         reason = self._clean_marks(episode, outcome, reason)
@@ -149,13 +172,16 @@ class RecordOutcome:
         return outcome
 
     def _as_answered(self, episode: Episode, outcome: Outcome, reason: str) -> tuple[Outcome, str]:
-        """Return the outcome and reason of the stored answer, where the outcome claims to follow from one."""
+        """Return the outcome and reason of the stored answer, where the outcome claims to follow
+        from one."""
         says = f"the workflow says {outcome.value}, but"
         if (end := _ends(episode).get(outcome)) is not None:
             if not end[0]:
                 raise errors.SafetyError(f"{says} the record of the episode does not")
             return outcome, end[1]
-        is_answer = outcome in _OF_AN_ANSWER and (episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK)
+        is_answer = outcome in _OF_AN_ANSWER and (
+            episode.mode is Mode.ASK or outcome not in _OF_A_RECHECK
+        )
         if not (is_answer or outcome is Outcome.HELD):
             return outcome, self._noted(episode, outcome, reason)
         approval = self.state.approval(episode.approval_id)
@@ -174,7 +200,8 @@ class RecordOutcome:
         return Outcome(str(stands)), str(said["reason"])
 
     def _noted(self, episode: Episode, outcome: Outcome, reason: str) -> str:
-        """Return why it went no further, as the recheck or the step has noted it. Raises: SafetyError."""
+        """Return why it went no further, as the recheck or the step has noted it. Raises:
+        SafetyError."""
         name, (noted, _, why) = reason.partition(":")[0], (episode.last_no or "").partition(": ")
         if noted == outcome.value:
             return why
@@ -228,7 +255,8 @@ def _recorded(episode: Episode, name: str, now: UtcDatetime) -> str:
 
 
 def _ends(episode: Episode) -> Mapping[Outcome, tuple[bool, str]]:
-    """Return whether the episode's own record can have led to each of these, and what is said of it then."""
+    """Return whether the episode's own record can have led to each of these, and what is said of it
+    then."""
     plan, done, acts = episode.plan, episode.steps_done, episode.mode is not Mode.OBSERVE
     is_stopped = acts and not plan.destroys and Step.STOP in done
     terminated = "its snapshots are completed, the instance is terminated"
@@ -242,7 +270,8 @@ def _ends(episode: Episode) -> Mapping[Outcome, tuple[bool, str]]:
 
 @dataclass(frozen=True, slots=True)
 class CloseDead:
-    """Closes an episode whose workflow died, as failed. Safe to repeat: people hear it twice, never not."""
+    """Closes an episode whose workflow died, as failed. Safe to repeat: people hear it twice, never
+    not."""
 
     clock: Clock
     policies: Policies
@@ -251,7 +280,8 @@ class CloseDead:
     book: BookSaving
 
     def __call__(self, ref: EpisodeRef, why: str, *, aborted: bool = False) -> bool:
-        """True when there was something to close or to tell. An aborted one is not asked again soon."""
+        """True when there was something to close or to tell. An aborted one is not asked again
+        soon."""
         episode, now = self.state.episode(ref), self.clock.now()
         record = self.state.record(ref.target, ref.instance_id)
         if episode is not None and episode.phase is Phase.CLOSED:
@@ -272,13 +302,17 @@ class CloseDead:
             self.state.note_told(ref, now)
         return True
 
-    def _notify_late(self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime) -> bool:
+    def _notify_late(
+        self, episode: Episode, again_at: UtcDatetime | None, now: UtcDatetime
+    ) -> bool:
         """Its last step closed it and died before anybody was notified."""
         if episode.outcome_told_at is not None or episode.outcome is None:
             return False
         reason = episode.outcome_reason or ""
         if episode.outcome is not Outcome.TOLD:
-            alert = outcome_alert(episode.ref, episode, episode.outcome, reason, now, None, None, again_at)
+            alert = outcome_alert(
+                episode.ref, episode, episode.outcome, reason, now, None, None, again_at
+            )
             self.announce(alert)
         self.state.note_told(episode.ref, now)
         return True
@@ -286,7 +320,8 @@ class CloseDead:
 
 @dataclass(frozen=True, slots=True)
 class VoidEpisode:
-    """Voids the pending approval of an episode; the workflow then records the outcome and tells people."""
+    """Voids the pending approval of an episode; the workflow then records the outcome and tells
+    people."""
 
     state: Episodes
     workflow: Workflow
@@ -296,7 +331,8 @@ class VoidEpisode:
         episode = self.state.episode(ref)
         if episode is None or episode.phase is not Phase.ASKING:
             return False
-        # Decided first: what acts looks anew before each call, at EC2 and at warnings that are noted.
+        # Decided first: what acts looks anew before each call, at EC2 and at warnings that are
+        # noted.
         if not _void(self.state, episode, reason, outcome):
             return False
         hand_over(self.state, self.workflow, self.state.approval(episode.approval_id))
@@ -304,7 +340,8 @@ class VoidEpisode:
 
 
 def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcome.VOID) -> bool:
-    """Take the question back. False where it was answered, expired or void before: that record stands."""
+    """Take the question back. False where it was answered, expired or void before: that record
+    stands."""
     try:
         state.void(episode.approval_id, why, expired=False, outcome=outcome.value)
     except errors.ConflictError:
@@ -313,9 +350,20 @@ def _void(state: Episodes, episode: Episode, why: str, outcome: Outcome = Outcom
 
 
 def outcome_of_error(error: Mapping[str, str]) -> tuple[Outcome, str]:
-    """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives them)."""
+    """Outcome and reason of a step that failed (`Error` and `Cause` as Step Functions gives
+    them)."""
     name, cause = error.get("Error", "unknown error"), error.get("Cause", "")
     outcome = _OUTCOME_OF_ERROR.get(name)
     # What was late was waited for long enough, and is nobody's fault.
-    refused = ("SafetyError", "MustWait", "MetricsLate", "Protected", "Unsupported", "WrongState", "NotFound")
-    return outcome or (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[:1000]
+    refused = (
+        "SafetyError",
+        "MustWait",
+        "MetricsLate",
+        "Protected",
+        "Unsupported",
+        "WrongState",
+        "NotFound",
+    )
+    return outcome or (Outcome.REFUSED if name in refused else Outcome.FAILED), f"{name}: {cause}"[
+        :1000
+    ]

@@ -1,5 +1,5 @@
-"""Each day: notifies owners of snapshots of closed episodes that expire, and deletes those of which they have
-known for a week."""
+"""Each day: notifies owners of snapshots of closed episodes that expire, and deletes those of which
+they have known for a week."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ from functools import cache, partial
 from governor.domain.alerts.alert import Alert, owner_of, short_hash
 from governor.domain.alerts.templates import written
 from governor.domain.episode.episode import Episode, EpisodeRef
-from governor.domain.episode.expiry import NOTICE, Expiry, Holdings, switched_off, to_delete, to_notice
+from governor.domain.episode.expiry import (
+    NOTICE,
+    Expiry,
+    Holdings,
+    switched_off,
+    to_delete,
+    to_notice,
+)
 from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, Target
 from governor.domain.money.cost import months
 from governor.domain.units import Usd, UtcDatetime, iso
@@ -67,14 +74,18 @@ class ExpireSnapshots:
                 try:
                     self._instance(refs, noticed, now, run)
                 except GovernorError as error:
-                    run.problems.append(f"{instance_id} in {place}: {type(error).__name__}: {error}")
+                    run.problems.append(
+                        f"{instance_id} in {place}: {type(error).__name__}: {error}"
+                    )
         return run
 
     def _instance(
         self, refs: Sequence[EpisodeRef], noticed: _Noticed, now: UtcDatetime, run: Expired
     ) -> None:
         place, instance_id = refs[0].target, refs[0].instance_id
-        episodes = [one for ref in refs if (one := self.state.episode(ref)) is not None and one.snapshots]
+        episodes = [
+            one for ref in refs if (one := self.state.episode(ref)) is not None and one.snapshots
+        ]
         names = {one.ref.execution_name for one in episodes}
         known = {one.snapshot_id: one for one in noticed() if one.episode in names}
         ended = {snapshot_id for snapshot_id, one in known.items() if one.ended_at}
@@ -142,7 +153,12 @@ class ExpireSnapshots:
         return told
 
     def _alert(
-        self, episode: Episode, due: Sequence[str], holdings: Holdings, message: str, now: UtcDatetime
+        self,
+        episode: Episode,
+        due: Sequence[str],
+        holdings: Holdings,
+        message: str,
+        now: UtcDatetime,
     ) -> Alert:
         policy, day = self.policies.applied_to(episode.instance).policy, now + NOTICE
         storage = episode.price.storage
@@ -153,7 +169,8 @@ class ExpireSnapshots:
         monthly: Usd | None = sum(known, 0) * price if len(known) == len(due) else None
         facts = {"snapshot_ids": list(due), "delete_at": day, "usd_per_month": monthly}
         lines = [
-            f"{one}: of {episode.snapshots[one]}, {'size not known' if size is None else f'{size} GiB'}"
+            f"{one}: of {episode.snapshots[one]}, "
+            f"{'size not known' if size is None else f'{size} GiB'}"
             for one, size in sizes.items()
         ]
         words = {
@@ -174,8 +191,8 @@ class ExpireSnapshots:
         }
 
     def _delete(self, target: Target, one: Expiry, run: Expired) -> None:
-        """Note, ask EC2, and note what became of it: a run that dies between these is repeated the next day,
-        and EC2 then knows the snapshot no more."""
+        """Note, ask EC2, and note what became of it: a run that dies between these is repeated the
+        next day, and EC2 then knows the snapshot no more."""
         if not self.state.begin_deletion(target, one, self.clock.now()):
             return
         request_id = None

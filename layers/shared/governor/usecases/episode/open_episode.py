@@ -1,4 +1,5 @@
-"""Opens an idle episode: takes the lock, proves idleness once more, draws the plan, freezes it all."""
+"""Opens an idle episode: takes the lock, proves idleness once more, draws the plan, freezes it
+all."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ from governor.usecases.brakes import frozen
 from governor.usecases.evidence.inspect_instance import InspectInstance
 
 _ASKED_AGAIN = (
-    " You are asked again: GPU Governor was updated, and an answer to its last question would not count."
+    " You are asked again: GPU Governor was updated, and an answer to its "
+    "last question would not count."
 )
 _STOPPED_AGAIN_AFTER = timedelta(days=1)
 """Until the next look at a stopped instance that nobody may be asked about."""
@@ -57,16 +59,19 @@ class OpenEpisode:
     state: StateTable
     opening_seal: SealMaker
     approval_id: Callable[[], str] = lambda: secrets.token_hex(16)
-    """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an option."""
+    """Not base64url: one id in 64 would begin with `-`, and a command line would take it for an
+    option."""
 
     def __call__(self, ref: EpisodeRef) -> Opened:
-        """Take the lock and open the episode, or say why not. Raises: CloudError; MetricsLate while the
-        newest readings are missing; the lock stays with this episode and a retry goes on."""
+        """Take the lock and open the episode, or say why not. Raises: CloudError; MetricsLate while
+        the newest readings are missing; the lock stays with this episode and a retry goes on."""
         base = self.policies.base().policy
         governed = self.accounts.governs(base, ref.account, ref.region)
         if not (governed and self.state.take_lock(ref)):
             taken = "another episode of this instance is open, or this one is over"
-            return Opened(None, taken if governed else f"the policy's targets do not name {ref.account}")
+            return Opened(
+                None, taken if governed else f"the policy's targets do not name {ref.account}"
+            )
         stored = self.state.episode(ref)
         if stored is not None:
             return Opened(stored, "already opened")
@@ -74,7 +79,9 @@ class OpenEpisode:
         instance = self.inspect.describe(target, ref.instance_id)
         stopping = None if instance is None else self._stopping(ref, instance)
         if instance is None or (instance.state != "running" and stopping is None):
-            away = self.state.open_entries(ref.target, ref.instance_id)  # the event of its end may be lost
+            away = self.state.open_entries(
+                ref.target, ref.instance_id
+            )  # the event of its end may be lost
             quiet = self.clock.now() + _STOPPED_AGAIN_AFTER if away else None
             return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
         if instance.launch_time != ref.launch_time:
@@ -89,7 +96,9 @@ class OpenEpisode:
         if self.state.record(target, ref.instance_id).is_warned(now):
             why = "EC2 has announced that it takes the instance back"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)
-        ask = self._ask_about_idle if stopping is None else partial(self._ask_about_stopped, stopping)
+        ask = (
+            self._ask_about_idle if stopping is None else partial(self._ask_about_stopped, stopping)
+        )
         return ask(ref, instance, applied, now)
 
     def _ask_about_idle(
@@ -103,15 +112,17 @@ class OpenEpisode:
         if verdict.kind is not VerdictKind.IDLE:
             outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
             found = "managed" if verdict.is_idle else "not idle"
-            return self._close(ref, policy, outcome, f"{found} on the second look: {verdict.reason}")
+            return self._close(
+                ref, policy, outcome, f"{found} on the second look: {verdict.reason}"
+            )
         history = self.inspect.history(instance, policy, now)
         reason = _reason(verdict, evidence, policy, history, instance)
         known = {"history": history, "presence": verdict.presence or None}
         return Opened(self._open(ref, instance, applied, reason, evidence, now, **known), "opened")
 
     def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
-        """Return the closed episode that has stopped the instance, where it is stopped since: EC2 gives every
-        start another launch time."""
+        """Return the closed episode that has stopped the instance, where it is stopped since: EC2
+        gives every start another launch time."""
         if instance.state != "stopped":
             return None
         for entry in reversed(self.state.open_entries(ref.target, ref.instance_id)):
@@ -121,7 +132,12 @@ class OpenEpisode:
         return None
 
     def _ask_about_stopped(
-        self, stopping: Episode, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
+        self,
+        stopping: Episode,
+        ref: EpisodeRef,
+        instance: Instance,
+        applied: AppliedPolicy,
+        now: UtcDatetime,
     ) -> Opened:
         """Ask whether an instance that a question has stopped may be terminated, or say why not."""
         policy, stopped_at = about_stopped(applied.policy), stopping.steps_done[Step.STOP.value]
@@ -142,7 +158,9 @@ class OpenEpisode:
             why = "; ".join(plan.replaced_because) or "the plan would not terminate it"
         if why is not None:
             return self._close(ref, policy, Outcome.VOID, why, now + _STOPPED_AGAIN_AFTER)
-        reason = f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
+        reason = (
+            f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
+        )
         known = {
             "stopped_in": stopping.ref,
             "steps_done": {Step.STOP.value: stopped_at},
@@ -150,7 +168,9 @@ class OpenEpisode:
             "terms": terms_of(policy, plan, stopping.price),  # by what it costs while it runs
         }
         changed = replace(applied, policy=policy)
-        return Opened(self._open(ref, instance, changed, reason, stopping.evidence, now, **known), "opened")
+        return Opened(
+            self._open(ref, instance, changed, reason, stopping.evidence, now, **known), "opened"
+        )
 
     def _open(
         self,
@@ -205,7 +225,8 @@ class OpenEpisode:
         return self._save(episode)
 
     def _save(self, episode: Episode) -> Episode:
-        """Seal and store it; return the one stored first. Raises: CloudError, when KMS seals nothing, too."""
+        """Seal and store it; return the one stored first. Raises: CloudError, when KMS seals
+        nothing, too."""
         before = self._asked_before(episode.ref)
         if before is not None and ended_unsealed(before):
             episode = replace(episode, reason=episode.reason + _ASKED_AGAIN)
@@ -217,7 +238,12 @@ class OpenEpisode:
         return self.state.episode(replace(ref, number=ref.number - 1)) if ref.number > 1 else None
 
     def _close(
-        self, ref: EpisodeRef, policy: Policy, outcome: Outcome, reason: str, quiet: UtcDatetime | None = None
+        self,
+        ref: EpisodeRef,
+        policy: Policy,
+        outcome: Outcome,
+        reason: str,
+        quiet: UtcDatetime | None = None,
     ) -> Opened:
         now = self.clock.now()
         # The two looks disagree: looked at again, but not at every sweep.
@@ -227,9 +253,14 @@ class OpenEpisode:
 
 
 def _reason(
-    verdict: Verdict, evidence: Evidence, policy: Policy, history: History | None, instance: Instance
+    verdict: Verdict,
+    evidence: Evidence,
+    policy: Policy,
+    history: History | None,
+    instance: Instance,
 ) -> str:
-    """The reason with the whole time that the instance has been idle, as far as its last day shows it."""
+    """The reason with the whole time that the instance has been idle, as far as its last day shows
+    it."""
     below = policy.idle.utilization_below_percent
     seen = idle_span(history, below, instance.launch_time) if history is not None else None
     if seen is None or seen.since >= evidence.window.start:

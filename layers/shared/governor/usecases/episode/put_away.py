@@ -1,8 +1,9 @@
 """Stops or terminates. The only use case that can, behind all guards, one instance a call.
 
-Each call is sent once, after a recheck of its own: look what became of an earlier call, check all guards,
-count against the caps, note that EC2 is asked, ask EC2. Whatever leaves it open whether EC2 has carried out
-the call becomes `MustWait`: the workflow waits, checks everything again, and comes back.
+Each call is sent once, after a recheck of its own: look what became of an earlier call, check all
+guards, count against the caps, note that EC2 is asked, ask EC2. Whatever leaves it open whether EC2
+has carried out the call becomes `MustWait`: the workflow waits, checks everything again, and comes
+back.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from governor.domain.episode.plan import Step, companions, unmet
 from governor.domain.episode.sent_call import Effect
 from governor.domain.policy.policy import Mode
 from governor.domain.units import UtcDatetime, minutes
-from governor.errors import GovernorError, MetricsLate, MustWait, SafetyError, Throttled, Unavailable
+from governor.errors import (
+    GovernorError,
+    MetricsLate,
+    MustWait,
+    SafetyError,
+    Throttled,
+    Unavailable,
+)
 from governor.ports import Clock, InstanceController
 from governor.stores import StateTable
 from governor.usecases.brakes import cap_reached
@@ -32,12 +40,15 @@ def _unclear_must_wait() -> Iterator[None]:
     try:
         yield
     except (Throttled, Unavailable, MetricsLate) as error:
-        raise MustWait(f"AWS gave no clear answer, so everything is checked again: {error}") from error
+        raise MustWait(
+            f"AWS gave no clear answer, so everything is checked again: {error}"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
 class PutAway:
-    """Carries out one destructive step of an episode. Safe to invoke again: a call is never sent blindly."""
+    """Carries out one destructive step of an episode. Safe to invoke again: a call is never sent
+    blindly."""
 
     clock: Clock
     guards: Guards
@@ -48,11 +59,12 @@ class PutAway:
     def __call__(self, ref: EpisodeRef, step: Step) -> bool:
         """Stop or terminate the instance of the episode; return whether it was a dry run.
 
-        Raises: MustWait, when a freeze, a cap, AWS or a lost answer holds it back: check again, then come
-        back. SafetyError, when a guard refuses. When EC2 said no: Protected, Unsupported, WrongState,
-        NotFound, AccessDenied, CloudError.
+        Raises: MustWait, when a freeze, a cap, AWS or a lost answer holds it back: check again,
+        then come back. SafetyError, when a guard refuses. When EC2 said no: Protected, Unsupported,
+        WrongState, NotFound, AccessDenied, CloudError.
         """
-        # Inside, so that the audit has the reason; outside, because the audit itself may be out of reach.
+        # Inside, so that the audit has the reason; outside, because the audit itself may be out of
+        # reach.
         with _unclear_must_wait(), self.guards.journaled(ref, step), _unclear_must_wait():
             return self._put_away(ref, step)
 
@@ -80,14 +92,16 @@ class PutAway:
         return cleared.dry_run
 
     def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
-        """Return whether an earlier call took effect. Raises: MustWait, while it still may; SafetyError."""
+        """Return whether an earlier call took effect. Raises: MustWait, while it still may;
+        SafetyError."""
         episode = self.guards.open_episode(ref)
         if episode.mode is Mode.OBSERVE or step.value not in episode.own_steps:
             return False
         effect = self.sent_calls.effect(episode, step, self.clock.now())
         if effect is Effect.UNDER_WAY:
             raise MustWait(
-                "EC2 may still carry out the earlier call: its state is checked again before another one"
+                "EC2 may still carry out the earlier call: its state is checked again "
+                "before another one"
             )
         if effect is Effect.CHANGED_BY_OTHERS:
             raise SafetyError(
@@ -106,7 +120,8 @@ class PutAway:
             self.guards.must_still_hold(cleared)
             request_ids = self._send(cleared, step)
         except Unavailable:
-            raise  # It may have taken effect: it stays noted and counted until a look says otherwise.
+            # It may have taken effect: it stays noted and counted until a look says otherwise.
+            raise
         except (Throttled, MustWait):
             # EC2 has certainly not carried it out.
             self._take_back(cleared, step, attempt)
@@ -132,7 +147,8 @@ class PutAway:
             self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
     def _note(self, cleared: Cleared, step: Step, attempt: str) -> UtcDatetime:
-        """Note that EC2 is asked, and return the time of the note. What was reserved is given back if not."""
+        """Note that EC2 is asked, and return the time of the note. What was reserved is given back
+        if not."""
         episode = cleared.episode
         now = self.clock.now()
         try:
@@ -148,20 +164,24 @@ class PutAway:
         return now
 
     def _send(self, cleared: Cleared, step: Step) -> list[str | None]:
-        """Ask EC2 for what the plan has right before the step, and for the step. Return the request ids."""
+        """Ask EC2 for what the plan has right before the step, and for the step. Return the request
+        ids."""
         instance = cleared.instance
         request_ids = []
         for companion in companions(cleared.episode.plan.steps, step):
             reason = unmet(companion, instance)
             if reason is not None:
                 raise SafetyError(reason)
-            request_ids.append(self.controller.prepare(companion, instance, dry_run=cleared.dry_run))
+            request_ids.append(
+                self.controller.prepare(companion, instance, dry_run=cleared.dry_run)
+            )
         call = self.controller.stop if step is Step.STOP else self.controller.terminate
         request_ids.append(call(instance.target, instance.instance_id, dry_run=cleared.dry_run))
         return request_ids
 
     def _snapshots_must_be_recent(self, cleared: Cleared) -> None:
-        """An instance that was stopped first has written nothing since; one that ran on may have."""
+        """An instance that was stopped first has written nothing since; one that ran on may
+        have."""
         episode = cleared.episode
         if Step.STOP in episode.plan.steps:
             return

@@ -1,7 +1,8 @@
 """Checks again at the moment of acting: the guards, and while the instance runs, its evidence.
 
-Each recheck allows one call. First it finds out whether an earlier call of the same step took effect,
-because its answer may be lost. A stopped instance has no metrics: there the guards alone decide.
+Each recheck allows one call. First it finds out whether an earlier call of the same step took
+effect, because its answer may be lost. A stopped instance has no metrics: there the guards alone
+decide.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Rechecked:
     notifies: bool = True
     """False for a wait of minutes, which nobody needs to know of."""
     again: timedelta = _SHORTEST_WAIT
-    """After a step was let through and not carried out: how long to wait before the next recheck."""
+    """After a step was let through and not carried out: how long to wait before the next
+    recheck."""
 
 
 _OVERTAKEN = Rechecked(
@@ -65,8 +67,8 @@ class RecheckEpisode:
     def __call__(self, ref: EpisodeRef, before: Step) -> Rechecked:
         """Decide whether `before` may be done now. Safe to repeat.
 
-        Raises: CloudError: retry. MetricsLate, until the newest readings and refusals of answers are known:
-        tried again in minutes.
+        Raises: CloudError: retry. MetricsLate, until the newest readings and refusals of answers
+        are known: tried again in minutes.
         """
         episode = self.state.episode(ref)
         sent_at = None if episode is None else episode.own_steps.get(before.value)
@@ -99,7 +101,8 @@ class RecheckEpisode:
                 return None  # The guards and the state of the instance say what that means.
 
     def _carried_out(self, episode: Episode, before: Step, now: UtcDatetime) -> Rechecked:
-        """Go on to what follows the step, unless that has been held back for as long as an approval lives."""
+        """Go on to what follows the step, unless that has been held back for as long as an approval
+        lives."""
         policy = self.guards.policies.applied_to(episode.instance).policy
         hours = policy.approval.wait_at_most_hours
         if now - episode.steps_done[before.value] >= timedelta(hours=hours):
@@ -111,14 +114,16 @@ class RecheckEpisode:
         return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=_LONGEST_WAIT)
 
     def _held_meanwhile(self, episode: Episode) -> Rechecked | None:
-        """A hold that came while EC2 might have carried out the call counts, because EC2 has not."""
+        """A hold that came while EC2 might have carried out the call counts, because EC2 has
+        not."""
         approval = self.state.approval(episode.approval_id)
         if approval is None or approval.late_hold is None:
             return None
         return Rechecked(False, Outcome.HELD, approval.late_hold.why)
 
     def _recheck(self, ref: EpisodeRef, before: Step, sent_at: UtcDatetime | None) -> Rechecked:
-        """Check everything again. `sent_at`: when the earlier call was sent that had no effect, if any."""
+        """Check everything again. `sent_at`: when the earlier call was sent that had no effect, if
+        any."""
         try:
             cleared = self.guards.check(ref, before)
         except (Held, Interrupted) as error:
@@ -140,7 +145,9 @@ class RecheckEpisode:
             return held_back
         return self._let_through(cleared, before, now)
 
-    def _forgets_the_earlier_call(self, episode: Episode, before: Step, sent_at: UtcDatetime | None) -> bool:
+    def _forgets_the_earlier_call(
+        self, episode: Episode, before: Step, sent_at: UtcDatetime | None
+    ) -> bool:
         """Take back the note of a call that had no effect, so that people may hold it again.
 
         Return False where another call was sent since EC2 was looked at.
@@ -153,13 +160,16 @@ class RecheckEpisode:
         return noted_at is None or self.state.forget_step(episode, before.value, noted_at)
 
     def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
-        """An instance that is gone or was restarted voids the episode; every other guard refuses."""
+        """An instance that is gone or was restarted voids the episode; every other guard
+        refuses."""
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         is_gone = instance is None or instance.launch_time != ref.launch_time
         return Rechecked(False, Outcome.VOID if is_gone else Outcome.REFUSED, str(error))
 
-    def _changed(self, cleared: Cleared, before: Step, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
+    def _changed(
+        self, cleared: Cleared, before: Step, now: UtcDatetime, *, waits: bool
+    ) -> Rechecked | None:
         """Return the end of the episode where the instance is not as it was asked about."""
         state = cleared.instance.state
         episode = cleared.episode
@@ -179,7 +189,10 @@ class RecheckEpisode:
         elapsed = now - episode.first_cleared.get(before.value, now)
         hours = cleared.applied.policy.approval.wait_at_most_hours
         if elapsed >= timedelta(hours=hours):
-            reason = f"EC2 has not carried out the {before.value} for {hours} h (approval.wait_at_most_hours)"
+            reason = (
+                f"EC2 has not carried out the {before.value} for {hours} h "
+                "(approval.wait_at_most_hours)"
+            )
             why = "" if episode.last_no is None else f"; the last try: {episode.last_no}"
             return Rechecked(False, Outcome.REFUSED, reason + why)
         if not self.state.clear_step(episode.ref, before.value, now, seen=episode):
@@ -187,7 +200,9 @@ class RecheckEpisode:
         again = max(_SHORTEST_WAIT, min(_LONGEST_WAIT, elapsed / 4))
         return Rechecked(True, None, "everything is as it was asked about", again=again)
 
-    def _no_longer_idle(self, cleared: Cleared, now: UtcDatetime, *, waits: bool) -> Rechecked | None:
+    def _no_longer_idle(
+        self, cleared: Cleared, now: UtcDatetime, *, waits: bool
+    ) -> Rechecked | None:
         """Judge the running instance again. While the step `waits`, only work ends the episode."""
         instance, episode, policy = cleared.instance, cleared.episode, cleared.applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
@@ -205,8 +220,8 @@ class RecheckEpisode:
         return Rechecked(False, outcome, why)
 
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
-        """Wait while the approval lives: for a freeze, room under a cap, silence to be an answer, or readings
-        that are new enough to act without a person's approval."""
+        """Wait while the approval lives: for a freeze, room under a cap, silence to be an answer,
+        or readings that are new enough to act without a person's approval."""
         episode, caps = cleared.episode, cleared.caps
         name, wait = episode.ref.execution_name, FREEZE_CHECKED
         why = self.guards.held_back(cleared, before)
@@ -217,20 +232,26 @@ class RecheckEpisode:
                 why = cap_reached(full, caps[full])
                 wait = time_to_room(self.state.room_at(full, caps[full], now), now, name)
         if why is None and _acts_unasked(cleared, approval, before):
-            why = why_readings_are_stale(self.inspect.gather, cleared.instance, cleared.applied.policy, now)
+            why = why_readings_are_stale(
+                self.inspect.gather, cleared.instance, cleared.applied.policy, now
+            )
             wait = READ_AGAIN
         if why is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
         since = cleared.unanswered.until if cleared.unanswered else approved_at(episode, approval)
         if now - since >= timedelta(hours=hours):
-            over = f"it waited for {hours} h, as long as an approval lives (approval.wait_at_most_hours)"
+            over = (
+                f"it waited for {hours} h, as long as an approval lives "
+                "(approval.wait_at_most_hours)"
+            )
             return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
         return Rechecked(False, Outcome.REFUSED, why, wait)
 
 
 def _acts_unasked(cleared: Cleared, approval: Approval | None, before: Step) -> bool:
-    """Return whether `before` would stop or terminate a running instance without a person's approval."""
+    """Return whether `before` would stop or terminate a running instance without a person's
+    approval."""
     if before is Step.SNAPSHOT or cleared.dry_run or cleared.instance.state != "running":
         return False
     is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
@@ -238,7 +259,8 @@ def _acts_unasked(cleared: Cleared, approval: Approval | None, before: Step) -> 
 
 
 def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
-    """Work that the question's evidence excluded woke it up; older work means that the proof is too short."""
+    """Work that the question's evidence excluded woke it up; older work means that the proof is too
+    short."""
     if verdict.kind not in WORKING:
         return Outcome.REFUSED
     is_news = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start

@@ -1,7 +1,7 @@
 """Check the seals that a step rests on; only the function of each duty can make one.
 
-Many roles write the table, and only one can make a seal for a duty. What another one has written is found
-here, before each stop and each termination. This module must not make a seal.
+Many roles write the table, and only one can make a seal for a duty. What another one has written is
+found here, before each stop and each termination. This module must not make a seal.
 """
 
 from __future__ import annotations
@@ -44,13 +44,16 @@ class CheckSeals:
     seal_check: SealCheck
 
     def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
-        """Let the opening pass, and the answer or the expiry where there is one. Raises: Unsealed where a
-        seal is missing; SafetyError where one does not fit; CloudError when KMS could not say."""
+        """Let the opening pass, and the answer or the expiry where there is one. Raises: Unsealed
+        where a seal is missing; SafetyError where one does not fit; CloudError when KMS could not
+        say."""
         if is_only_copied(episode, step):
             return
         if not is_opening_sealed(episode):
             raise Unsealed(ASKED_BEFORE)
-        self._must_fit(Duty.OPENING, opening_text(episode), episode.opening_seal, "the record of the episode")
+        self._must_fit(
+            Duty.OPENING, opening_text(episode), episode.opening_seal, "the record of the episode"
+        )
         if approval is None:
             return
         if approval.status is ApprovalStatus.EXPIRED:
@@ -59,7 +62,8 @@ class CheckSeals:
             self._check_answers(episode, approval)
 
     def deliveries(self, episode: Episode, step: Step) -> Sequence[Delivery]:
-        """Return the deliveries that count: of each message the first whose seal fits. Raises: CloudError."""
+        """Return the deliveries that count: of each message the first whose seal fits. Raises:
+        CloudError."""
         stored = self.state.deliveries(episode.ref.execution_name)
         if is_only_copied(episode, step):
             return stored
@@ -103,5 +107,6 @@ class CheckSeals:
 
 
 def is_only_copied(episode: Episode, step: Step) -> bool:
-    """Return whether the step keeps a copy of what is stopped by now, which needs nobody's leave."""
+    """Return whether the step keeps a copy of what is stopped by now, which needs nobody's
+    leave."""
     return step is Step.SNAPSHOT and Step.STOP in episode.steps_done

@@ -18,12 +18,15 @@ class SentCalls:
     inspect: InspectInstance
 
     def effect(self, episode: Episode, step: Step, now: datetime) -> Effect | None:
-        """Return what EC2 shows of the call for this step; `None` when none was sent. Raises: CloudError."""
+        """Return what EC2 shows of the call for this step; `None` when none was sent. Raises:
+        CloudError."""
         sent_at = episode.steps_done.get(step.value)
         if sent_at is None:
             return None
         ref = episode.ref
-        instance = self.inspect.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
+        instance = self.inspect.describe(
+            self.accounts.target(ref.account, ref.region), ref.instance_id
+        )
         if instance is not None and instance.launch_time != ref.launch_time:
             return Effect.CHANGED_BY_OTHERS
         return effect_of(step, sent_at, instance, now)

@@ -1,4 +1,5 @@
-"""Keeps what a termination would lose, once: user data, and one crash-consistent set of snapshots."""
+"""Keeps what a termination would lose, once: user data, and one crash-consistent set of
+snapshots."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ from governor.stores import Episodes
 from governor.usecases.episode.guards import Cleared, Guards, must_be_rechecked
 
 RESERVED = timedelta(minutes=3)
-"""How long a try that was not heard of again keeps others from making a second set: longer than any runs."""
+"""How long a try that was not heard of again keeps others from making a second set: longer than any
+runs."""
 _CLOCKS_DIFFER = timedelta(seconds=2)
-"""Between the note that the instance was seen stopped and the call: EC2 counts by its own clock, perhaps in
-whole seconds, and only snapshots that it began after the note count."""
+"""Between the note that the instance was seen stopped and the call: EC2 counts by its own clock,
+perhaps in whole seconds, and only snapshots that it began after the note count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,9 @@ class TakeSnapshot:
     pause: Callable[[float], object] = time.sleep
 
     def __call__(self, ref: EpisodeRef) -> tuple[tuple[str, ...], bool]:
-        """Return snapshot ids, and whether it was a dry run. Raises: SafetyError; SnapshotFailed when the set
-        lacks a volume; CloudError; to repeat: Throttled, Unavailable, SnapshotUnderWay."""
+        """Return snapshot ids, and whether it was a dry run. Raises: SafetyError; SnapshotFailed
+        when the set lacks a volume; CloudError; to repeat: Throttled, Unavailable,
+        SnapshotUnderWay."""
         with self.guards.journaled(ref, Step.SNAPSHOT):
             cleared = self.guards.clear(ref, Step.SNAPSHOT)
             after_stop = Step.STOP in cleared.episode.plan.steps
@@ -44,7 +47,11 @@ class TakeSnapshot:
             wanted = "stopped" if stops_first else "running"
             if cleared.instance.state != wanted:
                 raise SafetyError(f"the instance is {cleared.instance.state}, not {wanted}")
-            if cleared.episode.plan.destroys and cleared.episode.user_data is None and not cleared.dry_run:
+            if (
+                cleared.episode.plan.destroys
+                and cleared.episode.user_data is None
+                and not cleared.dry_run
+            ):
                 self._keep_user_data(cleared)
             recorded = cleared.episode.snapshots
             if not recorded:
@@ -55,7 +62,8 @@ class TakeSnapshot:
             return tuple(sorted(recorded)), False
 
     def _keep_user_data(self, cleared: Cleared) -> None:
-        """Keep a copy for whoever rebuilds it. A stop keeps it anyway; without the note nothing is ended."""
+        """Keep a copy for whoever rebuilds it. A stop keeps it anyway; without the note nothing is
+        ended."""
         ref = cleared.episode.ref
         found = self.snapshots.user_data(cleared.instance.target, ref.instance_id)
         self.state.note_user_data(ref, self.vault.keep(ref, found) if found else UserData())
@@ -75,7 +83,8 @@ class TakeSnapshot:
         try:
             made = self.snapshots.create(target, ref.instance_id, tags, dry_run=False)
         except Unavailable:
-            # EC2 may have begun them: the next try looks, and makes others only when this one is long over.
+            # EC2 may have begun them: the next try looks, and makes others only when this one is
+            # long over.
             raise
         except CloudError:
             self.state.release_snapshots(ref, now)
@@ -86,8 +95,8 @@ class TakeSnapshot:
         return found
 
     def _of_earlier_try(self, cleared: Cleared) -> Mapping[str, str]:
-        """Return the set of all volumes that EC2 began for an earlier try without an answer, if any, after it
-        was seen stopped or, running, approved. A tag proves nothing."""
+        """Return the set of all volumes that EC2 began for an earlier try without an answer, if
+        any, after it was seen stopped or, running, approved. A tag proves nothing."""
         ref, volumes = cleared.episode.ref, cleared.instance.volume_ids
         since = cleared.episode.steps_done.get(Step.SNAPSHOT.value)
         if since is None or cleared.dry_run:

@@ -1,5 +1,6 @@
-"""Notifies owners of dates that AWS announces, of scheduled changes and Capacity Blocks: once, and again
-before it by the sweep, which needs no schedules and never reminds of an instance that has gone."""
+"""Notifies owners of dates that AWS announces, of scheduled changes and Capacity Blocks: once, and
+again before it by the sweep, which needs no schedules and never reminds of an instance that has
+gone."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ class NotifyDates:
     announcer: Announcer
 
     def scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
-        """Return the instances whose owners were notified. Raises: CloudError, after all others were."""
+        """Return the instances whose owners were notified. Raises: CloudError, after all others
+        were."""
         policy = self.policies.base().policy
         sending = [
             partial(self._about, instance_id, notice, change.is_over, policy)
@@ -71,27 +73,37 @@ class NotifyDates:
             # Nobody runs in it yet: the default owner of the policy may know who bought it.
             self._must_exist(target, change.reservation_id)
             owners = {Owner(policy.ownership.default_owner): []}
-        alerts = {owner: block_alert(change, theirs, owner, now) for owner, theirs in owners.items()}
+        alerts = {
+            owner: block_alert(change, theirs, owner, now) for owner, theirs in owners.items()
+        }
         if change.is_expiring:
             return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), DATE_KEPT)
-        return self._send_latest(notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now)
+        return self._send_latest(
+            notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now
+        )
 
     def _must_exist(self, target: Target, reservation_id: str) -> None:
-        """Refuse what an event alone says. Where the role may not look, as in a member stack of an earlier
-        release, AWS is believed: nobody else can send such an event."""
+        """Refuse what an event alone says. Where the role may not look, as in a member stack of an
+        earlier release, AWS is believed: nobody else can send such an event."""
         try:
             is_known = self.instances.knows_reservation(target, reservation_id)
         except AccessDenied:
             return
         if not is_known:
-            raise SafetyError(f"EC2 knows no Capacity Block {reservation_id} in {target}: nothing was sent")
+            raise SafetyError(
+                f"EC2 knows no Capacity Block {reservation_id} in {target}: nothing was sent"
+            )
 
-    def _about(self, instance_id: str, notice: Notice, is_over: bool, policy: Policy) -> tuple[str, ...]:
+    def _about(
+        self, instance_id: str, notice: Notice, is_over: bool, policy: Policy
+    ) -> tuple[str, ...]:
         now = self.clock.now()
         if is_over or (notice.at or now) < now - _STILL_NEWS:
             self.log.drop_notice(notice)
             return ()
-        instance = self.instances.describe(self.accounts.target(notice.account, notice.region), instance_id)
+        instance = self.instances.describe(
+            self.accounts.target(notice.account, notice.region), instance_id
+        )
         if instance is None or not policy.selector.is_on(instance):
             return ()
         owner, reminded = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
@@ -102,8 +114,8 @@ class NotifyDates:
     def _send_latest(
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
     ) -> tuple[str, ...]:
-        """Keep it for its reminder and notify, unless AWS has said something newer. Raises: CloudError, also
-        where that could not be read, and it was sent all the same."""
+        """Keep it for its reminder and notify, unless AWS has said something newer. Raises:
+        CloudError, also where that could not be read, and it was sent all the same."""
         unknown: CloudError | None = None
         try:
             is_latest = self.log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))
@@ -124,9 +136,14 @@ class NotifyDates:
 
 
 def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
-    return {f"{key}#{owner.name}#{owner.project}": (owner.name, alert) for owner, alert in alerts.items()}
+    return {
+        f"{key}#{owner.name}#{owner.project}": (owner.name, alert)
+        for owner, alert in alerts.items()
+    }
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
     """Return whether a reminder will follow: what comes sooner needs none."""
-    return notice.at is not None and now < notice.at - timedelta(hours=policy.events.remind_before_hours)
+    return notice.at is not None and now < notice.at - timedelta(
+        hours=policy.events.remind_before_hours
+    )

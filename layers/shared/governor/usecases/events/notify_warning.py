@@ -1,5 +1,5 @@
-"""Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one message
-(`events.mass_interruption_*`). Advice comes after, and nothing waits for it."""
+"""Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one
+message (`events.mass_interruption_*`). Advice comes after, and nothing waits for it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from governor.usecases.once import Once, joined, run_all
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
 _FEWEST_TYPES = 3
-"""Fewest types: EC2 gives a low score to fewer, whatever there is. Source: EC2 user guide, Spot placement
-score."""
+"""Fewest types: EC2 gives a low score to fewer, whatever there is. Source: EC2 user guide, Spot
+placement score."""
 
 
 class Notified(StrEnum):
@@ -70,7 +70,8 @@ class Attempt:
 
 @dataclass(slots=True, kw_only=True)
 class Case(Attempt):
-    """A warning of a governed instance, under its own `policy`; without a document `checkpoint` is `None`."""
+    """A warning of a governed instance, under its own `policy`; without a document `checkpoint` is
+    `None`."""
 
     instance: Instance
     policy: Policy
@@ -101,14 +102,17 @@ class NotifyWarning:
     announcer: Announcer
 
     def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
-        """Notify the owner, unless this event was notified before. `base`, which has no overrides, decides
-        what a mass is. Raises: CloudError when it was not taken, or not noted: sent again."""
+        """Notify the owner, unless this event was notified before. `base`, which has no overrides,
+        decides what a mass is. Raises: CloudError when it was not taken, or not noted: sent
+        again."""
 
         def notify() -> None:
             burst = self._count(case, base)
             if burst is None or burst.number <= base.events.mass_interruption_told_singly:
                 now, owner = self.clock.now(), case.owner
-                alert = warning_alert(case.instance, case.warned, case.checkpoint, owner, now, case.hook)
+                alert = warning_alert(
+                    case.instance, case.warned, case.checkpoint, owner, now, case.hook
+                )
                 self.announcer.announce(alert)
                 case.reaction.notified = Notified.SINGLY
             elif self._summarise(case, base, burst, unasked):
@@ -131,7 +135,9 @@ class NotifyWarning:
 
     def _summarise(self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]) -> bool:
         instance, warned, since = case.instance, case.warned, burst.started_at
-        place = f"{warned.response.kind}#{instance.target}#{warned.group or instance.availability_zone}"
+        place = (
+            f"{warned.response.kind}#{instance.target}#{warned.group or instance.availability_zone}"
+        )
 
         def notify() -> None:
             endangered, now = self._endangered(case, base), self.clock.now()
@@ -163,7 +169,8 @@ class NotifyWarning:
 
 @dataclass(frozen=True, slots=True)
 class AdviseElsewhere:
-    """Compares Spot prices over the policy's Regions and names the cheapest zones; scores, if it says so."""
+    """Compares Spot prices over the policy's Regions and names the cheapest zones; scores, if it
+    says so."""
 
     clock: Clock
     market: SpotMarket
@@ -171,10 +178,13 @@ class AdviseElsewhere:
     announcer: Announcer
 
     def __call__(self, case: Case) -> None:
-        """Advise where owners were notified of the warning just now; raises nothing that AWS refuses."""
+        """Advise where owners were notified of the warning just now; raises nothing that AWS
+        refuses."""
         instance, events = case.instance, case.policy.events
         was_notified = case.reaction.notified in (Notified.SINGLY, Notified.AS_A_MASS)
-        if not (events.compare_spot_prices and was_notified and instance.lifecycle is Lifecycle.SPOT):
+        if not (
+            events.compare_spot_prices and was_notified and instance.lifecycle is Lifecycle.SPOT
+        ):
             return
         key = f"advice#{instance.target}#{instance.availability_zone}#{instance.instance_type}"
         window = timedelta(minutes=events.mass_interruption_window_minutes)
@@ -186,8 +196,12 @@ class AdviseElsewhere:
     def _advise(self, case: Case) -> None:
         instance, reaction = case.instance, case.reaction
         regions = (instance.target.region, *case.policy.events.spot_price_regions)
-        answer = self.market.prices(instance.target, regions, instance.instance_type, instance.platform)
-        reaction.notes += [f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()]
+        answer = self.market.prices(
+            instance.target, regions, instance.instance_type, instance.platform
+        )
+        reaction.notes += [
+            f"no Spot prices of {region}: {why}" for region, why in answer.problems.items()
+        ]
         scores = self._scores(case, regions)
         alert = elsewhere_alert(instance, answer.prices, scores, case.owner, self.clock.now())
         if alert is not None:
@@ -199,7 +213,10 @@ class AdviseElsewhere:
             return {}
         types = alike(case.instance.instance_type)
         if len(types) < _FEWEST_TYPES:
-            why = f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than {_FEWEST_TYPES}"
+            why = (
+                f"{len(types)} types carry the same GPUs, and EC2 scores no fewer than "
+                f"{_FEWEST_TYPES}"
+            )
             case.reaction.notes.append(f"no placement scores: {why}")
             return {}
         try:

@@ -1,7 +1,8 @@
-"""Responds to warnings that instances are taken back: work is saved, owners are notified, questions void.
+"""Responds to warnings that instances are taken back: work is saved, owners are notified, questions
+void.
 
-`RESPONSES` says which steps follow from which cause. The hooks of a batch go first, in a few calls. Each step
-is tried whatever became of the others, and a repeated event repeats only what failed.
+`RESPONSES` says which steps follow from which cause. The hooks of a batch go first, in a few calls.
+Each step is tried whatever became of the others, and a repeated event repeats only what failed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,13 @@ from governor.ports import Clock, InstanceReader, LifecycleHooks, Policies, Snap
 from governor.stores import Instances
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.end_episode import VoidEpisode
-from governor.usecases.events.notify_warning import AdviseElsewhere, Attempt, Case, NotifyWarning, Reaction
+from governor.usecases.events.notify_warning import (
+    AdviseElsewhere,
+    Attempt,
+    Case,
+    NotifyWarning,
+    Reaction,
+)
 from governor.usecases.events.send_checkpoint import SEND, SendCheckpoint
 from governor.usecases.once import Once, begin
 
@@ -38,8 +45,8 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True, slots=True)
 class RespondToWarnings:
-    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups. The parts
-    after `checkpoint` are `None` in a function that gets no cause which needs them."""
+    """Interruptions by EC2, rebalance recommendations, and terminations by Auto Scaling groups. The
+    parts after `checkpoint` are `None` in a function that gets no cause which needs them."""
 
     clock: Clock
     policies: Policies
@@ -62,8 +69,9 @@ class RespondToWarnings:
         return result
 
     def __call__(self, batch: Sequence[Warned]) -> list[Reaction | Exception]:
-        """Return what was done about each warning, in their order; an exception where the instance could not
-        be read, or a step failed. All others were done, and the warning should come again."""
+        """Return what was done about each warning, in their order; an exception where the instance
+        could not be read, or a step failed. All others were done, and the warning should come
+        again."""
         base = self.policies.base().policy
         attempts = [Attempt(warned=warned) for warned in batch]
         opened = self._open(attempts, base)
@@ -84,8 +92,8 @@ class RespondToWarnings:
         return [one.result() for one in attempts]
 
     def _open(self, attempts: Sequence[Attempt], base: Policy) -> list[Attempt]:
-        """Return those with anything left to do, as `_look` says. Instances are described in a few calls for
-        each account and Region; one that hangs holds up no other."""
+        """Return those with anything left to do, as `_look` says. Instances are described in a few
+        calls for each account and Region; one that hangs holds up no other."""
         wanted: dict[Target, list[Attempt]] = defaultdict(list)
         for one in attempts:
             account, region = one.warned.account, one.warned.region
@@ -115,9 +123,12 @@ class RespondToWarnings:
         base: Policy,
         opened: list[Attempt],
     ) -> None:
-        """Open a `Case` of a governed instance; of any other, the attempt: its question is taken back."""
+        """Open a `Case` of a governed instance; of any other, the attempt: its question is taken
+        back."""
         warned, reaction = attempt.warned, attempt.reaction
-        instance = described if isinstance(described, CloudError) else described.get(warned.instance_id)
+        instance = (
+            described if isinstance(described, CloudError) else described.get(warned.instance_id)
+        )
         if isinstance(instance, CloudError):
             raise instance
         if instance is None or not base.selector.is_on(instance):
@@ -133,7 +144,8 @@ class RespondToWarnings:
         # Past its heartbeat no group waits, unless somebody prolonged it: then it is left to them.
         if warned.is_over(instance, self.clock.now()):
             reaction.notes.append(
-                f"the event of {iso(warned.at)} came too late: it is about an earlier run, or is over"
+                f"the event of {iso(warned.at)} came too late: it is about an earlier "
+                "run, or is over"
             )
             return
         policy = self.policies.applied_to(instance).policy
@@ -145,7 +157,9 @@ class RespondToWarnings:
                 instance=instance,
                 policy=policy,
                 owner=owner_of(instance, policy.ownership),
-                checkpoint=decide_checkpoint(instance, policy, warned) if self.checkpoint.hook else None,
+                checkpoint=decide_checkpoint(instance, policy, warned)
+                if self.checkpoint.hook
+                else None,
             )
         )
 
@@ -158,7 +172,8 @@ class RespondToWarnings:
         return warned if wait is None else replace(warned, stated_end=warned.at + wait)
 
     def _note_all(self, cases: Sequence[Case]) -> None:
-        """Beside the hooks: nothing of ours may stop or terminate an instance under its checkpoint."""
+        """Beside the hooks: nothing of ours may stop or terminate an instance under its
+        checkpoint."""
         now = self.clock.now()
         until: dict[Target, dict[str, UtcDatetime]] = defaultdict(dict)
         for case in cases:
@@ -166,7 +181,9 @@ class RespondToWarnings:
         for target, theirs in until.items():
             self.state.note_warned(target, theirs)
 
-    def _steps(self, attempt: Attempt, base: Policy, unasked: Collection[str]) -> list[Callable[[], object]]:
+    def _steps(
+        self, attempt: Attempt, base: Policy, unasked: Collection[str]
+    ) -> list[Callable[[], object]]:
         """Notification and hook in the order of the cause; then the question is taken back."""
         void = partial(self._void, attempt.warned, attempt.reaction)
         if not isinstance(attempt, Case):
@@ -186,20 +203,27 @@ class RespondToWarnings:
             reaction.voided = _wired(self.void)(record.open_episode, reason, Outcome.INTERRUPTED)
 
     def _complete(self, case: Case) -> None:
-        """Complete a hook that the policy names, so that nobody pays for the wait; but not where a checkpoint
-        runs or may come, as that would end the instance under it."""
+        """Complete a hook that the policy names, so that nobody pays for the wait; but not where a
+        checkpoint runs or may come, as that would end the instance under it."""
         action, failed = case.warned.waits, case.hook_error
         may_come = isinstance(failed, Throttled | Unavailable)
         is_refused = failed is not None and failed.operation == SEND and not may_come
-        if action is None or case.policy.mode is Mode.OBSERVE or (case.is_hooked and not is_refused):
+        if (
+            action is None
+            or case.policy.mode is Mode.OBSERVE
+            or (case.is_hooked and not is_refused)
+        ):
             return
         if action.hook in case.policy.events.completed_lifecycle_hooks:
             instance = case.instance
-            complete = partial(_wired(self.hooks).complete, instance.target, instance.instance_id, action)
+            complete = partial(
+                _wired(self.hooks).complete, instance.target, instance.instance_id, action
+            )
             case.reaction.completed = self.once(f"{case.warned.event_id}#completed", complete)
 
     def _snapshot_all(self, cases: Sequence[Case]) -> None:
-        """At the same time: each takes EC2 most of a second. After the messages, which need none of them."""
+        """At the same time: each takes EC2 most of a second. After the messages, which need none of
+        them."""
         calls = {
             number: partial(self._snapshot, case)
             for number, case in enumerate(cases)
@@ -213,11 +237,17 @@ class RespondToWarnings:
         """Data volumes only: the boot volume holds nothing that a new instance does not bring."""
         instance, warned, policy = case.instance, case.warned, case.policy
         until = self.clock.now() + timedelta(days=policy.plan.snapshot_retention_days)
-        tags = instance.snapshot_tags("before its interruption", until, {EVENT_TAG: warned.event_id})
+        tags = instance.snapshot_tags(
+            "before its interruption", until, {EVENT_TAG: warned.event_id}
+        )
 
         def create() -> None:
             created = _wired(self.snapshots).create(
-                instance.target, instance.instance_id, tags, dry_run=policy.mode is Mode.OBSERVE, boot=False
+                instance.target,
+                instance.instance_id,
+                tags,
+                dry_run=policy.mode is Mode.OBSERVE,
+                boot=False,
             )
             case.reaction.snapshots = tuple(sorted(snapshot.snapshot_id for snapshot in created))
 
@@ -226,5 +256,7 @@ class RespondToWarnings:
 
 def _wired(part: _Part | None) -> _Part:
     if part is None:
-        raise ConfigurationError("this function was not made for warnings of this cause: see its wiring")
+        raise ConfigurationError(
+            "this function was not made for warnings of this cause: see its wiring"
+        )
     return part

@@ -1,5 +1,5 @@
-"""Asks instances to save their work, once per warning, and reports those that could not be asked. It never
-waits for a hook: the instance may be gone before it answers."""
+"""Asks instances to save their work, once per warning, and reports those that could not be asked.
+It never waits for a hook: the instance may be gone before it answers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ _PATIENCE_SECONDS = 5.0
 """For all hooks together. Then owners are notified, who may still save by hand."""
 SEND = "ssm:SendCommand"
 _NOT_REACHABLE = "InvalidInstanceId"
-"""One of the instances is not managed by Systems Manager, or does not run; none has got the command."""
+"""One of the instances is not managed by Systems Manager, or does not run; none has got the
+command."""
 _Results = dict[str, CloudError | None]
 """Results of hooks, by event id or key: `None` where one was sent, else why not."""
 _Kind = tuple[Target, str, int, bool]
-"""Content of a command: account and Region, reason, seconds left, whether GPU processes may get SIGTERM."""
+"""Content of a command: account and Region, reason, seconds left, whether GPU processes may get
+SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ class SendCheckpoint:
     announcer: Announcer
 
     def send_all(self, cases: Sequence[Case]) -> None:
-        """Send the hooks of many warnings in few commands, and note with each what became of it. One that
-        could not be noted as sent counts as failed: a repeated event tries again."""
+        """Send the hooks of many warnings in few commands, and note with each what became of it.
+        One that could not be noted as sent counts as failed: a repeated event tries again."""
         hook = self.hook
         if hook is None:
             return
@@ -59,16 +61,21 @@ class SendCheckpoint:
                 case.hook, case.hook_error = _answer(results, key), results.get(key)
 
     def report(self, case: Case) -> None:
-        """Note what became of one hook, and notify of a failure where its warning was sent singly. Raises:
-        CloudError where it could not be sent, or noted as sent; a repeated event tries again."""
+        """Note what became of one hook, and notify of a failure where its warning was sent singly.
+        Raises: CloudError where it could not be sent, or noted as sent; a repeated event tries
+        again."""
         error, warned = case.hook_error, case.warned
         if error is None:
             case.reaction.checkpoint_sent = case.hook.state is HookState.SENT
             return
         if case.reaction.notified is Notified.SINGLY and case.is_unasked:
-            alert = checkpoint_failed_alert(case.instance, warned, case.hook, case.owner, self.clock.now())
+            alert = checkpoint_failed_alert(
+                case.instance, warned, case.hook, case.owner, self.clock.now()
+            )
             try:
-                self.once(f"{warned.event_id}#checkpoint-failed", partial(self.announcer.announce, alert))
+                self.once(
+                    f"{warned.event_id}#checkpoint-failed", partial(self.announcer.announce, alert)
+                )
             except CloudError as unsent:
                 error.add_note(f"and its owner could not be notified: {unsent}")
         raise error
@@ -93,11 +100,14 @@ def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
     # Where only the note of it failed, it was sent.
     if error is None or error.operation.startswith("dynamodb:"):
         return HookAnswer(HookState.SENT)
-    return HookAnswer(HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED, str(error))
+    return HookAnswer(
+        HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED, str(error)
+    )
 
 
 def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequence[Case]]]:
-    """As few as there are kinds of them; the first of each account and Region before the second of any."""
+    """As few as there are kinds of them; the first of each account and Region before the second of
+    any."""
     alike: dict[_Kind, list[Case]] = defaultdict(list)
     for case in cases:
         warned, signal = case.warned, case.checkpoint is not None and case.checkpoint.signal
@@ -112,7 +122,8 @@ def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequ
 
 @dataclass(frozen=True, slots=True)
 class _Sending:
-    """The commands that share a time (of the monotonic clock), and what became of each hook, by event id."""
+    """The commands that share a time (of the monotonic clock), and what became of each hook, by
+    event id."""
 
     hook: CheckpointHook
     ends_at: float
@@ -122,8 +133,8 @@ class _Sending:
         return max(0.0, self.ends_at - time.monotonic())
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        """Send one command; where it is refused for some, one more to those that Systems Manager knows.
-        Halving until the culprits are found would be hundreds of calls."""
+        """Send one command; where it is refused for some, one more to those that Systems Manager
+        knows. Halving until the culprits are found would be hundreds of calls."""
         refused = self._send(kind, cases)
         if refused is None or not self.seconds_left():
             return
@@ -145,10 +156,13 @@ class _Sending:
             if self.seconds_left():
                 self._send(kind, [case])
 
-        begin({case.warned.event_id: partial(send, case) for case in cases}, SEND)(self.seconds_left())
+        begin({case.warned.event_id: partial(send, case) for case in cases}, SEND)(
+            self.seconds_left()
+        )
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
-        """Send one command and note what became of it; the error, where some of many may still be reached."""
+        """Send one command and note what became of it; the error, where some of many may still be
+        reached."""
         target, reason, seconds_left, signal = kind
         error: CloudError | None = None
         try:
@@ -169,5 +183,7 @@ def _ids(cases: Sequence[Case]) -> list[str]:
 
 
 def _not_managed(case: Case, error: CloudError) -> CloudError:
-    text = f"{case.instance.instance_id} is not managed by Systems Manager, or does not run ({error})"
+    text = (
+        f"{case.instance.instance_id} is not managed by Systems Manager, or does not run ({error})"
+    )
     return CloudError(text, operation=SEND, code=_NOT_REACHABLE)

@@ -1,6 +1,7 @@
 """Reads the newest readings of one instance, right before something that no person has approved.
 
-Missing readings mean wait: nothing here can let a step through that the rest of the recheck refuses.
+Missing readings mean wait: nothing here can let a step through that the rest of the recheck
+refuses.
 """
 
 from __future__ import annotations
@@ -17,26 +18,32 @@ from governor.errors import Unavailable
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 
 READ_AGAIN = timedelta(minutes=7)
-"""After this a step that waits for readings is checked again. It is no multiple of five minutes, or EC2's own
-figures would be as old at every check."""
+"""After this a step that waits for readings is checked again. It is no multiple of five minutes, or
+EC2's own figures would be as old at every check."""
 _LOOK_BACK = timedelta(minutes=30)
 
 
 def why_readings_are_stale(
     gather: GatherEvidence, instance: Instance, policy: Policy, now: UtcDatetime
 ) -> str | None:
-    """Return why the newest readings prove too little to act unasked; `None` if they are new enough.
+    """Return why the newest readings prove too little to act unasked; `None` if they are new
+    enough.
 
     Raises:
         Unavailable: the metrics could not be read.
     """
     seconds = int(reading_period(policy.metrics).total_seconds())
     names = replace(
-        policy.metrics, period_seconds=seconds, collection_interval_seconds=seconds, lag_seconds=0, work=None
+        policy.metrics,
+        period_seconds=seconds,
+        collection_interval_seconds=seconds,
+        lag_seconds=0,
+        work=None,
     )
     request = EvidenceRequest(
         instance=instance,
-        # Where to read and how finely; what the readings mean is for the instance's own policy to say.
+        # Where to read and how finely; what the readings mean is for the instance's own policy to
+        # say.
         policy=Policy(metrics=names),
         per_gpu=True,
         figures=frozenset(required_figures(policy)),
@@ -46,6 +53,9 @@ def why_readings_are_stale(
     # Beyond this moment, too: a reading that is dated there shows that the dates are wrong.
     evidence = gather(instance.target, [request], now + MOST_AHEAD)[instance.instance_id].evidence
     if evidence.read_problem is not None:
-        text = f"the newest metrics of {instance.instance_id} could not be read: {evidence.read_problem}"
+        text = (
+            f"the newest metrics of {instance.instance_id} could not be read: "
+            f"{evidence.read_problem}"
+        )
         raise Unavailable(text, operation="cloudwatch:GetMetricData")
     return why_stale(evidence, policy, now)

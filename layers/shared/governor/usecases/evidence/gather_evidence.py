@@ -1,8 +1,9 @@
-"""Reads the evidence of many instances in as few metric reads as possible. This module must not judge.
+"""Reads the evidence of many instances in as few metric reads as possible. This module must not
+judge.
 
-Three stages: the `InstanceId` aggregate (or the known per-GPU series) of all; a search for the series of
-silent ones; the other figures of those that utilization alone would call idle. What cannot be read becomes a
-`read_problem`, never an empty answer.
+Three stages: the `InstanceId` aggregate (or the known per-GPU series) of all; a search for the
+series of silent ones; the other figures of those that utilization alone would call idle. What
+cannot be read becomes a `read_problem`, never an empty answer.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from governor.errors import CloudError
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 
 _EC2_PERIOD = timedelta(minutes=5)
-"""Basic monitoring publishes one value in five minutes; a shorter period would read holes as silence."""
+"""Basic monitoring publishes one value in five minutes; a shorter period would read holes as
+silence."""
 _RECENTLY_ACTIVE = timedelta(hours=2)
 """CloudWatch lists what was published in the last three hours, give or take 50 minutes."""
 SERIES_OF_A_PART = 20_000
@@ -53,7 +55,8 @@ class EvidenceRequest:
 
     Attributes:
         dimensions: per-GPU dimension sets where they are known.
-        source: by which series it was last seen; the aggregate is asked first unless by those of its GPUs.
+        source: by which series it was last seen; the aggregate is asked first unless by those of
+            its GPUs.
         search: whether silent series may be looked for.
         per_gpu: read GPU by GPU although the aggregate exists.
         figures: which of `FIGURES` to read for a candidate.
@@ -82,8 +85,9 @@ class EvidenceRequest:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Evidence, and the dimension sets that were found, by a search or not. `percent` holds each period's
-    highest power and memory of all GPUs, where the request asks for figures in any case."""
+    """Evidence, and the dimension sets that were found, by a search or not. `percent` holds each
+    period's highest power and memory of all GPUs, where the request asks for figures in any
+    case."""
 
     evidence: Evidence
     dimensions: tuple[Dimensions, ...] | None
@@ -137,7 +141,8 @@ class _Work:
         return reduce(evidence.merged, found[1:], found[0]) if found else None
 
     def parts(self, figure: str) -> list[Series]:
-        """Every GPU's series, or both directions of the network; empty where one publishes nothing."""
+        """Every GPU's series, or both directions of the network; empty where one publishes
+        nothing."""
         if figure in _OF_EC2:
             names = [series for of, series, _, _ in _EC2_FIGURES if of == figure]
             return [self.figures.get(name, {}).get("all", ()) for name in names]
@@ -148,7 +153,10 @@ class _Work:
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
-        known, label = self.figures.setdefault(asked.figure, {}), evidence.gpu_label(asked.dimensions)
+        known, label = (
+            self.figures.setdefault(asked.figure, {}),
+            evidence.gpu_label(asked.dimensions),
+        )
         known[label] = evidence.merged(known.get(label), series)
 
     def silent(self) -> bool:
@@ -176,7 +184,8 @@ class GatherEvidence:
     def in_parts(
         self, target: Target, requests: Iterable[EvidenceRequest], now: datetime, passes: Passes
     ) -> Iterator[dict[str, Gathered]]:
-        """Yield the evidence in parts of so many series; a pass over a namespace is made once for all."""
+        """Yield the evidence in parts of so many series; a pass over a namespace is made once for
+        all."""
         part: list[EvidenceRequest] = []
         series = 0
         for request in requests:
@@ -196,7 +205,8 @@ class GatherEvidence:
         now: datetime,
         passes: Passes | None = None,
     ) -> dict[str, Gathered]:
-        """Evidence by instance id. Never raises for a failed read. `passes` holds those over namespaces."""
+        """Evidence by instance id. Never raises for a failed read. `passes` holds those over
+        namespaces."""
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.window].append(request)
@@ -234,9 +244,13 @@ class _Batch:
             if work.silent():
                 work.source = MetricSource.NONE
         found = {work.instance_id: self._evidence(work) for work in self._work}
-        candidates = [work for work in self._work if work.request.wants_figures(found[work.instance_id])]
+        candidates = [
+            work for work in self._work if work.request.wants_figures(found[work.instance_id])
+        ]
         for work in candidates:
-            work.read = work.request.figures - (set() if self._names.bound_namespaces else {"bound"})
+            work.read = work.request.figures - (
+                set() if self._names.bound_namespaces else {"bound"}
+            )
             work.read |= {WORK} if self._names.work else set()
         figures = (one for work in candidates for one in self._figures(work))
         agentless = self._agentless([work for work in candidates if "agentless" in work.read])
@@ -254,7 +268,8 @@ class _Batch:
         }
 
     def _wants_search(self, work: _Work) -> bool:
-        """Return whether it is silent, or some GPUs that are wanted or that its type has were not read."""
+        """Return whether it is silent, or some GPUs that are wanted or that its type has were not
+        read."""
         if work.problem is not None or not work.request.search:
             return False
         by_gpu, reporting = work.source is MetricSource.PER_GPU, work.reporting()
@@ -266,7 +281,8 @@ class _Batch:
         for work in works:
             request = work.request
             known = work.dimensions or ()
-            # An aggregate under other dimensions than `InstanceId` alone is only found by a search, too.
+            # An aggregate under other dimensions than `InstanceId` alone is only found by a search,
+            # too.
             has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known)
             by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
             use_known = bool(known) and (by_gpu or not has_gpus)
@@ -275,17 +291,22 @@ class _Batch:
             if work.source is MetricSource.PER_GPU:
                 work.aggregated = work.readings.get("all", ())
             work.figures.pop("utilization", None)
-            asked += [_Asked(work, "utilization", self._names.utilization, one) for one in work.sets]
+            asked += [
+                _Asked(work, "utilization", self._names.utilization, one) for one in work.sets
+            ]
         self._read(asked)
 
     def _search(self, works: list[_Work]) -> None:
-        """One pass over the namespace's series for all that need it; then reads those that were found."""
+        """One pass over the namespace's series for all that need it; then reads those that were
+        found."""
         if not works:
             return
         only = works[0].instance_id if len(self._work) == 1 else None
         try:
             wanted = SeriesFilter(self._names.namespace, self._names.utilization)
-            found = self._passes.get(wanted) or self._metrics.list_series(self._target, wanted, only)
+            found = self._passes.get(wanted) or self._metrics.list_series(
+                self._target, wanted, only
+            )
         except CloudError as error:
             for work in works:
                 if work.silent():
@@ -298,19 +319,22 @@ class _Batch:
             listed = (one.dimensions for one in found.get(work.instance_id, ()))
             sets = [dimensions for dimensions in listed if len(dimensions) > 1]
             found_sets = [s for s in sets if evidence.is_gpu(s)] or sets
-            # Of one that is not silent, a GPU is not forgotten because it was silent for three hours.
+            # Of one that is not silent, a GPU is not forgotten because it was silent for three
+            # hours.
             kept = () if work.silent() else work.dimensions or ()
             work.dimensions = tuple(sorted({*found_sets, *kept}))
         self._read_utilization([work for work in works if work.dimensions], all_sets=True)
         self._read(self._agentless([work for work in works if work.silent()]))
 
     def _agentless(self, works: list[_Work]) -> Iterator[_Asked]:
-        """EC2's own power metric: named for the silent ones, a veto for others, never proof of idleness."""
+        """EC2's own power metric: named for the silent ones, a veto for others, never proof of
+        idleness."""
         wanted = SeriesFilter("AWS/EC2", "GPUPowerUtilization")
         return self._listed(works, "agentless", wanted, "EC2's own GPU metrics")
 
     def _bound(self, works: list[_Work]) -> Iterator[_Asked]:
-        """Yield what the instance says of itself, as its own role; the highest of several such namespaces."""
+        """Yield what the instance says of itself, as its own role; the highest of several such
+        namespaces."""
         base, wanted = re.escape(self._names.namespace), SeriesFilter(None, self._names.utilization)
         for one in self._listed(works, "bound", wanted, "the instances' own namespaces"):
             own = rf"{base}/AROA[A-Z0-9]+:{re.escape(one.work.instance_id)}"
@@ -327,7 +351,9 @@ class _Batch:
             if not rule.names or one.metric in rule.names:
                 yield one
 
-    def _listed(self, works: list[_Work], figure: str, wanted: SeriesFilter, what: str) -> Iterator[_Asked]:
+    def _listed(
+        self, works: list[_Work], figure: str, wanted: SeriesFilter, what: str
+    ) -> Iterator[_Asked]:
         """A few instances one by one, many by one pass; a listing that failed is no silence."""
         listed = partial(self._metrics.list_series, self._target, wanted)
         try:
@@ -336,7 +362,9 @@ class _Batch:
             elif len(works) > _LISTED_SINGLY:
                 found = self._passes[wanted] = listed()
             else:
-                found = {key: one for work in works for key, one in listed(work.instance_id).items()}
+                found = {
+                    key: one for work in works for key, one in listed(work.instance_id).items()
+                }
         except CloudError as error:
             for work in works:
                 if not work.silent():
@@ -352,7 +380,8 @@ class _Batch:
             if figure in figures and work.whole(figure):
                 yield from (_Asked(work, figure, metric, one) for one in work.sets)
         if work.source is MetricSource.AGGREGATE and work.expected != 1:
-            # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not be missed.
+            # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not
+            # be missed.
             yield _Asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
         for figure, series, metric, statistic in _EC2_FIGURES:
             if figure in figures:
@@ -367,7 +396,9 @@ class _Batch:
             parts[self._ec2_window if one.figure in _OF_EC2 else self._window].append(one)
         for window, part in parts.items():
             queries = [
-                MetricQuery(str(number), one.namespace or own, one.metric, one.dimensions, one.statistic)
+                MetricQuery(
+                    str(number), one.namespace or own, one.metric, one.dimensions, one.statistic
+                )
                 for number, one in enumerate(part)
             ]
             answer = self._metrics.read(self._target, queries, window)
@@ -379,7 +410,9 @@ class _Batch:
 
     def _evidence(self, work: _Work) -> Evidence:
         window, source = self._window, work.source
-        gpus = sorted(work.readings, key=evidence.by_index) if source is not MetricSource.NONE else ()
+        gpus = (
+            sorted(work.readings, key=evidence.by_index) if source is not MetricSource.NONE else ()
+        )
         values: dict[str, float | None] = {one.field: None for one in FIGURES.values()}
         last_active: dict[str, datetime] = {}
         last_measured: dict[str, datetime] = {}
@@ -402,7 +435,9 @@ class _Batch:
                 last_active[figure] = own.bin_end(evidence.last_at_or_above(highest, top) or 0)
         works = None
         for name, series in work.jobs:
-            last = max((at for at, value in enumerate(series) if value and value == value), default=None)
+            last = max(
+                (at for at, value in enumerate(series) if value and value == value), default=None
+            )
             if last is not None and window.bin_end(last) > last_active.get(WORK, window.start):
                 last_active[WORK], works = window.bin_end(last), name
         return Evidence(
@@ -431,10 +466,13 @@ class _Batch:
         return 1.0 if figure in ("cpu", "agentless", "bound") else 100.0 / (work.whole(figure) or 1)
 
     def _percent(self, work: _Work) -> dict[str, Series]:
-        """The fullest GPU's memory and power in each period; a value that measures nothing is a hole."""
+        """The fullest GPU's memory and power in each period; a value that measures nothing is a
+        hole."""
         return {
             figure: tuple(
-                round(value * self._scale(work, figure), 1) if value is not None and value >= 0 else None
+                round(value * self._scale(work, figure), 1)
+                if value is not None and value >= 0
+                else None
                 for value in series
             )
             for figure in ("power", "memory")
@@ -442,7 +480,8 @@ class _Batch:
         }
 
     def _memory_newest(self, work: _Work) -> float | None:
-        """The most that any GPU holds in the newest minutes; `None` where one of them was not measured."""
+        """The most that any GPU holds in the newest minutes; `None` where one of them was not
+        measured."""
         # An aggregate of several GPUs goes on where one of them has fallen silent.
         if "memory" not in work.figures or ("all" in work.readings and work.expected != 1):
             return None
@@ -460,8 +499,9 @@ class _Batch:
         if work.expected == 1:
             return 1
         per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds
-        # The middle period: where the agent drifts, one period catches a collection more and another one
-        # less. The fullest would then count a GPU that is hidden, the emptiest would miss one that is not.
+        # The middle period: where the agent drifts, one period catches a collection more and
+        # another one less. The fullest would then count a GPU that is hidden, the emptiest would
+        # miss one that is not.
         counts = [count for count in work.series("samples") or () if count is not None]
         return round(median_low(counts) / per_gpu) if counts else None
 
@@ -470,5 +510,6 @@ def _sum(left: Series | None, right: Series | None) -> Series | None:
     if left is None or right is None:
         return right if left is None else left
     return tuple(
-        None if a is None and b is None else (a or 0.0) + (b or 0.0) for a, b in zip(left, right, strict=True)
+        None if a is None and b is None else (a or 0.0) + (b or 0.0)
+        for a, b in zip(left, right, strict=True)
     )

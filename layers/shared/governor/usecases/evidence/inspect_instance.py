@@ -1,4 +1,5 @@
-"""One instance at this moment, with all evidence and its plan: read to open an episode and before acting."""
+"""One instance at this moment, with all evidence and its plan: read to open an episode and before
+acting."""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ _log = logging.getLogger(__name__)
 _SHORTEST_LOOK_MINUTES = 10
 """The last minutes are looked at for at least this long, however close the window's end is."""
 _CLOCK_MAY_BE_AHEAD = timedelta(minutes=11)
-"""An agent whose clock is 10 minutes fast dates its newest readings so far ahead. One that is faster proves
-nothing: its last readings would pass for new ones, and its newest work lies beyond the end of the proof."""
+"""An agent whose clock is 10 minutes fast dates its newest readings so far ahead. One that is
+faster proves nothing: its last readings would pass for new ones, and its newest work lies beyond
+the end of the proof."""
 _AHEAD_MINUTES = 121
 """How far ahead readings are looked for. CloudWatch takes them up to two hours ahead."""
 
@@ -46,14 +48,22 @@ class InspectInstance:
     def describe(self, target: Target, instance_id: str) -> Instance | None:
         return self.instances.describe(target, instance_id)
 
-    def judge(self, instance: Instance, policy: Policy, now: UtcDatetime) -> tuple[Verdict, Evidence]:
-        """Return the verdict on which a question, and whatever follows, may rest; `idle` where it may: all
-        figures over its window, GPU by GPU, or over the shorter one while memory is released and a person has
-        to say yes. Raises: Throttled, Unavailable: something could not be read, so wait."""
+    def judge(
+        self, instance: Instance, policy: Policy, now: UtcDatetime
+    ) -> tuple[Verdict, Evidence]:
+        """Return the verdict on which a question, and whatever follows, may rest; `idle` where it
+        may: all figures over its window, GPU by GPU, or over the shorter one while memory is
+        released and a person has to say yes. Raises: Throttled, Unavailable: something could not be
+        read, so wait."""
         hold = self.state.record(instance.target, instance.instance_id).hold
         subject = Subject(instance, policy, now, hold)
         request = EvidenceRequest(
-            instance, policy, per_gpu=True, figures=frozenset(FIGURES), always=True, length=policy.ask_window
+            instance,
+            policy,
+            per_gpu=True,
+            figures=frozenset(FIGURES),
+            always=True,
+            length=policy.ask_window,
         )
         gathered = self._read(request, now)
         evidence = gathered.evidence
@@ -71,7 +81,8 @@ class InspectInstance:
     def _unless_logged_in(
         self, verdict: Verdict, instance: Instance, policy: Policy, now: UtcDatetime
     ) -> Verdict:
-        """Return `busy` while somebody is at a shell. If that is unknown, what is done unasked waits."""
+        """Return `busy` while somebody is at a shell. If that is unknown, what is done unasked
+        waits."""
         hours = policy.vetoes.session_younger_than_hours
         if hours is None:
             return verdict
@@ -101,13 +112,17 @@ class InspectInstance:
             raise Unavailable(text, operation="cloudwatch:GetMetricData")
         return gathered
 
-    def _newest(self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime) -> Evidence:
-        """Return what was measured since the window ended, GPUs minute by minute, what EC2 publishes by its
-        own five minutes. What is not there yet proves nothing, either way."""
+    def _newest(
+        self, instance: Instance, policy: Policy, gathered: Gathered, now: UtcDatetime
+    ) -> Evidence:
+        """Return what was measured since the window ended, GPUs minute by minute, what EC2
+        publishes by its own five minutes. What is not there yet proves nothing, either way."""
         left_out = math.ceil((now - gathered.evidence.window.end) / timedelta(minutes=1))
         # Where to read; what the readings mean is for the instance's own policy to say.
         recent = Policy(
-            metrics=replace(policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0)
+            metrics=replace(
+                policy.metrics, period_seconds=60, collection_interval_seconds=60, lag_seconds=0
+            )
         )
         request = EvidenceRequest(
             instance=instance,
@@ -123,13 +138,19 @@ class InspectInstance:
         return self._read(request, now + timedelta(minutes=_AHEAD_MINUTES)).evidence
 
     def history(self, instance: Instance, policy: Policy, now: UtcDatetime) -> History | None:
-        """Return the last 24 hours for people to look at; `None`, which holds up nothing, where it failed."""
+        """Return the last 24 hours for people to look at; `None`, which holds up nothing, where it
+        failed."""
         seconds = int(max(policy.period, SHORTEST_PERIOD).total_seconds())
         # Where to read and how finely; no other setting has a say in it.
         names = replace(policy.metrics, period_seconds=seconds, work=None)
         figures = frozenset({"memory", "power"})
         request = EvidenceRequest(
-            instance, Policy(metrics=names), per_gpu=True, figures=figures, always=True, length=LENGTH
+            instance,
+            Policy(metrics=names),
+            per_gpu=True,
+            figures=figures,
+            always=True,
+            length=LENGTH,
         )
         try:
             found = self._read(request, now)
@@ -145,7 +166,11 @@ class InspectInstance:
         price = marginal(instance, self.prices.price(instance, policy))
         shape = shape_of(instance.instance_type)
         facts = PlanFacts(
-            instance=sized, protection=protection, spot_request=spot_request, shape=shape, price=price
+            instance=sized,
+            protection=protection,
+            spot_request=spot_request,
+            shape=shape,
+            price=price,
         )
         return sized, draw_plan(facts, policy), price
 
@@ -163,7 +188,9 @@ def read_facts(
     )
 
 
-def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime) -> Verdict | None:
+def _changed_since(
+    evidence: Evidence, newest: Evidence, policy: Policy, now: UtcDatetime
+) -> Verdict | None:
     """The verdict where the newest readings contradict evidence that is idle."""
     works = activity(newest, policy)
     if works is not None:
@@ -172,7 +199,8 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
     ahead = _clock_ahead(newest, now)
     if ahead > _CLOCK_MAY_BE_AHEAD:
         reason = (
-            f"the clock of the instance is wrong: its agent dates readings {minutes(ahead)} min ahead; "
+            "the clock of the instance is wrong: its agent dates readings "
+            f"{minutes(ahead)} min ahead; "
             "set the clock"
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
@@ -180,7 +208,8 @@ def _changed_since(evidence: Evidence, newest: Evidence, policy: Policy, now: Ut
     is_held = held is not None and held >= policy.approval.released_memory_below_percent
     if is_held and evidence.window.length < policy.ask_window:
         reason = (
-            f"GPU memory is held again ({held:.1f}%), and {span(policy.ask_window)} of idleness are needed"
+            f"GPU memory is held again ({held:.1f}%), and {span(policy.ask_window)} "
+            "of idleness are needed"
         )
         return Verdict(VerdictKind.NO_DATA, reason, evidence=evidence)
     return None

@@ -1,5 +1,5 @@
-"""One look at the health of the GPUs of one target, as often as the policy says, and what is news to their
-owners: a finding that was sent is known while it lasts and for a while after."""
+"""One look at the health of the GPUs of one target, as often as the policy says, and what is news
+to their owners: a finding that was sent is known while it lasts and for a while after."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from governor.usecases.health.notify_empty import notify_empty
 from governor.usecases.health.read_health import HealthReading, HealthRequest, ReadHealth
 
 _LEASE = timedelta(minutes=4, seconds=30)
-"""Longer than the function may take, so that no two look at once; shorter than the time to the next look,
-which makes up for one that failed, or for the part of it that did."""
+"""Longer than the function may take, so that no two look at once; shorter than the time to the next
+look, which makes up for one that failed, or for the part of it that did."""
 _REPEAT = "again"
 """Kept beside what was sent, and read with it."""
 _EARLY = timedelta(minutes=1)
@@ -31,7 +31,8 @@ _EARLY = timedelta(minutes=1)
 
 @dataclass(slots=True)
 class HealthSummary:
-    """Result of one health check. `problems` were not read or sent; the next look tries those once more."""
+    """Result of one health check. `problems` were not read or sent; the next look tries those once
+    more."""
 
     target: Target
     at: UtcDatetime
@@ -54,7 +55,8 @@ class CheckHealth:
     announcer: Announcer
 
     def __call__(self, target: Target) -> HealthSummary:
-        """Look, if it is time to, and notify of what is new. Raises: CloudError; nothing was sent."""
+        """Look, if it is time to, and notify of what is new. Raises: CloudError; nothing was
+        sent."""
         now = self.clock.now()
         summary = HealthSummary(target, now)
         base = self.policies.base().policy
@@ -71,12 +73,16 @@ class CheckHealth:
         unread = {instance_id: one.problem for instance_id, one in readings.items() if one.problem}
         summary.problems += [f"{instance_id}: {problem}" for instance_id, problem in unread.items()]
         failed = {*unread}
-        for owner, theirs in by_owner([one.instance for one in readings.values()], base.ownership).items():
+        for owner, theirs in by_owner(
+            [one.instance for one in readings.values()], base.ownership
+        ).items():
             looked = [readings[one.instance_id] for one in theirs]
             try:
                 self._tell(owner, looked, base, known, summary)
             except GovernorError as error:
-                summary.problems.append(f"{owner.name} was not notified: {type(error).__name__}: {error}")
+                summary.problems.append(
+                    f"{owner.name} was not notified: {type(error).__name__}: {error}"
+                )
                 failed |= {one.instance.instance_id for one in looked if one.findings}
         if again is None:
             try:
@@ -92,7 +98,11 @@ class CheckHealth:
         return summary
 
     def _readings(
-        self, look: HealthSummary, base: Policy, known: Collection[str], only: Collection[str] | None
+        self,
+        look: HealthSummary,
+        base: Policy,
+        known: Collection[str],
+        only: Collection[str] | None,
     ) -> dict[str, HealthReading]:
         requests = []
         for instance in self.instances.list_selected(look.target, base.selector):
@@ -114,12 +124,18 @@ class CheckHealth:
     ) -> None:
         """Notify one owner of all that is new; note each part that was sent, and what lasts."""
         now, target = summary.at, summary.target
-        found = [InstanceFinding(one.instance, finding) for one in readings for finding in one.findings]
+        found = [
+            InstanceFinding(one.instance, finding) for one in readings for finding in one.findings
+        ]
         faults = [one for one in found if one.is_fault]
         lasting = [one for one in faults if all(key in known for key in one.keys)]
         news = [one for one in faults if one not in lasting]
         advised_before = advice_key(owner) in known
-        advice = [] if advised_before else [one for one in found if not one.is_fault and one.is_worth_sending]
+        advice = (
+            []
+            if advised_before
+            else [one for one in found if not one.is_fault and one.is_worth_sending]
+        )
         summary.findings += len(found)
         # What lasts is not sent at every check, though one may be missed.
         gone = now + 3 * base.health.check_every
@@ -142,8 +158,11 @@ def _keys(findings: Sequence[InstanceFinding]) -> set[str]:
     return {key for one in findings if one.is_fault for key in one.keys}
 
 
-def _to_repeat(known: Collection[str], now: UtcDatetime) -> tuple[UtcDatetime, Collection[str]] | None:
-    """Return when the next look is due, and the instances that the last one left, if it is not due now."""
+def _to_repeat(
+    known: Collection[str], now: UtcDatetime
+) -> tuple[UtcDatetime, Collection[str]] | None:
+    """Return when the next look is due, and the instances that the last one left, if it is not due
+    now."""
     left: dict[UtcDatetime, set[str]] = defaultdict(set)
     for key in known:
         kind, _, rest = key.partition("#")

@@ -1,4 +1,5 @@
-"""Notifies of Capacity Reservations and Capacity Blocks that stand empty; nothing is ever done about them."""
+"""Notifies of Capacity Reservations and Capacity Blocks that stand empty; nothing is ever done
+about them."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ def notify_empty(
     known: Collection[str],
     now: UtcDatetime,
 ) -> int:
-    """Return how many messages were sent: one for each that was empty at every look for as long as the
-    policy says, and again as often as advice. Raises: CloudError."""
+    """Return how many messages were sent: one for each that was empty at every look for as long as
+    the policy says, and again as often as advice. Raises: CloudError."""
     try:
         held = instances.reservations(target)
     except AccessDenied as error:
@@ -60,7 +61,11 @@ def notify_empty(
         if is_young or f"{_SENT}#{name}" in known:
             continue
         price = policy.prices.usd_per_hour.get(one.instance_type, list_price(one.instance_type))
-        announcer.announce(empty_alert(one, since, price, owner_of(one.like, policy.ownership), now))
+        announcer.announce(
+            empty_alert(one, since, price, owner_of(one.like, policy.ownership), now)
+        )
         sent += 1
-        log.keep_told(target, [f"{_SENT}#{name}"], now + timedelta(hours=policy.health.advice_every_hours))
+        log.keep_told(
+            target, [f"{_SENT}#{name}"], now + timedelta(hours=policy.health.advice_every_hours)
+        )
     return sent

@@ -1,7 +1,8 @@
 """Reads the state of the GPUs of many instances in as few metric reads as possible.
 
-The `InstanceId` aggregate is asked first, where it exists, and single GPUs only for what it cannot rule out.
-Which series exist is learnt from one listing a namespace. This module must not notify anybody.
+The `InstanceId` aggregate is asked first, where it exists, and single GPUs only for what it cannot
+rule out. Which series exist is learnt from one listing a namespace. This module must not notify
+anybody.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from governor.domain.policy.policy import HEAT_AVERAGE, Health, Metrics, Policy
 from governor.ports import Listed, MetricQuery, MetricReader, SeriesFilter
 
 LOST_METRIC = "GPULost"
-"""Published for every GPU by `agent/` with its group `health`, so it shows where that group is found."""
+"""Published for every GPU by `agent/` with its group `health`, so it shows where that group is
+found."""
 
 
 @dataclass(frozen=True, slots=True)
 class HealthRequest:
-    """One instance, the policy it is under, and whether advice is wanted, which costs a read a GPU more."""
+    """One instance, the policy it is under, and whether advice is wanted, which costs a read a GPU
+    more."""
 
     instance: Instance
     policy: Policy
@@ -37,9 +40,11 @@ class HealthReading:
     """Facts about the GPUs of one instance.
 
     Attributes:
-        findings: the highest severity first. Advice on what holds GPUs back only where it was asked for.
+        findings: the highest severity first. Advice on what holds GPUs back only where it was asked
+            for.
         measured: whether its GPUs have any reading in the window; without, nothing is known.
-        has_hardware_figures: whether there is a reading of lost GPUs, Xid, ECC, repairs or throttling.
+        has_hardware_figures: whether there is a reading of lost GPUs, Xid, ECC, repairs or
+            throttling.
         works: whether its GPUs were at work, so that advice could be given.
         problem: what could not be read; findings may be missing then.
     """
@@ -53,8 +58,8 @@ class HealthReading:
 
 
 def _most_of_one(series: Series, gpus: int, rule: Health) -> float:
-    """The highest mean that one GPU can have where all together have this one: if the others are at zero, and
-    itself measured no longer than a mean needs to be believed."""
+    """The highest mean that one GPU can have where all together have this one: if the others are at
+    zero, and itself measured no longer than a mean needs to be believed."""
     share = 100.0 / max(rule.minimum_coverage_percent, 1.0) if gpus > 1 else 1.0
     return (evidence.mean(series) or 0.0) * gpus * share
 
@@ -100,7 +105,9 @@ class _Figure:
         return names.namespace, getattr(names, self.published)
 
 
-_UTILIZATION = _Figure("utilization", "utilization", _at_work, "Average", "Average", is_hardware=False)
+_UTILIZATION = _Figure(
+    "utilization", "utilization", _at_work, "Average", "Average", is_hardware=False
+)
 _MEMORY = replace(_UTILIZATION, name="memory_utilization", published="memory_utilization")
 _XIDS = _Figure("xids", "GPUXidErrors", _any, "Sum", "Sum")
 _NUMBERS = {number: replace(_XIDS, name=f"xid {number}") for number in health.KNOWN_XIDS}
@@ -122,13 +129,15 @@ _OF_GPUS = (*(figure for figure in _FIGURES if figure is not _XIDS), _MEMORY)
 @dataclass(frozen=True, slots=True)
 class _Sets:
     first: tuple[Dimensions, ...]
-    """The aggregate, where it saves reads; else the GPUs one by one, or an aggregate without any."""
+    """The aggregate, where it saves reads; else the GPUs one by one, or an aggregate without
+    any."""
     later: tuple[Dimensions, ...] = ()
     """The GPUs of such an aggregate."""
 
     @classmethod
     def of(cls, listed: Iterable[Listed]) -> _Sets:
-        """The aggregate is the smallest set without a GPU: by `InstanceId` alone, where there is that."""
+        """The aggregate is the smallest set without a GPU: by `InstanceId` alone, where there is
+        that."""
         sets = [one.dimensions for one in listed]
         gpus = tuple(sorted(one for one in sets if evidence.is_gpu(one)))
         aggregate = tuple(sorted((one for one in sets if not evidence.is_gpu(one)), key=len)[:1])
@@ -154,7 +163,8 @@ class _Work:
                 yield self, figure, dimensions, figure.of_all if sets.later else figure.of_gpu
 
     def later_reads(self) -> Iterator[_Read]:
-        """Yield what the first look could not rule out, GPU by GPU; then Xid numbers and memory traffic."""
+        """Yield what the first look could not rule out, GPU by GPU; then Xid numbers and memory
+        traffic."""
         suspects = {figure: self._suspects(figure) for figure in _FIGURES}
         self.reading.works = bool(suspects[_UTILIZATION])
         for figure in (one for one in _FIGURES if suspects[one]):
@@ -173,13 +183,15 @@ class _Work:
                 yield self, _MEMORY, dimensions, _MEMORY.of_gpu
 
     def _suspects(self, figure: _Figure) -> list[str]:
-        """The GPUs, or the aggregate, whose series may hold a finding. An aggregate has said all it knows."""
+        """The GPUs, or the aggregate, whose series may hold a finding. An aggregate has said all it
+        knows."""
         gpus, rule = len(self.sets(figure).later), self.request.policy.health
         series = self.figures.pop(figure.name, {}) if gpus else self.figures[figure.name]
         return [label for label, one in series.items() if figure.suspicious(one, gpus or 1, rule)]
 
     def note(self, figure: _Figure, dimensions: Dimensions, series: Series) -> None:
-        """A series is listed for hours after its last reading: only what was read counts as measured."""
+        """A series is listed for hours after its last reading: only what was read counts as
+        measured."""
         is_measured = evidence.peak(series) is not None
         self.reading.measured |= is_measured and not figure.is_hardware
         self.reading.has_hardware_figures |= is_measured and figure.is_hardware
@@ -187,11 +199,16 @@ class _Work:
         own[label] = evidence.merged(own.get(label), series)
 
     def judged(self, window: Window) -> HealthReading:
-        labels = sorted({label for found in self.figures.values() for label in found}, key=evidence.by_index)
+        labels = sorted(
+            {label for found in self.figures.values() for label in found}, key=evidence.by_index
+        )
         gpus = [
             health.GpuFigures(
                 gpu=label,
-                xids={number: self.figures[one.name].get(label, ()) for number, one in _NUMBERS.items()},
+                xids={
+                    number: self.figures[one.name].get(label, ())
+                    for number, one in _NUMBERS.items()
+                },
                 **{figure.name: self.figures[figure.name].get(label, ()) for figure in _OF_GPUS},
             )
             for label in labels
@@ -211,7 +228,8 @@ class ReadHealth:
     def __call__(
         self, target: Target, requests: Sequence[HealthRequest], now: datetime
     ) -> dict[str, HealthReading]:
-        """Readings by instance id; what cannot be read is a `problem`. Raises: CloudError for the listing."""
+        """Readings by instance id; what cannot be read is a `problem`. Raises: CloudError for the
+        listing."""
         groups: dict[tuple[Metrics, Health], list[HealthRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.policy.health].append(request)
@@ -221,7 +239,8 @@ class ReadHealth:
         for (names, rule), group in groups.items():
             window = evidence.window_before(now, rule.window, HEAT_AVERAGE, group[0].policy.lag)
             asked = {one.instance.instance_id: one for one in group}
-            # By temperature, which GPUs in MIG mode publish, too; by utilization where that is missing.
+            # By temperature, which GPUs in MIG mode publish, too; by utilization where that is
+            # missing.
             agent = listing(SeriesFilter(names.namespace, names.temperature))
             if not agent.keys() >= asked.keys():
                 agent = {**listing(SeriesFilter(names.namespace, names.utilization)), **agent}
@@ -240,8 +259,11 @@ class ReadHealth:
             found |= {one.request.instance.instance_id: one.judged(window) for one in work}
         return found
 
-    def _fetch(self, target: Target, names: Metrics, window: Window, reads: Sequence[_Read]) -> None:
-        """Add the series to their figures, by GPU; what could not be read is noted with the instance."""
+    def _fetch(
+        self, target: Target, names: Metrics, window: Window, reads: Sequence[_Read]
+    ) -> None:
+        """Add the series to their figures, by GPU; what could not be read is noted with the
+        instance."""
         if not reads:
             return
         queries = [

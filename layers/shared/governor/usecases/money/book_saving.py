@@ -1,5 +1,6 @@
-"""Books an ended episode in the ledger, by what EC2 shows: a flow that fails after its stop has still stopped
-the instance. Ends its saving when the instance runs again, or another one in its place."""
+"""Books an ended episode in the ledger, by what EC2 shows: a flow that fails after its stop has
+still stopped the instance. Ends its saving when the instance runs again, or another one in its
+place."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ class BookSaving:
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """The entry, not ours where nothing was done, or others put it away while its owner was asked; `None`
-        where neither people nor the mode have decided."""
+        """The entry, not ours where nothing was done, or others put it away while its owner was
+        asked; `None` where neither people nor the mode have decided."""
         # A stop before is booked: what a termination adds is the storage that it saves.
         episode = replace(episode, steps_done=episode.own_steps)
         if outcome in ENDED_WITHOUT_ACTION:
@@ -60,10 +61,13 @@ class BookSaving:
         return _entry(episode, became, episode.steps_done.get(first.value, now), saving, now)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """Return what others or EC2 did is on the bill, but no saving of ours: zero, ended at once."""
+        """Return what others or EC2 did is on the bill, but no saving of ours: zero, ended at
+        once."""
         instance = self._instance(episode)
         gone = instance is None or instance.state in _GONE
-        if not (gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)):
+        if not (
+            gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)
+        ):
             return None  # void for another reason; the instance runs on
         return self._nothing_saved(episode, outcome, (Step.TERMINATE if gone else Step.STOP,), now)
 
@@ -89,20 +93,25 @@ class BookSaving:
             return None
         instance = self._instance(episode)
         if instance is None or instance.state in _GONE:
-            # Gone without our asking for it is somebody else's deed, and saves nothing of ours from now on.
+            # Gone without our asking for it is somebody else's deed, and saves nothing of ours from
+            # now on.
             return Outcome.TERMINATED if Step.TERMINATE.value in done else None
         if Step.STOP.value not in done:
             return None
-        # A stop is noted before it is asked for. One that was refused left the instance as it was; what was
-        # started anew has another launch time, and the ledger settles that.
-        left_running = instance.state == "running" and instance.launch_time == episode.ref.launch_time
+        # A stop is noted before it is asked for. One that was refused left the instance as it was;
+        # what was started anew has another launch time, and the ledger settles that.
+        left_running = (
+            instance.state == "running" and instance.launch_time == episode.ref.launch_time
+        )
         if left_running and outcome is Outcome.STOPPED and episode.undone_by is None:
             raise SafetyError("the workflow says stopped, but EC2 shows that the instance runs on")
         return None if left_running and outcome is not Outcome.STOPPED else Outcome.STOPPED
 
     def _instance(self, episode: Episode) -> Instance | None:
         ref = episode.ref
-        return self.instances.describe(self.accounts.target(ref.account, ref.region), ref.instance_id)
+        return self.instances.describe(
+            self.accounts.target(ref.account, ref.region), ref.instance_id
+        )
 
 
 def _entry(
@@ -148,7 +157,8 @@ def _put_away(episode: Episode) -> bool:
 
 
 def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
-    """By what became of the instance: a step is noted before it is asked for, and EC2 may have refused it."""
+    """By what became of the instance: a step is noted before it is asked for, and EC2 may have
+    refused it."""
     plan = episode.plan
     is_done = {
         Step.STOP: Step.STOP.value in episode.steps_done,
@@ -162,7 +172,11 @@ def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
 
 
 def settle_restart(
-    state: Ledger, entries: Sequence[LedgerEntry], at: UtcDatetime, false_within: timedelta, now: UtcDatetime
+    state: Ledger,
+    entries: Sequence[LedgerEntry],
+    at: UtcDatetime,
+    false_within: timedelta,
+    now: UtcDatetime,
 ) -> list[str]:
     """Ends the savings of an instance that runs again, booked before it did; says what was done."""
     done = []
@@ -174,12 +188,19 @@ def settle_restart(
 
 
 def settle_replaced(
-    state: Ledger, targets: Iterable[Target], started: Iterable[tuple[Instance, Owner]], now: UtcDatetime
+    state: Ledger,
+    targets: Iterable[Target],
+    started: Iterable[tuple[Instance, Owner]],
+    now: UtcDatetime,
 ) -> None:
-    """End a saving for each instance that was `started` for the first time, with whose it is, in the same
-    account: the oldest of the same owner, project and type that was put away before. Safe to repeat."""
+    """End a saving for each instance that was `started` for the first time, with whose it is, in
+    the same account: the oldest of the same owner, project and type that was put away before. Safe
+    to repeat."""
     entries = [
-        one for target in targets for one in state.open_of(target) if one.acted and not one.is_of_storage
+        one
+        for target in targets
+        for one in state.open_of(target)
+        if one.acted and not one.is_of_storage
     ]
     left = sorted(entries, key=lambda one: one.booked_at)
     for instance, owner in started:

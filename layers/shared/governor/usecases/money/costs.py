@@ -1,5 +1,5 @@
-"""Counts what the governed instances of a target cost, and sums the month up over all targets. A sweep counts
-by one conditional write for all instances, so that two at once count once."""
+"""Counts what the governed instances of a target cost, and sums the month up over all targets. A
+sweep counts by one conditional write for all instances, so that two at once count once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from governor.domain.fleet.rows import part_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money import cost
 from governor.domain.money.cost import Meter, Rate, Run, months
-from governor.domain.money.cost_messages import STILL, budget_alert, budget_id, incident_id, used_percent
+from governor.domain.money.cost_messages import (
+    STILL,
+    budget_alert,
+    budget_id,
+    incident_id,
+    used_percent,
+)
 from governor.domain.money.forecast import PAST, by_day, forecast
 from governor.domain.money.ledger import Saved, sum_saved
 from governor.domain.policy.policy import Budget, Mode, Policy
@@ -35,7 +41,9 @@ class CountCosts:
     prices: PriceBook
     state: StateTable
 
-    def rates(self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]) -> dict[str, Rate]:
+    def rates(
+        self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
+    ) -> dict[str, Rate]:
         """Whom each instance is counted for, at what price, and as what."""
         found = {}
         for instance, policy, kind in running_now:
@@ -53,7 +61,8 @@ class CountCosts:
         before: Mapping[str, Observation],
         now: UtcDatetime,
     ) -> None:
-        """Count up to now. `before` is what the last sweep saw, those that no longer run included."""
+        """Count up to now. `before` is what the last sweep saw, those that no longer run
+        included."""
         this = self.state.meter(target, cost.month_of(now))
         # At its first sweep, a month needs the meter of the month before.
         before_it = cost.month_of(cost.month_start(now) - timedelta(days=1))
@@ -68,7 +77,9 @@ class CountCosts:
         forward = cost.with_rates(this or cost.new_meter(target, now), rates.values())
         self._forward(forward, this, runs, now)
 
-    def _forward(self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime) -> bool:
+    def _forward(
+        self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime
+    ) -> bool:
         counted = cost.count(meter, runs, until)
         if seen is not None and counted.counted_until == seen.counted_until:
             return True
@@ -81,7 +92,8 @@ class CountCosts:
 
 @dataclass(frozen=True, slots=True)
 class NoteOverBudget:
-    """Keeps which projects are over budget, for functions that ask. Used by the one that may write it."""
+    """Keeps which projects are over budget, for functions that ask. Used by the one that may write
+    it."""
 
     clock: Clock
     state: StateTable
@@ -100,7 +112,8 @@ class NoteOverBudget:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The month so far. `problems`: what could not be sent. `published`: costs that get an own metric."""
+    """The month so far. `problems`: what could not be sent. `published`: costs that get an own
+    metric."""
 
     month: str
     costs: tuple[cost.ProjectCost, ...]
@@ -122,7 +135,8 @@ class SumUpMonth:
     hub: Target
 
     def __call__(self) -> Month:
-        """Sum up, and notify of what is due. What cannot be sent is tried again by the next sweep."""
+        """Sum up, and notify of what is due. What cannot be sent is tried again by the next
+        sweep."""
         now = self.clock.now()
         policy = self.policies.base().policy
         month = cost.month_of(now)
@@ -135,7 +149,9 @@ class SumUpMonth:
             month=month,
             costs=costs,
             published=costs[: policy.budget.publish_at_most_projects],
-            highest_budget_used_percent=max((used_percent(*one) for one in budgeted), default=Decimal(0)),
+            highest_budget_used_percent=max(
+                (used_percent(*one) for one in budgeted), default=Decimal(0)
+            ),
             saved_usd=saved.net_usd,
             false_stops=saved.false_stops,
             told=told,
@@ -143,10 +159,13 @@ class SumUpMonth:
         )
 
     def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
-        """Return what was saved this month, by actions of this month and of those before that still count."""
+        """Return what was saved this month, by actions of this month and of those before that still
+        count."""
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
-        entries = (one for month in months(start - counts_for, now) for one in self.state.entries(month))
+        entries = (
+            one for month in months(start - counts_for, now) for one in self.state.entries(month)
+        )
         return sum_saved(entries, start, now, counts_for)
 
     def _tell(
@@ -158,8 +177,11 @@ class SumUpMonth:
             reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
             if not reached:
                 continue
-            # The default owner may be a contact; a project that has an owner of its own is his or hers.
-            owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
+            # The default owner may be a contact; a project that has an owner of its own is his or
+            # hers.
+            owner = policy.ownership.project_owners.get(
+                spent.project, policy.ownership.default_owner
+            )
             tell_at = max(reached)
             act = partial(self._announce, spent, budget, tell_at, now, owner)
             keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER

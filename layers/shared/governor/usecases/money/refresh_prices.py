@@ -1,5 +1,5 @@
-"""Each hour: reads what AWS lists for the types that run, and what the hub's account is committed to, where
-that was never read or too long ago."""
+"""Each hour: reads what AWS lists for the types that run, and what the hub's account is committed
+to, where that was never read or too long ago."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class RefreshPrices:
     price_reader: PriceReader
 
     def __call__(self) -> Refreshed:
-        """Read what is due. What fails holds up nothing else, and leaves the prices before in force."""
+        """Read what is due. What fails holds up nothing else, and leaves the prices before in
+        force."""
         now, refreshed = self.clock.now(), Refreshed()
         since = now - timedelta(hours=self.policies.base().policy.prices.refresh_hours)
         running = defaultdict[str, set[str]](set)
@@ -49,7 +50,12 @@ class RefreshPrices:
         return refreshed
 
     def _refresh(
-        self, region: str, types: Collection[str], since: UtcDatetime, now: UtcDatetime, refreshed: Refreshed
+        self,
+        region: str,
+        types: Collection[str],
+        since: UtcDatetime,
+        now: UtcDatetime,
+        refreshed: Refreshed,
     ) -> None:
         before = self.state.price_list(region) or PriceList(region)
         listed = before
@@ -70,7 +76,8 @@ class RefreshPrices:
     def _commit(
         self, regions: Collection[str], since: UtcDatetime, now: UtcDatetime, refreshed: Refreshed
     ) -> None:
-        """Commitments are no prices: where they may not be read, that is kept, and is no failure."""
+        """Commitments are no prices: where they may not be read, that is kept, and is no
+        failure."""
         before = self.state.commitments()
         if before and before.read_at > since and before.read.issuperset((SAVINGS_PLANS, *regions)):
             return

@@ -1,5 +1,6 @@
-"""Each night: checks that the ledger still sums up to what it did, keeps a copy of the month for other tools,
-and reports weeks and months to owners, to owners of projects, and to whoever answers for everything."""
+"""Each night: checks that the ledger still sums up to what it did, keeps a copy of the month for
+other tools, and reports weeks and months to owners, to owners of projects, and to whoever answers
+for everything."""
 
 from __future__ import annotations
 
@@ -90,9 +91,13 @@ class ReportSavings:
         books = Books(self.state, timedelta(days=policy.ledger.saving_counts_days))
         for month in months(month_start(month_start(now) - DAY), now):
             if is_provisional(month, now):
-                night.attempt(f"the books of {month}", partial(self._close, books, month, now, night))
+                night.attempt(
+                    f"the books of {month}", partial(self._close, books, month, now, night)
+                )
         for period in _due(policy, now):
-            night.attempt(f"reports of {period.name}", partial(self._tell, books, period, policy, now, night))
+            night.attempt(
+                f"reports of {period.name}", partial(self._tell, books, period, policy, now, night)
+            )
         return night
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
@@ -102,9 +107,12 @@ class ReportSavings:
             again = stated(books.entries(start - counted, now), month, before.as_of, counted)
             if abs(again.net_usd - before.net_usd) >= _CENT or again.entries != before.entries:
                 night.problems.append(
-                    f"the ledger of {month} no longer sums up: at {before.as_of:%Y-%m-%d %H:%M} UTC it had "
-                    f"{before.entries} entries and ${money(before.net_usd)}; the same entries are now "
-                    f"{again.entries} and ${money(again.net_usd)}. Nothing was changed: see docs/money.md"
+                    f"the ledger of {month} no longer sums up: at "
+                    f"{before.as_of:%Y-%m-%d %H:%M} UTC it had "
+                    f"{before.entries} entries and ${money(before.net_usd)}; the same "
+                    "entries are now "
+                    f"{again.entries} and ${money(again.net_usd)}. Nothing was changed: "
+                    "see docs/money.md"
                 )
         entries = books.entries(start - books.counts_for, now)
         self.state.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
@@ -112,12 +120,16 @@ class ReportSavings:
         self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, found.rows))
         night.copied.append(month)
 
-    def _tell(self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night) -> None:
+    def _tell(
+        self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
+    ) -> None:
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):
             found = books.report(period.start, period.end, now, reader)
             if found.lines or found.costs.total:
-                name = reader.owner or ownership.project_owners.get(reader.project, ownership.default_owner)
+                name = reader.owner or ownership.project_owners.get(
+                    reader.project, ownership.default_owner
+                )
                 owner, is_all = Owner(name, reader.project or UNASSIGNED), reader == Reader()
                 alert = report_alert(found, period.name, self.hub, now, owner, is_everything=is_all)
                 send = partial(self.announcer.announce, alert)
@@ -144,7 +156,8 @@ class Books:
         return found
 
     def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
-        """Yield what whose instances cost on the days (UTC) that begin from `start` to before `end`."""
+        """Yield what whose instances cost on the days (UTC) that begin from `start` to before
+        `end`."""
         last = (end - timedelta(microseconds=1)).date()
         for month in months(start, end):
             if month not in self._days:
@@ -154,8 +167,12 @@ class Books:
                     for (owner, project), share in costs.shares.items():
                         yield Whose(costs.account, owner, project), share
 
-    def report(self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader) -> Report:
-        entries = [one for one in self.entries(start - self.counts_for, end) if reader.sees(_whose(one))]
+    def report(
+        self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
+    ) -> Report:
+        entries = [
+            one for one in self.entries(start - self.counts_for, end) if reader.sees(_whose(one))
+        ]
         shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
         return report(entries, shares, start, end, now, self.counts_for)
 
@@ -165,7 +182,8 @@ def _whose(entry: LedgerEntry) -> Whose:
 
 
 def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
-    """Yield who answers for everything, and each owner and owner of a project that the policy names."""
+    """Yield who answers for everything, and each owner and owner of a project that the policy
+    names."""
     yield Reader()
     found = {_whose(one) for one in books.entries(period.start - books.counts_for, period.end)}
     found |= {whose for whose, _ in books.shares(period.start, period.end)}
@@ -176,8 +194,8 @@ def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Rea
 
 
 def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
-    """Yield the last week (Monday to Sunday, UTC) and month that are over since a few days; a month once more
-    when its bill is final."""
+    """Yield the last week (Monday to Sunday, UTC) and month that are over since a few days; a month
+    once more when its bill is final."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     monday, first = midnight - DAY * midnight.weekday(), month_start(now)
     last, final = month_start(first - DAY), first + PROVISIONAL

@@ -29,7 +29,8 @@ _TELL_AFTER = timedelta(minutes=10)
 
 
 _UNANSWERED = (Outcome.VOID, Outcome.FAILED)
-"""Nobody has decided: what an update has ended is asked again until somebody has, or the time is over."""
+"""Nobody has decided: what an update has ended is asked again until somebody has, or the time is
+over."""
 
 
 _Known = Mapping[EpisodeRef, tuple[Episode, Approval | None]]
@@ -49,13 +50,17 @@ class FollowUp:
     def __call__(self, sweep: Sweep) -> None:
         """Follow up every instance, and every open episode of those that are no longer listed."""
         known: dict[EpisodeRef, tuple[Episode, Approval | None]] = {}
-        open_ones = [one.open_episode for one in sweep.records.values() if one.open_episode is not None]
+        open_ones = [
+            one.open_episode for one in sweep.records.values() if one.open_episode is not None
+        ]
         # Whatever is missing here is read by itself.
         sweep.attempt("open episodes", lambda: known.update(self.state.open_questions(open_ones)))
         sweep.attempt_each(self._steps(sweep, known))
         sweep.attempt("savings that others replace", self._replaced, sweep)
         refs = [
-            _question_about(case.record, case.instance.launch_time) for case in sweep.cases if _asks(case)
+            _question_about(case.record, case.instance.launch_time)
+            for case in sweep.cases
+            if _asks(case)
         ]
         sweep.attempt("instances that stay stopped", lambda: refs.extend(self._long_stopped(sweep)))
         starts = [(ref.instance_id, partial(self._start_episode, ref, sweep.now)) for ref in refs]
@@ -82,17 +87,22 @@ class FollowUp:
             if instance_id not in listed and record.open_episode is not None:
                 yield instance_id, partial(self._unlisted, sweep, record.open_episode, known)
             elif record.holds_an_old_warning_alone(sweep.now):
-                yield instance_id, partial(self.state.drop_warning, record.target, instance_id, sweep.now)
+                yield (
+                    instance_id,
+                    partial(self.state.drop_warning, record.target, instance_id, sweep.now),
+                )
 
     def _settle(self, sweep: Sweep, case: Case) -> None:
-        """It runs again, so it saves nothing: the event may be lost, or have come before the booking."""
+        """It runs again, so it saves nothing: the event may be lost, or have come before the
+        booking."""
         instance = case.instance
         within = timedelta(minutes=sweep.base.ledger.false_stop_within_minutes)
         entries = self.state.open_entries(instance.target, instance.instance_id)
         settle_restart(self.state, entries, instance.launch_time, within, sweep.now)
 
     def _replaced(self, sweep: Sweep) -> None:
-        """End savings of instances whose place an instance that started for the first time may take."""
+        """End savings of instances whose place an instance that started for the first time may
+        take."""
         started = [
             (case.instance, owner_of(case.instance, case.policy.ownership))
             for case in sweep.cases
@@ -105,11 +115,15 @@ class FollowUp:
             settle_replaced(self.state, targets, started, sweep.now)
 
     def _long_stopped(self, sweep: Sweep) -> Iterator[EpisodeRef]:
-        """Yield questions about instances that stay stopped after an earlier one: looked for once an hour."""
+        """Yield questions about instances that stay stopped after an earlier one: looked for once
+        an hour."""
         asks = any(one.approval.ask_about_stopped_after_days for one in self.policies.variants)
         listed = {case.id for case in sweep.cases}
-        # Its last question may have ended for want of a seal: that is asked again whatever the policy says.
-        unanswered = {one for one, record in sweep.records.items() if record.last_outcome in _UNANSWERED}
+        # Its last question may have ended for want of a seal: that is asked again whatever the
+        # policy says.
+        unanswered = {
+            one for one, record in sweep.records.items() if record.last_outcome in _UNANSWERED
+        }
         may_be_asked = asks or bool(unanswered - listed)
         if sweep.summary.frozen or not may_be_asked or not sweep.is_hourly("stopped"):
             return
@@ -125,7 +139,9 @@ class FollowUp:
             if not record.is_quiet(ref.launch_time, sweep.now) and _may_be_asked(record, sweep.now)
         }
         for ref, (episode, _) in self.state.open_questions([*may]).items():
-            days = policy_or_base(self.policies, episode.instance).approval.ask_about_stopped_after_days
+            days = policy_or_base(
+                self.policies, episode.instance
+            ).approval.ask_about_stopped_after_days
             is_due = days is not None and sweep.now - away[ref].booked_at >= timedelta(days=days)
             is_unanswered = may[ref].last_outcome in _UNANSWERED
             was_unsealed = is_unanswered and ended_unsealed(episode) and episode.plan.destroys
@@ -135,14 +151,15 @@ class FollowUp:
     def _start_episode(self, ref: EpisodeRef, now: UtcDatetime) -> None:
         if self.workflow.start(ref):
             return
-        # An execution of this name has ended without opening its episode; names cannot be used again for
-        # 90 days, so the number is used up and the next sweep starts the next one.
+        # An execution of this name has ended without opening its episode; names cannot be used
+        # again for 90 days, so the number is used up and the next sweep starts the next one.
         if self.state.take_lock(ref):
             why = "its execution had ended before the episode was opened"
             self.state.close_episode(ref, Outcome.FAILED, why, now, quiet_until=None, ledger=None)
 
     def _watch_open(self, sweep: Sweep, case: Case, ref: EpisodeRef, known: _Known) -> None:
-        """Close the question when the answer is no longer needed, and repair a flow that has died."""
+        """Close the question when the answer is no longer needed, and repair a flow that has
+        died."""
         kind, why = case.verdict.kind.family, None
         if case.instance.launch_time != ref.launch_time:
             why = "the instance was restarted", Outcome.VOID
@@ -162,8 +179,8 @@ class FollowUp:
         case.episode, case.question = self._repair(sweep, ref, {} if is_void else known)
 
     def _unlisted(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> None:
-        """The instance is no longer running or selected; the workflow's own stop is not news, nor is one that
-        was asked about as stopped."""
+        """The instance is no longer running or selected; the workflow's own stop is not news, nor
+        is one that was asked about as stopped."""
         episode = (known.get(ref) or (self.state.episode(ref), None))[0]
         is_stopped = episode is not None and episode.stopped_in is not None
         why = "the instance no longer runs, or has lost its tag"
@@ -180,12 +197,17 @@ class FollowUp:
         if episode is None or episode.closed_at is None or now - episode.closed_at >= _TELL_AFTER:
             self.close_dead(ref, "nobody was notified of its outcome")
 
-    def _repair(self, sweep: Sweep, ref: EpisodeRef, known: _Known) -> tuple[Episode | None, Approval | None]:
-        """Close an episode without a workflow, deliver a decision; return what goes on, and its question."""
+    def _repair(
+        self, sweep: Sweep, ref: EpisodeRef, known: _Known
+    ) -> tuple[Episode | None, Approval | None]:
+        """Close an episode without a workflow, deliver a decision; return what goes on, and its
+        question."""
         episode, approval = known.get(ref) or (self.state.episode(ref), None)
         since = None if episode is None else episode.phase_since or episode.opened_at
         if self._is_dead(sweep, ref, since):
-            self.close_dead(ref, "its workflow ended without a result; nothing more is done for this episode")
+            self.close_dead(
+                ref, "its workflow ended without a result; nothing more is done for this episode"
+            )
             return None, None
         if episode is None or episode.phase is not Phase.ASKING:
             return episode, None
@@ -202,7 +224,8 @@ class FollowUp:
 
 
 def _was_asked_before_seals(found: tuple[Episode, Approval | None] | None) -> bool:
-    """Return whether an earlier release has asked the open question: no answer to it would count."""
+    """Return whether an earlier release has asked the open question: no answer to it would
+    count."""
     if found is None:
         return False
     episode, _ = found
@@ -214,8 +237,8 @@ def _question_about(record: InstanceRecord, launch_time: UtcDatetime) -> Episode
 
 
 def _may_be_asked(record: InstanceRecord, now: UtcDatetime) -> bool:
-    # People learn of an old outcome first: the record holds one. After a warning its work is being saved, and
-    # soon there is nothing to ask about.
+    # People learn of an old outcome first: the record holds one. After a warning its work is being
+    # saved, and soon there is nothing to ask about.
     return record.open_episode is None and not record.is_warned(now) and record.untold is None
 
 

@@ -1,5 +1,5 @@
-"""Freezes plans when too many instances turn idle or silent, and releases them: those of one target by what
-turned in one sweep, everything by what turned over all targets in some hours."""
+"""Freezes plans when too many instances turn idle or silent, and releases them: those of one target
+by what turned in one sweep, everything by what turned over all targets in some hours."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class FreezePlans:
     hub: Target
 
     def __call__(self, sweep: Sweep) -> bool:
-        """Freeze and release. True while a freeze is so young that its alert is all there is to say."""
+        """Freeze and release. True while a freeze is so young that its alert is all there is to
+        say."""
         target, now, rule = sweep.target, sweep.now, sweep.base.breaker
         turned = breaker.count_turned([case.change for case in sweep.cases])
         history = self.state.sweep_days(target)
@@ -40,18 +41,21 @@ class FreezePlans:
         tripped = self.state.breaker(target)
         hold = timedelta(minutes=rule.hold_minutes)
         just_froze = why is not None or (tripped is not None and now - tripped.tripped_at < hold)
-        # Those that froze the plans, and were neither seen at work since nor started anew. One that this
-        # sweep does not see stays in it, for it may come back as it was.
+        # Those that froze the plans, and were neither seen at work since nor started anew. One that
+        # this sweep does not see stays in it, for it may come back as it was.
         held = frozenset() if tripped is None else tripped.held
         held -= {
             case.id
             for case in sweep.cases
-            if case.verdict.kind in WORKING or (tripped and case.instance.launch_time > tripped.tripped_at)
+            if case.verdict.kind in WORKING
+            or (tripped and case.instance.launch_time > tripped.tripped_at)
         }
         if why is not None:
             # Frozen first, notified then; until people are notified, every sweep tries again.
             held |= turned.who
-            state = BreakerState(now, why, tripped.told_at if tripped else None, turned=len(held), held=held)
+            state = BreakerState(
+                now, why, tripped.told_at if tripped else None, turned=len(held), held=held
+            )
             self.state.set_breaker(target, state)
             self._notify(sweep, state, len(held))
         elif tripped is not None:
@@ -81,8 +85,11 @@ class FreezePlans:
                 state = self.state.hub().freeze or state
         by = self.state.freeze_ended_by(None, state)
         if hub.freeze is not None and (by or breaker.is_hub_freeze_over(hub, state, now, rule)):
-            # What was no habit must not pass for one in the two weeks to come; what an operator lifts may.
-            learns = by or breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
+            # What was no habit must not pass for one in the two weeks to come; what an operator
+            # lifts may.
+            learns = (
+                by or breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
+            )
             forget = [] if learns else breaker.hours_around(hub, state)
             settle = breaker.still_counted(hub, now) if by else {}
             if self._announce(sweep, breaker_alert("all released", self.hub, state, now, by=by)):
@@ -93,8 +100,8 @@ class FreezePlans:
         return state.why
 
     def _counted(self, sweep: Sweep) -> Hub:
-        """Count whoever turned and is not counted in this stretch, and whoever works again. A start begins a
-        new stretch: without work since, it is counted again."""
+        """Count whoever turned and is not counted in this stretch, and whoever works again. A start
+        begins a new stretch: without work since, it is counted again."""
         turned = breaker.count_turned([case.change for case in sweep.cases])
         for is_last in (False, False, True):
             known, hub = self.state.turned(sweep.target), self.state.hub()
@@ -109,29 +116,41 @@ class FreezePlans:
             if not new and not back:
                 return hub
             # Another sweep may count at the same time: then it is counted what is left.
-            if self.state.count_turned(sweep.target, known, new, back, hub, sweep.now, anyway=is_last):
+            if self.state.count_turned(
+                sweep.target, known, new, back, hub, sweep.now, anyway=is_last
+            ):
                 break
         return self.state.hub()
 
     def _hold_or_release(self, sweep: Sweep, state: BreakerState) -> str | None:
         """Why plans stay frozen; `None` when they are released."""
         target, now, rule = sweep.target, sweep.now, sweep.base.breaker
-        left = [case for case in sweep.cases if case.id in state.held and case.verdict.kind not in LEFT_ALONE]
+        left = [
+            case
+            for case in sweep.cases
+            if case.id in state.held and case.verdict.kind not in LEFT_ALONE
+        ]
         self._notify(sweep, state, len(left))
         # A policy that cannot be read does not say that it asks.
-        unasked = any(case.unknown is not None or breaker.acts_unasked(case.policy) for case in left)
+        unasked = any(
+            case.unknown is not None or breaker.acts_unasked(case.policy) for case in left
+        )
         frozen_for = now - state.tripped_at
         over = breaker.is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
         by = self.state.freeze_ended_by(target, state)
         if not over and not by and not breaker.is_lifted(state, rule, now):
             return state.why
-        # Notified first: a freeze that nobody knows has ended would be reported by nobody ever after.
+        # Notified first: a freeze that nobody knows has ended would be reported by nobody ever
+        # after.
         if self._announce(sweep, breaker_alert("released", target, state, now, by=by)):
             self.state.release_breaker(target, state)
         return None
 
-    def _notify(self, sweep: Sweep, state: BreakerState, left: int, *, everything: bool = False) -> None:
-        """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance running."""
+    def _notify(
+        self, sweep: Sweep, state: BreakerState, left: int, *, everything: bool = False
+    ) -> None:
+        """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance
+        running."""
         again = 0
         if state.told_at is not None:
             if sweep.now - state.told_at < _REMIND:

@@ -36,8 +36,9 @@ def keep_page(
     list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
     creator: Callable[[str], str | None],
 ) -> None:
-    """Replace the page of the target; what this sweep has not read is carried over: hours of utilization, and
-    what is not governed, which is listed once an hour, but not by the very first sweep."""
+    """Replace the page of the target; what this sweep has not read is carried over: hours of
+    utilization, and what is not governed, which is listed once an hour, but not by the very first
+    sweep."""
     target, now, mode = sweep.target, sweep.now, sweep.base.mode.value
     before = state.page(target) or FleetPage(target.account, target.region, now, mode)
     past = {row.instance_id: row for row in before.rows}
@@ -55,7 +56,9 @@ def keep_page(
         # CloudTrail takes two questions a second, and may show a launch a quarter of an hour later.
         new = [one for one in ungoverned if one.created_by is None and now - one.launched_at > HOUR]
         for one in new[:_CREATORS]:
-            ungoverned[ungoverned.index(one)] = replace(one, created_by=creator(one.instance_id) or "")
+            ungoverned[ungoverned.index(one)] = replace(
+                one, created_by=creator(one.instance_id) or ""
+            )
 
     if passed and sweep.attempt("what is not governed", look):
         sweep.attempt("who created what is not governed", look_up)
@@ -70,14 +73,21 @@ def keep_page(
         rows.append(replace(_row(case, rates[case.id]), hours=hours, idle_since=since))
     failed = len(sweep.summary.problems)
     problem = (
-        f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again." if failed else None
+        f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again."
+        if failed
+        else None
     )
-    rows += [one for one in ungoverned if one.instance_id not in rates]  # it may carry the tag by now
+    rows += [
+        one for one in ungoverned if one.instance_id not in rates
+    ]  # it may carry the tag by now
     state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
 
 
-def _over(state: StateTable, cases: Sequence[Case], past: Mapping[str, FleetRow]) -> dict[str, Episode]:
-    """Return the episodes that no sweep saw open, as all in mode observe, by instance: each is read once."""
+def _over(
+    state: StateTable, cases: Sequence[Case], past: Mapping[str, FleetRow]
+) -> dict[str, Episode]:
+    """Return the episodes that no sweep saw open, as all in mode observe, by instance: each is read
+    once."""
     quiet = (case for case in cases if case.is_quiet and case.episode is None)
     fresh = (case for case in quiet if case.id not in past or past[case.id].quiet_until is None)
     refs = [case.record.last_episode(case.instance.launch_time) for case in fresh]
@@ -110,8 +120,8 @@ def _row(case: Case, rate: Rate) -> FleetRow:
 def _idle_since(
     case: Case, episode: Episode | None, seen: FleetRow | None, swept_at: UtcDatetime
 ) -> UtcDatetime | None:
-    """Return from when on it is idle, by its question, which looks at a whole day; later that is kept. Under
-    another version of the policy a sweep knows of its own window alone."""
+    """Return from when on it is idle, by its question, which looks at a whole day; later that is
+    kept. Under another version of the policy a sweep knows of its own window alone."""
     since, before, evidence = case.idle_since, case.before.idle_since, case.verdict.evidence
     if since is None:
         return None
@@ -123,7 +133,8 @@ def _idle_since(
 
 
 def _is_reported(case: Case) -> bool:
-    """By the plan of its open episode; else by what needs no read, and by what became of the last one."""
+    """By the plan of its open episode; else by what needs no read, and by what became of the last
+    one."""
     if case.episode is not None:
         return not case.episode.plan.steps
     policy = case.policy
@@ -150,7 +161,9 @@ def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: 
         owner=owner,
         project=project,
         verdict=verdict,
-        reason=reason if len(reason) <= REASON_CHARACTERS else f"{reason[: REASON_CHARACTERS - 1]}…",
+        reason=reason
+        if len(reason) <= REASON_CHARACTERS
+        else f"{reason[: REASON_CHARACTERS - 1]}…",
         usd_per_hour=rate.usd_per_hour,
         launched_at=instance.launch_time,
         managed_by=None if manager is None else manager.service,

@@ -1,4 +1,5 @@
-"""Notifies people and subscribers of what a sweep found: new idle stretches, silence, managed instances."""
+"""Notifies people and subscribers of what a sweep found: new idle stretches, silence, managed
+instances."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ from governor.usecases.sweep.sweep_case import Sweep
 _FAILED_BEFORE = timedelta(minutes=10)
 """Its record may not say so yet: people are notified before an episode is closed."""
 _EARLIER = timedelta(minutes=10)
-"""The log forgets a message so much before it is due again, or the sweep that is due would come too soon."""
+"""The log forgets a message so much before it is due again, or the sweep that is due would come too
+soon."""
 _A_WEEK = timedelta(days=7)
 _MOST_EVENTS = 200
 """Idle events of one sweep; the next sweeps publish the others."""
@@ -53,7 +55,8 @@ class SweepAlerts:
     state: Failures
 
     def idle(self, sweep: Sweep) -> None:
-        """Publish one event per idle stretch, for machines; so many a sweep that it ends in time."""
+        """Publish one event per idle stretch, for machines; so many a sweep that it ends in
+        time."""
         fresh = [case for case in sweep.cases if case.is_idle and not case.before.idle_told_at]
         dated = [(case, since) for case in fresh if (since := case.idle_since) is not None]
         events = []
@@ -81,9 +84,14 @@ class SweepAlerts:
                     silent[one.instance_id].notified = True
 
     def unusual_exemptions(self, sweep: Sweep) -> None:
-        """Notify each owner of exemption tags that are oddly spelled; once a week while they are the same."""
+        """Notify each owner of exemption tags that are oddly spelled; once a week while they are
+        the same."""
         rules = {case.id: (case.policy.exemption, case.instance) for case in sweep.cases}
-        odd = {i: tag for i, (x, one) in rules.items() if (tag := x.like_it_on(one)) and not x.is_on(one)}
+        odd = {
+            i: tag
+            for i, (x, one) in rules.items()
+            if (tag := x.like_it_on(one)) and not x.is_on(one)
+        }
         instances = [case.instance for case in sweep.cases if case.id in odd]
         for owner, theirs in by_owner(instances, sweep.base.ownership).items():
             kept = [(one, odd[one.instance_id]) for one in theirs]
@@ -93,9 +101,15 @@ class SweepAlerts:
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
-        """Notify that no instance fails for a cause any more, or that its step works in the target."""
-        failing, still = self.state.failing(), {case.id for case in sweep.cases if case.record.failures}
-        newest = {(one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))}
+        """Notify that no instance fails for a cause any more, or that its step works in the
+        target."""
+        failing, still = (
+            self.state.failing(),
+            {case.id for case in sweep.cases if case.record.failures},
+        )
+        newest = {
+            (one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))
+        }
         for number, one in enumerate(failing):
             fails_on = one.instance_id in still and newest[one.target, one.instance_id] == one.at
             is_fresh = fails_on or sweep.now - one.at < _FAILED_BEFORE or one.target != sweep.target
@@ -111,16 +125,20 @@ class SweepAlerts:
                 self.state.drop_failing(those)
 
     def incidents_over(self, sweep: Sweep) -> None:
-        """Let machines close what they opened, where its time has passed and no finding keeps it open."""
+        """Let machines close what they opened, where its time has passed and no finding keeps it
+        open."""
         for one in self.state.incidents():
-            if one.ends_at > sweep.now or self.once.log.told(one.target, sweep.now) & {*one.lasts_with}:
+            if one.ends_at > sweep.now or self.once.log.told(one.target, sweep.now) & {
+                *one.lasts_with
+            }:
                 continue
             alert = over_alert(one, sweep.now)
             self.once(alert.dedup_id, partial(self.announcer.announce, alert))
             self.state.drop_incident(one)
 
     def reminders(self, sweep: Sweep) -> None:
-        """Remind the owners of what runs of the dates that AWS has announced, when they are near."""
+        """Remind the owners of what runs of the dates that AWS has announced, when they are
+        near."""
         notices: list[Notice] = []
         before = timedelta(hours=sweep.base.events.remind_before_hours)
         reading = "announced dates could not be read"
@@ -130,17 +148,25 @@ class SweepAlerts:
             for owner, theirs in by_owner(notice.concerns(instances), sweep.base.ownership).items():
                 alert = notice_alert(notice, theirs, owner, sweep.now, again=True)
                 key = f"reminder#{notice.message_key}#{owner.name}#{owner.project}"
-                label, notify = f"{notice.key}: {owner.name}", partial(self.announcer.announce, alert)
+                label, notify = (
+                    f"{notice.key}: {owner.name}",
+                    partial(self.announcer.announce, alert),
+                )
                 sweep.attempt(f"{label} was not reminded", self.once, key, notify, keep=DATE_KEPT)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-        """Notify the owners of environments that other services manage: one message for each, once in the
-        policy's time, with the advice that fits, and none during a freeze."""
+        """Notify the owners of environments that other services manage: one message for each, once
+        in the policy's time, with the advice that fits, and none during a freeze."""
         if sweep.summary.frozen:
             return
-        rule, again_after = sweep.base.ownership, timedelta(hours=sweep.base.managed.tell_again_after_hours)
+        rule, again_after = (
+            sweep.base.ownership,
+            timedelta(hours=sweep.base.managed.tell_again_after_hours),
+        )
         tags = sweep.base.managed.tag_keys
-        governed = Counter(home_of(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance, tags)))
+        governed = Counter(
+            home_of(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance, tags))
+        )
         groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
         for case in sweep.cases:
             since, manager = case.managed_idle_since, case.verdict.manager
@@ -151,7 +177,9 @@ class SweepAlerts:
         due = {case.id for case in sweep.cases if case.is_managed_due}
         notified: set[str] = set()
         for (home, owner), idle in groups.items():
-            notify = partial(self._notify_managed, sweep, home, owner, [*idle.values()], governed[home])
+            notify = partial(
+                self._notify_managed, sweep, home, owner, [*idle.values()], governed[home]
+            )
             key, keep = group_key(sweep.target, home, owner), again_after - _EARLIER
             if due & idle.keys() and sweep.attempt(home.title, self.once, key, notify, keep=keep):
                 # Those that have joined since the last message are in the next one.
@@ -172,7 +200,11 @@ class SweepAlerts:
         if environment is not None:
             # What the tags of the instances leave open, those of the compute environment say.
             first = idle[0].instance
-            owner = owner_of(replace(first, tags={**environment.tags, **first.tags}), sweep.base.ownership)
+            owner = owner_of(
+                replace(first, tags={**environment.tags, **first.tags}), sweep.base.ownership
+            )
         advice = (*advice_for(home, environment), *advice)
-        alert = managed_alert(home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice)
+        alert = managed_alert(
+            home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
+        )
         self.announcer.announce(alert)

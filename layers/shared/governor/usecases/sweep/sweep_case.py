@@ -1,4 +1,5 @@
-"""One sweep and its cases: what is known of each instance, what was found, and what the next sweep needs."""
+"""One sweep and its cases: what is known of each instance, what was found, and what the next sweep
+needs."""
 
 from __future__ import annotations
 
@@ -25,9 +26,11 @@ from governor.usecases.evidence.gather_evidence import Gathered
 Arguments = ParamSpec("Arguments")
 
 SETTLED_AFTER = timedelta(days=3)
-"""How long after a start the ledger is checked: longer than any policy lets a stop wait to be booked."""
+"""How long after a start the ledger is checked: longer than any policy lets a stop wait to be
+booked."""
 GPU_CHECK_EVERY = timedelta(days=1)
-"""How often a busy instance known by its aggregate is read GPU by GPU, which costs reads, for advice."""
+"""How often a busy instance known by its aggregate is read GPU by GPU, which costs reads, for
+advice."""
 
 
 @dataclass(slots=True)
@@ -49,7 +52,8 @@ class Case:
     applied: AppliedPolicy
     record: InstanceRecord
     before: Observation
-    """Observation of the sweep before; without a verdict where that did not see this run of the instance."""
+    """Observation of the sweep before; without a verdict where that did not see this run of the
+    instance."""
     now: UtcDatetime
     unknown: str | None = None
     """Why nothing can be said about it, whatever its metrics show."""
@@ -98,10 +102,13 @@ class Case:
 
     @property
     def checks_gpus(self) -> bool:
-        """Return whether a busy instance known by its aggregate is read GPU by GPU in this sweep."""
+        """Return whether a busy instance known by its aggregate is read GPU by GPU in this
+        sweep."""
         due = self.before.next_gpu_check_at
         by_aggregate = self.before.source == MetricSource.AGGREGATE
-        return self.before.verdict in WORKING and by_aggregate and due is not None and self.now >= due
+        return (
+            self.before.verdict in WORKING and by_aggregate and due is not None and self.now >= due
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -114,18 +121,22 @@ class Case:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether an answer, or the lack of one, keeps this idleness from being asked about again."""
+        """Return whether an answer, or the lack of one, keeps this idleness from being asked about
+        again."""
         return self.record.is_quiet(self.instance.launch_time, self.now)
 
     @property
     def is_managed_due(self) -> bool:
         """Return whether the owner of its environment got no message about it for long enough."""
         at = self.before.managed_told_at
-        return at is None or self.now - at >= timedelta(hours=self.policy.managed.tell_again_after_hours)
+        return at is None or self.now - at >= timedelta(
+            hours=self.policy.managed.tell_again_after_hours
+        )
 
     @property
     def managed_idle_since(self) -> UtcDatetime | None:
-        """From when on an instance that another service runs is idle, where that is long enough to say so."""
+        """From when on an instance that another service runs is idle, where that is long enough to
+        say so."""
         since, evidence = self.idle_since if self.verdict.manager else None, self.verdict.evidence
         enough = timedelta(minutes=self.policy.managed.idle_for_minutes)
         if since is None or evidence is None:
@@ -134,7 +145,8 @@ class Case:
 
     @property
     def people_know(self) -> bool:
-        """Return whether people know of its idleness: then only whether work resumed is worth a read."""
+        """Return whether people know of its idleness: then only whether work resumed is worth a
+        read."""
         return self.record.open_episode is not None or self.is_quiet or not self.is_managed_due
 
     @property
@@ -163,7 +175,8 @@ class Case:
         last_known = known_kind(before.last_known) if before.last_known else None
         return Change(
             self.id,
-            # Silence is counted when it has lasted: until then the last sweep with readings is compared.
+            # Silence is counted when it has lasted: until then the last sweep with readings is
+            # compared.
             before=last_known if before.is_late else known_kind(before.verdict),
             last_known=last_known,
             after=self.verdict.kind,
@@ -172,14 +185,15 @@ class Case:
 
     @property
     def goes_on_working(self) -> bool:
-        """Return whether only time has passed since the sweep before, so that nothing follows from this one:
-        it worked and works, or started long ago and was never seen."""
+        """Return whether only time has passed since the sweep before, so that nothing follows from
+        this one: it worked and works, or started long ago and was never seen."""
         was_seen, started = self.before.verdict, self.now - self.instance.launch_time
         worked = was_seen in WORKING or (not was_seen and started >= SETTLED_AFTER)
         return worked and self.verdict.kind in WORKING
 
     def observation(self, rate: Rate | None = None) -> Observation:
-        """Return what the next sweep needs to know of this one; without a rate, hours count as before."""
+        """Return what the next sweep needs to know of this one; without a rate, hours count as
+        before."""
         before, gathered, verdict, now = self.before, self.gathered, self.verdict, self.now
         kind, notified_at, known = verdict.kind, now if self.notified else None, self._remembered
         idle_notified_at = notified_at if self.is_idle else None
@@ -208,8 +222,12 @@ class Case:
             idle_since=known.idle_since,
             late_since=known.late_since,
             idle_told_at=None if kind in WORKING else before.idle_told_at or idle_notified_at,
-            managed_told_at=(notified_at or before.managed_told_at) if self.verdict.manager else None,
-            last_known=before.last_known if kind in (VerdictKind.NO_DATA, *LEFT_ALONE) else kind.value,
+            managed_told_at=(notified_at or before.managed_told_at)
+            if self.verdict.manager
+            else None,
+            last_known=before.last_known
+            if kind in (VerdictKind.NO_DATA, *LEFT_ALONE)
+            else kind.value,
             is_late=verdict.is_late,
             project=rate.project if rate else before.project,
             usd_per_hour=rate.usd_per_hour if rate else before.usd_per_hour,
@@ -234,16 +252,23 @@ class Sweep:
 
     def is_hourly(self, key: str) -> bool:
         """Return whether what is looked at once an hour is due, each at a minute of its own."""
-        return self.swept_before is None or is_due(key, timedelta(hours=1), self.swept_before, self.now)
+        return self.swept_before is None or is_due(
+            key, timedelta(hours=1), self.swept_before, self.now
+        )
 
     def attempt_each(self, effects: Iterable[tuple[str, Callable[[], object]]]) -> list[bool]:
         """Try effects that do not concern each other, some at a time; return which succeeded."""
         return list(self.spread(lambda one: self.attempt(*one), list(effects)))
 
     def attempt(
-        self, label: str, effect: Callable[Arguments, object], *args: Arguments.args, **more: Arguments.kwargs
+        self,
+        label: str,
+        effect: Callable[Arguments, object],
+        *args: Arguments.args,
+        **more: Arguments.kwargs,
     ) -> bool:
-        """Try one effect. A failure is noted and repaired by the next sweep, which computes anew."""
+        """Try one effect. A failure is noted and repaired by the next sweep, which computes
+        anew."""
         try:
             effect(*args, **more)
         except GovernorError as error:

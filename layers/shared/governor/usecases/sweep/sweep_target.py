@@ -1,8 +1,8 @@
 """One sweep over one target: list, read, judge, and repair whatever differs from the wanted state.
 
-Level-triggered: everything is computed anew, so a sweep that was missed or ran twice loses nothing. Effects
-are tried one by one; what fails is repaired by the next sweep. This module must not act on an instance beyond
-its tags.
+Level-triggered: everything is computed anew, so a sweep that was missed or ran twice loses nothing.
+Effects are tried one by one; what fails is repaired by the next sweep. This module must not act on
+an instance beyond its tags.
 """
 
 from __future__ import annotations
@@ -27,7 +27,12 @@ from governor.errors import PolicyError
 from governor.ports import Clock, InstanceReader, InstanceTagger, Policies, Spread
 from governor.stores import StateTable
 from governor.stores.table import TRANSACTION
-from governor.usecases.evidence.gather_evidence import EvidenceRequest, Gathered, GatherEvidence, Passes
+from governor.usecases.evidence.gather_evidence import (
+    EvidenceRequest,
+    Gathered,
+    GatherEvidence,
+    Passes,
+)
 from governor.usecases.money.costs import CountCosts
 from governor.usecases.sweep.follow_up import FollowUp
 from governor.usecases.sweep.freeze_plans import FreezePlans
@@ -36,7 +41,8 @@ from governor.usecases.sweep.sweep_alerts import SweepAlerts
 from governor.usecases.sweep.sweep_case import GPU_CHECK_EVERY, Case, Sweep, SweepSummary
 
 _SPREAD_OVER = 1000
-"""From so many instances with several GPUs on, their GPU checks are spread over the whole interval."""
+"""From so many instances with several GPUs on, their GPU checks are spread over the whole
+interval."""
 _SEARCH_EVERY = timedelta(hours=1)
 """For the metrics of an instance that publishes none."""
 
@@ -64,7 +70,9 @@ class SweepTarget:
         _judge_cases(sweep, self.gather, self.state)
         just_froze = self.freeze(sweep)
         summary.verdicts.update(case.verdict.kind.value for case in sweep.cases)
-        summary.problems += [f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None]
+        summary.problems += [
+            f"{case.id}: {case.unknown}" for case in sweep.cases if case.unknown is not None
+        ]
         _mark_idle(sweep, self.tagger, self.state)
         self.follow_up(sweep)
         self.alerts.idle(sweep)
@@ -75,12 +83,21 @@ class SweepTarget:
         sweep.attempt("incidents over", self.alerts.incidents_over, sweep)
         self.alerts.reminders(sweep)
         instances = [case.instance for case in sweep.cases]
-        rates = self.costs.rates([(case.instance, case.policy, case.verdict.kind) for case in sweep.cases])
+        rates = self.costs.rates(
+            [(case.instance, case.policy, case.verdict.kind) for case in sweep.cases]
+        )
         sweep.attempt("costs", self.costs, target, instances, rates, before, now)
         self.alerts.managed_idle(sweep, rates)
-        self.state.remember(target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now)
-        ungoverned, creator = partial(self._ungoverned, sweep), partial(self.instances.creator, target)
-        sweep.attempt("page of the console", keep_page, self.state, sweep, rates, ungoverned, creator)
+        self.state.remember(
+            target, {case.id: case.observation(rates[case.id]) for case in sweep.cases}, now
+        )
+        ungoverned, creator = (
+            partial(self._ungoverned, sweep),
+            partial(self.instances.creator, target),
+        )
+        sweep.attempt(
+            "page of the console", keep_page, self.state, sweep, rates, ungoverned, creator
+        )
         return summary
 
     def _ungoverned(self, sweep: Sweep) -> list[tuple[Instance, Rate]]:
@@ -94,14 +111,18 @@ class SweepTarget:
         odd: dict[str, str] = {}
         instances = [*self.instances.list_selected(target, base.selector, odd)]
         records = self.state.records(target)
-        started = {one: it.open_episode.launch_time for one, it in records.items() if it.open_episode}
+        started = {
+            one: it.open_episode.launch_time for one, it in records.items() if it.open_episode
+        }
         started |= {one: seen.launch_time for one, seen in before.items()}
         nameless = [odd.pop("")] if "" in odd else []
         for why in nameless:
             # Any that is missing may be the one without an id.
             missing = started.keys() - {one.instance_id for one in instances}
             odd = dict.fromkeys(missing, why) | odd
-        instances += (Instance(target, one, "unknown", "running", started.get(one, now)) for one in odd)
+        instances += (
+            Instance(target, one, "unknown", "running", started.get(one, now)) for one in odd
+        )
         cases = []
         for instance in instances:
             seen = before.get(instance.instance_id)
@@ -109,7 +130,9 @@ class SweepTarget:
                 # Who started anew while no sweep looked counts as one that was seen young.
                 last_known = None if seen is None else YOUNG[0].value
                 seen = Observation(instance.launch_time, verdict="", at=now, last_known=last_known)
-            record = records.get(instance.instance_id) or InstanceRecord(target, instance.instance_id)
+            record = records.get(instance.instance_id) or InstanceRecord(
+                target, instance.instance_id
+            )
             # One that cannot be judged never sinks the others: it has no data.
             try:
                 applied, unknown = self.policies.applied_to(instance), record.problem
@@ -124,8 +147,9 @@ class SweepTarget:
 
 
 def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> None:
-    """Give each case its verdict, and its proof where a question may start, in two batches of reads. What
-    goes on working is saved after each part of a large one: a sweep that dies is gone on with."""
+    """Give each case its verdict, and its proof where a question may start, in two batches of
+    reads. What goes on working is saved after each part of a large one: a sweep that dies is gone
+    on with."""
     _spread_gpu_checks(sweep)
     to_read = []
     for case in sweep.cases:
@@ -137,7 +161,9 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> Non
     to_read.sort(key=lambda case: case.before.at)
     windows, asked, passes = dict[str, timedelta](), list[EvidenceRequest](), Passes()
     by_id = {case.id: case for case in to_read}
-    for part in gather.in_parts(sweep.target, [_request(case) for case in to_read], sweep.now, passes):
+    for part in gather.in_parts(
+        sweep.target, [_request(case) for case in to_read], sweep.now, passes
+    ):
         working = {}
         for case in (by_id[one] for one in part):
             case.gathered, subject = part[case.id], case.subject
@@ -148,16 +174,22 @@ def _judge_cases(sweep: Sweep, gather: GatherEvidence, state: StateTable) -> Non
             if case.goes_on_working:
                 working[case.id] = case.observation()
         if working and len(part) < len(to_read):
-            sweep.attempt("a part of the sweep", state.remember_part, sweep.target, working, sweep.now)
+            sweep.attempt(
+                "a part of the sweep", state.remember_part, sweep.target, working, sweep.now
+            )
     for one, longer in gather(sweep.target, asked, sweep.now, passes).items():
         by_id[one].proof = by_id[one].subject.judge_question(longer.evidence, windows[one])
 
 
 def _spread_gpu_checks(sweep: Sweep) -> None:
-    """Say when instances new to the sweep are first read GPU by GPU: a small fleet soon, a large one
-    spread over the whole interval by a hash of the id, so that no sweep reads them all."""
+    """Say when instances new to the sweep are first read GPU by GPU: a small fleet soon, a large
+    one spread over the whole interval by a hash of the id, so that no sweep reads them all."""
     shapes = {case.id: shape_of(case.instance.instance_type) for case in sweep.cases}
-    several = [case for case in sweep.cases if (one := shapes[case.id]) and (one.accelerator_count or 0) > 1]
+    several = [
+        case
+        for case in sweep.cases
+        if (one := shapes[case.id]) and (one.accelerator_count or 0) > 1
+    ]
     share = min(1.0, len(several) / _SPREAD_OVER)
     for case in several:
         if not case.before.verdict:
@@ -192,7 +224,8 @@ def _longer(case: Case, seen: Gathered, window: timedelta) -> EvidenceRequest:
 
 
 def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
-    """Set and remove marks that differ from the verdicts; the table remembers what a dry run tried."""
+    """Set and remove marks that differ from the verdicts; the table remembers what a dry run
+    tried."""
     to_write: dict[tuple[bool, bool], list[str]] = defaultdict(list)
     for case in sweep.cases:
         dry_run = case.policy.mode is Mode.OBSERVE
@@ -216,7 +249,8 @@ def _mark_idle(sweep: Sweep, tagger: InstanceTagger, state: StateTable) -> None:
 
 
 def _has_outdated_marks(case: Case) -> bool:
-    """Return whether it was marked before its last start, by the note or, unless in `observe`, by the tag."""
+    """Return whether it was marked before its last start, by the note or, unless in `observe`, by
+    the tag."""
     at = case.record.marked_at
     if at is None and case.policy.mode is not Mode.OBSERVE:
         with suppress(ValueError):  # anybody may have written the tag
