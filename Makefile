@@ -115,7 +115,7 @@ bench: env-project env-cloud env-sam ## calls, time, memory, cold starts, hooks 
 bench-peer: env-project env-custodian ## the same fleet under Cloud Custodian, a plain Lambda and us: calls, time, memory, USD, verdicts
 	@$(VENV)/python -m benchmarks.peer
 
-figures: env-project ## lines and words, and seconds beside their targets; runs what has not run yet
+figures: env-project ## how plain the code is, words a page, and seconds beside their targets; runs what has not run yet
 	@$(VENV)/python -m scripts.figures
 
 evaluate: env-project ## the rule for idle scored on real GPU traces; TRACES=dir (or file) for others than ../shared/data/gpu_traces

@@ -1,8 +1,9 @@
-"""`make figures`: how large, how slow and how wordy the project is.
+"""`make figures`: how plain the code is, how slow the runs are, and how many words the pages have.
 
-Lines and words only inform: nobody is asked to keep under a number of them. Seconds have targets;
-they are those that `make demo APPROVE=auto`, `test`, `evaluate` and `bench` have left in `build/`.
-Runs that have not happened yet happen now, unless `--recorded` says not to.
+The figures of the code are beside their goals (`scripts/density.py`); nobody is asked to keep under
+a number of lines. Seconds have targets; they are those that `make demo APPROVE=auto`, `test`,
+`evaluate` and `bench` have left in `build/`. Runs that have not happened yet happen now, unless
+`--recorded` says not to.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from scripts import density
+
 ROOT = Path(__file__).resolve().parent.parent
-LAYER = "layers/shared/governor"
 RUNS = {
     "demo": (("demo", "APPROVE=auto"), 60),
     "test": (("test",), 300),
@@ -26,57 +28,12 @@ RUNS = {
 COLD_START_RATIO = 1.3
 
 
-@dataclass(frozen=True)
-class Room:
-    """Files that serve one purpose, wherever they are."""
-
-    name: str
-    patterns: tuple[str, ...]
-
-
-ROOMS = (
-    Room(LAYER, (f"{LAYER}/**/*.py",)),
-    Room(
-        "  table, ports and twins",
-        (
-            f"{LAYER}/adapters/table/**/*.py",
-            f"{LAYER}/ports.py",
-            f"{LAYER}/stores/**/*.py",
-            "tests/twins/**/*.py",
-        ),
-    ),
-    Room("  wiring", (f"{LAYER}/wiring/**/*.py", f"{LAYER}/contracts/settings.py")),
-    Room(
-        "  policy",
-        (
-            f"{LAYER}/contracts/policy.py",
-            f"{LAYER}/contracts/yaml_document.py",
-            f"{LAYER}/domain/policy/policy.py",
-            f"{LAYER}/domain/settings.py",
-        ),
-    ),
-    Room(
-        "  warnings",
-        tuple(
-            f"{LAYER}/usecases/events/{name}.py"
-            for name in ("react", "respond_to_warnings", "send_checkpoint", "notify_warning")
-        ),
-    ),
-    Room("  messages", (f"{LAYER}/domain/**/*messages.py",)),
-    Room("template.yaml", ("template.yaml",)),
-    Room("remediation source", ("statemachines/remediation.yaml",)),
-)
-BESIDE = (
-    Room("cli, not in the layer", ("cli/**/*.py",)),
-    Room("tests/twins, not in the layer", ("tests/twins/**/*.py",)),
-)
 PAGES = ("README.md", "docs/**/*.md", "agent/README.md", "local/README.md")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure beside its target; without a target it only informs, without a value it is not
-    known."""
+    """One figure beside its target. Without a target it informs; without a value it is unknown."""
 
     name: str
     value: float | None
@@ -95,13 +52,6 @@ class Figure:
             "over" if self.is_over else "" if self.target is None or self.value is None else "ok"
         )
         return f"  {self.name:<34} {value:>9} {target:>9} {self.unit:<8} {verdict}".rstrip()
-
-
-def lines(root: Path, room: Room) -> int:
-    """Lines of a room's files; no file is counted twice, and folders that are not there have
-    none."""
-    found = {path for pattern in room.patterns for path in root.glob(pattern) if path.is_file()}
-    return sum(path.read_text(encoding="utf-8").count("\n") for path in found)
 
 
 def words(text: str) -> int:
@@ -136,8 +86,14 @@ def cold_start(build: Path) -> float | None:
 
 def counted(root: Path) -> Iterator[tuple[str, list[Figure]]]:
     """All that can be read without running anything, by heading."""
-    yield "Lines", [Figure(room.name, lines(root, room), None) for room in ROOMS]
-    yield "Lines beside them", [Figure(room.name, lines(root, room), None) for room in BESIDE]
+    plain = density.measure([root / place for place in density.PLACES])
+    yield (
+        "Plain code",
+        [
+            Figure(name, round(value, 2), density.GOALS[name])
+            for name, value in plain.figures().items()
+        ],
+    )
     long = pages(root)
     yield "Words a page", [Figure(name, count, None) for name, count in long.items()]
     build = root / "build"

@@ -5,35 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
-from scripts import figures
-from scripts.figures import LAYER, ROOMS, Figure, Room
+from scripts import density, figures
+from scripts.figures import Figure
 
 
-def test_a_file_that_two_patterns_name_is_counted_once(tmp_path: Path) -> None:
-    """And folders that do not exist have no lines."""
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "one.py").write_text("1\n2\n")
+def test_plain_code_stands_first_with_its_goals() -> None:
+    """Each of its figures, and none counts lines of files."""
+    heading, rows = next(iter(figures.counted(figures.ROOT)))
 
-    assert 2 == figures.lines(tmp_path, Room("x", ("a/*.py", "**/one.py", "nowhere/**/*.py")))
-
-
-@pytest.mark.parametrize("room", ROOMS, ids=lambda room: room.name.strip())
-def test_every_room_is_found(room: Room) -> None:
-    """A room whose files have moved would have no lines, and look small."""
-    assert figures.lines(figures.ROOT, room) > 100
-
-
-def test_the_layer_is_counted_whole() -> None:
-    """All of its modules, in whatever folder."""
-    modules = [
-        path for path in (figures.ROOT / LAYER).rglob("*.py") if "__pycache__" not in path.parts
-    ]
-
-    assert figures.lines(figures.ROOT, ROOMS[0]) == sum(
-        path.read_text().count("\n") for path in modules
-    )
+    assert heading == "Plain code"
+    assert list(density.GOALS) == [row.name for row in rows]
+    assert all(row.target is not None for row in rows)
 
 
 def test_code_is_not_words() -> None:
