@@ -10,7 +10,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
     [
-        ROOT / "README.md",
+        *(
+            ROOT / f"{name}.md"
+            for name in ("README", "CONTRIBUTING", "SECURITY", "CODE_OF_CONDUCT")
+        ),
         ROOT / "agent/README.md",
         ROOT / "local/README.md",
         *ROOT.glob("docs/**/*.md"),
