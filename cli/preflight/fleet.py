@@ -3,7 +3,7 @@ is told."""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -43,10 +43,11 @@ def dry_runs(world: World) -> Finding:
         "ec2:CreateSnapshots": {"InstanceSpecification": {"InstanceId": instance}},
         "ec2:CreateTags": {"Resources": [instance], "Tags": tag},
     }
-    strange, said = [], Counter[str]()
-    for operation, asked in calls.items():
-        error = world.dry_run(operation, **asked)
-        said[error.code if error else "DryRunOperation"] += 1
+    strange = []
+    codes = Counter[str]()
+    for operation, arguments in calls.items():
+        error = world.dry_run(operation, **arguments)
+        codes[error.code if error else "DryRunOperation"] += 1
         if error is not None and not is_understood(error):
             strange.append(f"{operation}: {error.code}")
     if strange:
@@ -54,9 +55,8 @@ def dry_runs(world: World) -> Finding:
             f"{instance}: {'; '.join(strange)}",
             "report the codes; the guards refuse to act on them",
         )
-    return confirmed(
-        f"{instance}: {', '.join(f'{count} x {code}' for code, count in said.items())}"
-    )
+    counts = ", ".join(f"{count} x {code}" for code, count in codes.items())
+    return confirmed(f"{instance}: {counts}")
 
 
 def unknown_instance(world: World) -> Finding:
@@ -81,17 +81,25 @@ def managed_instances(world: World) -> Finding:
 
     Source: EC2 User Guide, managed instances; hidden ones cost all the same.
     """
-    running = [{"Name": "instance-state-name", "Values": ["running"]}]
-
-    def ids(**more: Any) -> set[str]:
-        listed = world.all("ec2:DescribeInstances", "Reservations", Filters=running, **more)
-        return {instance["InstanceId"] for one in listed for instance in one["Instances"]}
-
-    # Twice: what starts or ends meanwhile is in one of the two only.
-    before, everything, after = ids(), ids(IncludeManagedResources=True), ids()
-    if missing := (before & after) - everything:
+    # Twice: an instance that starts or ends meanwhile is in one of the two lists only.
+    before = _running(world)
+    everything = _running(world, IncludeManagedResources=True)
+    after = _running(world)
+    missing = (before & after) - everything
+    if missing:
         return refuted(f"{plural(len(missing), 'instance')} only without it", "report this")
     return confirmed(f"{len(after)} running, and {len(everything - after - before)} hidden ones")
+
+
+def _running(world: World, **options: Any) -> set[str]:
+    """Return the ids of the running instances that EC2 lists with these options."""
+    is_running = [{"Name": "instance-state-name", "Values": ["running"]}]
+    ids: set[str] = set()
+    for reservation in world.all(
+        "ec2:DescribeInstances", "Reservations", Filters=is_running, **options
+    ):
+        ids.update(instance["InstanceId"] for instance in reservation["Instances"])
+    return ids
 
 
 def agent_metrics(world: World) -> Finding:
@@ -107,23 +115,31 @@ def agent_metrics(world: World) -> Finding:
         MetricName=metrics.utilization,
         RecentlyActive="PT3H",
     )
-    sets = Counter(
-        ",".join(sorted(one["Name"] for one in metric["Dimensions"])) for metric in listed
-    )
+    sets = Counter(_dimension_names(metric) for metric in listed)
     name = f"{printable(metrics.namespace)} {printable(metrics.utilization)}"
     if not sets:
         raise NothingToSee(
             f"{name}: no series of the last 3 hours",
             "deploy stacks/telemetry.yaml; governor doctor",
         )
-    seen = f"{name}: " + ", ".join(f"{count} with {keys or 'none'}" for keys, count in sets.items())
-    lost = [keys for keys in sets if "InstanceId" not in keys.split(",")]
-    if len(lost) == len(sets):
+    counts = ", ".join(f"{count} with {names or 'none'}" for names, count in sets.items())
+    observed = f"{name}: {counts}"
+    if not any("InstanceId" in names.split(",") for names in sets):
         return refuted(
-            seen,
+            observed,
             "add append_dimensions.InstanceId to the agent's configuration (docs/telemetry.md)",
         )
-    return confirmed(seen)
+    return confirmed(observed)
+
+
+def _dimension_names(metric: Any) -> str:
+    """Return the names of a series' dimensions, in order and separated by commas."""
+    return ",".join(sorted(dimension["Name"] for dimension in metric["Dimensions"]))
+
+
+def _dimensions(metric: Any) -> dict[str, str]:
+    """Return the values of a series' dimensions by their names."""
+    return {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
 
 
 def gpu_metric_delay(world: World) -> Finding:
@@ -132,7 +148,7 @@ def gpu_metric_delay(world: World) -> Finding:
     Source: memory: the agent buffers for up to 2 minutes.
     """
     metrics = world.policy.metrics
-    ids = {one["InstanceId"] for one in world.instances[:_SOME]}
+    ids = {instance["InstanceId"] for instance in world.instances[:_SOME]}
     listed = world.all(
         "cloudwatch:ListMetrics",
         "Metrics",
@@ -140,11 +156,7 @@ def gpu_metric_delay(world: World) -> Finding:
         MetricName=metrics.utilization,
         RecentlyActive="PT3H",
     )
-    series = [
-        one
-        for one in listed
-        if any(d["Name"] == "InstanceId" and d["Value"] in ids for d in one["Dimensions"])
-    ]
+    series = [metric for metric in listed if _dimensions(metric).get("InstanceId") in ids]
     return _delay(world, series, metrics.period_seconds)
 
 
@@ -157,9 +169,9 @@ def ec2_metric_delay(world: World) -> Finding:
         {
             "Namespace": "AWS/EC2",
             "MetricName": "CPUUtilization",
-            "Dimensions": [{"Name": "InstanceId", "Value": one["InstanceId"]}],
+            "Dimensions": [{"Name": "InstanceId", "Value": instance["InstanceId"]}],
         }
-        for one in world.instances[:_SOME]
+        for instance in world.instances[:_SOME]
     ]
     return _delay(world, series, 300)
 
@@ -168,52 +180,59 @@ def _delay(world: World, series: Sequence[Any], period: int) -> Finding:
     """Return whether each series that is alive has the newest period that ended `lag_seconds`
     ago."""
     lag = world.policy.metrics.lag_seconds
-    newest = [one for one in _newest(world, series[:500], period) if world.now - one <= _SILENT]
-    if not newest:
+    begins = [
+        newest for newest in _newest(world, series[:500], period) if world.now - newest <= _SILENT
+    ]
+    if not begins:
         raise NothingToSee(
             f"none of {len(series)} series has data of the last 20 minutes", "run governor doctor"
         )
-    ages = [(world.now - one).total_seconds() for one in newest]
-    wanted = (world.now.timestamp() - lag) // period * period - period
-    late = [one for one in newest if one.timestamp() < wanted]
-    seen = (
-        f"the newest periods of {len(newest)} series began {min(ages):.0f} to {max(ages):.0f} s ago"
+    ages = [(world.now - begin).total_seconds() for begin in begins]
+    expected = (world.now.timestamp() - lag) // period * period - period
+    late = [begin for begin in begins if begin.timestamp() < expected]
+    observed = (
+        f"the newest periods of {len(begins)} series began {min(ages):.0f} to {max(ages):.0f} s ago"
     )
-    if late:
-        # The next period of the latest one has ended, and is not there yet.
-        needed = int((max(ages) - 2 * period) // 60 + 2) * 60
-        advice = f"set metrics.lag_seconds to {max(needed, lag + 60)} in the policy"
-        return refuted(f"{seen}; {len(late)} of them lack a period that ended {lag} s ago", advice)
-    return confirmed(seen)
+    if not late:
+        return confirmed(observed)
+    # The next period of the latest series has ended, and is not there yet.
+    needed = int((max(ages) - 2 * period) // 60 + 2) * 60
+    return refuted(
+        f"{observed}; {len(late)} of them lack a period that ended {lag} s ago",
+        f"set metrics.lag_seconds to {max(needed, lag + 60)} in the policy",
+    )
 
 
 def _newest(world: World, series: Sequence[Any], period: int) -> list[datetime]:
-    wanted = ("Namespace", "MetricName", "Dimensions")
+    """Return the time of the newest data point of each series that has one in the last hour."""
     queries = [
         {
             "Id": f"q{number}",
             "MetricStat": {
-                "Metric": {key: one[key] for key in wanted},
+                "Metric": {
+                    "Namespace": metric["Namespace"],
+                    "MetricName": metric["MetricName"],
+                    "Dimensions": metric["Dimensions"],
+                },
                 "Period": period,
                 "Stat": "Maximum",
             },
         }
-        for number, one in enumerate(series)
+        for number, metric in enumerate(series)
     ]
     if not queries:
         return []
-    found = world.all(
+    answers = world.all(
         "cloudwatch:GetMetricData",
         "MetricDataResults",
         MetricDataQueries=queries,
         StartTime=world.now - timedelta(hours=1),
         EndTime=world.now,
     )
-    by_id: dict[str, datetime] = {}
-    for one in found:
-        if one["Timestamps"]:
-            by_id[one["Id"]] = max([*one["Timestamps"], *filter(None, [by_id.get(one["Id"])])])
-    return list(by_id.values())
+    times_by_id: dict[str, list[datetime]] = defaultdict(list)
+    for answer in answers:
+        times_by_id[answer["Id"]] += answer["Timestamps"]
+    return [max(times) for times in times_by_id.values() if times]
 
 
 def gpu_power(world: World) -> Finding:
@@ -229,22 +248,30 @@ def gpu_power(world: World) -> Finding:
         MetricName="GPUPowerUtilization",
         RecentlyActive="PT3H",
     )
-    series = [{one["Name"]: one["Value"] for one in metric["Dimensions"]} for metric in listed]
-    kinds = {one["InstanceId"]: one["InstanceType"].partition(".")[0] for one in world.instances}
-    with_it = {kinds[one["InstanceId"]] for one in series if one.get("InstanceId") in kinds}
-    without = sorted(set(kinds.values()) - with_it)
-    if not with_it:
-        families = ", ".join(without)
+    series = [_dimensions(metric) for metric in listed]
+    families = {
+        instance["InstanceId"]: instance["InstanceType"].partition(".")[0]
+        for instance in world.instances
+    }
+    publishing = set()
+    for dimensions in series:
+        family = families.get(dimensions.get("InstanceId", ""))
+        if family is not None:
+            publishing.add(family)
+    silent = sorted(set(families.values()) - publishing)
+    if not publishing:
         return unknown(
-            f"none of {families} publishes it",
+            f"none of {', '.join(silent)} publishes it",
             "nothing: the product works without; report the families",
         )
-    sets = sorted({",".join(sorted(one)) for one in series})
-    have, lack = ", ".join(sorted(with_it)), ", ".join(without) or "none"
-    seen = f"families {have} have it, {lack} not; by {'; '.join(sets)}"
-    if any("InstanceId" not in one for one in series):
-        return refuted(seen, "report the dimensions: a series without InstanceId is not read")
-    return confirmed(seen)
+    sets = sorted({",".join(sorted(dimensions)) for dimensions in series})
+    observed = (
+        f"families {', '.join(sorted(publishing))} have it, {', '.join(silent) or 'none'} not; "
+        f"by {'; '.join(sets)}"
+    )
+    if any("InstanceId" not in dimensions for dimensions in series):
+        return refuted(observed, "report the dimensions: a series without InstanceId is not read")
+    return confirmed(observed)
 
 
 def snapshot_keys(world: World) -> Finding:
@@ -262,13 +289,11 @@ def snapshot_keys(world: World) -> Finding:
             {"Name": "encrypted", "Values": ["true"]},
         ],
     )
-    states = Counter(one["State"] for one in listed)
+    states = Counter(snapshot["State"] for snapshot in listed)
     if states["error"]:
-        seen = (
-            f"{states['error']} of {states.total()} snapshots of encrypted volumes ended in error"
-        )
         return refuted(
-            seen, "let the snapshotter's roles use the keys: kms:CreateGrant, kms:DescribeKey"
+            f"{states['error']} of {states.total()} snapshots of encrypted volumes ended in error",
+            "let the snapshotter's roles use the keys: kms:CreateGrant, kms:DescribeKey",
         )
     if not states["completed"]:
         raise NothingToSee(
@@ -285,33 +310,40 @@ def volume_keys(world: World) -> Finding:
 
     Source: EBS User Guide: a running instance does not notice, the next attach fails.
     """
-    ids = [
-        mapping["Ebs"]["VolumeId"]
-        for one in world.instances[:_SOME]
-        for mapping in one.get("BlockDeviceMappings", ())
-        if "Ebs" in mapping
-    ]
-    volumes = [
-        volume
-        for part in in_parts(ids, 200)
-        for volume in world.call("ec2:DescribeVolumes", VolumeIds=list(part))["Volumes"]
-    ]
-    keys = sorted(
-        {one["KmsKeyId"] for one in volumes if one.get("Encrypted") and one.get("KmsKeyId")}
-    )
+    volumes = _volumes(world)
+    keys = {volume["KmsKeyId"] for volume in volumes if _is_encrypted_by_a_key(volume)}
     if not keys:
         raise NothingToSee(
             f"none of {plural(len(volumes), 'volume')} is encrypted by KMS", "nothing"
         )
-    states = {
-        key: world.call("kms:DescribeKey", KeyId=key)["KeyMetadata"]["KeyState"] for key in keys
-    }
-    if bad := {key: state for key, state in states.items() if state != "Enabled"}:
-        said = ", ".join(f"{key} is {state}" for key, state in bad.items())
+    unusable = []
+    for key in sorted(keys):
+        state = world.call("kms:DescribeKey", KeyId=key)["KeyMetadata"]["KeyState"]
+        if state != "Enabled":
+            unusable.append(f"{key} is {state}")
+    if unusable:
         return refuted(
-            said, "enable them, or exempt their instances: once stopped, they stay stopped"
+            ", ".join(unusable),
+            "enable them, or exempt their instances: once stopped, they stay stopped",
         )
     return confirmed(f"{plural(len(keys), 'key')} enabled")
+
+
+def _volumes(world: World) -> list[Any]:
+    """Return the EBS volumes of some instances, as EC2 describes them."""
+    ids = []
+    for instance in world.instances[:_SOME]:
+        for mapping in instance.get("BlockDeviceMappings", ()):
+            if "Ebs" in mapping:
+                ids.append(mapping["Ebs"]["VolumeId"])
+    volumes: list[Any] = []
+    for part in in_parts(ids, 200):
+        volumes += world.call("ec2:DescribeVolumes", VolumeIds=list(part))["Volumes"]
+    return volumes
+
+
+def _is_encrypted_by_a_key(volume: Any) -> bool:
+    return bool(volume.get("Encrypted")) and bool(volume.get("KmsKeyId"))
 
 
 def group_tags(world: World) -> Finding:
@@ -320,29 +352,33 @@ def group_tags(world: World) -> Finding:
 
     Source: EC2 Auto Scaling User Guide: a stopped member would be replaced.
     """
-    ids = [one["InstanceId"] for one in world.instances]
-    members = {
-        one["InstanceId"]: one["AutoScalingGroupName"]
-        for part in in_parts(ids, 50)
-        for one in world.call("autoscaling:DescribeAutoScalingInstances", InstanceIds=list(part))[
-            "AutoScalingInstances"
-        ]
-    }
-    if not members:
+    groups = _groups(world)
+    if not groups:
         raise NothingToSee(
             "no selected instance is in an Auto Scaling group", "nothing, if you use none"
         )
-    tagged = {
-        one["InstanceId"]: tag["Value"]
-        for one in world.instances
-        for tag in one.get("Tags", ())
-        if tag["Key"] == _GROUP
-    }
-    if wrong := sorted(one for one, group in members.items() if tagged.get(one) != group):
+    tagged = {}
+    for instance in world.instances:
+        for tag in instance.get("Tags", ()):
+            if tag["Key"] == _GROUP:
+                tagged[instance["InstanceId"]] = tag["Value"]
+    wrong = sorted(member for member, group in groups.items() if tagged.get(member) != group)
+    if wrong:
         return refuted(
             f"without the tag of its group: {', '.join(wrong[:5])}", "exempt these, and report this"
         )
-    return confirmed(f"{plural(len(members), 'member')}, each with the tag of its group")
+    return confirmed(f"{plural(len(groups), 'member')}, each with the tag of its group")
+
+
+def _groups(world: World) -> dict[str, str]:
+    """Return the Auto Scaling group of each instance that is in one, by instance id."""
+    ids = [instance["InstanceId"] for instance in world.instances]
+    groups = {}
+    for part in in_parts(ids, 50):
+        answer = world.call("autoscaling:DescribeAutoScalingInstances", InstanceIds=list(part))
+        for member in answer["AutoScalingInstances"]:
+            groups[member["InstanceId"]] = member["AutoScalingGroupName"]
+    return groups
 
 
 def spot_requests(world: World) -> Finding:
@@ -351,25 +387,27 @@ def spot_requests(world: World) -> Finding:
 
     Source: EC2 API; a persistent request is canceled before its instance is terminated.
     """
-    spot = [one for one in world.instances if one.get("InstanceLifecycle") == Lifecycle.SPOT]
+    spot = [
+        instance
+        for instance in world.instances
+        if instance.get("InstanceLifecycle") == Lifecycle.SPOT
+    ]
     if not spot:
         raise NothingToSee("no selected instance is Spot", "nothing, if you use none")
-    ids = [one["SpotInstanceRequestId"] for one in spot if one.get("SpotInstanceRequestId")]
+    named = [instance.get("SpotInstanceRequestId") for instance in spot]
+    ids = [request_id for request_id in named if request_id]
     if len(ids) < len(spot):
         return refuted(
             f"{len(spot) - len(ids)} of {len(spot)} name no request", "exempt them, and report this"
         )
-    found = [
-        one["Type"]
-        for part in in_parts(ids, 200)
-        for one in world.call(
-            "ec2:DescribeSpotInstanceRequests", SpotInstanceRequestIds=list(part)
-        )["SpotInstanceRequests"]
-    ]
-    if set(found) <= {"one-time", "persistent"} and len(found) == len(ids):
-        return confirmed(f"{len(found)} requests, {found.count('persistent')} of them persistent")
+    types: list[str] = []
+    for part in in_parts(ids, 200):
+        answer = world.call("ec2:DescribeSpotInstanceRequests", SpotInstanceRequestIds=list(part))
+        types += [request["Type"] for request in answer["SpotInstanceRequests"]]
+    if set(types) <= {"one-time", "persistent"} and len(types) == len(ids):
+        return confirmed(f"{len(types)} requests, {types.count('persistent')} of them persistent")
     return refuted(
-        f"{len(found)} of {len(ids)} requests, of types {sorted(set(found))}", "report this"
+        f"{len(types)} of {len(ids)} requests, of types {sorted(set(types))}", "report this"
     )
 
 
@@ -378,12 +416,13 @@ def lifecycles(world: World) -> Finding:
 
     Source: EC2 API, InstanceLifecycle.
     """
-    known = {one.value for one in Lifecycle if one is not Lifecycle.UNKNOWN}
-    found = Counter(
-        one.get("InstanceLifecycle", Lifecycle.ON_DEMAND.value) for one in world.instances
+    known = {lifecycle.value for lifecycle in Lifecycle if lifecycle is not Lifecycle.UNKNOWN}
+    used = Counter(
+        instance.get("InstanceLifecycle", Lifecycle.ON_DEMAND.value) for instance in world.instances
     )
-    if strange := sorted(set(found) - known):
+    strange = sorted(set(used) - known)
+    if strange:
         return refuted(
             f"unknown: {', '.join(strange)}", "report the name; these instances are only shown"
         )
-    return confirmed(", ".join(f"{count} {name}" for name, count in found.items()))
+    return confirmed(", ".join(f"{count} {name}" for name, count in used.items()))
