@@ -113,6 +113,7 @@ class ConsoleWorld:
 
     policy: Policy = field(default_factory=Policy)
     table: MemoryTable = field(default_factory=MemoryTable)
+    policy_is_whole: bool = True
 
     def __post_init__(self) -> None:
         self.state = SealedStateTable(self.table)
@@ -139,7 +140,14 @@ class ConsoleWorld:
 
     @property
     def reader(self) -> Reader:
-        return Reader(Readable(self.table), FakeClock(NOW), self.policy, TARGETS, "governor")
+        return Reader(
+            Readable(self.table),
+            FakeClock(NOW),
+            self.policy,
+            TARGETS,
+            "governor",
+            self.policy_is_whole,
+        )
 
     def asked(self, who: Caller | None = None, **query: str) -> Asked:
         """Return what a view is asked by somebody now."""

@@ -88,7 +88,7 @@ class Site:
         answers = Answers(decide, self.undoer)
         self.console = Console(
             lambda: Reader(
-                Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor"
+                Readable(self.table), self.world.clock, POLICY, (TARGET,), "gpu-governor", True
             ),
             self.at.doors,
             {

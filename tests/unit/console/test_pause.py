@@ -4,6 +4,7 @@ does."""
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -14,6 +15,8 @@ from governor.console.views.freezes import PATH, Brakes, freezes
 from governor.console.views.overview import overview
 from governor.contracts.policy import parse_policy
 from governor.domain.alerts.alert import AlertKind
+from governor.domain.policy.contacts import Console as ConsoleSettings
+from governor.domain.policy.policy import Policy
 from governor.domain.sweep.pause import Pause
 from governor.usecases.pause import PauseAll
 from tests.builders import NOW
@@ -43,8 +46,10 @@ PAUSE = Pause(NOW - timedelta(hours=1), "oidc:ada@example.com", "they are needed
 class Site:
     """The overview and the page of freezes."""
 
-    def __init__(self, pause: Pause | None = None) -> None:
-        self.world = ConsoleWorld(POLICY)
+    def __init__(
+        self, pause: Pause | None = None, policy: Policy = POLICY, *, policy_is_whole: bool = True
+    ) -> None:
+        self.world = ConsoleWorld(policy, policy_is_whole=policy_is_whole)
         self.world.keep(make_row(1))
         if pause is not None:
             self.world.state.begin_pause(pause)
@@ -112,6 +117,17 @@ def test_each_button_is_shown_to_those_whose_press_counts(
     assert (ends == 303) == ('value="end-pause"' in standing.page(group))
     assert ends == standing.end(group)
     assert (ends == 303) == (standing.world.state.pause() is None)
+
+
+def test_while_the_policy_is_refused_the_page_ends_no_pause() -> None:
+    """A refused document shows its people alone, and not whether it names an admin."""
+    people_alone = replace(POLICY, console=ConsoleSettings())
+    site = Site(PAUSE, people_alone, policy_is_whole=False)
+    assert "The policy in force is refused" in site.page("named")
+    assert 'value="end-pause"' not in site.page("named")
+
+    assert 403 == site.end("named")
+    assert PAUSE == site.world.state.pause()
 
 
 def test_the_end_takes_a_look_at_what_goes_on_and_a_fresh_sign_in() -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from governor.contracts.policy import people_of
 from governor.domain.approvals.approval import Stage
 from governor.domain.approvals.terms import Grant, Rank, Scope
 from governor.domain.episode.episode import Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action
 from governor.domain.sweep.pause import Pause
-from governor.errors import CloudError, ConflictError, DecisionRefused, MustWait
+from governor.errors import CloudError, ConflictError, DecisionRefused, MustWait, NotAllowed
 from governor.stores.pauses import PAUSE
 from governor.usecases.approvals.ask_owner import AskOwner
 from governor.usecases.pause import PauseAll, Presser
@@ -168,3 +169,19 @@ def test_nobody_is_told_of_a_pause_that_does_not_stand(ends: int) -> None:
         return
     with pytest.raises(DecisionRefused, match="nothing is paused"):
         pause_all.begin(admin, "stop it", world.policies.policy)
+
+
+def test_nobody_ends_a_pause_while_the_policy_in_force_cannot_be_read() -> None:
+    """It may name an admin of everything: that nobody sees one is no proof that there is none."""
+    world = paused(World())
+    book = people_of("ownership: {contacts: {ml: {emails: [ada@example.com]}}}\nunknown: 1\n")
+    pause_all = PauseAll(world.state, world.clock, world.announcer, TARGET)
+    named = Presser(ADA, "ada@example.com", ())
+    policy = book.base().policy
+
+    with pytest.raises(NotAllowed, match=r"cannot be read.*governor policy check"):
+        pause_all.end(named, DRILL.at, policy, policy_is_whole=book.whole)
+    assert DRILL == world.state.pause()
+
+    pause_all.end(named, DRILL.at, policy, policy_is_whole=True)
+    assert world.state.pause() is None

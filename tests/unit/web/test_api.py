@@ -38,7 +38,7 @@ KEPT_UNTIL = iso(NOW + timedelta(hours=4))
 SHOW, ANSWER = (f"{method} /api/approvals/{{approval_id}}" for method in ("GET", "POST"))
 
 
-def api(world: Any, issuer: str = "") -> ApprovalApi:
+def api(world: Any, issuer: str = "", *, policy_is_whole: bool = True) -> ApprovalApi:
     """Over a world."""
     return ApprovalApi(
         show=ShowApproval(world.state, world.clock),
@@ -65,6 +65,7 @@ def api(world: Any, issuer: str = "") -> ApprovalApi:
         ),
         pause_all=PauseAll(world.state, world.clock, world.announcer, TARGET),
         policy=world.policies.policy,
+        policy_is_whole=policy_is_whole,
     )
 
 

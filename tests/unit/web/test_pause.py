@@ -46,9 +46,11 @@ class Presses:
     def __init__(self, text: str = PEOPLE + SCOPES) -> None:
         self.world = World(decide=False)
         self.world.policies.policy = policy(text)
+        self.policy_is_whole = True
 
     def call(self, route: str, caller: str, **document: Any) -> ApiResponse:
-        return api(self.world).handle(ApiRequest(route, caller, "", document))
+        answering = api(self.world, policy_is_whole=self.policy_is_whole)
+        return answering.handle(ApiRequest(route, caller, "", document))
 
     def pause(self, caller: str = ADMIN, **document: Any) -> ApiResponse:
         return self.call("POST /api/pause", caller, **document)
@@ -104,6 +106,18 @@ def test_where_no_admin_is_named_a_named_person_ends_it() -> None:
 
     assert 403 == presses.resume(STRANGER).status
     assert 200 == presses.resume(MAPPED).status
+
+
+def test_while_the_policy_is_refused_anybody_named_pauses_and_nobody_ends_it() -> None:
+    """Only the people of a refused document are read, and not whether it names an admin."""
+    presses = Presses(PEOPLE)
+    presses.policy_is_whole = False
+    assert 200 == presses.pause(MAPPED).status
+
+    refused = presses.resume(MAPPED)
+    assert 403 == refused.status
+    assert "governor policy check" in str(refused.document["error"])
+    assert presses.world.state.pause() is not None
 
 
 def test_both_are_in_the_audit_and_people_learn_of_both() -> None:

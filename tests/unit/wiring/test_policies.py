@@ -31,6 +31,8 @@ from governor.errors import (
 from governor.ports import MetricAnswer, StoredPolicy
 from governor.usecases.accounts import swept
 from governor.wiring import policies
+from governor.wiring.answers import approval_api
+from governor.wiring.console import console
 from governor.wiring.ec2 import _CountedMetrics
 from governor.wiring.parts import Parts
 from governor.wiring.sweep import sweep_plan
@@ -69,6 +71,15 @@ def test_only_targets_of_the_policy_are_swept() -> None:
                 sweep(account, region)
 
     assert [Target(accounts.hub_account, "eu-west-1")] == made
+
+
+@pytest.mark.parametrize(("document", "is_whole"), [("mode: ask\n", True), ("unknown: 1\n", False)])
+def test_those_who_end_a_pause_learn_whether_the_policy_is_refused(
+    document: str, is_whole: bool
+) -> None:
+    """The command line's API and the console."""
+    assert is_whole is approval_api(parts(document, None))().policy_is_whole
+    assert is_whole is console(parts(document, None))._reader().policy_is_whole
 
 
 @pytest.mark.parametrize("code", ["ThrottlingException", "InternalServerError"])

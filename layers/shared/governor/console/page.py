@@ -38,13 +38,18 @@ _READ_AT_ONCE = 100
 @dataclass(frozen=True)
 class Reader:
     """The stores of one request. `environment` is the stack's name; `targets` are those of the
-    policy."""
+    policy.
+
+    `policy_is_whole` is false where the document is refused: `policy` then holds its people and
+    defaults.
+    """
 
     table: Readable
     clock: Clock
     policy: Policy
     targets: tuple[Target, ...]
     environment: str
+    policy_is_whole: bool
 
     @cached_property
     def state(self) -> StateTable:

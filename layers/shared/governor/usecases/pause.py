@@ -37,6 +37,13 @@ _WHO_MAY_END = (
     "everything: true), "
     "or a person of ownership.contacts where the policy names no such admin"
 )
+_POLICY_REFUSED = (
+    "the policy in force is refused, so it cannot be read who may end the pause, and the "
+    "pause stays: see "
+    "what is wrong with `governor policy get` and `governor policy check`, store a "
+    "corrected version with "
+    "`governor policy put`, and end the pause then"
+)
 _GONE = (
     "the pause that you saw has ended, and somebody may have paused again: look "
     "again before you end it"
@@ -78,13 +85,19 @@ class PauseAll:
                 return standing
         raise DecisionRefused(_NOT_BEGUN)
 
-    def end(self, presser: Presser, since: UtcDatetime, policy: Policy) -> Pause:
+    def end(
+        self, presser: Presser, since: UtcDatetime, policy: Policy, *, policy_is_whole: bool
+    ) -> Pause:
         """End the pause that began at this time, and return it.
+
+        `policy_is_whole` is false where the document is refused and only its people are known.
 
         Raises: NotAllowed; DecisionRefused where none stands, or another one; CloudError.
         """
-        if not may_end_pause(presser.grants, presser.person, policy):
-            raise NotAllowed(_WHO_MAY_END)
+        if not may_end_pause(
+            presser.grants, presser.person, policy, policy_is_whole=policy_is_whole
+        ):
+            raise NotAllowed(_WHO_MAY_END if policy_is_whole else _POLICY_REFUSED)
         pause = self.state.pause()
         if pause is None or pause.at != since:
             raise DecisionRefused(_GONE)

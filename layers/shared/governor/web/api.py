@@ -72,6 +72,8 @@ class ApprovalApi:
     open_console: OpenConsole
     pause_all: PauseAll
     policy: Policy
+    policy_is_whole: bool
+    """False where the document in force is refused: `policy` then holds its people and defaults."""
 
     def handle(self, request: ApiRequest) -> ApiResponse:
         """Answer whatever a client can send; a refusal says what to do. Raises: CloudError."""
@@ -154,7 +156,9 @@ class ApprovalApi:
                 "since: the time that `governor resume --all` prints (`pause.since` of "
                 "GET /api/freezes)"
             ) from None
-        pause = self.pause_all.end(self._presser(request), began, self.policy)
+        pause = self.pause_all.end(
+            self._presser(request), began, self.policy, policy_is_whole=self.policy_is_whole
+        )
         return _pause_document(pause)
 
     def _presser(self, request: ApiRequest) -> Presser:

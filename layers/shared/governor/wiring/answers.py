@@ -44,6 +44,7 @@ def approval_api(parts: Parts) -> Ready[ApprovalApi]:
             open_console=opens,
             pause_all=parts.fill(PauseAll),
             policy=base,
+            policy_is_whole=policies.whole,
         )
 
     return ready(or_defaults(parts), make)

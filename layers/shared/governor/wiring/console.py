@@ -44,13 +44,15 @@ def console(parts: Parts) -> Console:
     policies, known = or_defaults(parts), parts.settings
 
     def reader() -> Reader:
-        policy = policies().base().policy
+        book = policies()
+        policy = book.base().policy
         return Reader(
             table=Readable(parts.table),
             clock=parts.clock,
             policy=policy,
             targets=swept(policy, parts.hub),
             environment=known.need("powertools_metrics_namespace"),
+            policy_is_whole=book.whole,
         )
 
     enter = OpenConsole(parts.sign_ins, parts.clock, known.oidc_issuer)

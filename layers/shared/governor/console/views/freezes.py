@@ -85,14 +85,17 @@ def pause_values(ask: Asked) -> dict[str, Any]:
     callers who see everything get name and reason."""
     caller = ask.caller
     policy = ask.reader.policy
+    is_whole = ask.reader.policy_is_whole
     pause = ask.reader.state.pause()
+    may_end = may_end_pause(caller.grants, caller.person, policy, policy_is_whole=is_whole)
     shown = pause if ask.scope.everything else None
     return {
         "pause": pause,
         "paused_by": people(shown.by) if shown else None,
         "pause_reason": shown.reason if shown else None,
         "may_pause": pause is None and may_pause(caller.grants, caller.person, policy),
-        "may_end": pause is not None and may_end_pause(caller.grants, caller.person, policy),
+        "may_end": pause is not None and may_end,
+        "policy_is_refused": not is_whole,
         "longest_reason": LONGEST_REASON,
     }
 
@@ -146,7 +149,10 @@ class Brakes:
             since = parse_iso(ask.query.get("since", ""))
         except ValueError:
             raise InputError("choose the button of the page") from None
-        self.pause_all.end(_presser(ask.caller), since, ask.reader.policy)
+        reader = ask.reader
+        self.pause_all.end(
+            _presser(ask.caller), since, reader.policy, policy_is_whole=reader.policy_is_whole
+        )
         return PATH
 
 

@@ -14,12 +14,17 @@ def may_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
     return is_admin or _is_named(person, policy)
 
 
-def may_end_pause(grants: Collection[Grant], person: str, policy: Policy) -> bool:
+def may_end_pause(
+    grants: Collection[Grant], person: str, policy: Policy, *, policy_is_whole: bool
+) -> bool:
     """Return whether somebody may end the pause: an admin of everything.
 
     Where the policy names no such admin, anybody whom a contact names may: somebody must be able
-    to.
+    to. A refused document shows its contacts alone. It may name an admin, so nobody may end the
+    pause by it. Nothing acts under such a document either, so the pause that stays costs nothing.
     """
+    if not policy_is_whole:
+        return False
     if any(grant.rank is Rank.ADMIN and grant.scope.everything for grant in grants):
         return True
     scopes = policy.console.scopes.values()
