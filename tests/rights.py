@@ -34,6 +34,7 @@ from governor.usecases.health.check_health import CheckHealth
 from governor.usecases.money.costs import NoteOverBudget, SumUpMonth
 from governor.usecases.money.refresh_prices import RefreshPrices
 from governor.usecases.money.report_savings import ReportSavings
+from governor.usecases.pause import SendPauseMessages
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.web.api import ApprovalApi
@@ -61,6 +62,7 @@ def _answering(respond: RespondToWarnings) -> str:
 
 _USE_CASES: tuple[tuple[type, str | Callable[[Any], str]], ...] = (
     (ReviewPolicy, "PlanSweep"),
+    (SendPauseMessages, "PlanSweep"),
     (SweepTarget, "SweepTarget"),
     (SumUpMonth, "SumUpMonth"),
     (NoteOverBudget, "PlanSweep"),

@@ -1,5 +1,7 @@
 """Reviews the newest version of the policy, and lists the targets of a sweep: every account of the
-policy in force, those of its organizational units included, in every Region of it."""
+policy in force, those of its organizational units included, in every Region of it. Sends messages
+about a pause first that could not be sent before: whatever the policy says, or where it is
+refused."""
 
 from __future__ import annotations
 
@@ -32,6 +34,10 @@ def handler(event: dict[str, Any], context: Any, plan: SweepPlan) -> dict[str, A
     check = parse(PlanPayload, event).check
     if check == "sweep":
         plan.check_schema()
+        try:
+            plan.send_pause_messages()
+        except Exception:  # noqa: BLE001 - logged, with the reason; the next sweep sends them
+            logger.exception("messages about a pause were not sent")
         try:
             plan.review()
         except Exception:  # noqa: BLE001 - logged, with the reason; instances are watched whatever a version does

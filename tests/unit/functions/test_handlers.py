@@ -16,11 +16,13 @@ from urllib.parse import quote
 
 import pytest
 
+from governor.domain.alerts.alert import AlertKind
 from governor.domain.approvals.links import LinkSigner
 from governor.domain.episode.episode import Outcome, Phase
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Lifecycle, Target
 from governor.domain.policy.policy import Action
+from governor.domain.sweep.pause import Pause
 from governor.errors import (
     ConfigurationError,
     InputError,
@@ -359,6 +361,28 @@ def test_a_sweep_goes_on_where_the_review_of_the_policy_fails(error: Exception) 
             "plan_sweep", sample("plan_sweep/schedule"), wired
         )
     assert type(error).__name__ in stream.getvalue()
+
+
+def test_people_learn_of_a_pause_from_the_next_sweep_also_while_the_policy_is_refused() -> None:
+    """The press could not send it; a sweep without a policy lists no target."""
+    world = World()
+    world.state.begin_pause(Pause(world.clock.now() - timedelta(minutes=5), "oidc:ada@example.com"))
+    with pytest.raises(PolicyError):
+        call(
+            "plan_sweep",
+            sample("plan_sweep/schedule"),
+            sweep_plan(parts(Parts, world, "unknown: 1\n")),
+        )
+
+    assert [AlertKind.PAUSED] == [one.kind for one in world.announcer.sent]
+
+
+def test_a_sweep_goes_on_where_no_message_of_a_pause_can_be_sent() -> None:
+    failing = mock.Mock(side_effect=Unavailable("away"))
+    wired = sweep_plan(parts(Parts, World()))._replace(send_pause_messages=failing)
+
+    assert 1 == call("plan_sweep", sample("plan_sweep/schedule"), wired)["target_count"]
+    failing.assert_called_once_with()
 
 
 def test_a_look_at_health_reviews_nothing() -> None:

@@ -9,18 +9,28 @@ from typing import Any
 import pytest
 
 from governor.contracts.policy import people_of
+from governor.domain.alerts.alert import AlertKind
 from governor.domain.approvals.approval import Stage
 from governor.domain.approvals.terms import Grant, Rank, Scope
 from governor.domain.episode.episode import Phase
 from governor.domain.episode.plan import Step
 from governor.domain.policy.policy import Action
 from governor.domain.sweep.pause import Pause
-from governor.errors import CloudError, ConflictError, DecisionRefused, MustWait, NotAllowed
+from governor.domain.units import clock
+from governor.errors import (
+    CloudError,
+    ConflictError,
+    DecisionRefused,
+    MustWait,
+    NotAllowed,
+    Unavailable,
+)
 from governor.stores.pauses import PAUSE
 from governor.usecases.approvals.ask_owner import AskOwner
-from governor.usecases.pause import PauseAll, Presser
+from governor.usecases.once import Once
+from governor.usecases.pause import PauseAll, Presser, SendPauseMessages
 from tests.builders import NOW, TARGET
-from tests.twins import MemoryStateTable
+from tests.twins import MemoryEventLog, MemoryStateTable
 from tests.unit.usecases.fleet_world import FleetWorld
 from tests.unit.usecases.test_audit import Stream
 from tests.unit.usecases.test_audit import stream as stream
@@ -185,3 +195,91 @@ def test_nobody_ends_a_pause_while_the_policy_in_force_cannot_be_read() -> None:
 
     pause_all.end(named, DRILL.at, policy, policy_is_whole=True)
     assert world.state.pause() is None
+
+
+ADMIN = Presser(ADA, "ada@example.com", (Grant(Rank.ADMIN, Scope(everything=True)),))
+
+
+class Messages:
+    """A pause whose messages fail as long as `is_away`, and the sweeps that follow."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.is_away = False
+        self.announce = self.world.announcer.announce
+        self.world.announcer.announce = self._announce  # type: ignore[method-assign]
+        given = self.world.state, self.world.clock, self.world.announcer, TARGET
+        self.pause_all = PauseAll(*given)
+        self.sends = SendPauseMessages(*given, Once(self.world.clock, MemoryEventLog()))
+
+    def _announce(self, alert: Any) -> None:
+        if self.is_away:
+            raise Unavailable("the topic does not answer", operation="sns:Publish")
+        self.announce(alert)
+
+    def begin(self) -> None:
+        self.pause_all.begin(ADMIN, "a drill", self.world.policies.policy)
+
+    def end(self) -> None:
+        standing = self.world.state.pause()
+        assert standing is not None
+        self.pause_all.end(ADMIN, standing.at, self.world.policies.policy, policy_is_whole=True)
+
+    def sweep(self, minutes: float = 5) -> None:
+        self.world.clock.moment += timedelta(minutes=minutes)
+        self.sends()
+
+    @property
+    def sent(self) -> list[AlertKind]:
+        return [one.kind for one in self.world.announcer.sent]
+
+
+def test_a_message_of_a_pause_that_could_not_be_sent_is_sent_by_a_sweep_once() -> None:
+    """It says when the pause began, not when the message was sent. One that was sent is not sent
+    again."""
+    messages = Messages()
+    messages.is_away = True
+    messages.begin()
+    with pytest.raises(Unavailable):
+        messages.sweep()
+    assert [] == messages.sent
+
+    messages.is_away = False
+    for _ in range(3):
+        messages.sweep()
+    assert [AlertKind.PAUSED] == messages.sent
+    [alert] = messages.world.announcer.sent
+    standing = messages.world.state.pause()
+    assert standing is not None
+    assert any(
+        f"paused everything at {clock(standing.at, 'UTC', alert.at)}" in line
+        for line in alert.lines
+    )
+
+    messages.end()
+    messages.sweep()
+    assert [AlertKind.PAUSED, AlertKind.PAUSE_ENDED] == messages.sent
+
+
+def test_the_end_of_a_pause_is_sent_later_too_and_alone() -> None:
+    """That everything is paused would be wrong by then; the message of the end says when it
+    began."""
+    messages = Messages()
+    messages.is_away = True
+    messages.begin()
+    messages.end()
+    messages.is_away = False
+    for _ in range(3):
+        messages.sweep()
+
+    assert [AlertKind.PAUSE_ENDED] == messages.sent
+
+
+def test_a_sweep_leaves_a_message_to_the_press_that_is_under_way() -> None:
+    messages = Messages()
+    messages.world.state.begin_pause(Pause(messages.world.clock.now(), ADA))
+    messages.sweep(1)
+    assert [] == messages.sent
+
+    messages.sweep(1)
+    assert [AlertKind.PAUSED] == messages.sent

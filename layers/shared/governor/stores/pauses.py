@@ -1,20 +1,34 @@
-"""The pause of everything: one item that every destructive step reads, and the log of who paused.
+"""The pause of everything: one item that every destructive step reads, the log of who paused, and
+the messages about it that are still to be sent.
 
-It is in a partition of its own, so that IAM can say who writes it.
+Each is in a partition of its own, so that IAM can say who writes it.
 """
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from governor.domain.sweep.pause import Pause
+from governor.domain.sweep.pause import Pause, PauseEvent, PauseMessage
 from governor.domain.units import as_utc
-from governor.stores.table import Document, Key, Store, Write, absent, check, update, where
+from governor.stores.table import (
+    Document,
+    Key,
+    Readable,
+    Store,
+    Write,
+    absent,
+    check,
+    update,
+    where,
+)
 
 PAUSE: Key = ("PAUSE#all", "PAUSE")
 _LOG = "PAUSE#log"
 """For the audit alone: who paused, and who ended it."""
 _LOGGED_FOR = timedelta(days=400)
+_MESSAGES = "PAUSE#messages"
+MESSAGES_KEPT = timedelta(days=30)
+"""So long a message about a pause is tried again."""
 
 
 class Pauses(Store):
@@ -28,18 +42,37 @@ class Pauses(Store):
         """Pause everything; false where it is paused already."""
         entry = {"what": "paused", "by": pause.by, "reason": pause.reason}
         begun = update(PAUSE, {"pause": pause}, absent("pause"))
-        return self._table.wins(begun, _logged(pause.at, entry))
+        message = PauseMessage(PauseEvent.BEGUN, pause, pause.by, pause.at)
+        return self._table.wins(begun, _logged(pause.at, entry), _to_send(message))
 
     def end_pause(self, pause: Pause, by: str, at: datetime) -> None:
         """End this pause, and none that began since. Raises: ConflictError."""
         entry = {"what": "pause ended", "by": by, "paused_at": pause.at, "paused_by": pause.by}
         ended = update(PAUSE, {}, where("pause.at", "=", pause.at), remove=["pause"])
-        self._table.transact(ended, _logged(at, entry))
+        message = PauseMessage(PauseEvent.ENDED, pause, by, as_utc(at))
+        self._table.transact(ended, _logged(at, entry), _to_send(message))
+
+    def unsent_pause_messages(self) -> list[PauseMessage]:
+        """Return the messages about pauses that nobody was sent yet, the oldest first."""
+        items = self._table.query(_MESSAGES)
+        unsent = [item["message"] for item in items if "message" in item and "sent_at" not in item]
+        return list(Readable(self._table).records(PauseMessage, unsent))
+
+    def note_pause_message_sent(self, message: PauseMessage, at: datetime) -> None:
+        self._table.write(update(_message_key(message), {"sent_at": at}, until=at + MESSAGES_KEPT))
 
 
 def not_paused() -> Write:
     """Let a transaction fail while everything is paused."""
     return check(PAUSE, absent("pause"))
+
+
+def _to_send(message: PauseMessage) -> Write:
+    return update(_message_key(message), {"message": message}, until=message.at + MESSAGES_KEPT)
+
+
+def _message_key(message: PauseMessage) -> Key:
+    return _MESSAGES, f"{as_utc(message.at).isoformat()}#{message.event}"
 
 
 def _logged(at: datetime, entry: Document) -> Write:

@@ -1,7 +1,8 @@
 """Pauses every stop, termination and deletion in every target, and ends the pause.
 
-People are notified of both. The order: the record first, the message then. A message that cannot
-be sent changes nothing of the pause.
+People are notified of both. The order: the record first, with the message that is to be sent, and
+the message then. A message that cannot be sent changes nothing of the pause; the next sweep sends
+it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
 from typing import NamedTuple
 
 from governor.domain.approvals.approval import has_controls
@@ -17,15 +20,19 @@ from governor.domain.approvals.terms import Grant
 from governor.domain.instance import Target
 from governor.domain.policy.policy import Policy
 from governor.domain.sweep.messages import pause_alert
-from governor.domain.sweep.pause import Pause
+from governor.domain.sweep.pause import Pause, PauseEvent, PauseMessage
 from governor.domain.units import UtcDatetime
 from governor.errors import CloudError, ConflictError, DecisionRefused, InputError, NotAllowed
 from governor.ports import Announcer, Clock
 from governor.stores import StateTable
+from governor.stores.pauses import MESSAGES_KEPT
+from governor.usecases.once import Once
 
 _log = logging.getLogger(__name__)
 LONGEST_REASON = 300
 _ATTEMPTS = 5
+_SENT_FOR = MESSAGES_KEPT + timedelta(days=1)
+"""Longer than a message is tried again, or it would be sent twice."""
 _NOT_BEGUN = "nothing is paused: other pauses began and ended at the same moment. Pause again"
 _WHO_MAY_PAUSE = (
     "only a person of ownership.contacts, or an admin of console.scopes, may pause "
@@ -78,7 +85,7 @@ class PauseAll:
         for _ in range(_ATTEMPTS):
             pause = Pause(self.clock.now(), presser.by, checked)
             if self.state.begin_pause(pause):
-                self._announce("paused", pause, presser.by)
+                self._announce(PauseMessage(PauseEvent.BEGUN, pause, presser.by, pause.at))
                 return pause
             standing = self.state.pause()
             if standing is not None:
@@ -101,19 +108,47 @@ class PauseAll:
         pause = self.state.pause()
         if pause is None or pause.at != since:
             raise DecisionRefused(_GONE)
+        now = self.clock.now()
         try:
-            self.state.end_pause(pause, presser.by, self.clock.now())
+            self.state.end_pause(pause, presser.by, now)
         except ConflictError:
             raise DecisionRefused(_GONE) from None
-        self._announce("pause ended", pause, presser.by)
+        self._announce(PauseMessage(PauseEvent.ENDED, pause, presser.by, now))
         return pause
 
-    def _announce(self, template: str, pause: Pause, by: str) -> None:
+    def _announce(self, message: PauseMessage) -> None:
+        now = self.clock.now()
         try:
-            self.announcer.announce(pause_alert(template, self.hub, pause, by, self.clock.now()))
+            self.announcer.announce(pause_alert(message, self.hub, now))
+            self.state.note_pause_message_sent(message, now)
         except CloudError:
-            # It counts all the same: each sweep shows it, and the audit has it.
-            _log.exception("nobody could be notified: %s", template)
+            # The press counts all the same, and the message is kept: a sweep sends it.
+            _log.exception("the next sweep sends the message: %s", message.event)
+
+
+@dataclass(frozen=True, slots=True)
+class SendPauseMessages:
+    """Sends the messages about pauses that the press itself could not send."""
+
+    state: StateTable
+    clock: Clock
+    announcer: Announcer
+    hub: Target
+    once: Once
+
+    def __call__(self) -> None:
+        """Raises: CloudError; the messages that are left are sent by the next sweep."""
+        messages = self.state.unsent_pause_messages()
+        if not messages:
+            return
+        standing = self.state.pause()
+        now = self.clock.now()
+        for message in messages:
+            if message.is_left_to_the_sweep(standing, now):
+                alert = pause_alert(message, self.hub, now)
+                # The role of the sweep notes nothing beside the pause: that it was sent is in the
+                # log.
+                self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=_SENT_FOR)
 
 
 def checked_reason(reason: str | None) -> str | None:

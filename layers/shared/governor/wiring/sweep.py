@@ -13,6 +13,7 @@ from governor.domain.instance import Target
 from governor.errors import CloudError
 from governor.usecases.accounts import swept
 from governor.usecases.money.costs import NoteOverBudget
+from governor.usecases.pause import SendPauseMessages
 from governor.usecases.policy_versions import ReviewPolicy
 from governor.wiring.basics import Ready
 from governor.wiring.parts import Parts
@@ -25,6 +26,7 @@ class SweepPlan(NamedTuple):
     review: ReviewPolicy
     places: Ready[tuple[Target, ...]]
     check_schema: Callable[[], None]
+    send_pause_messages: SendPauseMessages
 
 
 def sweep_plan(parts: Parts) -> SweepPlan:
@@ -53,6 +55,6 @@ def sweep_plan(parts: Parts) -> SweepPlan:
     # The sweep goes on under the version before, and the next one tries again.
     hasty = parts.hasty_announcer
     review = parts.fill(ReviewPolicy, announcer=hasty, parse=parse_policy, parse_accepted=accepted)
-    return SweepPlan(
-        review, ready(lambda: parse_policy(text.read()), places), parts.state.check_schema
-    )
+    plan = ready(lambda: parse_policy(text.read()), places)
+    send_pause_messages = parts.fill(SendPauseMessages, announcer=hasty)
+    return SweepPlan(review, plan, parts.state.check_schema, send_pause_messages)

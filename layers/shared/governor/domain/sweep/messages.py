@@ -10,7 +10,7 @@ from governor.domain.evidence import last_reading_end
 from governor.domain.instance import Instance, Target
 from governor.domain.policy.policy import TagMatch
 from governor.domain.sweep.breaker import BreakerState
-from governor.domain.sweep.pause import Pause
+from governor.domain.sweep.pause import PauseMessage
 from governor.domain.sweep.verdict import Verdict
 from governor.domain.units import UtcDatetime, bullets, clock, iso
 
@@ -75,11 +75,16 @@ def exemption_alert(
     return written("exemption", only(instances) or target, dedup_id, now, facts, words, owner=owner)
 
 
-def pause_alert(template: str, hub: Target, pause: Pause, by: str, now: UtcDatetime) -> Alert:
-    """Return that everything is `paused`, or that the `pause ended`, and who did it."""
-    facts = {"by": by, "since": pause.at, "reason": pause.reason}
-    dedup_id = f"{template.replace(' ', '-')}-{iso(pause.at)}"
-    return written(template, hub, dedup_id, now, facts)
+def pause_alert(message: PauseMessage, hub: Target, now: UtcDatetime) -> Alert:
+    """Return the alert that everything is paused, or that the pause has ended, and who did it.
+
+    It is the same for the press and for a sweep that sends it later.
+    """
+    pause = message.pause
+    facts = {"by": message.by, "since": pause.at, "reason": pause.reason}
+    words = {"pressed_at": message.at}
+    dedup_id = f"{message.event.replace(' ', '-')}-{iso(pause.at)}"
+    return written(message.event, hub, dedup_id, now, facts, words)
 
 
 def breaker_alert(
