@@ -832,6 +832,34 @@ def test_no_keep_shortens_a_longer_one(
     assert wanted == [hold.snoozed_until for hold in stored if hold is not None]
 
 
+@pytest.mark.parametrize("end", ["end_keep", "end_hold"])
+def test_a_keep_that_ends_leaves_the_next_longest_in_both_places(
+    opened: StateTable, end: str
+) -> None:
+    """As the real table answers: the release before reads the copy."""
+    shorter = replace(KEPT, kept_in="vision", kept_by="approval-2")
+    shortest = Hold(NOW + timedelta(days=1), kept_by="approval-3")
+    keep = replace(decision(Answer.KEEP), keep_until=LONGER.snoozed_until)
+    for hold in (shortest, shorter):
+        opened.stand(TARGET, INSTANCE_ID, hold)
+    approval = opened.settle("approval-1", keep)
+    assert LONGER.snoozed_until == held(opened).snoozed_until
+    if end == "end_keep":
+        opened.end_keep(approval, keep, "ada", NOW)
+    else:
+        opened.end_hold(TARGET, INSTANCE_ID, held(opened), "ada", NOW)
+
+    place, copy = keys.holds(TARGET, INSTANCE_ID)
+    stored = opened._table.get(copy) or {}
+    assert shorter == held(opened)
+    assert KEPT.snoozed_until == parse_iso(stored["snoozed_until"])
+    opened.end_hold(TARGET, INSTANCE_ID, shorter, "ada", NOW + timedelta(hours=1))
+    assert shortest == held(opened)
+    opened.end_hold(TARGET, INSTANCE_ID, shortest, "ada", NOW + timedelta(hours=2))
+    assert Hold() == held(opened)
+    assert not [name for name in opened._table.get(place) or {} if name.startswith("keep_")]
+
+
 def test_a_damaged_copy_keeps_nobody_from_keeping(opened: StateTable) -> None:
     """More functions write the record than the hold itself."""
     opened._table.write(update(keys.instance(TARGET, INSTANCE_ID), {"snoozed_until": "zzz"}))

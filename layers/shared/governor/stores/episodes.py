@@ -3,6 +3,7 @@ question is decided once, and a keep or an exemption holds from that moment."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
@@ -22,10 +23,10 @@ from governor.domain.episode.expiry import Expiry
 from governor.domain.episode.plan import Step
 from governor.domain.instance import Target, UserData
 from governor.domain.money.ledger import LedgerEntry
-from governor.domain.sweep.verdict import NO_HOLD, Hold
+from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, as_utc
-from governor.errors import ConflictError, Held, MustWait, NotFound
-from governor.stores import keys
+from governor.errors import CloudError, ConflictError, Held, MustWait, NotFound
+from governor.stores import keeps, keys
 from governor.stores.ledger import booking
 from governor.stores.pauses import Pauses, not_paused
 from governor.stores.table import (
@@ -44,6 +45,8 @@ from governor.stores.table import (
     where,
 )
 
+_log = logging.getLogger(__name__)
+
 _APPROVALS_KEPT = timedelta(days=400)
 _ATTEMPTS = 6
 """Attempts of a close that read an older state."""
@@ -51,6 +54,8 @@ _GOES_ON = present() & (absent("ended_at") | where("ended_at", "=", None))
 _CLOSED = where("phase", "=", Phase.CLOSED)
 _OPEN = present() & where("phase", "<>", Phase.CLOSED)
 _NO_SNAPSHOTS = absent("snapshots") | where("snapshots", "=", {})
+_KEPT = ("snoozed_until", "kept_in", "kept_by")
+"""The attributes of a hold that describe a keep."""
 _PENDING = where("status", "=", ApprovalStatus.PENDING)
 
 
@@ -246,15 +251,16 @@ class Episodes(Pauses):
             keys.approval(episode.approval_id), {"brake": brake}, present() & _is_brake(before)
         )
         not_begun = _OPEN & absent(f"steps_done.{episode.final_step.value}")
-        self._with_standing(
-            episode.ref, standing, holding, check(keys.episode(episode.ref), not_begun)
-        )
+        open_still = check(keys.episode(episode.ref), not_begun)
+        self._with_standing(episode.ref, standing, brake.at, holding, open_still)
 
     def end_keep(self, approval: Approval, kept: Decision, by: str, at: datetime) -> None:
-        """End a keep before its date, once.
+        """End a keep before its date, once. The longest of the others that still run holds from
+        then on.
 
-        Another keep stays, also with the same date. Of a keep of the release before, the date alone
-        says whose it is. Raises: ConflictError: it was ended, or another one stands.
+        Another keep that stands stays, also with the same date. Of a keep of the release before,
+        the date alone says whose it is. Raises: ConflictError: it was ended, or another one stands
+        or came meanwhile.
         """
         ref = approval.episode
         ended = {"keep_ended_at": at, "keep_ended_by": by}
@@ -264,33 +270,50 @@ class Episodes(Pauses):
         is_its_own = absent("kept_by") | where("kept_by", "=", approval.approval_id)
         is_its = (has_its_date & is_its_own) | _unset("snoozed_until")
         is_its_copy = has_its_date | _unset("snoozed_until")
+        stored = self._table.get(place) or {}
+        keep = Hold(kept.keep_until, kept_by=approval.approval_id)
+        following = keeps.next_keep(self._table, stored, keep, at)
+        forgotten = keeps.names_to_forget(self._table, stored, at, keep)
         self._table.transact(
             update(keys.approval(approval.approval_id), ended, not_ended),
-            update(place, {}, is_its, remove=["snoozed_until", "kept_in", "kept_by"]),
-            update(old_place, {}, is_its_copy, remove=["snoozed_until", "kept_in"]),
+            _ended(place, _KEPT, following, is_its & keeps.as_read(stored), forgotten),
+            _ended_copy(old_place, _KEPT, following, is_its_copy),
         )
 
     def stand(self, target: Target, instance_id: str, standing: Hold) -> None:
         """Store a keep or an exemption by itself; a longer keep stays."""
-        for write in _standing(target, instance_id, standing)[0]:
-            self._table.holds(write)
+        ways = _standing(target, instance_id, standing)
+        are_stored = [self._table.holds(write) for write in ways[0]]
+        if are_stored and not are_stored[0]:
+            for write in ways[-1]:
+                self._table.holds(write)
 
     def end_hold(self, target: Target, instance_id: str, seen: Hold, by: str, at: datetime) -> None:
-        """Take a keep and an exemption off. Raises: ConflictError where another one than `seen`
-        stands, or anything of it changes at this moment."""
+        """Take a keep and an exemption off. The longest of the other keeps that still run holds
+        from then on.
+
+        Raises: ConflictError where another hold than `seen` stands, or anything of it changes at
+        this moment.
+        """
         places = keys.holds(target, instance_id)
         stored = [self._table.get(place) or {} for place in places]
         own, copy = (next(self._table.records(Hold, [item])) for item in stored)
         if own.stricter(copy) != seen:
             raise ConflictError(f"another hold of {instance_id} stands than the one that was seen")
         names = [field.name for field in fields(Hold)]
+        following = keeps.next_keep(self._table, stored[0], seen, at)
+        forgotten = keeps.names_to_forget(self._table, stored[0], at, seen)
         writes = []
         for place, item in zip(places, stored, strict=True):
-            is_same = reduce(Condition.__and__, [_as_read(item, name) for name in names])
-            ends = bool(item)
-            writes.append(
-                update(place, {}, is_same, remove=names) if ends else check(place, is_same)
+            is_same = reduce(
+                Condition.__and__, [_as_read(item, name) for name in names], keeps.as_read(item)
             )
+            if not item:
+                writes.append(check(place, is_same))
+            elif place == places[0]:
+                writes.append(_ended(place, names, following, is_same, forgotten))
+            else:
+                writes.append(_ended_copy(place, names, following, is_same))
         ended = {
             "what": "hold ended",
             "by": by,
@@ -301,10 +324,24 @@ class Episodes(Pauses):
         key = f"ENDED#{keys.place(target)}", f"{instance_id}#{as_utc(at).isoformat()}"
         self._table.transact(*writes, update(key, ended, absent(), until=at + _APPROVALS_KEPT))
 
-    def _with_standing(self, ref: EpisodeRef, standing: Hold, *writes: Write) -> None:
+    def _with_standing(self, ref: EpisodeRef, standing: Hold, at: datetime, *writes: Write) -> None:
         *ways, last = _standing(ref.target, ref.instance_id, standing)
         if not any(self._table.wins(*writes, *way) for way in ways):
             self._table.transact(*writes, *last)
+        if standing.snoozed_until is not None:
+            self._forget_past_keeps(ref, at)
+
+    def _forget_past_keeps(self, ref: EpisodeRef, at: datetime) -> None:
+        """Take keeps that are over off the item, or one that is kept every day would grow for
+        good."""
+        place, _ = keys.holds(ref.target, ref.instance_id)
+        try:
+            item = self._table.get(place) or {}
+            past = keeps.names_to_forget(self._table, item, at)
+            if past:
+                self._table.holds(update(place, {}, keeps.as_read(item), remove=past))
+        except CloudError:
+            _log.exception("past keeps of %s stay stored", ref.instance_id)
 
     def journal(self, ref: EpisodeRef, what: str, at: datetime, **facts: object) -> None:
         """Keep what the episode does not say itself, for the audit alone: a refusal, or EC2's
@@ -456,7 +493,10 @@ class Episodes(Pauses):
         """Change PENDING to the decision's status, once, and store a keep or an exemption, all or
         nothing. Raises: ConflictError when it is no longer pending, NotFound."""
         changes = {"status": STATUS_AFTER[decision.answer], "decision": decision}
-        return self._decide(approval_id, changes, hold_of(decision, project, approval_id))
+        approval, decided = self._decision(approval_id, changes, _PENDING)
+        standing = hold_of(decision, project, approval_id)
+        self._with_standing(approval.episode, standing, decision.at, decided)
+        return self.existing(approval_id)
 
     def void(
         self,
@@ -476,18 +516,20 @@ class Episodes(Pauses):
         if expiry is not None:
             changes |= {"expired_at": expiry.expired_at, "expiry_seal": expiry.seal}
             condition &= where("expires_at", "=", expiry.expires_at)
-        return self._decide(approval_id, changes, NO_HOLD, condition)
+        _, decided = self._decision(approval_id, changes, condition)
+        self._table.transact(decided)
+        return self.existing(approval_id)
 
-    def _decide(
-        self, approval_id: str, changes: Document, standing: Hold, condition: Condition = _PENDING
-    ) -> Approval:
+    def _decision(
+        self, approval_id: str, changes: Document, condition: Condition
+    ) -> tuple[Approval, Write]:
+        """Return the question, and the write that decides it. Raises: ConflictError: it is
+        decided."""
         approval = self.existing(approval_id)
         # Read first: spares a transaction that must fail.
         if approval.status is not ApprovalStatus.PENDING:
             raise ConflictError(f"approval {approval_id} is {approval.status.value} already")
-        decided = update(keys.approval(approval_id), changes, condition)
-        self._with_standing(approval.episode, standing, decided)
-        return self.existing(approval_id)
+        return approval, update(keys.approval(approval_id), changes, condition)
 
     def existing(self, approval_id: str) -> Approval:
         """As `approval`. Raises: NotFound where there is none."""
@@ -523,11 +565,37 @@ def _standing(target: Target, instance_id: str, hold: Hold) -> list[list[Write]]
         return [[own, copy] if hold.exempt_reason is not None else []]
     is_shorter = _unset("snoozed_until") | where("snoozed_until", "<=", until)
     kept = {"snoozed_until": until, "kept_in": hold.kept_in, "kept_by": hold.kept_by}
-    own = update(place, kept, is_shorter)
+    remembered = {keeps.name_of(hold): keeps.only_keep(hold)}
+    counted = {keeps.COUNT: 1}
+    own = update(place, {**kept, **remembered}, is_shorter, add=counted)
     copy = update(old_place, {"snoozed_until": until}, is_shorter)
-    # Changes nothing: a check would need a right of its own.
-    longer = update(own.key, {}, where("snoozed_until", ">", until), remove=["shorter"])
+    longer = update(place, remembered, where("snoozed_until", ">", until), add=counted)
     return [[own, copy], [own], [longer, copy], [longer]]
+
+
+def _ended(
+    place: Key,
+    names: Sequence[str],
+    following: Hold,
+    condition: Condition,
+    forgotten: Sequence[str],
+) -> Write:
+    """Take these attributes of a hold off, or write the keep that follows; forget the keeps that
+    are over."""
+    kept: Document = {}
+    if following.snoozed_until is not None:
+        kept = {name: getattr(following, name) for name in _KEPT}
+    left = [name for name in names if name not in kept]
+    return update(place, kept, condition, remove=[*left, *forgotten], add={keeps.COUNT: 1})
+
+
+def _ended_copy(place: Key, names: Sequence[str], following: Hold, condition: Condition) -> Write:
+    """As `_ended`, where the release before reads it: it knows the end of a keep alone."""
+    kept: Document = {}
+    if following.snoozed_until is not None:
+        kept = {"snoozed_until": following.snoozed_until}
+    left = [name for name in names if name not in kept]
+    return update(place, kept, condition, remove=left)
 
 
 def _unset(attribute: str) -> Condition:

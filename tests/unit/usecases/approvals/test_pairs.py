@@ -401,3 +401,98 @@ def test_a_page_of_the_console_ends_no_later_keep_with_the_same_end() -> None:
     keep_elsewhere_as_long(world, BOB)
 
     assert key_of(shown) != key_of(_standing(world))
+
+
+DAY = NOW + timedelta(days=1)
+QUESTION_OF_BOB = "approval-of-bob"
+
+
+def keep_of_bob(world: World, until: datetime) -> None:
+    """As the answer to another question about the instance has it."""
+    world.state.stand(
+        TARGET, world.ref.instance_id, Hold(until, kept_in="vision", kept_by=QUESTION_OF_BOB)
+    )
+
+
+def keep_of_an_undo(world: World, until: datetime) -> None:
+    world.state.stand(TARGET, world.ref.instance_id, Hold(until, kept_in="vision"))
+
+
+OTHERS = (keep_of_bob, keep_of_an_undo)
+ENDS = (end_keep, end_hold)
+
+
+@pytest.mark.parametrize("until", [DAY, SHORT])
+@pytest.mark.parametrize("comes_first", [True, False])
+@pytest.mark.parametrize("end", ENDS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("other", OTHERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("begin", [asked, approved], ids=lambda one: one.__name__)
+def test_a_shorter_keep_holds_again_when_the_longer_one_ends(
+    begin: Callable[[], World],
+    other: Callable[[World, datetime], None],
+    end: Callable[[World, str], Given],
+    comes_first: bool,
+    until: datetime,
+) -> None:
+    """A keep of any other question, or of an undo: it was promised, and nobody has ended it."""
+    world = begin()
+    if comes_first:
+        other(world, until)
+    keep_longer(world, ALICE)
+    if not comes_first:
+        other(world, until)
+    assert LONG == _standing(world).snoozed_until
+    end(world, ALICE)
+    standing = _standing(world)
+    assert (until, "vision") == (standing.snoozed_until, standing.kept_in)
+
+    world.clock.moment += timedelta(seconds=1)
+    end_hold(world, "admin@example.com")
+    assert NO_HOLD == _standing(world)
+
+
+@pytest.mark.parametrize("end", ENDS, ids=lambda one: one.__name__)
+def test_a_shorter_keep_that_is_over_holds_nothing_again(
+    end: Callable[[World, str], Given],
+) -> None:
+    world = asked()
+    keep_of_bob(world, DAY)
+    keep_longer(world, ALICE)
+    world.clock.moment = DAY
+    end(world, ALICE)
+
+    assert NO_HOLD == _standing(world)
+
+
+@pytest.mark.parametrize("other", OTHERS, ids=lambda one: one.__name__)
+@pytest.mark.parametrize("end", ENDS, ids=lambda one: one.__name__)
+def test_a_shorter_keep_that_comes_while_the_longer_one_ends_holds(
+    end: Callable[[World, str], Given], other: Callable[[World, datetime], None]
+) -> None:
+    """Between the reads and each write of the end."""
+
+    def keeps_for_a_day(world: World, person: str) -> Given:
+        del person
+        other(world, DAY)
+        return Given(until=DAY)
+
+    for number in range(1, _MOST_WRITES):
+        world = kept()
+        pair = Pair(world, keeps_for_a_day, number)
+        pair.play(end)
+        if not pair.was_reached:
+            return
+        assert _is_kept(_standing(world), DAY), number
+    raise AssertionError("it kept writing")
+
+
+def test_keeps_that_are_over_are_forgotten() -> None:
+    """Or an instance that is kept every day would have an item that grows for good."""
+    world = asked()
+    keep_of_bob(world, NOW - timedelta(days=1))
+    keep_of_an_undo(world, NOW + timedelta(minutes=5))
+    world.clock.moment = NOW + timedelta(minutes=6)
+    keep_longer(world, ALICE)
+    item = world.state.memory.items[keys.holds(TARGET, world.ref.instance_id)[0]]
+
+    assert [f"keep_{APPROVAL_ID}"] == [name for name in item if name.startswith("keep_")]

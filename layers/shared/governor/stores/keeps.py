@@ -1,0 +1,67 @@
+"""Keeps of an instance that stand beside the longest one.
+
+The item of a hold says until when the instance is kept: the longest keep counts. Each keep is also
+remembered in that item by itself, so that a shorter one holds again when the longest is ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from governor.domain.sweep.verdict import NO_HOLD, Hold
+from governor.domain.units import as_utc
+from governor.stores.table import Condition, Document, Table, absent, where
+
+COUNT = "keeps"
+"""Raised by each keep and each end, so that an end sees any keep that came since it read the
+item."""
+_KEEP = "keep_"
+
+
+def name_of(keep: Hold) -> str:
+    """Return the attribute that remembers a keep: of a question by its id, else by its end."""
+    if keep.kept_by is not None:
+        return f"{_KEEP}{keep.kept_by}"
+    if keep.snoozed_until is None:
+        return f"{_KEEP}none"
+    return f"{_KEEP}{as_utc(keep.snoozed_until):%Y%m%d%H%M%S}"
+
+
+def only_keep(hold: Hold) -> Hold:
+    """Return the keep without an exemption."""
+    return Hold(snoozed_until=hold.snoozed_until, kept_in=hold.kept_in, kept_by=hold.kept_by)
+
+
+def next_keep(table: Table, item: Document, ended: Hold, at: datetime) -> Hold:
+    """Return the longest keep that still runs when `ended` has ended; `NO_HOLD` if there is none.
+
+    Raises: CloudError where a keep cannot be read.
+    """
+    following = NO_HOLD
+    for name, keep in _remembered(table, item):
+        if name != name_of(ended) and keep.stands(at):
+            following = following.stricter(keep)
+    return following
+
+
+def names_to_forget(table: Table, item: Document, at: datetime, ended: Hold = NO_HOLD) -> list[str]:
+    """Return the attributes of the keeps that are over, and of the one that is ended. Raises:
+    CloudError."""
+    names = []
+    for name, keep in _remembered(table, item):
+        if name == name_of(ended) or not keep.stands(at):
+            names.append(name)
+    return names
+
+
+def as_read(item: Document) -> Condition:
+    """Return the condition that no keep came, and none was ended, since the item was read."""
+    return absent(COUNT) if COUNT not in item else where(COUNT, "=", item[COUNT])
+
+
+def _remembered(table: Table, item: Document) -> Iterator[tuple[str, Hold]]:
+    for name, value in item.items():
+        if name.startswith(_KEEP):
+            [keep] = table.records(Hold, [value])
+            yield name, keep
