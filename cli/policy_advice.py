@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from governor.domain.policy.contacts import Contact, Ownership, addresses
-from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.policy.policy import KEY_FOR_IAM, Action, Mode, Policy
 from governor.domain.sweep.breaker import acts_unasked
 from governor.domain.sweep.freshness import why_never_fresh
 from governor.domain.sweep.verdict import limit_of
@@ -25,6 +25,7 @@ def warnings(policy: Policy) -> tuple[str, ...]:
         *_of_judging(policy),
         *_of_measuring(policy),
         *_of_fresh_readings(policy),
+        *_of_exemption(policy),
     )
 
 
@@ -187,6 +188,17 @@ def _of_measuring(policy: Policy) -> Iterator[str]:
                 f"vetoes.required names {figure}, whose limit is null: it need not be "
                 "measured; set a limit"
             )
+
+
+def _of_exemption(policy: Policy) -> Iterator[str]:
+    """Yield that the guards in the code alone know the exemption."""
+    key = policy.exemption.tag_key
+    if not policy.exemption.is_key_for_iam(key):
+        yield (
+            f"exemption.tag_key: IAM does not deny instances with the key {key}, so only "
+            "the guards in the "
+            f"code leave them alone; choose a key of {KEY_FOR_IAM}"
+        )
 
 
 def _of_fresh_readings(policy: Policy) -> Iterator[str]:

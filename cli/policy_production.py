@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from governor.domain.policy.contacts import addresses
-from governor.domain.policy.policy import Mode, Policy
+from governor.domain.policy.policy import KEY_FOR_IAM, Mode, Policy
 from governor.domain.units import plural
 
 _PEOPLE = 2
@@ -36,6 +36,7 @@ def missing(policy: Policy) -> Iterator[tuple[str, str]]:
     """Yield each setting that is not fit for production, with what to do."""
     yield from _of_people(policy)
     yield from _of_acting(policy)
+    yield from _of_exemption(policy)
     yield from _of_brakes(policy)
 
 
@@ -88,6 +89,11 @@ def _of_acting(policy: Policy) -> Iterator[tuple[str, str]]:
             "exemption.tag_key",
             "is a key that has another meaning, and any value of it exempts; use one alone",
         )
+
+
+def _of_exemption(policy: Policy) -> Iterator[tuple[str, str]]:
+    if not policy.exemption.is_key_for_iam(policy.exemption.tag_key):
+        yield "exemption.tag_key", f"is a key that IAM does not see; choose one of {KEY_FOR_IAM}"
 
 
 def _of_brakes(policy: Policy) -> Iterator[tuple[str, str]]:

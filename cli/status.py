@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,7 +38,7 @@ from governor.domain.episode.episode import Failing
 from governor.domain.fleet.rows import FleetPage
 from governor.domain.instance import Target
 from governor.domain.policy.contacts import Contact, addresses, list_addresses
-from governor.domain.policy.policy import Mode
+from governor.domain.policy.policy import KEY_FOR_IAM, Mode, TagMatch
 from governor.domain.units import iso, listed, plural, printable, usd
 from governor.errors import AccessDenied, GovernorError
 from governor.stores import StateTable
@@ -493,11 +492,17 @@ def _exemption(stack: Stack) -> Line:
             "run `make deploy`"
         )
         return Line(text, document, is_wrong=True)
+    if not TagMatch.is_key_for_iam(key):
+        text = (
+            f"the policy exempts by the key {key}, which ExemptionTagKey cannot be: IAM "
+            f"denies by {denied} "
+            f"alone. Choose a key of {KEY_FOR_IAM}"
+        )
+        return Line(printable(text), document, is_wrong=True)
     if denied != key:
-        setting = shlex.quote(f"ExemptionTagKey={key}") if " " in key else f"ExemptionTagKey={key}"
         text = (
             f"the policy exempts by the key {key}, and IAM denies by {denied} alone: run "
-            f'`make deploy PARAMETERS="{setting}"`, and set it in the member stacks'
+            f'`make deploy PARAMETERS="ExemptionTagKey={key}"`, and set it in the member stacks'
         )
         return Line(printable(text), document, is_wrong=True)
     if of_overrides:
@@ -507,10 +512,15 @@ def _exemption(stack: Stack) -> Line:
             f"{denied} alone. Use one key in the whole policy"
         )
         return Line(printable(text), document, is_wrong=True)
-    return Line(
-        printable(f"IAM denies stops and terminations of instances with the tag key {denied}"),
-        document,
-    )
+    text = f"IAM denies stops and terminations of instances with the tag key {denied}"
+    targets = book.base().policy.targets
+    other_accounts = set(targets.accounts) - {stack.hub.account}
+    if other_accounts or targets.units:
+        text += (
+            "; that of the member stacks is not read from here: compare their ExemptionTagKey "
+            "(docs/accounts.md)"
+        )
+    return Line(printable(text), document)
 
 
 def _since(moment: str | None) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from governor.contracts.policy import parse_policy
+from governor.domain.policy.policy import KEY_FOR_IAM
 from governor.errors import PolicyError
 from local.templates import load_template
 
@@ -159,6 +160,12 @@ class Parameters:
         if denied is None and not is_first:
             return  # The stack keeps its own, and `governor doctor` compares it.
         denied = denied or self.default("ExemptionTagKey")
+        if not exemption.is_key_for_iam(exemption.tag_key):
+            raise DeployError(
+                f"the first policy exempts by the key {exemption.tag_key}, which "
+                "ExemptionTagKey cannot be: "
+                f"IAM would not see it. Choose a key of {KEY_FOR_IAM}"
+            )
         if exemption.tag_key != denied:
             raise DeployError(
                 f"the first policy exempts by the key {exemption.tag_key}, and IAM would "

@@ -441,6 +441,11 @@ def test_a_first_policy_with_another_exemption_key_than_iam_is_refused(tmp_path:
     assert "IAM would deny by Other" in wrong
     assert deployed(Account(a_stack("gpu-governor")), POLICY=str(file)).set
 
+    file.write_text("exemption: {tag_key: team keep, tag_value: 'yes'}\n", encoding="utf-8")
+    impossible = refusal(Account(), POLICY=str(file))
+    assert "exempts by the key team keep, which ExemptionTagKey cannot be" in impossible
+    assert "letters, digits and + - = . _ : / @" in impossible
+
 
 def test_a_first_policy_that_would_be_cut_or_refused_is_not_deployed(tmp_path: Path) -> None:
     """CloudFormation takes 4,096 bytes. A longer one is stored by the command line."""

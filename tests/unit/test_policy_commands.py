@@ -176,6 +176,10 @@ def test_an_unknown_setting_is_guessed(
             "vetoes: {required: [cpu, network], cpu_percent: null}",
             "vetoes.required names cpu, whose limit is null",
         ),
+        (
+            "exemption: {tag_key: team keep, tag_value: 'yes'}",
+            "exemption.tag_key: IAM does not deny instances with the key team keep",
+        ),
     ],
 )
 def test_what_is_dangerous_is_told_and_not_refused(text: str, said: str) -> None:
@@ -374,6 +378,10 @@ def test_every_example_is_a_policy(capsys: pytest.CaptureFixture[str], example: 
         ("breaker: {turned_silent_percent: 99}", "breaker hardly ever trips"),
         ("vetoes: {required: []}", "vetoes.required is empty"),
         ("exemption: {tag_key: Environment, tag_value: production}", "exemption.tag_key is a key"),
+        (
+            "exemption: {tag_key: team keep, tag_value: 'yes'}",
+            "exemption.tag_key is a key that IAM does not",
+        ),
         ("mode: ask", "ownership.contacts names 0 people"),
         ("mode: ask", "ownership.escalation_contacts names no person"),
     ],

@@ -511,11 +511,18 @@ def test_a_second_stack_and_a_table_without_protection_are_found(
         ),
         (
             "GpuGovernor",
+            "exemption: {tag_key: TeamKeep, tag_value: 'yes'}",
+            True,
+            "the policy exempts by the key TeamKeep, and IAM denies by GpuGovernor alone: run "
+            '`make deploy PARAMETERS="ExemptionTagKey=TeamKeep"`, and set it in the member stacks',
+        ),
+        (
+            "GpuGovernor",
             "exemption: {tag_key: 'team keep', tag_value: 'yes'}",
             True,
-            "the policy exempts by the key team keep, and IAM denies by GpuGovernor alone: run "
-            "`make deploy PARAMETERS=\"'ExemptionTagKey=team keep'\"`, and set it in the "
-            "member stacks",
+            "the policy exempts by the key team keep, which ExemptionTagKey cannot be: "
+            "IAM denies by "
+            "GpuGovernor alone. Choose a key of at most 128 letters, digits and + - = . _ : / @",
         ),
         (
             "GpuGovernor",
@@ -553,6 +560,34 @@ def test_the_exemption_key_of_iam_is_compared_with_the_policys(
 
     assert (int(is_wrong), said) == (code, lines["exemption"])
     assert "exemption" in doctor._OF_A_DEPLOY
+
+
+@pytest.mark.parametrize(
+    ("targets", "has_members"),
+    [
+        ("", False),
+        (f", accounts: ['{ACCOUNT}']", False),
+        (f", accounts: ['{ACCOUNT}', '111122223333']", True),
+        (", units: [ou-abcd-11111111]", True),
+    ],
+)
+def test_the_exemption_line_says_that_it_reads_no_member_stack(
+    cloud: Cloud, targets: str, has_members: bool
+) -> None:
+    """The caller's credentials are of the hub's account."""
+    cloud.answers["/api/policy"]["document"] = (
+        f"mode: ask\ntargets: {{regions: [us-east-1]{targets}}}\n"
+    )
+    stack = status.Stack("gpu-governor", cloud)  # type: ignore[arg-type]
+    said = status.read(stack, ("exemption",))["exemption"].text
+
+    assert said.startswith(
+        "IAM denies stops and terminations of instances with the tag key GpuGovernor"
+    )
+    assert has_members is said.endswith(
+        "; that of the member stacks is not read from here: compare their "
+        "ExemptionTagKey (docs/accounts.md)"
+    )
 
 
 @pytest.mark.parametrize(

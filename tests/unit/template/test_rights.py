@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import string
 from dataclasses import fields
 from itertools import product
 from typing import Any
@@ -14,6 +15,7 @@ from governor.adapters.clients import READING, allowing
 from governor.domain.approvals.approval import Approval
 from governor.domain.approvals.terms import SignIn
 from governor.domain.instance import _LISTED
+from governor.domain.policy.policy import TagMatch
 from local.templates import expand_template, load_template
 from tests.iam import (
     ACCOUNT,
@@ -606,10 +608,26 @@ def test_iam_denies_whatever_carries_the_exemption_key(
     assert not allows(role, Request(action, DESTRUCTIVE[action], tagged))
 
 
+@pytest.mark.parametrize("template", ["template.yaml", "stacks/member.yaml"])
+def test_the_exemption_key_is_one_that_iam_compares(template: str) -> None:
+    """Letters, digits and + - = . _ : / @ alone: nobody has shown that a condition key takes a
+    space."""
+    rules = load_template(ROOT / template)["Parameters"]["ExemptionTagKey"]
+    every = [chr(number) for number in range(0x250)]
+    taken = "".join(one for one in every if re.fullmatch(rules["AllowedPattern"], one))
+
+    assert sorted(string.ascii_letters + string.digits + "+-=._:/@") == sorted(taken)
+    assert taken == "".join(filter(TagMatch.is_key_for_iam, every))
+    for length, is_taken in ((0, False), (1, True), (128, True), (129, False)):
+        assert is_taken is bool(re.fullmatch(rules["AllowedPattern"], "k" * length))
+        assert is_taken is TagMatch.is_key_for_iam("k" * length)
+    assert "spaces" not in rules["ConstraintDescription"]
+
+
 @IN_BOTH
 def test_the_exemption_key_is_the_parameters(account: str) -> None:
-    role = acting(account, ExemptionTagKey="Cost Center:keep")
-    own: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/Cost Center:keep": "x"}
+    role = acting(account, ExemptionTagKey="CostCenter:keep")
+    own: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/CostCenter:keep": "x"}
     default: dict[str, Value] = {**GOVERNED, "aws:ResourceTag/GpuGovernor": "exempt"}
 
     assert not allows(role, Request("ec2:StopInstances", INSTANCE, own))

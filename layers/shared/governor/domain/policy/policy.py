@@ -44,6 +44,10 @@ LEAST_WINDOW_MINUTES = 10
 to 9."""
 HEAT_AVERAGE = timedelta(minutes=5)
 """Over how long a check of health averages a reading."""
+KEY_FOR_IAM = "at most 128 letters, digits and + - = . _ : / @"
+"""The characters of a tag key that a condition key of IAM surely takes, as the stacks' parameter
+says."""
+_KEY_FOR_IAM = r"[A-Za-z0-9+\-=._:/@]{1,128}"
 _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
 """With more, the newest measured memory says too little about the memory that is held now."""
 
@@ -99,6 +103,12 @@ class TagMatch(Section):
 
     def __str__(self) -> str:
         return f"{self.tag_key}={self.tag_value}"
+
+    @staticmethod
+    def is_key_for_iam(key: str) -> bool:
+        """Return whether IAM can deny instances with this tag key, by the parameter
+        ExemptionTagKey."""
+        return re.fullmatch(_KEY_FOR_IAM, key) is not None
 
     def is_on(self, instance: Instance) -> bool:
         return instance.tags.get(self.tag_key) == self.tag_value
@@ -666,7 +676,8 @@ class Policy(Section):
     exemption: TagMatch = TagMatch(EXEMPTION_TAG, "exempt")
     """The tag of instances that are left alone. Any value counts. Its key is compared by letters
     and digits alone, and a key that also holds the value counts (`gpugovernor:exempt`). IAM sees
-    the exact key only, by the parameter `ExemptionTagKey` of the stacks."""
+    the exact key only, by the parameter `ExemptionTagKey` of the stacks, and only if it has no
+    other characters than letters, digits and + - = . _ : / @."""
     two_people_for_policy: bool | None = setting(None, "lowered")
     """Let a risky change of the policy wait until two people of `ownership.contacts` stand behind
     it. `null`: `true` once any rule or override of the policy terminates, else `false`."""
