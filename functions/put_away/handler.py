@@ -8,12 +8,12 @@ from governor.contracts.parsing import parse
 from governor.contracts.payloads import PutAwayPayload
 from governor.observability import count, logger, observed
 from governor.usecases.episode.put_away import PutAway
+from governor.wiring.acting import acting
 from governor.wiring.basics import Ready
 from governor.wiring.ec2 import Ec2Parts
-from governor.wiring.policies import asking, use_case
 
 
-@observed(use_case(Ec2Parts(), PutAway, asking))
+@observed(acting(Ec2Parts()))
 def handler(event: dict[str, Any], context: Any, put_away: Ready[PutAway]) -> dict[str, Any]:
     """Episode and action to `{"dry_run"}`. Every guard is checked again before EC2 is called."""
     payload = parse(PutAwayPayload, event)

@@ -125,8 +125,7 @@ _NEEDS_NO_RECHECK = (
         "if episode.phase is not Phase.ACTING or episode.cleared_step is None:",
         "return\n    if True:",
     ),
-    _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return"),
-    Edit(f"{_PUT_AWAY}._note", "if episode.cleared_at is None:", "if False:"),
+    _guard("must_be_fresh", "cleared_at = episode.cleared_at", "return episode.cleared_at or now"),
     Edit("stores.episodes:Episodes.note_call", "_OPEN & is_last_recheck & is_unused", "_OPEN"),
 )
 _NEEDS_NO_ACCEPTANCE = Edit(

@@ -34,8 +34,8 @@ GRANTED = {
 class OverSts(Clients):
     """Clients whose own session gives out this client of STS."""
 
-    def __init__(self, *answers: Any, only_reads: bool = False) -> None:
-        super().__init__("us-east-1", only_reads=only_reads)
+    def __init__(self, *answers: Any) -> None:
+        super().__init__("us-east-1")
         self.sts = ScriptedClient(assume_role=answers)
         self.made: list[tuple[str, dict[str, Any]]] = []
         """Clients of other services, with what they are made of."""
@@ -204,7 +204,8 @@ def test_a_role_that_refuses_lets_no_client_be_made() -> None:
 
 def test_a_function_that_acts_reads_members_with_credentials_that_change_nothing() -> None:
     """The role there may stop and terminate; the session for reading may not."""
-    clients = OverSts(GRANTED, only_reads=True)
+    clients = OverSts(GRANTED)
+    clients.only_read_members()
     clients.asked(EPISODE, "alice@example.com")
 
     ((_, asked),) = clients.sts.calls

@@ -40,7 +40,6 @@ from governor.usecases.episode.check_progress import CheckProgress
 from governor.usecases.episode.end_episode import CloseDead, RecordOutcome
 from governor.usecases.episode.expire_snapshots import ExpireSnapshots
 from governor.usecases.episode.open_episode import OpenEpisode
-from governor.usecases.episode.put_away import PutAway
 from governor.usecases.episode.recheck_episode import RecheckEpisode
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.usecases.episode.undo_episode import UndoEpisode
@@ -53,6 +52,7 @@ from governor.usecases.money.refresh_prices import RefreshPrices
 from governor.usecases.money.report_savings import ReportSavings
 from governor.usecases.sweep.sweep_target import SweepTarget
 from governor.wiring import answers, console, delivery, events, page, sign_in
+from governor.wiring.acting import acting
 from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from governor.wiring.policies import by_target, or_defaults, or_last, use_case
@@ -257,7 +257,7 @@ CASES = (
         Parts,
     ),
     Case("recheck_episode/before-stop", by(RecheckEpisode), {"proceed": True, "outcome": None}),
-    Case("put_away/stop", by(PutAway), {"dry_run": False}),
+    Case("put_away/stop", acting, {"dry_run": False}),
     Case(
         "take_snapshot/all-volumes",
         by(TakeSnapshot),

@@ -10,6 +10,8 @@ import pytest
 
 from governor.contracts.settings import Settings, parse_settings
 from governor.errors import ConfigurationError
+from governor.wiring.acting import acting
+from governor.wiring.ec2 import Ec2Parts
 from governor.wiring.parts import Parts
 from tests.unit.template.machines import ROOT
 from tests.unit.wiring.samples import SIGN_IN, VARIABLES, settings
@@ -57,15 +59,22 @@ def test_the_page_never_loads_the_issuer_s_protocol() -> None:
     assert loaded("sign_in", **SIGN_IN) >= ISSUER_PROTOCOL
 
 
-@pytest.mark.parametrize(("role", "only_reads"), [(VARIABLES["ACTOR_ROLE_ARN"], True), ("", False)])
-def test_the_function_that_acts_reads_with_credentials_that_change_nothing(
-    role: str, only_reads: bool
-) -> None:
-    """It is the one function that has a role to act with; others use their roles in members as they
-    are."""
-    made = Parts(settings(ACTOR_ROLE_ARN=role))
+def test_the_function_that_acts_reads_with_credentials_that_change_nothing() -> None:
+    """By its wiring, and no other one: those use their roles in members as they are."""
+    parts = Ec2Parts(settings())
+    assert parts.clients._only_reads is False
 
-    assert only_reads is made.clients._only_reads
+    acting(parts)
+    assert parts.clients._only_reads is True
+
+
+def test_put_away_alone_is_wired_to_act() -> None:
+    handlers = {
+        path.parent.name: path.read_text() for path in (ROOT / "functions").glob("*/handler.py")
+    }
+
+    assert ["put_away"] == [name for name, text in handlers.items() if "acting(" in text]
+    assert ["put_away"] == [name for name, text in handlers.items() if "PutAway" in text]
 
 
 @pytest.mark.parametrize("function", ["serve_approval", "put_away", "handle_state_change"])

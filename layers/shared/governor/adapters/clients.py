@@ -52,15 +52,22 @@ _OWN: _Role = (None, None)
 
 
 class Clients:
-    """With `only_reads`, sessions with roles of members may look at EC2 and change nothing: what
-    such a function changes takes `client_for_one_call`."""
+    """Clients of one function, each made when it is first asked for."""
 
-    def __init__(self, region: str | None = None, *, only_reads: bool = False) -> None:
+    def __init__(self, region: str | None = None) -> None:
         self._region = region
-        self._only_reads = only_reads
+        self._only_reads = False
         self._lock = threading.Lock()
         self._clients: dict[tuple[str, str | None, _Role, bool, bool], Any] = {}
         self._sessions: dict[_Role, Any] = {}
+
+    def only_read_members(self) -> None:
+        """Let sessions with roles of members look at EC2 and change nothing, from the first session
+        on.
+
+        What such a function changes takes `client_for_one_call`.
+        """
+        self._only_reads = True
 
     def client(
         self,

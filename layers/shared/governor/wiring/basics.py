@@ -63,9 +63,7 @@ class Basics:
         self, settings: Settings | None = None, clients: Clients | None = None, **replaced: object
     ) -> None:
         self.settings = settings or parse_settings()
-        # The function that acts reads with credentials that change nothing.
-        only_reads = bool(self.settings.actor_role_arn)
-        self.clients = clients or Clients(self.settings.aws_region, only_reads=only_reads)
+        self.clients = clients or Clients(self.settings.aws_region)
         if unknown := [name for name in replaced if not hasattr(type(self), name)]:
             raise TypeError(f"no such parts: {', '.join(unknown)}")
         # A cached property gives way to an attribute of its name.

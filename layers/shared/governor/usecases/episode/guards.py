@@ -426,8 +426,11 @@ def must_be_rechecked(cleared: Cleared, steps: Collection[Step]) -> None:
         raise SafetyError(f"the last recheck let {episode.cleared_step} through, not {wanted}")
 
 
-def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> None:
-    """Each call needs a recheck of its own, made just before it. Raises: MustWait."""
+def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> UtcDatetime:
+    """Return when the step was rechecked: each call needs a recheck of its own, just before it.
+
+    Raises: MustWait.
+    """
     episode = cleared.episode
     cleared_at = episode.cleared_at
     sent_at = episode.steps_done.get(step.value)
@@ -443,3 +446,4 @@ def must_be_fresh(cleared: Cleared, step: Step, now: UtcDatetime) -> None:
         raise MustWait(
             f"the last recheck was {minutes(now - cleared_at)} min ago: everything is checked again"
         )
+    return cleared_at

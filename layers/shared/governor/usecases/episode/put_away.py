@@ -77,7 +77,7 @@ class PutAway:
         must_be_rechecked(cleared, (step,))
         if step not in cleared.episode.own_plan and cleared.instance.state == "stopped":
             return False  # An earlier episode has stopped it.
-        must_be_fresh(cleared, step, self.clock.now())
+        rechecked_at = must_be_fresh(cleared, step, self.clock.now())
         is_real = not cleared.dry_run
         stops_first = step is Step.TERMINATE and Step.STOP in cleared.episode.plan.steps
         wanted_state = "stopped" if stops_first and is_real else "running"
@@ -88,7 +88,7 @@ class PutAway:
             self.guards.snapshots_must_be_completed(cleared)
             self.guards.user_data_must_be_kept(cleared)
             self._snapshots_must_be_recent(cleared)
-        self._carry_out(cleared, step)
+        self._carry_out(cleared, step, rechecked_at)
         return cleared.dry_run
 
     def _is_done(self, ref: EpisodeRef, step: Step) -> bool:
@@ -110,12 +110,12 @@ class PutAway:
             )
         return effect is Effect.DONE
 
-    def _carry_out(self, cleared: Cleared, step: Step) -> None:
+    def _carry_out(self, cleared: Cleared, step: Step, rechecked_at: UtcDatetime) -> None:
         """Count the call against the caps, note it, and send it once. A dry run counts nothing."""
         # Each invocation has its own: one that fails gives back what it reserved, and nothing else.
         attempt = secrets.token_hex(8)
         self._reserve(cleared, step, attempt)
-        noted_at = self._note(cleared, step, attempt)
+        noted_at = self._note(cleared, step, attempt, rechecked_at)
         try:
             self.guards.must_still_hold(cleared)
             request_ids = self._send(cleared, step)
@@ -146,16 +146,15 @@ class PutAway:
         if not cleared.dry_run:
             self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
 
-    def _note(self, cleared: Cleared, step: Step, attempt: str) -> UtcDatetime:
+    def _note(
+        self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
+    ) -> UtcDatetime:
         """Note that EC2 is asked, and return the time of the note. What was reserved is given back
         if not."""
-        episode = cleared.episode
         now = self.clock.now()
         try:
-            if episode.cleared_at is None:
-                raise SafetyError("the episode was not rechecked before acting")
             # Before the call, so that the event it causes is known to be our own.
-            self.state.note_call(episode.ref, step.value, now, episode.cleared_at)
+            self.state.note_call(cleared.episode.ref, step.value, now, rechecked_at)
         except Unavailable:
             raise  # It may be noted.
         except GovernorError:
