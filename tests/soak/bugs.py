@@ -475,7 +475,10 @@ BUGS = (
     Bug(
         "nothing is given back to the caps",
         "caps_count_what_was_done",
-        (Edit(f"{_PUT_AWAY}._take_back", "if not cleared.dry_run:", "if False:"),),
+        (
+            Edit(f"{_PUT_AWAY}._take_back", "if not cleared.dry_run:", "if False:"),
+            Edit(f"{_PUT_AWAY}._take_back_all", "if not cleared.dry_run:", "if False:"),
+        ),
         ("work begins while EC2 throttles the stop",),
     ),
     Bug(

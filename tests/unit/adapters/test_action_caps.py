@@ -86,6 +86,19 @@ def test_a_loser_gives_back_only_its_own(table: StateTable) -> None:
     assert {"ORGANIZATION": 8} == table.used(NOON)
 
 
+def test_a_step_without_effect_gives_back_whatever_rests_on_it(table: StateTable) -> None:
+    """An earlier attempt, too; and nothing of another step."""
+    for attempt in "ab":
+        assert table.reserve("e", "stop", TWENTY, NOON, attempt) is None
+    assert table.reserve("f", "stop", TWENTY, NOON, "c") is None
+    table.give_back_all("e", "stop")
+    table.give_back_all("e", "stop")
+
+    assert {"ORGANIZATION": 1} == table.used(NOON)
+    table.give_back("e", "stop", "a")
+    assert {"ORGANIZATION": 1} == table.used(NOON)
+
+
 def test_what_nobody_rests_on_any_more_is_given_back(table: StateTable) -> None:
     """By the last of them, once, in whatever order; a stranger's attempt gives back nothing."""
     for attempt in "ab":

@@ -173,6 +173,18 @@ class ActionCaps(Store):
         one's. A count that cannot be given back stays until it leaves the window. Both only hold
         actions back.
         """
+        self._give_back(name, step, attempt)
+
+    def give_back_all(self, name: str, step: str) -> None:
+        """Undo the count of a step whose call certainly had no effect, whatever attempts rest on
+        it.
+
+        Only for the attempt whose note stands: no other one may send before that note is taken
+        back. Earlier ones had no effect, or the step would not have been noted again.
+        """
+        self._give_back(name, step, None)
+
+    def _give_back(self, name: str, step: str, attempt: str | None) -> None:
         try:
             is_given_back = any(self._is_given_back(name, step, attempt) for _ in range(_ATTEMPTS))
         except CloudError:
@@ -207,12 +219,15 @@ class ActionCaps(Store):
             taken[cap] = count.taken(now)
         return {cap: number for cap, number in taken.items() if number > 0}
 
-    def _is_given_back(self, name: str, step: str, attempt: str) -> bool:
+    def _is_given_back(self, name: str, step: str, attempt: str | None) -> bool:
+        """Return whether this attempt is given back, or all of them (`None`), or was before."""
         held = self._reservation(name, step)
-        if held is None or attempt not in held.attempts:
+        if held is None:
+            return True
+        if attempt is not None and attempt not in held.attempts:
             return True
         key = _reservation_key(name, step)
-        others = [one for one in held.attempts if one != attempt]
+        others = [] if attempt is None else [one for one in held.attempts if one != attempt]
         if others:
             return self._table.holds(update(key, {"attempts": others}, _unchanged(held)))
         free = update(key, {}, _unchanged(held), remove=["at", "attempts", "caps"])

@@ -16,7 +16,7 @@ from governor.domain.instance import Instance, Lifecycle, SpotRequestType
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.domain.sweep.verdict import Hold
-from governor.errors import MustWait, SafetyError, Throttled, Unavailable
+from governor.errors import AccessDenied, MustWait, SafetyError, Throttled, Unavailable
 from governor.stores import keys
 from tests.builders import NOW, TARGET
 from tests.unit.usecases.world import World
@@ -227,6 +227,29 @@ def test_a_rehearsal_is_not_taken_for_a_call() -> None:
     world.change_instance(state="stopped")
 
     assert Outcome.VOID is world.recheck(world.ref, Step.STOP).outcome
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", [Throttled("slow down"), AccessDenied("no")])
+def test_a_call_without_effect_counts_no_longer_when_the_next_one_is_refused(
+    step: Step, error: Exception
+) -> None:
+    """EC2 answered the first one with 503, a look showed that nothing came of it, and it refused
+    the next."""
+    world = ready(step)
+    counted = world.state.used(world.clock.now())
+    world.ec2.failures[step.value] = [NO_ANSWER, error]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, step)
+    assert counted != world.state.used(world.clock.now())
+    world.clock.moment += UNDER_WAY_FOR
+    world.publish_quiet()
+    assert world.recheck(world.ref, step).proceed
+    with pytest.raises((MustWait, AccessDenied)):
+        world.put_away(world.ref, step)
+
+    assert 2 == sent(world, step)
+    assert counted == world.state.used(world.clock.now())
 
 
 MEANWHILE: dict[str, Callable[[World], object]] = {

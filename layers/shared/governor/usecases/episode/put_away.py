@@ -124,11 +124,11 @@ class PutAway:
             raise
         except (Throttled, MustWait):
             # EC2 has certainly not carried it out.
-            self._take_back(cleared, step, attempt)
+            self._take_back_all(cleared, step)
             self.state.forget_step(cleared.episode, step.value, noted_at)
             raise
         except GovernorError:
-            self._take_back(cleared, step, attempt)
+            self._take_back_all(cleared, step)
             raise
         if not cleared.dry_run:
             ref, now = cleared.episode.ref, self.clock.now()
@@ -145,6 +145,12 @@ class PutAway:
     def _take_back(self, cleared: Cleared, step: Step, attempt: str) -> None:
         if not cleared.dry_run:
             self.state.give_back(cleared.episode.ref.execution_name, step.value, attempt)
+
+    def _take_back_all(self, cleared: Cleared, step: Step) -> None:
+        """Count the step no longer: this call, whose note stands, and all before it had no
+        effect."""
+        if not cleared.dry_run:
+            self.state.give_back_all(cleared.episode.ref.execution_name, step.value)
 
     def _note(
         self, cleared: Cleared, step: Step, attempt: str, rechecked_at: UtcDatetime
