@@ -22,6 +22,10 @@ from governor.stores import StateTable
 
 FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
+_SHORTEST_WAIT = timedelta(minutes=1)
+_LONGEST_SPACING = timedelta(hours=2)
+_SPACING = 12
+"""A step that has waited for hours waits at least a twelfth of that before the next check."""
 _SPREAD = timedelta(minutes=10)
 """Steps that wait for the same room are spread over so many minutes."""
 _PERIOD = timedelta(minutes=5)
@@ -51,6 +55,15 @@ def frozen_by_breaker(
     """Return that a breaker freezes plans of the target, and why; `None` when none does."""
     why = why_frozen(state.breaker(target), state.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
+
+
+def spaced(wait: timedelta, waited: timedelta) -> timedelta:
+    """Return how long a step waits until the next check, when it has waited for so long already.
+
+    The waits grow, or a week of them would pass the 25,000 events that the history of an execution
+    may have (`tests/unit/template/test_history.py`).
+    """
+    return max(wait, _SHORTEST_WAIT, min(_LONGEST_SPACING, waited / _SPACING))
 
 
 def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:

@@ -82,6 +82,22 @@ def test_a_frozen_approved_step_waits_and_goes_on_after_the_freeze(over_all: boo
     assert world.recheck(world.ref, Step.STOP).proceed
 
 
+@pytest.mark.parametrize(
+    ("hours", "minutes"),
+    [(0, 15), (3, 15), (6, 30), (12, 60), (24, 120), (40, 120), (47, 60), (47.9, 15)],
+)
+def test_a_step_that_has_waited_for_hours_is_checked_less_often(hours: float, minutes: int) -> None:
+    """A week of checks would not fit in an execution's history. None is long after the end of the
+    wait."""
+    world = World()
+    world.state.freeze_hub(OUTAGE)
+    world.clock.moment += timedelta(hours=hours)
+    world.publish_quiet()
+
+    waiting = world.recheck(world.ref, Step.STOP)
+    assert (False, timedelta(minutes=minutes)) == (waiting.proceed, waiting.wait)
+
+
 def test_a_step_waits_no_longer_than_its_approval_lives() -> None:
     """The reason says that it waited, and which setting ended it."""
     world = World()

@@ -25,8 +25,11 @@ from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
 from governor.usecases.episode.guards import Guards
 
-_NOTICE_PAUSE_SECONDS = 300
+NOTICE_PAUSE_SECONDS = 300
 """Between two looks at a notice: a hold is recorded after so long at the latest."""
+_LONGEST_PAUSE_SECONDS = 300
+_LONGEST_PAUSE_OF_DAYS_SECONDS = 900
+"""Between two looks at what may take days: snapshots, and a delivery."""
 _EC2_SETTLES = timedelta(minutes=5)
 """How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
 _STEP: Mapping[Until, Step] = {
@@ -74,7 +77,7 @@ class CheckProgress:
             raise StepTimedOut(
                 f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)"
             )
-        return _pause(elapsed, until)
+        return pause_seconds(elapsed, until)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
         target = self.accounts.target(episode.ref.account, episode.ref.region)
@@ -109,7 +112,7 @@ class CheckProgress:
         if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
             why = reasons or f"none has answered for {minutes(elapsed)} min"
             raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
-        return _pause(elapsed, Until.HEARD)
+        return pause_seconds(elapsed, Until.HEARD)
 
     def _notice(
         self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]
@@ -121,7 +124,7 @@ class CheckProgress:
         if not episode.gives_notice or over is None or is_held or self.clock.now() >= over:
             return 0
         rest = math.ceil((over - self.clock.now()).total_seconds())
-        return min(_NOTICE_PAUSE_SECONDS, rest)
+        return min(NOTICE_PAUSE_SECONDS, rest)
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
         found = self.guards.own_snapshots(episode, target)
@@ -141,7 +144,12 @@ class CheckProgress:
         return all(snapshot.state == "completed" for snapshot in found)
 
 
-def _pause(elapsed: timedelta, until: Until) -> int:
-    """Longer as time goes by, so that a day of waiting stays far under 25,000 history events."""
-    longest = 300 if until is Until.SNAPSHOTS_COMPLETED else 30
+def pause_seconds(elapsed: timedelta, until: Until) -> int:
+    """Return after how many seconds to look again: a quarter of the time that has gone by, within
+    bounds.
+
+    The history of an execution may have 25,000 events (`tests/unit/template/test_history.py`).
+    """
+    is_quick = until in (Until.STOPPED, Until.TERMINATED)
+    longest = _LONGEST_PAUSE_SECONDS if is_quick else _LONGEST_PAUSE_OF_DAYS_SECONDS
     return max(5, min(longest, int(elapsed.total_seconds() / 4)))

@@ -22,7 +22,7 @@ from governor.errors import Held, Interrupted, MetricsLate, SafetyError, Unseale
 from governor.ports import Clock
 from governor.stores import StateTable
 from governor.usecases.accounts import Accounts
-from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, time_to_room
+from governor.usecases.brakes import FREEZE_CHECKED, approved_at, cap_reached, spaced, time_to_room
 from governor.usecases.episode.guards import Cleared, Guards
 from governor.usecases.episode.sent_call import SentCalls
 from governor.usecases.evidence.freshness import READ_AGAIN, why_readings_are_stale
@@ -111,7 +111,8 @@ class RecheckEpisode:
                 "the longest that is allowed (approval.wait_at_most_hours)"
             )
             return Rechecked(False, Outcome.REFUSED, reason)
-        return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=_LONGEST_WAIT)
+        again = spaced(_LONGEST_WAIT, now - episode.steps_done[before.value])
+        return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=again)
 
     def _held_meanwhile(self, episode: Episode) -> Rechecked | None:
         """A hold that came while EC2 might have carried out the call counts, because EC2 has
@@ -197,7 +198,7 @@ class RecheckEpisode:
             return Rechecked(False, Outcome.REFUSED, reason + why)
         if not self.state.clear_step(episode.ref, before.value, now, seen=episode):
             return _OVERTAKEN
-        again = max(_SHORTEST_WAIT, min(_LONGEST_WAIT, elapsed / 4))
+        again = spaced(min(_LONGEST_WAIT, elapsed / 4), elapsed)
         return Rechecked(True, None, "everything is as it was asked about", again=again)
 
     def _no_longer_idle(
@@ -240,13 +241,16 @@ class RecheckEpisode:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
         since = cleared.unanswered.until if cleared.unanswered else approved_at(episode, approval)
-        if now - since >= timedelta(hours=hours):
+        waited = now - since
+        left = timedelta(hours=hours) - waited
+        if left <= timedelta(0):
             over = (
                 f"it waited for {hours} h, as long as an approval lives "
                 "(approval.wait_at_most_hours)"
             )
             return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
-        return Rechecked(False, Outcome.REFUSED, why, wait)
+        until_the_end = max(wait, left)
+        return Rechecked(False, Outcome.REFUSED, why, min(spaced(wait, waited), until_the_end))
 
 
 def _acts_unasked(cleared: Cleared, approval: Approval | None, before: Step) -> bool:

@@ -130,7 +130,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         and Step.STOP in episode.steps_done
     ):
         if approval is not None and approval.brake is not None:
-            return "it is on hold, and its record is being closed: try again in five minutes"
+            return "it is on hold, and its record is being closed: try again in 15 minutes"
         return (
             too_late(episode, now)
             or "its plan is still being carried out: hold it first, then try again"
