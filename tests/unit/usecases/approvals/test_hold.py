@@ -19,6 +19,7 @@ from governor.domain.episode.sent_call import UNDER_WAY_FOR
 from governor.domain.policy.policy import Action, Mode
 from governor.domain.sweep.breaker import BreakerState
 from governor.errors import (
+    CloudError,
     ConflictError,
     DecisionRefused,
     Held,
@@ -482,6 +483,35 @@ def test_a_hold_during_a_call_that_ec2_did_not_carry_out_counts() -> None:
     assert (False, Outcome.HELD, None) == (over.proceed, over.outcome, over.wait)
     assert ["stop", "terminate"] == world.writes()
     assert "stopped" == world.ec2.instances[world.ref.instance_id].state
+
+
+@pytest.mark.parametrize("error", [Throttled, Unavailable])
+def test_a_hold_that_came_during_the_call_is_the_outcome(error: type[CloudError]) -> None:
+    """The record says who held it, and not that a step failed."""
+    world = World()
+    stop = world.ec2.stop
+
+    def hold_and_fail(*arguments: object, **named: object) -> None:
+        with ThreadPoolExecutor(1) as person, pytest.raises(DecisionRefused, match="too late"):
+            person.submit(decide, world).result()
+        raise error("not now", operation="ec2:StopInstances")
+
+    world.ec2.stop = hold_and_fail  # type: ignore[method-assign]
+    with pytest.raises(MustWait):
+        world.put_away(world.ref, Step.STOP)
+    world.ec2.stop = stop  # type: ignore[method-assign]
+    world.clock.moment += UNDER_WAY_FOR
+    over = world.recheck(world.ref, Step.STOP)
+    assert over.outcome is Outcome.HELD
+
+    recorder(world)(world.ref, over.outcome, over.reason)
+
+    episode = episode_of(world)
+    assert (Outcome.HELD, "held by link:bob@example.com") == (
+        episode.outcome,
+        episode.outcome_reason,
+    )
+    assert "running" == world.ec2.instances[world.ref.instance_id].state
 
 
 def test_a_hold_during_a_call_that_ec2_carried_out_changes_nothing() -> None:

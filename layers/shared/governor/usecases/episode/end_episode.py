@@ -186,9 +186,12 @@ class RecordOutcome:
             return outcome, self._noted(episode, outcome, reason)
         approval = self.state.approval(episode.approval_id)
         if outcome is Outcome.HELD:
-            if approval is None or approval.brake is None:
+            # A hold that came during a call counts: the recheck has seen that EC2 did not carry it
+            # out.
+            hold = None if approval is None else approval.brake or approval.late_hold
+            if hold is None:
                 raise errors.SafetyError(f"{says} nobody holds it")
-            return outcome, approval.brake.why
+            return outcome, hold.why
         approval = must_be_answered(approval)
         acts = approval.status is ApprovalStatus.EXPIRED and episode.acts_on_silence
         if (acts or approval.status is ApprovalStatus.APPROVED) and outcome in _OF_A_RECHECK:
