@@ -139,6 +139,13 @@ _ANY_DELIVERY = Edit(
     "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
     "if True:",
 )
+_NO_LAST_LOOK_FOR_WARNINGS = _guard(
+    "Guards.must_still_hold", "if record.is_warned(now):", "if False:"
+)
+_NO_LAST_LOOK_FOR_HOLDS = _guard(
+    "Guards.must_still_hold", "if record.hold.stands(now):", "if False:"
+)
+"""The guards look once more, after the call was noted."""
 _STOP = "at every call of a stop"
 _END = "at every call of a termination"
 
@@ -153,7 +160,10 @@ BUGS = (
     Bug(
         "a warning of EC2 is not looked at",
         "warned_is_left_alone",
-        (_guard("Guards.check", "record.is_warned(self.clock.now())", "False"),),
+        (
+            _guard("Guards.check", "record.is_warned(self.clock.now())", "False"),
+            _NO_LAST_LOOK_FOR_WARNINGS,
+        ),
         (f"a warning {_STOP}",),
     ),
     Bug(
@@ -214,7 +224,10 @@ BUGS = (
     Bug(
         "a stored exemption is not looked at",
         "stored_holds_are_obeyed",
-        (_guard("Guards._same_rules", "record.hold.exempt_reason is not None", "False"),),
+        (
+            _guard("Guards._same_rules", "record.hold.exempt_reason is not None", "False"),
+            _NO_LAST_LOOK_FOR_HOLDS,
+        ),
         (f"a stored exemption {_STOP}",),
     ),
     Bug(
@@ -226,6 +239,7 @@ BUGS = (
                 "(until := record.hold.snoozed_until) is not None and self.clock.now() < until",
                 "False and (until := None)",
             ),
+            _NO_LAST_LOOK_FOR_HOLDS,
         ),
         (f"a stored keep {_STOP}",),
     ),
@@ -277,6 +291,19 @@ BUGS = (
         "enough_people_said_yes",
         (_WHO_MAY[0],),
         (f"two people for a stop {_STOP}",),
+    ),
+    Bug(
+        "an episode that is over still acts",
+        "an_open_episode_stands_behind_it",
+        (
+            _guard("Guards.open_episode", "episode.phase is Phase.CLOSED", "False"),
+            Edit(
+                "stores.episodes:Episodes.note_call",
+                "_OPEN & is_last_recheck & is_unused",
+                "present() & is_last_recheck & is_unused",
+            ),
+        ),
+        (f"an abort before EC2 is asked {_STOP}",),
     ),
     Bug(
         "another owner is not noticed",
@@ -640,6 +667,12 @@ BUGS = (
         ),
         (f"a session {_STOP}",),
     ),
+    Bug(
+        "readings of any age are enough to act unasked",
+        "acts_unasked_on_fresh_readings_only",
+        (Edit(f"{_RECHECK}._held_back", "_acts_unasked(cleared, approval, before)", "False"),),
+        ("minute by minute, every reading comes six minutes late in mode auto",),
+    ),
     # what is lost
     Bug(
         "snapshots need not be completed",
@@ -797,6 +830,20 @@ BUGS = (
         ("stop, snapshot, terminate",),
     ),
     Bug(
+        "no sweep closes the episode of a workflow that died",
+        "nothing_is_stuck",
+        (
+            Edit(
+                "usecases.sweep.follow_up:FollowUp._repair",
+                "self._is_dead(sweep, ref, since)",
+                "False",
+            ),
+        ),
+        ("aborted",),
+        ("outage",),
+        "handle_execution_end table",
+    ),
+    Bug(
         "waiting ends in the call, round the recheck",
         "each_attempt_is_rechecked",
         (_goes_to("WaitToAct", "Stop"), *_NEEDS_NO_RECHECK),
@@ -835,7 +882,69 @@ BUGS = (
         ),
         ("the answer to the stop is lost", "the answer to the termination is lost"),
     ),
+    Bug(
+        "a hold that came during a call is forgotten with it",
+        "too_late_was_too_late",
+        (
+            _guard("_held_by", "return approval.late_hold", "return None"),
+            Edit(
+                "stores.episodes:Episodes._note_before_call",
+                '_unset("brake") & _unset("late_hold")',
+                '_unset("brake")',
+            ),
+        ),
+        ("somebody holds the stop while EC2 throttles it",),
+    ),
     # what is recorded and announced
+    Bug(
+        "a stop that EC2 refused is booked",
+        "the_ledger_is_right",
+        (
+            Edit(
+                "usecases.money.book_saving:BookSaving._became",
+                "return None if left_running and outcome is not Outcome.STOPPED else "
+                "Outcome.STOPPED",
+                "return Outcome.STOPPED",
+            ),
+        ),
+        ("the role may stop nothing any more",),
+    ),
+    Bug(
+        "the saving goes on after the instance was started again",
+        "the_ledger_is_right",
+        (Edit("usecases.money.book_saving:settle_restart", "ended_by(entries, at)", "()"),),
+        ("somebody holds the stop too late, and has it undone",),
+    ),
+    Bug(
+        "a message that comes twice is sent twice",
+        "messages_come_once",
+        (
+            Edit("channels.dispatch:Dispatch._is_open", "return delivery is None", "return True"),
+            Edit(
+                "stores.deliveries:Deliveries.claim_delivery",
+                'absent() | where("given_up", "=", True) | is_due',
+                'absent() | where("channel", "<>", "")',
+            ),
+        ),
+        ("stop",),
+        ("error after",),
+        "record_outcome sns.publish",
+    ),
+    Bug(
+        "an error of EC2 is recorded as a deletion",
+        "deletions_are_recorded",
+        (
+            Edit(
+                "usecases.episode.expire_snapshots:ExpireSnapshots._delete",
+                'run.problems.append(f"{one.snapshot_id}: {type(error).__name__}: '
+                '{error}")\n        return',
+                'what = "snapshot deleted"',
+            ),
+        ),
+        ("snapshots expire",),
+        ("error before",),
+        "expire_snapshots ec2.delete",
+    ),
     Bug(
         "nobody is notified of the outcome",
         "people_learn_the_outcome",

@@ -493,9 +493,16 @@ class Cloud:
             self.later(0.1, partial(self._advance, run, run.turn, answered=True))
         return True
 
-    def abort(self, name: str) -> None:
-        """Somebody aborts an execution."""
-        self._end(self.runs[name], "ABORTED")
+    def abort(self, name: str, *, at_once: bool = False) -> None:
+        """Somebody aborts an execution. `at_once`: its end is handled before anything else
+        happens."""
+        run = self.runs[name]
+        self._end(run, "ABORTED")
+        if at_once:
+            try:
+                self.invoke("handle_execution_end", self._execution_ended(run))
+            except FunctionFailed as failed:
+                self.lost_events.append(f"handle_execution_end: {failed}")
 
     def _machine(self) -> Machine:
         return Machine(definition(), _Host(self))
@@ -524,15 +531,17 @@ class Cloud:
             return
         run.status, run.ended_at, run.token = status, self.moment, None
         if status != "SUCCEEDED":
-            arn = f"arn:aws:states:us-east-1:123456789012:execution:remediation:{run.name}"
-            detail = {
-                "executionArn": arn,
-                "stateMachineArn": VARIABLES["REMEDIATION_STATE_MACHINE_ARN"],
-                "name": run.name,
-                "status": status,
-            }
-            event = self._event("Step Functions Execution Status Change", "aws.states", detail)
-            self.send("handle_execution_end", event)
+            self.send("handle_execution_end", self._execution_ended(run))
+
+    def _execution_ended(self, run: Run) -> dict[str, Any]:
+        arn = f"arn:aws:states:us-east-1:123456789012:execution:remediation:{run.name}"
+        detail = {
+            "executionArn": arn,
+            "stateMachineArn": VARIABLES["REMEDIATION_STATE_MACHINE_ARN"],
+            "name": run.name,
+            "status": run.status,
+        }
+        return self._event("Step Functions Execution Status Change", "aws.states", detail)
 
     # messages
 
@@ -695,6 +704,9 @@ class _Host:
         self._cloud = cloud
 
     def call(self, function: str, payload: Mapping[str, Any]) -> Any:
+        if _RUNNING[-1].status != "RUNNING":
+            # It was aborted in the middle of a task: no other task begins.
+            raise StepFailed("States.Aborted", "the execution was aborted")
         name = re.fullmatch(r"\$\{(\w+)Arn\}", function)
         assert name is not None, function
         snake = re.sub(r"(?<!^)(?=[A-Z])", "_", name[1]).lower()

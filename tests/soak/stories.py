@@ -80,6 +80,11 @@ def _starts_soon(cloud: Cloud) -> None:
     cloud.later(91.0, partial(works, cloud))
 
 
+def _dora_holds(cloud: Cloud) -> None:
+    """Dora holds it while EC2 has the call."""
+    presses("hold", cloud)
+
+
 _ANSWERS_OF_EC2 = (
     Scenario(
         "work begins while EC2 is not available for the stop",
@@ -136,6 +141,22 @@ _ANSWERS_OF_EC2 = (
         people=_TWO,
         before=partial(_answers, "terminate", (Trouble.LOST,), None),
         tries_in=_CALLING,
+    ),
+    *(
+        Scenario(
+            f"somebody holds the stop while EC2 {what} it",
+            policy(),
+            # It is asked about again hours later.
+            _RUNS | _AWAY,
+            Outcome.HELD,
+            people=_ONE,
+            before=partial(_answers, "stop", (trouble,) * 2, _dora_holds),
+            tries_in=_CALLING,
+        )
+        for what, trouble in (
+            ("throttles", Trouble.THROTTLED),
+            ("is not available for", Trouble.UNAVAILABLE),
+        )
     ),
     Scenario(
         "the role may stop nothing any more",
@@ -440,6 +461,16 @@ def pauses(cloud: Cloud) -> None:
     cloud.pauses.append(cloud.moment)
 
 
+def aborts_before_the_call(cloud: Cloud) -> None:
+    """Somebody aborts the workflow, which closes its episode at once; unless EC2 was asked
+    already."""
+    for episode in episodes(cloud):
+        run = cloud.runs.get(episode.ref.execution_name)
+        is_waiting = episode.closed_at is None and episode.begun_at is None
+        if is_waiting and run is not None and run.status == "RUNNING":
+            cloud.abort(run.name, at_once=True)
+
+
 def presses(answer: str, cloud: Cloud) -> None:
     """Dora answers whatever she was sent last."""
     links = [mail.link for mail in cloud.mails if mail.to == DORA and mail.link]
@@ -532,6 +563,7 @@ _MEANWHILE = (
     _at_every_call(_STOP, "a warning", warns),
     _at_every_call(_STOP, "an exemption by answer", partial(presses, "exempt")),
     _at_every_call(_STOP, "a stop by hand", stop_by_hand),
+    _at_every_call(_STOP, "an abort before EC2 is asked", aborts_before_the_call),
     _at_every_call(_END, "another type", resizes),
     _at_every_call(_END, "another volume", attaches),
     _at_every_call(_END, "a volume deleted with it", deletes_on_termination),
