@@ -3,7 +3,10 @@ product."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
+from unittest import mock
 
 import pytest
 
@@ -45,6 +48,26 @@ def test_each_bug_can_be_planted(bug: Bug) -> None:
 def test_a_planted_bug_breaks_its_promise(bug: Bug) -> None:
     """Where it does not, the soak would let such a bug through: it needs another story."""
     assert caught(bug).promise == bug.promise
+
+
+@pytest.mark.parametrize(
+    "name", ["nobody is notified of the outcome", "an error of EC2 is recorded as a deletion"]
+)
+def test_a_promise_that_is_broken_without_the_bug_catches_nothing(name: str) -> None:
+    """Or a story that always complains would catch every bug, in the story itself and after a
+    fault."""
+    (bug,) = [one for one in BUGS if one.name == name]
+    always_broken = replace(PROMISES[bug.promise], check=_complains)
+
+    with mock.patch.dict(PROMISES, {bug.promise: always_broken}):
+        found = caught(bug)
+
+    assert found.promise is None
+    assert f"breaks {bug.promise} without the bug" in found.why
+
+
+def _complains(_: object) -> Iterator[str]:
+    yield "it is broken"
 
 
 def test_what_the_product_no_longer_has_is_said() -> None:
