@@ -757,6 +757,30 @@ BUGS = (
         ("keep", "exempt"),
     ),
     Bug(
+        "the end of an exemption takes whatever came meanwhile",
+        "accepted_answers_hold",
+        (
+            Edit(
+                "stores.episodes:Episodes.end_hold",
+                "is_same = reduce(Condition.__and__, [_as_read(item, name) for name in names])",
+                "is_same = present() | absent()",
+            ),
+        ),
+        ("an admin ends an exemption, and somebody keeps it at every call of that",),
+    ),
+    Bug(
+        "the page of a keep ends whatever keep stands",
+        "accepted_answers_hold",
+        (
+            Edit(
+                "stores.episodes:Episodes.end_keep",
+                'is_its = (has_its_date & is_its_own) | _unset("snoozed_until")',
+                "is_its = present() | absent()",
+            ),
+        ),
+        ("an admin ends a keep, and its page ends it again while somebody keeps it anew",),
+    ),
+    Bug(
         "mode auto may trust any publisher",
         "auto_needs_trusted_publishers",
         (

@@ -170,6 +170,15 @@ class Press:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class EndedHold:
+    """An admin wanted to end all that holds an instance."""
+
+    shown_at: datetime
+    """When the page had shown it to them: what came later is not what they ended."""
+    status: int
+
+
 class _Memory(MemoryTable):
     """A table that can be copied, all but its lock."""
 
@@ -238,6 +247,7 @@ class Cloud:
         self.checked: Counter[str] = Counter()
         """How often each promise was checked."""
         self.presses: list[Press] = []
+        self.ended_holds: list[EndedHold] = []
         self.refusals: list[datetime] = []
         """When the API answered a request with 5xx, as its access log has it."""
         self.violations: list[str] = []

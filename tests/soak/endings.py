@@ -32,6 +32,9 @@ _UNDER_WAY = timedelta(minutes=1)
 """How long a call may be under way."""
 _TWO_SWEEPS = timedelta(minutes=31)
 _OUTCOMES = frozenset({"outcome", "failure"})
+_ANSWER_NO_QUESTION = frozenset({"undo", "hold", "end-keep"})
+"""What is done after an undo or a hold is seen at the call. The end of a keep leaves nothing to
+hold."""
 
 
 def wrong_in_the_end(cloud: Cloud, counts: Counter[str], *, duplicates: bool) -> list[str]:
@@ -103,8 +106,7 @@ def accepted_answers_hold(cloud: Cloud) -> Iterator[str]:
     """An answer that a person saw accepted is recorded, and holds."""
     questions = approvals(cloud)
     for press in cloud.presses:
-        # "undo" and "hold" answer no question: what was done after them is seen at the call.
-        if press.status in ACCEPTED and press.answer not in ("undo", "hold"):
+        if press.status in ACCEPTED and press.answer not in _ANSWER_NO_QUESTION:
             yield _recorded(cloud, press, questions[press.approval_id])
 
 
@@ -116,12 +118,29 @@ def _recorded(cloud: Cloud, press: Press, question: Approval) -> str:
     first = question.first_yes.answer.value if question.first_yes else None
     if not is_brake and press.answer not in (decision.answer.value if decision else None, first):
         return f"{press.by} said {press.answer}, and the record says {question.status.value}"
+    if _was_ended(cloud, press):
+        return HELD
     hold = cloud.state.record(TARGET, question.episode.instance_id).hold
     if press.answer == "keep" and (hold.snoozed_until or press.at) <= press.at:
         return f"{press.by} said keep, and nothing holds it"
     if press.answer == "exempt" and hold.exempt_reason is None:
         return f"{press.by} exempted it, and nothing holds it"
     return HELD
+
+
+def _was_ended(cloud: Cloud, answer: Press) -> bool:
+    """Return whether somebody who saw this keep or exemption has ended it."""
+    by_link = any(
+        press.answer == "end-keep"
+        and press.status in ACCEPTED
+        and press.approval_id == answer.approval_id
+        and press.at > answer.at
+        for press in cloud.presses
+    )
+    by_an_admin = any(
+        one.status in ACCEPTED and one.shown_at > answer.at for one in cloud.ended_holds
+    )
+    return by_link or by_an_admin
 
 
 @at_end

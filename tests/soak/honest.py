@@ -112,7 +112,7 @@ class Searched:
     broken_in: Played | None
     """Where the promise was broken first; `None`: nowhere."""
     other: str = ""
-    """What else was wrong, if anything was."""
+    """The last complaint about something else; empty where there was none."""
 
 
 def caught(bug: Bug) -> Found:

@@ -25,7 +25,7 @@ from governor.domain.sweep.verdict import Hold
 from governor.domain.units import as_utc
 from governor.stores import keys
 from tests.builders import TARGET
-from tests.soak import forgers
+from tests.soak import forgers, visitors
 from tests.soak.aws import Trouble
 from tests.soak.cloud import START, Cloud
 from tests.soak.invariants import episodes
@@ -920,6 +920,47 @@ _FORGED = (
 )
 
 
+# somebody ends what holds it, while somebody else keeps it
+
+
+def _presses_on_the_first_page(answer: str, cloud: Cloud) -> None:
+    """Alice answers on the page of the first question that she got. Her keep ends when Dora's
+    does."""
+    links = [mail.link for mail in cloud.mails if mail.to == ALICE and mail.link]
+    cloud.press(ALICE, links[0], answer, keep_date="2026-11-25")
+
+
+_ENDS = (
+    Scenario(
+        "an admin ends an exemption, and somebody keeps it at every call of that",
+        policy() + visitors.HAS_AN_ADMIN,
+        _RUNS,
+        Outcome.EXPIRED,
+        script=((400.0, stands_exempt), (500.0, visitors.ends_the_hold)),
+        hours=6.0,
+        rivals=partial(presses, "keep"),
+        rivals_everywhere=True,
+        tries_in=frozenset({"serve_console"}),
+    ),
+    Scenario(
+        "an admin ends a keep, and its page ends it again while somebody keeps it anew",
+        policy() + visitors.HAS_AN_ADMIN,
+        _RUNS,
+        Outcome.KEPT,
+        script=(
+            (400.0, partial(_presses_on_the_first_page, "keep")),
+            (700.0, visitors.ends_the_hold),
+            # By now there is another question.
+            (1_500.0, partial(_presses_on_the_first_page, "end-keep")),
+        ),
+        hours=6.0,
+        rivals=partial(presses, "keep"),
+        rivals_everywhere=True,
+        tries_in=frozenset({"serve_approval"}),
+    ),
+)
+
+
 # the policy is announced
 
 
@@ -948,6 +989,7 @@ STORIES = (
     *_UNASKED,
     *_FLEETS,
     *_FORGED,
+    *_ENDS,
     *_POLICY,
 )
 ALL_STORIES: tuple[Scenario, ...] = (*SCENARIOS, *STORIES)
