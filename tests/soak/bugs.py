@@ -139,6 +139,17 @@ _ANY_DELIVERY = Edit(
     "if self.seal_check(Duty.DELIVERY, delivery_text(delivery), signature):",
     "if True:",
 )
+_NEEDS_NO_SNAPSHOTS = _guard(
+    "Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"
+)
+_NEEDS_NO_USER_DATA = _guard(
+    "Guards.user_data_must_be_kept", "if kept is None:", "return\n    if kept is None:"
+)
+_NO_KEEP = _guard(
+    "Guards._same_rules",
+    "(until := record.hold.snoozed_until) is not None and self.clock.now() < until",
+    "False and (until := None)",
+)
 _NO_LAST_LOOK_FOR_WARNINGS = _guard(
     "Guards.must_still_hold", "if record.is_warned(now):", "if False:"
 )
@@ -233,14 +244,7 @@ BUGS = (
     Bug(
         "a stored keep is not looked at",
         "stored_holds_are_obeyed",
-        (
-            _guard(
-                "Guards._same_rules",
-                "(until := record.hold.snoozed_until) is not None and self.clock.now() < until",
-                "False and (until := None)",
-            ),
-            _NO_LAST_LOOK_FOR_HOLDS,
-        ),
+        (_NO_KEEP, _NO_LAST_LOOK_FOR_HOLDS),
         (f"a stored keep {_STOP}",),
     ),
     Bug(
@@ -677,16 +681,13 @@ BUGS = (
     Bug(
         "snapshots need not be completed",
         "nothing_ends_unsaved",
-        (_guard("Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"),),
+        (_NEEDS_NO_SNAPSHOTS,),
         (f"deleted snapshots {_END}", f"failed snapshots {_END}"),
     ),
     Bug(
         "the workflow does not wait for snapshots, and no guard asks for them",
         "nothing_ends_unsaved",
-        (
-            _guard("Guards.snapshots_must_be_completed", "if missing or not wanted:", "if False:"),
-            _goes_to("SnapshotWasDryRun?", "TerminatePlanned?", "Default"),
-        ),
+        (_NEEDS_NO_SNAPSHOTS, _goes_to("SnapshotWasDryRun?", "TerminatePlanned?", "Default")),
         ("stop, snapshot, terminate",),
     ),
     Bug(
@@ -816,7 +817,8 @@ BUGS = (
         ),
         ("somebody holds the stop too late, and has it undone",),
     ),
-    # the workflow
+    # The workflow. While the guards hold, a wrong way through it changes the end of the story and
+    # destroys nothing. So most of these bugs take a guard as well.
     Bug(
         "the workflow repeats a stop by itself",
         "each_attempt_is_rechecked",
@@ -844,13 +846,33 @@ BUGS = (
     Bug(
         "the workflow takes no snapshots",
         "what_was_decided_is_done",
-        (_goes_to("StopWasDryRun?", "TerminatePlanned?", "Default"),),
+        (_choice_goes_to("SnapshotPlanned?", 0, "TerminatePlanned?"),),
         ("stop, snapshot, terminate",),
     ),
     Bug(
         "the workflow does not wait for snapshots",
         "what_was_decided_is_done",
         (_goes_to("SnapshotWasDryRun?", "TerminatePlanned?", "Default"),),
+        ("stop, snapshot, terminate",),
+    ),
+    Bug(
+        "the workflow takes no snapshots, and no guard asks for them",
+        "nothing_ends_unsaved",
+        (
+            _choice_goes_to("SnapshotPlanned?", 0, "TerminatePlanned?"),
+            _NEEDS_NO_SNAPSHOTS,
+            _NEEDS_NO_USER_DATA,
+        ),
+        ("stop, snapshot, terminate",),
+    ),
+    Bug(
+        "the workflow takes no snapshots, and no guard asks for user data",
+        "nothing_ends_without_its_user_data",
+        (
+            _choice_goes_to("SnapshotPlanned?", 0, "TerminatePlanned?"),
+            _NEEDS_NO_SNAPSHOTS,
+            _NEEDS_NO_USER_DATA,
+        ),
         ("stop, snapshot, terminate",),
     ),
     Bug(

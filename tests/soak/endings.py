@@ -33,7 +33,7 @@ _UNDER_WAY = timedelta(minutes=1)
 _TWO_SWEEPS = timedelta(minutes=31)
 _OUTCOMES = frozenset({"outcome", "failure"})
 _ANSWER_NO_QUESTION = frozenset({"undo", "hold", "end-keep"})
-"""What is done after an undo or a hold is seen at the call. The end of a keep leaves nothing to
+"""Calls after an undo or a hold have checks of their own. The end of a keep leaves nothing to
 hold."""
 
 
