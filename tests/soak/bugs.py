@@ -782,6 +782,30 @@ BUGS = (
         ("an admin ends a keep, and its page ends it again while somebody keeps it anew",),
     ),
     Bug(
+        "an ended session goes on",
+        "an_ended_session_decides_nothing",
+        (
+            Edit(
+                "stores.sessions:SignIns.session",
+                "found is not None and now < found.ends_at",
+                "True",
+            ),
+        ),
+        ("somebody has a copy of an admin's cookie, and her session is ended",),
+    ),
+    Bug(
+        "whoever may pause may end the pause",
+        "nothing_during_a_pause",
+        (
+            Edit(
+                "usecases.pause:PauseAll.end",
+                "may_end_pause(presser.grants, presser.person, policy)",
+                "may_pause(presser.grants, presser.person, policy)",
+            ),
+        ),
+        ("somebody who may pause ends the pause, and later an admin does",),
+    ),
+    Bug(
         "mode auto may trust any publisher",
         "auto_needs_trusted_publishers",
         (
@@ -798,6 +822,18 @@ BUGS = (
         "auto_terminates_by_two_people",
         (_NEEDS_NO_ACCEPTANCE,),
         ("one of two people accepts an override that terminates",),
+    ),
+    Bug(
+        "people accept the name of an override, whatever it becomes",
+        "auto_terminates_by_two_people",
+        (
+            Edit(
+                "domain.policy.consent:terms_of_consent",
+                "[asdict(override) for override in overrides]",
+                "[override.name for override in overrides]",
+            ),
+        ),
+        ("an override that terminates is widened after two people have accepted it",),
     ),
     Bug(
         "one person may stand behind an override that terminates",

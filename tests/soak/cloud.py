@@ -179,6 +179,27 @@ class EndedHold:
     status: int
 
 
+@dataclass(frozen=True)
+class OpenPage:
+    """A page of the console that somebody has open, and what its form holds."""
+
+    path: str
+    session_id: str
+    cookie: str
+    fields: Mapping[str, str]
+    shown_at: datetime
+
+
+@dataclass(frozen=True)
+class SentForm:
+    """A form of the console that was sent with the cookie of a session, and the status that came
+    back."""
+
+    at: datetime
+    session_id: str
+    status: int
+
+
 class _Memory(MemoryTable):
     """A table that can be copied, all but its lock."""
 
@@ -230,7 +251,7 @@ class Cloud:
         self.freezes: list[tuple[datetime, datetime | None]] = []
         """From when to when an operator, or the breaker, has frozen everything."""
         self.pauses: list[datetime] = []
-        """When somebody has paused everything; nobody ends it in these stories."""
+        """Since when everything is paused; empty where it is not."""
         self.warnings: dict[str, datetime] = {}
         """When EC2 has said that it takes an instance back."""
         self.logins: dict[str, datetime] = {}
@@ -248,6 +269,11 @@ class Cloud:
         """How often each promise was checked."""
         self.presses: list[Press] = []
         self.ended_holds: list[EndedHold] = []
+        self.open_pages: dict[str, OpenPage] = {}
+        """By the ARN of who has it open."""
+        self.forms: list[SentForm] = []
+        self.ended_sessions: dict[str, datetime] = {}
+        """When an operator has ended each of these sessions."""
         self.refusals: list[datetime] = []
         """When the API answered a request with 5xx, as its access log has it."""
         self.violations: list[str] = []

@@ -144,6 +144,19 @@ def _was_ended(cloud: Cloud, answer: Press) -> bool:
 
 
 @at_end
+def an_ended_session_decides_nothing(cloud: Cloud) -> Iterator[str]:
+    """Whoever has a copy of its cookie and of a form of it changes nothing by them."""
+    for form in cloud.forms:
+        ended_at = cloud.ended_sessions.get(form.session_id)
+        if ended_at is None or ended_at > form.at:
+            continue
+        if form.status in ACCEPTED:
+            yield f"a form was taken at {form.at}, and its session had ended at {ended_at}"
+        else:
+            yield HELD
+
+
+@at_end
 def what_was_decided_is_done(cloud: Cloud) -> Iterator[str]:
     """Where nothing fails, and nobody interferes, a story ends as people decided."""
     if cloud.expects is None or not isinstance(cloud.faults, NoFaults):

@@ -687,6 +687,12 @@ def _one_accepts(cloud: Cloud) -> None:
     accepts(cloud, ALICE)
 
 
+def _widens_the_override(cloud: Cloud) -> None:
+    """Somebody has the override match all GPU instances: nobody has accepted that."""
+    _rewrites("{tags: {Lifecycle: scratch}}", "{tags: {Purpose: GPU-Workload}}", cloud)
+    cloud.acceptances = frozenset()
+
+
 _UNASKED = (
     Scenario(
         "one of two people accepts an override that terminates",
@@ -733,6 +739,17 @@ _UNASKED = (
         before=_two_accept,
         hours=10.0,
         tries_in=_CALLING,
+    ),
+    Scenario(
+        "an override that terminates is widened after two people have accepted it",
+        policy() + _SCRATCH,
+        _RUNS,
+        None,
+        changes={"tags": _SCRATCH_TAGS},
+        before=_two_accept,
+        script=((600.0, _widens_the_override),),
+        hours=8.0,
+        tries_in=_ACTING,
     ),
     replace(
         _at_every_call(
@@ -920,7 +937,7 @@ _FORGED = (
 )
 
 
-# somebody ends what holds it, while somebody else keeps it
+# somebody ends what holds it, in the console
 
 
 def _presses_on_the_first_page(answer: str, cloud: Cloud) -> None:
@@ -957,6 +974,34 @@ _ENDS = (
         rivals=partial(presses, "keep"),
         rivals_everywhere=True,
         tries_in=frozenset({"serve_approval"}),
+    ),
+    Scenario(
+        "somebody has a copy of an admin's cookie, and her session is ended",
+        policy() + visitors.HAS_AN_ADMIN,
+        _RUNS,
+        Outcome.VOID,
+        script=(
+            (400.0, stands_exempt),
+            (420.0, visitors.opens_the_instance),
+            (450.0, visitors.ends_adas_session),
+            (500.0, visitors.somebody_uses_adas_cookie),
+        ),
+        hours=6.0,
+        tries_in=frozenset({"serve_console"}),
+    ),
+    Scenario(
+        "somebody who may pause ends the pause, and later an admin does",
+        policy().replace("ml: {", f"ml: {{{visitors.BOBS_IDENTITY}") + visitors.HAS_AN_ADMIN,
+        _RUNS | _AWAY,
+        Outcome.STOPPED,
+        people=_ONE,
+        script=(
+            (200.0, visitors.bob_pauses),
+            (1_000.0, visitors.bob_ends_the_pause),
+            (5_000.0, visitors.ada_ends_the_pause),
+        ),
+        hours=8.0,
+        tries_in=frozenset({"serve_console"}),
     ),
 )
 

@@ -1,4 +1,4 @@
-"""An admin who has signed in to the console, and ends what holds an instance.
+"""People who have signed in to the console: they end what holds an instance, or pause everything.
 
 Each visit is a request to the real function. The session is stored as a sign-in stores it.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 from urllib.parse import urlencode
@@ -15,61 +16,160 @@ from governor.domain.approvals.links import LinkSigner
 from governor.domain.approvals.terms import Role, SignedIn, SignIn
 from governor.domain.units import as_utc
 from governor.stores.sessions import SignIns
-from governor.web.sessions import SESSION_COOKIE, Session, Sessions
+from governor.web.sessions import Session, Sessions
 from tests.builders import TARGET
-from tests.soak.cloud import Cloud, EndedHold, FunctionFailed
+from tests.soak.cloud import Cloud, EndedHold, FunctionFailed, OpenPage, SentForm
 from tests.soak.parts import KEYS
 from tests.soak.scenarios import ID
+from tests.soak.truth import ACCEPTED
 from tests.unit.wiring.samples import settings
 
-_ADA = "arn:aws:iam::123456789012:user/ada"
+ADA = "arn:aws:iam::123456789012:user/ada"
+"""An admin of everything."""
+BOB = "arn:aws:iam::123456789012:user/bob"
+"""A person whom a contact names."""
 HAS_AN_ADMIN = f"""
 console:
   scopes:
-    platform: {{identities: ["{_ADA}"], role: admin, everything: true}}
+    platform: {{identities: ["{ADA}"], role: admin, everything: true}}
 """
-"""A part of the policy: Ada is an admin of everything."""
-_PAGE = f"/instances/{TARGET.account}/{TARGET.region}/{ID}"
-_FORM = re.compile(r'name="csrf" value="([^"]+)"><input type="hidden" name="hold" value="([^"]+)"')
+BOBS_IDENTITY = f'identities: {{"aws:{BOB}": bob@example.com}}, '
+"""A part of his contact in the policy."""
+_INSTANCE = f"/instances/{TARGET.account}/{TARGET.region}/{ID}"
+_FREEZES = "/freezes"
+_FORM = re.compile(r'<form method="post" action="([^"]+)">((?:<input type="hidden"[^>]*>)+)')
+_FIELD = re.compile(r'name="(\w+)" value="([^"]*)"')
+
+
+@dataclass(frozen=True)
+class _SignedIn:
+    session_id: str
+    cookie: str
 
 
 def ends_the_hold(cloud: Cloud) -> None:
     """Ada opens the page of the instance, and ends what it shows: a keep, an exemption, or
     nothing."""
-    cookie = _signs_in(cloud)
+    opens_the_instance(cloud)
+    sends_the_end_of_the_hold(cloud)
+
+
+def opens_the_instance(cloud: Cloud) -> None:
+    """Ada opens the page of the instance."""
+    _opens(cloud, ADA, _INSTANCE)
+
+
+def sends_the_end_of_the_hold(cloud: Cloud) -> None:
+    """Send the form of the page that Ada has open."""
+    page = cloud.open_pages.get(ADA)
+    if page is None or "hold" not in page.fields:
+        return
+    status = _sends(cloud, page, {"answer": "end-hold"})
+    if status is not None:
+        cloud.ended_holds.append(EndedHold(page.shown_at, status))
+
+
+def somebody_uses_adas_cookie(cloud: Cloud) -> None:
+    """Somebody with a copy of her cookie sends the form of her page, and then opens the page
+    themselves."""
+    sends_the_end_of_the_hold(cloud)
+    page = cloud.open_pages.get(ADA)
+    if page is not None:
+        _opens_as(cloud, ADA, _INSTANCE, _SignedIn(page.session_id, page.cookie))
+        sends_the_end_of_the_hold(cloud)
+
+
+def ends_adas_session(cloud: Cloud) -> None:
+    """An operator ends the session of the page that Ada has open."""
+    page = cloud.open_pages.get(ADA)
+    if page is not None:
+        SignIns(cloud.memory).end_session(page.session_id, as_utc(cloud.moment))
+        cloud.ended_sessions[page.session_id] = cloud.moment
+
+
+def bob_pauses(cloud: Cloud) -> None:
+    """Bob pauses everything, and keeps the token of the form."""
+    _opens(cloud, BOB, _FREEZES)
+    page = cloud.open_pages.get(BOB)
+    if page is not None and _sends(cloud, page, {"answer": "pause"}) in ACCEPTED:
+        cloud.pauses.append(cloud.moment)
+
+
+def bob_ends_the_pause(cloud: Cloud) -> None:
+    """Bob sends what an admin would send. He may not end it: the pause goes on, whatever he
+    reads."""
+    page = cloud.open_pages.get(BOB)
+    if page is not None:
+        _sends(cloud, page, _end_of_the_pause(cloud))
+
+
+def ada_ends_the_pause(cloud: Cloud) -> None:
+    """Ada, an admin of everything, ends the pause. It may end, whatever becomes of the answer to
+    her."""
+    _opens(cloud, ADA, _FREEZES)
+    page = cloud.open_pages.get(ADA)
+    if page is not None:
+        _sends(cloud, page, _end_of_the_pause(cloud))
+        cloud.pauses.clear()
+
+
+def _end_of_the_pause(cloud: Cloud) -> dict[str, str]:
+    pause = cloud.state.pause()
+    since = "" if pause is None else pause.at.isoformat()
+    return {"answer": "end-pause", "confirmed": "yes", "since": since}
+
+
+def _opens(cloud: Cloud, arn: str, path: str) -> None:
+    """Sign somebody in, and open a page for them."""
+    _opens_as(cloud, arn, path, _signs_in(cloud, arn))
+
+
+def _opens_as(cloud: Cloud, arn: str, path: str, who: _SignedIn) -> None:
+    """Keep the form of a page, if it has one; else no page is open any more."""
+    cloud.open_pages.pop(arn, None)
     try:
-        page = _visits(cloud, cookie)
-        form = _FORM.search(page["body"])
-        if form is None:
-            return
-        shown_at = cloud.moment
-        fields = {"csrf": form[1], "hold": form[2], "answer": "end-hold"}
-        status = int(_visits(cloud, cookie, fields)["statusCode"])
+        body = _visits(cloud, path, who.cookie)["body"]
     except FunctionFailed:
         return
-    cloud.ended_holds.append(EndedHold(shown_at, status))
+    for form in _FORM.finditer(body):
+        if form[1] == path:
+            fields = dict(_FIELD.findall(form[2]))
+            cloud.open_pages[arn] = OpenPage(path, who.session_id, who.cookie, fields, cloud.moment)
+            return
 
 
-def _signs_in(cloud: Cloud) -> str:
-    """Begin a session for Ada; return her cookie."""
+def _sends(cloud: Cloud, page: OpenPage, more: Mapping[str, str]) -> int | None:
+    """Send a form with more fields; return the status, `None` where no answer came."""
+    sent_at = cloud.moment
+    try:
+        status = int(_visits(cloud, page.path, page.cookie, {**page.fields, **more})["statusCode"])
+    except FunctionFailed:
+        return None
+    cloud.forms.append(SentForm(sent_at, page.session_id, status))
+    return status
+
+
+def _signs_in(cloud: Cloud, arn: str) -> _SignedIn:
+    """Begin a session, and return it with its cookie."""
     now = as_utc(cloud.moment)
-    identity = f"aws:{_ADA}"
+    identity = f"aws:{arn}"
     session_id = f"session-{cloud.number()}"
     who = SignIn(identity, by=identity, at=now, ends_at=now + timedelta(hours=1))
     SignIns(cloud.memory).keep_session(session_id, who)
     session = Session(session_id, SignedIn(identity, None, Role.VIEWER))
     cookies = Sessions(LinkSigner(lambda: KEYS, None), settings().session_scope)
-    return cookies.cookie(session, now).partition(";")[0]
+    return _SignedIn(session_id, cookies.cookie(session, now).partition(";")[0])
 
 
-def _visits(cloud: Cloud, cookie: str, form: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return the answer of the page: to its form, if one is given. Raises: FunctionFailed."""
-    assert cookie.startswith(SESSION_COOKIE)
+def _visits(
+    cloud: Cloud, path: str, cookie: str, form: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the answer of a page: to its form, if one is given. Raises: FunctionFailed."""
     method = "GET" if form is None else "POST"
     event = {
         "version": "2.0",
         "routeKey": f"{method} /{{proxy+}}",
-        "rawPath": _PAGE,
+        "rawPath": path,
         "rawQueryString": "",
         "cookies": [cookie],
         "headers": {
@@ -77,7 +177,7 @@ def _visits(cloud: Cloud, cookie: str, form: Mapping[str, str] | None = None) ->
             "content-type": "application/x-www-form-urlencoded",
             "sec-fetch-site": "same-origin",
         },
-        "requestContext": {"http": {"method": method, "path": _PAGE}, "stage": "$default"},
+        "requestContext": {"http": {"method": method, "path": path}, "stage": "$default"},
         "isBase64Encoded": False,
         "body": urlencode(form or {}),
     }
