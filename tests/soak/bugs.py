@@ -1053,6 +1053,30 @@ BUGS = (
         ("the policy's parameter is changed",),
     ),
     Bug(
+        "a version counts before people are notified of it",
+        "versions_are_announced_first",
+        (
+            Edit(
+                "usecases.policy_versions:ReviewPolicy._review",
+                'announced = self._announce(version, by, "in-force", **about)',
+                "announced = True",
+            ),
+        ),
+        ("a version of the policy that cannot be used comes after one that can",),
+    ),
+    Bug(
+        "a risky version waits for nobody",
+        "versions_count_when_they_may",
+        (
+            Edit(
+                "usecases.policy_versions:ReviewPolicy._review",
+                "if paths and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:",
+                "if False:",
+            ),
+        ),
+        ("a risky version of the policy waits for a second person",),
+    ),
+    Bug(
         "snapshots of an exempt instance are deleted",
         "snapshots_stay_while_needed",
         (

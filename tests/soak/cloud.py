@@ -25,7 +25,7 @@ from governor.domain.evidence import Evidence
 from governor.domain.instance import Instance
 from governor.domain.units import iso, parse_iso
 from governor.errors import Unavailable
-from governor.ports import UndoAnswer
+from governor.ports import StoredPolicy, UndoAnswer
 from governor.stores import StateTable
 from tests.builders import NOW, TARGET
 from tests.soak.asl import Await, Execution, Machine, NotUnderstood, StepFailed, check
@@ -52,6 +52,7 @@ _EVENT_RETRIES = (60.0, 120.0)
 _VISIBILITY = 1_800.0
 """Seconds of the delivery queue."""
 _CSRF = re.compile(r'name="csrf" value="([^"]+)"')
+_IN_FORCE = re.compile(r'"policy-([^"]+)-in-force"')
 _TOO_LATE = "Too late to hold it"
 _ADDRESS = re.compile(r"https://api\.example\.com/q/(([^.]+)\.\S+)")
 Result = TypeVar("Result")
@@ -260,6 +261,12 @@ class Cloud:
         """When everybody else acted in the middle of a call."""
         self.expects: str | None = None
         """The outcome of the story's first episode, where nothing fails."""
+        self.documents: list[StoredPolicy] = []
+        """Versions of the policy, the newest last. Before the first one counts, `policies` does."""
+        self.counts_from: dict[str, datetime | None] = {}
+        """When each of these versions may count, at the earliest; `None`: never."""
+        self.announced: dict[str, datetime] = {}
+        """When SNS first had the message that a version counts, by version."""
         self.acceptances: frozenset[str] = frozenset()
         """People who have accepted the policy in force themselves."""
         self.reviews = False
@@ -295,7 +302,9 @@ class Cloud:
     @property
     def policy(self) -> str:
         """Return the text of the policy that counts now."""
-        return self.policies[-1][1]
+        texts = {one.version: one.text for one in self.documents}
+        version = self.state.version_in_force() if texts else None
+        return texts.get(version or "", self.policies[-1][1])
 
     @policy.setter
     def policy(self, text: str) -> None:
@@ -583,6 +592,9 @@ class Cloud:
 
     def put(self, body: str, seconds: float = 0.0) -> None:
         """A message comes into the delivery queue."""
+        in_force = _IN_FORCE.search(body)
+        if in_force is not None:
+            self.announced.setdefault(in_force[1], self.moment)
         due = self.moment + timedelta(seconds=seconds)
         name = f"m-{self.number()}"
         self.queue[name] = Queued(name, body, self.moment, due)

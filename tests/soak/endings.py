@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from governor.domain.alerts.alert import DIGEST_PREFIX
 from governor.domain.approvals.approval import Approval, ApprovalStatus
@@ -211,18 +211,58 @@ def messages_come_once(cloud: Cloud) -> Iterator[str]:
 
 @at_end
 def changes_of_the_policy_are_announced(cloud: Cloud) -> Iterator[str]:
-    """People get a message about each change of the parameter, within two sweeps."""
+    """People get a message about each change of the parameter, within two sweeps in which all
+    works."""
     if not cloud.reviews:
         return
     known = [mail.at for mail in cloud.mails if mail.kind == "policy-changed"]
     for number, (changed_at, _) in enumerate(cloud.policies[1:], start=1):
-        until = changed_at + _TWO_SWEEPS
+        until = _works_from(cloud, changed_at) + _TWO_SWEEPS
         later = cloud.policies[number + 1 :]
         is_replaced = bool(later) and later[0][0] < until
         if until > cloud.moment or is_replaced:
             continue
         is_known = any(changed_at <= at <= until for at in known)
         yield HELD if is_known else f"nobody was notified of the change of {changed_at}"
+
+
+def _works_from(cloud: Cloud, moment: datetime) -> datetime:
+    """Return the moment itself, or when an outage ends that may come after it."""
+    faults = cloud.faults
+    if not isinstance(faults, CrashPoint) or not faults.down:
+        return moment
+    return max(moment, faults.until)
+
+
+@at_end
+def versions_are_announced_first(cloud: Cloud) -> Iterator[str]:
+    """People get a message about a version of the policy before it counts."""
+    standing = cloud.state.standing_version()
+    if standing is None or not cloud.documents:
+        return
+    announced_at = cloud.announced.get(standing.version)
+    is_first = announced_at is not None and announced_at <= standing.at
+    yield (
+        HELD
+        if is_first
+        else f"{standing.version} counts since {standing.at}: announced {announced_at}"
+    )
+
+
+@at_end
+def versions_count_when_they_may(cloud: Cloud) -> Iterator[str]:
+    """One that cannot be used never does; a risky one does once two people of the policy stand
+    behind it."""
+    standing = cloud.state.standing_version()
+    if standing is None or not cloud.documents:
+        return
+    earliest = cloud.counts_from.get(standing.version)
+    may_count = earliest is not None and earliest <= standing.at
+    yield (
+        HELD
+        if may_count
+        else f"{standing.version} counts since {standing.at}, and may from {earliest} on"
+    )
 
 
 @at_end

@@ -38,7 +38,7 @@ from governor.domain.policy.policy import Policy
 from governor.domain.units import parse_iso
 from governor.errors import CloudError
 from governor.https import HttpAnswer
-from governor.ports import MetricAnswer, MetricQuery
+from governor.ports import MetricAnswer, MetricQuery, StoredPolicy
 from governor.stores.table import Document, Key, Table, Write
 from governor.usecases.episode.take_snapshot import TakeSnapshot
 from governor.wiring.ec2 import Ec2Parts
@@ -139,6 +139,19 @@ class _Prices:
             return _CLOUDS[-1].port("pricing.price", lambda: Price(Decimal("1.006"), "list price"))
         except CloudError:
             return Price(None, "not known")
+
+
+class _Documents:
+    """The bucket of the policy's versions."""
+
+    def newest(self) -> StoredPolicy | None:
+        cloud = _CLOUDS[-1]
+        return cloud.port("s3.newest", lambda: cloud.documents[-1] if cloud.documents else None)
+
+    def read(self, version: str, **_: Any) -> str:
+        cloud = _CLOUDS[-1]
+        (text,) = [one.text for one in cloud.documents if one.version == version]
+        return cloud.port("s3.read", lambda: text)
 
 
 class _Market(_Port):
@@ -359,7 +372,7 @@ def _parts(kind: type[Parts]) -> Parts:
                 _CLOUDS[-1].port("ssm.read", lambda: _CLOUDS[-1].policy) if _CLOUDS else ""
             )
         ),
-        "documents": SimpleNamespace(newest=lambda: None),
+        "documents": _Documents(),
         "clock": _Clock(),
         "table": _CloudTable(),
         "workflow": _Port("states", "cloud"),

@@ -23,6 +23,7 @@ from governor.domain.policy.consent import Acceptances, Consented, KnownPeople
 from governor.domain.sweep.pause import Pause
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import as_utc
+from governor.ports import StoredPolicy
 from governor.stores import keys
 from tests.builders import TARGET
 from tests.soak import forgers, visitors
@@ -1013,7 +1014,66 @@ def _announced(cloud: Cloud) -> None:
     cloud.reviews = True
 
 
+_IDENTITIES = {name: f"arn:aws:iam::123456789012:user/{name}" for name in ("alice", "bob")}
+_BY_TWO = (
+    policy().replace(
+        "ml: {",
+        f'ml: {{identities: {{"aws:{_IDENTITIES["alice"]}": alice@example.com, '
+        f'"aws:{_IDENTITIES["bob"]}": bob@example.com}}, ',
+    )
+    + "  default_contacts: [boss]\ntwo_people_for_policy: true\n"
+)
+
+
+def _bob_writes(version: str, old: str, new: str, is_ready: bool, cloud: Cloud) -> None:
+    """Bob puts a version into the bucket. `is_ready`: it may count as soon as people were
+    notified."""
+    assert old in cloud.policy
+    cloud.documents.append(StoredPolicy(version, cloud.policy.replace(old, new, 1)))
+    cloud.state.note_writer(version, _IDENTITIES["bob"])
+    cloud.counts_from[version] = cloud.moment if is_ready else None
+
+
+def _alice_accepts(version: str, cloud: Cloud) -> None:
+    """Alice accepts a version that Bob has written."""
+    cloud.state.accept_version(version, f"aws:{_IDENTITIES['alice']}", as_utc(cloud.moment))
+    cloud.counts_from[version] = cloud.moment
+
+
+def _is_versioned(*script: tuple[float, Callable[[Cloud], None]]) -> dict[str, Any]:
+    """Return what stories of versions have in common; nobody answers in them."""
+    return {
+        "policy": _BY_TWO,
+        "ends": _RUNS,
+        "outcome": Outcome.EXPIRED,
+        "before": _announced,
+        "script": script,
+        "hours": 6.0,
+        "tries_in": frozenset({"plan_sweep"}),
+    }
+
+
+_LOOSER = ("idle: {window", "idle: {utilization_below_percent: 20, window")
 _POLICY = (
+    Scenario(
+        name="a version of the policy that cannot be used comes after one that can",
+        **_is_versioned(
+            (
+                1_000.0,
+                partial(
+                    _bob_writes, "v1", "remind_after_minutes: 30", "remind_after_minutes: 45", True
+                ),
+            ),
+            (1_900.0, partial(_bob_writes, "v2", "mode: ask", "mode: anything", False)),
+        ),
+    ),
+    Scenario(
+        name="a risky version of the policy waits for a second person",
+        **_is_versioned(
+            (1_000.0, partial(_bob_writes, "v1", *_LOOSER, False)),
+            (2_800.0, partial(_alice_accepts, "v1")),
+        ),
+    ),
     Scenario(
         "the policy's parameter is changed",
         policy() + "  default_contacts: [boss]\n",
