@@ -1013,6 +1013,12 @@ BUGS = (
         "record_outcome sns.publish",
     ),
     Bug(
+        "what was sent stays in the outbox",
+        "nothing_is_stuck",
+        (Edit("channels.worker:Worker._send_part", "if not done.left:", "if False:"),),
+        ("stop",),
+    ),
+    Bug(
         "an error of EC2 is recorded as a deletion",
         "deletions_are_recorded",
         (
