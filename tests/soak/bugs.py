@@ -763,8 +763,8 @@ BUGS = (
         (
             Edit(
                 "stores.episodes:Episodes.end_hold",
-                "is_same = reduce(Condition.__and__, [_as_read(item, name) for name in names])",
-                "is_same = present() | absent()",
+                "if not item:",
+                "is_same = present() | absent()\n        if not item:",
             ),
         ),
         ("an admin ends an exemption, and somebody keeps it at every call of that",),
@@ -799,8 +799,8 @@ BUGS = (
         (
             Edit(
                 "usecases.pause:PauseAll.end",
-                "may_end_pause(presser.grants, presser.person, policy)",
-                "may_pause(presser.grants, presser.person, policy)",
+                "if not may_end_pause(",
+                "if not may_pause(presser.grants, presser.person, policy) and not may_end_pause(",
             ),
         ),
         ("somebody who may pause ends the pause, and later an admin does",),
