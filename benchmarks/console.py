@@ -172,7 +172,7 @@ def _site(wire: Wire) -> Console:
     def reader() -> Reader:
         # As every request does: a version that was accepted since counts.
         assert state.version_in_force() is None
-        return Reader(Readable(table), clock, policy, TARGETS, "governor")
+        return Reader(Readable(table), clock, policy, TARGETS, "governor", policy_is_whole=True)
 
     doors = Entrance(table)
     doors.clock.at = NOW

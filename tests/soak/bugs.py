@@ -778,6 +778,12 @@ BUGS = (
                 'is_its = (has_its_date & is_its_own) | _unset("snoozed_until")',
                 "is_its = present() | absent()",
             ),
+            Edit("stores.episodes:Episodes.end_keep", " & keeps.as_read(stored)", ""),
+            Edit(
+                "stores.episodes:Episodes.end_keep",
+                "keeps.next_keep(self._table, stored, keep, at)",
+                "Hold()",
+            ),
         ),
         ("an admin ends a keep, and its page ends it again while somebody keeps it anew",),
     ),
