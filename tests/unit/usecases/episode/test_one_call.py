@@ -289,6 +289,31 @@ def test_what_is_stored_after_the_guards_is_seen_before_the_call(what: str, step
     assert counted == world.state.used(world.clock.now())
 
 
+@pytest.mark.parametrize("step", STEPS)
+def test_an_episode_that_ends_after_the_note_sends_no_call(step: Step) -> None:
+    """Somebody aborts the workflow at that moment, and its end is handled before the call."""
+    world = ready(step)
+    note = world.state.note_call
+
+    def close() -> None:
+        world.state.close_episode(
+            world.ref, Outcome.FAILED, "aborted", NOW, quiet_until=None, ledger=None
+        )
+
+    def before_the_end(*arguments: object) -> None:
+        note(*arguments)  # type: ignore[arg-type]
+        with ThreadPoolExecutor(1) as others:
+            others.submit(close).result()
+
+    world.state.note_call = before_the_end  # type: ignore[method-assign, assignment]
+    counted = world.state.used(world.clock.now())
+    with pytest.raises(SafetyError, match="has ended at this moment"):
+        world.put_away(world.ref, step)
+
+    assert 0 == sent(world, step)
+    assert counted == world.state.used(world.clock.now())
+
+
 def test_a_slow_recheck_takes_back_no_call_that_was_sent_meanwhile() -> None:
     """It looked at an earlier call; another recheck let a newer one through, whose answer is lost,
     too."""

@@ -186,11 +186,14 @@ class Guards:
         read it.
 
         An answer that comes after the note is told that it may be too late; one that came before is
-        seen here. Raises: MustWait, so that the recheck says what it means; CloudError.
+        seen here. Raises: MustWait, so that the recheck says what it means; SafetyError where the
+        episode has ended, as it does when its workflow is aborted; CloudError.
         """
         now = self.clock.now()
         instance = cleared.instance
         record = self.state.record(instance.target, instance.instance_id)
+        if record.open_episode != cleared.episode.ref:
+            raise SafetyError("the episode has ended at this moment")
         if record.is_warned(now):
             raise MustWait("EC2 has announced that it takes the instance back")
         if record.hold.stands(now):
