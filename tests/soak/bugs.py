@@ -518,8 +518,8 @@ BUGS = (
         (
             Edit(
                 "domain.approvals.approval:notice_until",
-                "told + max(episode.notice_length, timedelta(minutes=minutes))",
-                "told",
+                "delivered_at + max(episode.notice_length, timedelta(minutes=minutes))",
+                "delivered_at",
             ),
         ),
         ("auto",),
@@ -568,7 +568,7 @@ BUGS = (
         (
             Edit(
                 "domain.approvals.approval:silence_from",
-                "if planned is None or asked is None or escalated is None:",
+                "if planned is None or asked_at is None or escalated_at is None:",
                 "if planned is not None:\n        return planned.expire_at\n    if True:",
             ),
         ),

@@ -1,5 +1,8 @@
-"""An approval: the question that is asked, bound to evidence and launch time, and the answer, taken
-once."""
+"""An approval: the question that is asked, bound to evidence and launch time, and its answer.
+
+An answer is taken once. This module says which answer still counts; who may give it is in
+`terms.py`, and nothing here reads or writes a record.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ _RECORD_SHOWN = timedelta(days=30)
 _EXEMPTION_NEEDS_A_REASON = "an exemption needs a reason"
 _TURNING = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 """Marks of direction. Other invisible marks are part of names and emoji."""
+_REFUSED_CATEGORIES = ("Cc", "Cs", "Zl", "Zp")
+"""Unicode's controls, surrogates, and line and paragraph separators."""
 
 
 class ApprovalStatus(StrEnum):
@@ -74,9 +79,10 @@ class Decision:
 
     @property
     def why(self) -> str:
-        """The reason of an outcome, where the answer holds an episode that would act."""
+        """Return the reason of an outcome, if the answer holds an episode that would act."""
         done = {Answer.KEEP: "kept", Answer.EXEMPT: "exempted"}.get(self.answer, "held")
-        return f"{done} by {self.by}{f': {self.reason}' if self.reason else ''}"
+        text = f"{done} by {self.by}"
+        return f"{text}: {self.reason}" if self.reason else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +106,10 @@ class Approval:
     void_outcome: str | None = None
     """The episode's outcome when the question is void: `woke-up`, `void` or `interrupted`."""
     brake: Decision | None = None
-    """The person who holds it. Never taken off again: a held episode ends, and the next asks
-    anew."""
+    """The answer that holds it. It stays for good: a held episode ends, and the next one asks
+    again."""
     late_hold: Decision | None = None
-    """A hold that came while a call to EC2 was under way: it counts if that call had no effect."""
+    """A hold given while a call to EC2 was under way: it counts if that call had no effect."""
     keep_ended_at: UtcDatetime | None = None
     keep_ended_by: str | None = None
     expired_at: UtcDatetime | None = None
@@ -112,34 +118,43 @@ class Approval:
 
     @property
     def link_ends(self) -> UtcDatetime:
-        """Return when its links end: its page is the record for so long after the last answer or
-        expiry."""
-        answers = [one.at for one in (self.first_yes, self.decision, self.brake) if one is not None]
-        return max(self.created_at, self.expires_at, *answers) + _RECORD_SHOWN
+        """Return when its links end: some time after the last answer or the expiry.
+
+        Until then, its page is the record.
+        """
+        last = max(self.created_at, self.expires_at)
+        for decision in (self.first_yes, self.decision, self.brake):
+            if decision is not None:
+                last = max(last, decision.at)
+        return last + _RECORD_SHOWN
 
     @property
     def kept(self) -> Decision | None:
-        given = self.brake or self.decision
-        return given if given is not None and given.answer is Answer.KEEP else None
+        """Return the answer that keeps it; `None` if no answer does."""
+        decision = self.brake or self.decision
+        if decision is None or decision.answer is not Answer.KEEP:
+            return None
+        return decision
 
     def lasting_keep(self, now: UtcDatetime) -> Decision | None:
-        kept = self.kept if self.keep_ended_at is None else None
-        return (
-            kept
-            if kept is not None and kept.keep_until is not None and kept.keep_until > now
-            else None
-        )
+        """Return the answer that keeps it still; `None` if there is none, or its time is over."""
+        kept = self.kept
+        if kept is None or kept.keep_until is None:
+            return None
+        if self.keep_ended_at is not None or kept.keep_until <= now:
+            return None
+        return kept
 
     @property
     def approvers(self) -> str:
-        """Those who said yes, each by their address where it is known, with commas."""
-        given = [one for one in (self.first_yes, self.decision) if one is not None]
-        return ",".join(one.person or one.by for one in given) or "nobody"
+        """Return the people who said yes, each by their address if it is known, with commas."""
+        yeses = [yes for yes in (self.first_yes, self.decision) if yes is not None]
+        return ",".join(yes.person or yes.by for yes in yeses) or "nobody"
 
 
 @dataclass(frozen=True, slots=True)
 class SealedExpiry:
-    """The end of a question without an answer, as `conclude_approval` has found and sealed it."""
+    """The end of a question without an answer, as `conclude_approval` found and sealed it."""
 
     expires_at: UtcDatetime
     expired_at: UtcDatetime
@@ -172,43 +187,50 @@ STATUS_AFTER: Mapping[Answer, ApprovalStatus] = {
 
 
 def keep_end(episode: Episode, now: UtcDatetime) -> UtcDatetime:
-    """Return until when a keep without a date lasts: the next working morning of those who are
+    """Return when a keep without a date ends: on the next working morning of those who are
     asked."""
     morning = next_morning(now, episode.time_zone, episode.working_days, episode.working_from)
     return min(morning, now + episode.keep_at_most)
 
 
 def keep_text(episode: Episode, now: UtcDatetime) -> str:
-    """Return what every button says of it: `Keep until Mon 09:00 ($408)`."""
-    end, price = keep_end(episode, now), episode.price.usd_per_hour
-    cost = "" if not price else f" ({usd(price * minutes(end - now) / 60)})"
-    return f"Keep until {day_and_time(end, episode.time_zone, now)}{cost}"
+    """Return the label of the keep button: `Keep until Mon 09:00 ($408)`."""
+    end = keep_end(episode, now)
+    text = f"Keep until {day_and_time(end, episode.time_zone, now)}"
+    price = episode.price.usd_per_hour
+    if not price:
+        return text
+    return f"{text} ({usd(price * minutes(end - now) / 60)})"
 
 
 def acts_by_itself(episode: Episode, approval: Approval, now: datetime) -> bool:
     """Return whether the plan is carried out from here on unless somebody holds it."""
-    if episode.phase is Phase.CLOSED or episode.mode is Mode.OBSERVE or not episode.plan.steps:
+    if episode.phase is Phase.CLOSED:
+        return False
+    if episode.mode is Mode.OBSERVE or not episode.plan.steps:
         return False
     if episode.mode is Mode.AUTO or approval.status is ApprovalStatus.APPROVED:
         return True
+    return episode.acts_on_silence and _is_expired(approval, now)
+
+
+def _is_expired(approval: Approval, now: datetime) -> bool:
+    """Return whether the time to answer is over, though it may not be recorded yet."""
+    if approval.status is ApprovalStatus.EXPIRED:
+        return True
     was_asked = approval.stage is not None and approval.status is ApprovalStatus.PENDING
-    is_expired = approval.status is ApprovalStatus.EXPIRED or (
-        was_asked and now >= approval.expires_at
-    )
-    return episode.acts_on_silence and is_expired
+    return was_asked and now >= approval.expires_at
 
 
 def can_hold(episode: Episode, approval: Approval, now: datetime) -> bool:
-    return (
-        acts_by_itself(episode, approval, now)
-        and approval.brake is None
-        and episode.begun_at is None
-    )
+    """Return whether somebody can still hold it: it would act, and EC2 was not called yet."""
+    if approval.brake is not None or episode.begun_at is not None:
+        return False
+    return acts_by_itself(episode, approval, now)
 
 
 def can_hold_late(episode: Episode, approval: Approval, now: datetime) -> bool:
-    """Return whether a hold would count only if EC2 does not carry out the call that it was
-    sent."""
+    """Return whether a hold would count only if EC2 does not carry out the call that was sent."""
     if episode.begun_at is None or episode.is_past_final_step:
         return False
     is_held = approval.brake is not None or approval.late_hold is not None
@@ -221,15 +243,15 @@ def late_hold_text(episode: Episode, now: datetime) -> str:
 
 
 def _asked_text(episode: Episode, now: datetime) -> str:
-    when = (
-        "" if episode.begun_at is None else f" on {clock(episode.begun_at, episode.time_zone, now)}"
-    )
-    return f"EC2 was asked to {episode.final_step.value} it{when}"
+    text = f"EC2 was asked to {episode.final_step.value} it"
+    if episode.begun_at is None:
+        return text
+    return f"{text} on {clock(episode.begun_at, episode.time_zone, now)}"
 
 
 def too_late(episode: Episode, now: datetime) -> str | None:
-    """Return why no hold comes before the final step, and what to do instead; `None` where one
-    does."""
+    """Return why it is too late to hold the final step, and what to do instead; `None` if it is
+    not."""
     if episode.begun_at is None:
         return None
     asked = _asked_text(episode, now)
@@ -242,8 +264,11 @@ def too_late(episode: Episode, now: datetime) -> str | None:
 
 
 def check_hold(episode: Episode, approval: Approval, decision: Decision, now: datetime) -> None:
-    """Let an answer through that holds an episode. Raises: TooLate once the call has begun;
-    DecisionRefused when somebody holds it, nothing is to be held, or the answer is incomplete."""
+    """Check an answer that holds an episode.
+
+    Raises: TooLate once the call has begun; DecisionRefused if somebody holds it already, there is
+    nothing to hold, or the answer is incomplete.
+    """
     status = episode.phase.value
     if not acts_by_itself(episode, approval, now):
         why = "there is nothing to hold: nothing happens to it without a yes"
@@ -254,18 +279,19 @@ def check_hold(episode: Episode, approval: Approval, decision: Decision, now: da
     if incomplete is not None:
         # As for a question: the person may correct it and send it again.
         raise DecisionRefused(incomplete, status=ApprovalStatus.PENDING.value)
-    if (late := too_late(episode, now)) is not None:
+    why_late = too_late(episode, now)
+    if why_late is not None:
         is_stored = decision.answer is not Answer.HOLD
         stored = ", but your answer is stored for when it runs again" if is_stored else ""
-        raise TooLate(f"too late to hold it{stored}. {late}", status=status)
-    if (held := approval.brake) is not None and not _says_more(decision, held):
-        why = f"it is already {people(held.why)}, so nothing more is done"
+        raise TooLate(f"too late to hold it{stored}. {why_late}", status=status)
+    brake = approval.brake
+    if brake is not None and not _is_stricter(decision, brake):
+        why = f"it is already {people(brake.why)}, so nothing more is done"
         raise DecisionRefused(why, status=status)
 
 
 def hold_of(decision: Decision, project: str | None = None, approval_id: str | None = None) -> Hold:
-    """Return what the answer to this question says from now on of the instance, which is of this
-    project.
+    """Return how this answer holds the instance, which belongs to `project`, from now on.
 
     Raises: DecisionRefused for a keep without a date or an exemption without a reason: it would
     hold nothing.
@@ -283,13 +309,16 @@ def hold_of(decision: Decision, project: str | None = None, approval_id: str | N
     return Hold(exempt_reason=f"{reason} ({decision.by})", exempt_in=project)
 
 
-def _says_more(decision: Decision, held: Decision) -> bool:
-    stands = hold_of(held)
-    return held.answer is not Answer.EXEMPT and stands != stands.stricter(hold_of(decision))
+def _is_stricter(decision: Decision, brake: Decision) -> bool:
+    """Return whether the new answer holds the instance more than the brake that stands."""
+    hold = hold_of(brake)
+    if brake.answer is Answer.EXEMPT:
+        return False
+    return hold != hold.stricter(hold_of(decision))
 
 
 def check_decision(approval: Approval, decision: Decision, now: datetime) -> None:
-    """Let a decision through. Raises: DecisionRefused, which says why not."""
+    """Check that an answer counts. Raises: DecisionRefused, which says why not."""
     status = approval.status
     if status is not ApprovalStatus.PENDING:
         raise DecisionRefused(_why_closed(approval), status=status.value)
@@ -301,6 +330,8 @@ def check_decision(approval: Approval, decision: Decision, now: datetime) -> Non
 
 
 def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) -> str | None:
+    """Return what a person must correct in their answer; `None` if it is complete."""
+    reason = decision.reason or ""
     if decision.answer is Answer.KEEP:
         if decision.keep_until is None:
             return _KEEP_NEEDS_A_DATE
@@ -308,25 +339,29 @@ def _why_incomplete(decision: Decision, now: datetime, keep_at_most: timedelta) 
             return "the date to keep until is in the past"
         if decision.keep_until > now + keep_at_most:
             return f"the policy allows to keep for at most {keep_at_most.days} days"
-    if decision.answer is Answer.EXEMPT and not (decision.reason or "").strip():
+    if decision.answer is Answer.EXEMPT and not reason.strip():
         return _EXEMPTION_NEEDS_A_REASON
-    if has_controls(decision.reason or ""):
+    if has_controls(reason):
         return "the reason holds control characters: write it in plain text"
     return None
 
 
 def has_controls(text: str) -> bool:
-    """Return whether it holds what a record may not: control characters but line feeds, marks that
-    turn or break lines (terminals, logs and pages obey them), or halves of characters (JSON can
-    name `\\ud800`)."""
-    return any(
-        unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in _TURNING
-        for character in text
-        if character != "\n"
-    )
+    """Return whether a text holds characters that no record may hold.
+
+    These are control characters other than line feeds, marks that turn or break lines (terminals,
+    logs and pages obey them), and halves of characters (JSON can name `\\ud800`).
+    """
+    for character in text:
+        if character == "\n":
+            continue
+        if character in _TURNING or unicodedata.category(character) in _REFUSED_CATEGORIES:
+            return True
+    return False
 
 
 def _why_closed(approval: Approval) -> str:
+    """Return why a question that is closed takes no answer."""
     if approval.status is ApprovalStatus.VOID:
         why = approval.void_reason or "the instance changed"
         return f"the question was canceled ({why}); nothing was changed"
@@ -337,35 +372,47 @@ def _why_closed(approval: Approval) -> str:
 
 
 def stage_id(stage: str, ref: EpisodeRef) -> str:
+    """Return the id of an episode's message of this stage, or about this outcome."""
     return f"{stage}-{ref.execution_name}"
 
 
 def notice_until(
     episode: Episode, deliveries: Iterable[Delivery], minutes: float = 0.0
 ) -> UtcDatetime | None:
-    """Return when the notice of mode auto is over; `None` before those have it whom it is for. It
-    counts from the first delivery to them. `minutes` are those of today's policy, which may only
-    add to it."""
-    told = _delivered_at(episode, Stage.TELL, deliveries)
-    return told + max(episode.notice_length, timedelta(minutes=minutes)) if told else None
+    """Return when the notice of mode auto is over; `None` if it was delivered to none of its
+    readers.
+
+    It counts from the first delivery. `minutes` is the notice of today's policy: it may lengthen
+    the notice and never shorten it.
+    """
+    delivered_at = _delivered_at(episode, Stage.TELL, deliveries)
+    if delivered_at is None:
+        return None
+    return delivered_at + max(episode.notice_length, timedelta(minutes=minutes))
 
 
 def silence_from(episode: Episode, deliveries: Iterable[Delivery]) -> UtcDatetime | None:
-    """Return from when on silence is an answer: those who are asked have had the question and its
-    escalation for as long as planned. `None` before one of the two was delivered to any of them."""
-    planned, known = episode.schedule, list(deliveries)
-    asked = _delivered_at(episode, Stage.ASK, known)
-    escalated = _delivered_at(episode, Stage.ESCALATE, known)
-    if planned is None or asked is None or escalated is None:
+    """Return when silence begins to count as an answer: once those who are asked have had the
+    question and its escalation for as long as planned.
+
+    Return `None` if one of the two messages was delivered to none of them.
+    """
+    planned = episode.schedule
+    all_deliveries = list(deliveries)
+    asked_at = _delivered_at(episode, Stage.ASK, all_deliveries)
+    escalated_at = _delivered_at(episode, Stage.ESCALATE, all_deliveries)
+    if planned is None or asked_at is None or escalated_at is None:
         return None
-    return planned.expire_at + max(asked - planned.ask_at, escalated - planned.escalate_at)
+    question_delay = asked_at - planned.ask_at
+    escalation_delay = escalated_at - planned.escalate_at
+    return planned.expire_at + max(question_delay, escalation_delay)
 
 
 def _delivered_at(
     episode: Episode, stage: Stage, deliveries: Iterable[Delivery]
 ) -> UtcDatetime | None:
+    """Return when people first got the message of this stage; `None` if nobody has it."""
     message = stage_id(stage, episode.ref)
-    return min(
-        (one.at for one in deliveries if one.message == message and one.reached_people),
-        default=None,
-    )
+    of_stage = [delivery for delivery in deliveries if delivery.message == message]
+    times = [delivery.at for delivery in of_stage if delivery.reached_people]
+    return min(times, default=None)

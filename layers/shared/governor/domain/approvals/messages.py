@@ -1,6 +1,6 @@
 """Messages about an episode: the question, its reminders, and how it ended.
 
-Channels place these words; none of them adds its own.
+Channels place these words and add none of their own.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ STEP_TEXT: Mapping[Step, str] = {step: said("step", {"step": step})[0] for step 
 _NAMED = 40
 """Instances named in one message; the facts hold all."""
 _FRESH = timedelta(hours=1)
-"""So long what was measured still says how long the instance has been idle."""
+"""For this long a measurement is given without its age."""
 _IDLE_FOR = re.compile(r"Idle for (?P<span>[^(]*?)(?: and .*| ?\(.*|\.)?$")
 _GOOD = (
     Outcome.STOPPED,
@@ -76,15 +76,15 @@ _GOOD = (
 _ASKED_AGAIN = (Outcome.OBSERVED, Outcome.EXPIRED, Outcome.REFUSED, Outcome.HELD, Outcome.FAILED)
 _TIMEOUTS = ("States.Timeout", "States.HeartbeatTimeout")
 _WAITING = ("StepTimedOut", "SnapshotFailed")
-"""Errors of what was begun and did not come to its end."""
+"""Errors of a step that was begun and did not complete."""
 _JSON_MESSAGE = re.compile(r'"errorMessage":\s*"((?:[^"\\]|\\.)*)')
 _ERROR = re.compile(
-    r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled|Unavailable"
-    r"|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
+    r"(?P<name>(?:States|Lambda|Sandbox)\.[A-Za-z.]+|[A-Z][a-z]+(?:[A-Z][A-Za-z0-9]*)+|Throttled"
+    r"|Unavailable|Protected|Unsupported|Interrupted): ?(?P<cause>.*)",
     re.DOTALL,
 )
 _VARIES = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b|[0-9a-f]{8}-[0-9a-f-]{27}|\S{60,}|\d+")
-"""Ids, times, ARNs and encoded texts: what differs between failures of one cause."""
+"""Ids, times, ARNs and encoded texts: parts that differ between failures of one cause."""
 _ISO = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?Z")
 
 
@@ -95,23 +95,24 @@ def stage_name(stage: str) -> str:
 
 def price_text(episode: Episode) -> str:
     """Return `$136 a day`, or that it is not known."""
-    price = episode.price.usd_per_hour
     if episode.stopped_in is not None:
-        storage = episode.plan.saving.cost_before_usd_per_hour
-        return (
-            "an unknown amount" if storage is None else f"{usd(storage * 24)} a day for its storage"
-        )
-    return (
-        f"an unknown amount ({episode.price.source})"
-        if price is None
-        else f"{usd(price * 24)} a day"
-    )
+        storage_usd_per_hour = episode.plan.saving.cost_before_usd_per_hour
+        if storage_usd_per_hour is None:
+            return "an unknown amount"
+        return f"{usd(storage_usd_per_hour * 24)} a day for its storage"
+    price = episode.price.usd_per_hour
+    if price is None:
+        return f"an unknown amount ({episode.price.source})"
+    return f"{usd(price * 24)} a day"
 
 
 def cost_lines(episode: Episode) -> tuple[str, ...]:
-    """Return what it costs and what the plan saves, or that the price is not known; a sentence
-    each."""
-    price, source = episode.price.usd_per_hour, episode.price.source
+    """Return what it costs and what the plan saves, or that the price is not known.
+
+    Each line is a sentence.
+    """
+    price = episode.price.usd_per_hour
+    source = episode.price.source
     if episode.stopped_in is not None:
         return f"It costs {price_text(episode)}.", saving_text(episode.plan)
     if price is None:
@@ -125,72 +126,100 @@ def cost_lines(episode: Episode) -> tuple[str, ...]:
 
 
 def saving_text(plan: Plan) -> str:
-    saved = plan.saving.saved_usd_per_day
-    kind = (
-        "nothing"
-        if not plan.steps
-        else "unknown"
-        if saved is None
-        else "costs"
-        if saved < 0
-        else "saves"
-    )
-    return said("saving", {"kind": kind, "plan": plan, "usd": abs(saved or Decimal(0))})[0]
+    """Return what the plan saves or costs a day, as a sentence."""
+    saved_per_day = plan.saving.saved_usd_per_day or Decimal(0)
+    values = {"kind": _saving_kind(plan), "plan": plan, "usd": abs(saved_per_day)}
+    return said("saving", values)[0]
+
+
+def _saving_kind(plan: Plan) -> str:
+    saved_per_day = plan.saving.saved_usd_per_day
+    if not plan.steps:
+        return "nothing"
+    if saved_per_day is None:
+        return "unknown"
+    return "costs" if saved_per_day < 0 else "saves"
 
 
 def restart_text(episode: Episode, *, only_stopped: bool = False) -> str:
-    """Return what may stand in the way of having it back; nothing where it is neither stopped nor
-    terminated. `only_stopped`: before, or without, the termination that is planned."""
-    instance, steps = episode.instance, episode.plan.steps
-    kind = "spot" if instance.lifecycle is Lifecycle.SPOT else "stopped"
+    """Return the obstacles to a restart, as a sentence.
+
+    Return an empty text if it is neither stopped nor terminated. `only_stopped` asks about the time
+    before, or without, the planned termination.
+    """
+    instance = episode.instance
+    steps = episode.plan.steps
     if Step.TERMINATE in steps and not only_stopped:
         kind = "gone"
     elif Step.STOP not in steps:
         return ""
+    elif instance.lifecycle is Lifecycle.SPOT:
+        kind = "spot"
+    else:
+        kind = "stopped"
     values = {"kind": kind, "one": instance, "zone": instance.availability_zone or "its zone"}
     return said("restart", values)[0]
 
 
 def plan_lines(episode: Episode) -> tuple[str, ...]:
-    """Return the plan as sentences: why nothing else, its steps, what it loses and keeps."""
-    steps = "; then ".join(STEP_TEXT[one] for one in episode.own_plan)
+    """Return the plan as sentences: why it differs from the policy's action, its steps, what it
+    loses and what it keeps."""
+    steps = "; then ".join(STEP_TEXT[step] for step in episode.own_plan)
     return tuple(said("plan", {"plan": episode.plan, "steps": steps}))
 
 
 def idle_text(episode: Episode, at: UtcDatetime, *, is_open: bool = True) -> tuple[str, str]:
-    """Return for how long it was measured idle, as titles say it, and the sentence that says so and
-    why it counts. What was measured an hour ago or more is said with its age. While the question or
-    its notice `is_open`, no sweep has seen work since.
+    """Return for how long it was measured idle: for a title, and as a sentence with the reason.
+
+    A measurement that is an hour old or older is given with its age. While the question or its
+    notice `is_open`, no sweep has seen work since.
     """
     if episode.stopped_in is not None:
-        return f"stopped for {left(at - episode.steps_done[Step.STOP.value])}", sentence(
-            episode.reason
-        )
-    found = _IDLE_FOR.match(episode.reason.strip())
-    if found and at - episode.opened_at < _FRESH:
-        return f"idle {found['span'].strip()}", sentence(episode.reason)
-    known, window = episode.idle, episode.evidence.window
-    since = min(known.since, window.start) if known else window.start
-    text = f"{'over ' if known and known.at_least else ''}{span(window.end - since)}"
-    said_so = f"Idle for {text} (every GPU under {episode.idle_below_percent:g}%)"
+        stopped_for = left(at - episode.steps_done[Step.STOP.value])
+        return f"stopped for {stopped_for}", sentence(episode.reason)
+    idle_for_in_reason = _IDLE_FOR.match(episode.reason.strip())
+    if idle_for_in_reason and at - episode.opened_at < _FRESH:
+        return f"idle {idle_for_in_reason['span'].strip()}", sentence(episode.reason)
+    return _measured_text(episode, at, is_open=is_open)
+
+
+def _measured_text(episode: Episode, at: UtcDatetime, *, is_open: bool) -> tuple[str, str]:
+    """Return the same by the measurements, if the reason does not name the time."""
+    window = episode.evidence.window
+    idle = episode.idle
+    since = window.start
+    began_earlier = False
+    if idle is not None:
+        since = min(idle.since, window.start)
+        began_earlier = idle.at_least
+
+    idle_for = span(window.end - since)
+    if began_earlier:
+        idle_for = f"over {idle_for}"
+    measured = f"Idle for {idle_for} (every GPU under {episode.idle_below_percent:g}%)"
     if at - window.end < _FRESH:
-        return f"idle {text}", f"{said_so}."
-    said_so = f"{said_so} when this was found {(ago := left(at - window.end))} ago"
+        return f"idle {idle_for}", f"{measured}."
+
+    age = left(at - window.end)
+    measured = f"{measured} when this was found {age} ago"
     if not is_open or episode.outcome is not None:
-        return f"found idle {ago} ago", f"{said_so}."
-    before = "before " if known and known.at_least else ""
-    start = f"{before}{day_and_time(since, episode.time_zone, at)}"
-    return f"idle since {start}", f"{said_so}, and not seen at work since."
+        return f"found idle {age} ago", f"{measured}."
+    start = day_and_time(since, episode.time_zone, at)
+    if began_earlier:
+        start = f"before {start}"
+    return f"idle since {start}", f"{measured}, and not seen at work since."
 
 
 def state_text(episodes: Iterable[Episode]) -> str:
-    """Return what several questions are about: idle instances, stopped ones, or both."""
-    stopped = {episode.stopped_in is not None for episode in episodes}
-    return "idle or stopped" if len(stopped) > 1 else "stopped" if True in stopped else "idle"
+    """Return the state of the instances in several questions: idle, stopped, or both."""
+    states = {"idle" if episode.stopped_in is None else "stopped" for episode in episodes}
+    if len(states) > 1:
+        return "idle or stopped"
+    return "stopped" if "stopped" in states else "idle"
 
 
 def refused_text(error: GovernorError) -> str:
-    """Return what a list says of an answer that was refused, or came too late, in whole
+    """Return the line of a list about an answer that was refused or too late, in whole
     sentences."""
     if isinstance(error, TooLate):
         return sentence(str(error))
@@ -200,93 +229,109 @@ def refused_text(error: GovernorError) -> str:
 def silence_text(
     episode: Episode, until: UtcDatetime | None = None, now: UtcDatetime | None = None
 ) -> str:
-    """Return what follows when nobody answers, and by when, as a sentence."""
-    when = f" by {deadline(until, episode.time_zone, now)}" if until and now else " in time"
+    """Return what happens if nobody answers, with the time if it is known, as a sentence."""
+    when = "in time"
+    if until and now:
+        when = f"by {deadline(until, episode.time_zone, now)}"
     if episode.acts_on_silence:
-        return f"If nobody answers{when}, GPU Governor {episode.plan.verb}s it."
-    return f"If nobody answers{when}, nothing happens."
+        return f"If nobody answers {when}, GPU Governor {episode.plan.verb}s it."
+    return f"If nobody answers {when}, nothing happens."
 
 
 def people_text(episode: Episode) -> str:
+    """Return how many people must approve, as a sentence."""
     if episode.terms.people_needed > 1:
         return "Two different people must approve, each by the link in their own mail or signed in."
     return "One approval is enough."
 
 
 def budget_text(episode: Episode) -> str:
-    """Return why it is asked about, where only the budget has it asked about."""
+    """Return a sentence if only the budget is the reason for asking; else an empty text."""
+    if not episode.by_budget:
+        return ""
     whose = "its project" if episode.project == UNASSIGNED else f"project {episode.project}"
-    return (
-        f"You are asked because {whose} is over its budget of this month."
-        if episode.by_budget
-        else ""
-    )
+    return f"You are asked because {whose} is over its budget of this month."
 
 
 def unasked_text(episode: Episode, at: UtcDatetime, until: UtcDatetime | None = None) -> str:
     """Return what happens without a question, as a sentence. `until` is when the notice is over."""
-    until, mode = (
-        until or at + episode.notice_length,
-        episode.mode.value if episode.plan.steps else "none",
-    )
-    mode = "over" if mode == "auto" and at >= until else mode
-    values = {"mode": mode, "plan": episode.plan, "until": until}
+    notice_ends = until or at + episode.notice_length
+    mode = episode.mode.value if episode.plan.steps else "none"
+    if mode == "auto" and at >= notice_ends:
+        mode = "over"
+    values = {"mode": mode, "plan": episode.plan, "until": notice_ends}
     return said("unasked", values, episode.time_zone, at)[0]
 
 
 def stage_lines(
     episode: Episode, stage: Stage, at: UtcDatetime, until: UtcDatetime | None
 ) -> tuple[list[str], list[str]]:
-    """Return subject and lines of a stage as it reads at this moment, and those lines that may be
+    """Return subject and lines of a stage as it reads at this moment, and the lines that may be
     folded.
 
     `until` is when the question expires, or the notice is over.
     """
-    plan, price = episode.plan, episode.price.usd_per_hour
+    plan = episode.plan
+    price = episode.price.usd_per_hour
     idle, measured = idle_text(episode, at)
-    asks = stage is not Stage.TELL
-    rehearses = episode.mode is Mode.OBSERVE and bool(plan.steps)
+    if stage is Stage.TELL:
+        happens = unasked_text(episode, at, until)
+    else:
+        happens = silence_text(episode, until, at)
+    saving = ""
+    if plan.steps and episode.mode is not Mode.OBSERVE:
+        saving = saving_text(plan)
+    cost = ""
+    if price:
+        cost = f", {usd(price * 24)}/day"
     restart = restart_text(episode)
     values = {
-        "kind": "asks"
-        if asks
-        else "rehearses"
-        if rehearses
-        else "acts"
-        if plan.steps
-        else "informs",
+        "kind": _stage_kind(episode, stage),
         "prefix": PREFIXES[stage],
         "name": episode.instance.name,
         "idle": idle,
-        "cost": f", {usd(price * 24)}/day" if price else "",
+        "cost": cost,
         "until": until,
         "ends": until or at + episode.notice_length,
-        "happens": silence_text(episode, until, at) if asks else unasked_text(episode, at, until),
+        "happens": happens,
         "news": news_text(episode, stage, at),
         "measured": measured,
-        "saving": saving_text(plan) if plan.steps and not rehearses else "",
+        "saving": saving,
         "costs": cost_lines(episode)[:1],
         "plan": plan,
         "people": people_text(episode),
         "budget": budget_text(episode),
         "presence": episode.presence,
-        "steps": [STEP_TEXT[one] for one in episode.own_plan],
+        "steps": [STEP_TEXT[step] for step in episode.own_plan],
         "restart": [restart] if restart else [],
     }
     _, *details = said("stage details", values)
     return said("stage", values, episode.time_zone, at), details
 
 
+def _stage_kind(episode: Episode, stage: Stage) -> str:
+    """Return which kind of message this stage sends, as its template names the kinds."""
+    if stage is not Stage.TELL:
+        return "asks"
+    if not episode.plan.steps:
+        return "informs"
+    return "rehearses" if episode.mode is Mode.OBSERVE else "acts"
+
+
 def news_text(episode: Episode, stage: Stage, at: UtcDatetime) -> str:
-    """Return what a repeated question adds: who was asked, and when. Nothing for other stages."""
+    """Return what a repeated question adds: who was asked, and when.
+
+    Return an empty text for other stages.
+    """
     planned = episode.schedule
     if stage not in (Stage.REMIND, Stage.ESCALATE) or planned is None:
         return ""
+    whom = f"The contacts of {episode.owner}"
+    if episode.owner == UNASSIGNED:
+        whom = "The default contacts"
     values = {
         "stage": stage,
-        "whom": "The default contacts"
-        if episode.owner == UNASSIGNED
-        else f"The contacts of {episode.owner}",
+        "whom": whom,
         "asked": left(at - planned.ask_at),
         "reminded": left(at - planned.remind_at),
     }
@@ -300,7 +345,7 @@ def stage_alert(
     link: str | None,
     until: UtcDatetime | None = None,
 ) -> Alert:
-    """Return the message of a stage, with the `link` to its page, as the question expires at
+    """Return the message of a stage, with the `link` to its page. The question expires at
     `until`."""
     lines, details = stage_lines(episode, stage, at, until)
     words = {"lines": [*lines, *details]}
@@ -308,13 +353,13 @@ def stage_alert(
 
 
 def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -> Alert:
-    """Return that no workflow fails any more for the cause for which `those` did."""
-    first = min(those, key=lambda one: one.at)
-    names = [f"{one.name} ({one.instance_id}) in {one.target}" for one in those]
+    """Return the message that no workflow fails any longer for the cause of `those` failures."""
+    first = min(those, key=lambda failing: failing.at)
+    names = [f"{failing.name} ({failing.instance_id}) in {failing.target}" for failing in those]
     facts = {
         "incident": f"failure-{first.cause}",
         "outcome_reason": first.reason,
-        "instance_ids": [one.instance_id for one in those],
+        "instance_ids": [failing.instance_id for failing in those],
     }
     words = {
         "name": those[0].name if len(those) == 1 else f"{len(those)} GPU instances",
@@ -323,12 +368,13 @@ def recovered_alert(those: Sequence[Failing], about: Target, now: UtcDatetime) -
         "readable": readable(first.reason),
         "listed": names[:_NAMED],
     }
-    dedup_id = f"recovered-{first.cause}-{iso(max(one.at for one in those))}"
+    last_failed_at = max(failing.at for failing in those)
+    dedup_id = f"recovered-{first.cause}-{iso(last_failed_at)}"
     return written("recovered", about, dedup_id, now, facts, words)
 
 
 def over_alert(one: Incident, now: UtcDatetime) -> Alert:
-    """Return that nothing is left of what the incident was opened for."""
+    """Return the message that the cause of an incident is gone."""
     facts = {"incident": one.key, "opened_at": one.opened_at, REPEATS: True}
     dedup_id = f"over-{short_hash(one.key, iso(one.opened_at), iso(one.ends_at))}"
     return written("incident over", one.target, dedup_id, now, facts, {"name": one.subject})
@@ -346,10 +392,11 @@ def _alert(
     severity: Severity | None = None,
 ) -> Alert:
     """Return any message about an episode. Its facts hold no task token and no link."""
-    about, plan = episode.instance, episode.plan
-    known = {
+    instance = episode.instance
+    plan = episode.plan
+    all_facts = {
         "episode": episode.ref.execution_name,
-        "launch_time": about.launch_time,
+        "launch_time": instance.launch_time,
         "mode": episode.mode.value,
         "reason": episode.reason,
         "evidence_hash": episode.evidence_hash,
@@ -363,18 +410,27 @@ def _alert(
         "people_needed": episode.terms.people_needed,
         "time_zone": episode.time_zone,
         "expires_at": None,
+        **facts,
     }
-    owner = Owner(episode.owner, episode.project, episode.time_zone)
-    facts, words = {**known, **facts}, {"name": about.name, "plan": plan, **words}
-    name = stage_id(stage, episode.ref)
+    all_words = {"name": instance.name, "plan": plan, **words}
     return written(
-        template, about, name, at, facts, words, owner=owner, severity=severity, link=link
+        template,
+        instance,
+        stage_id(stage, episode.ref),
+        at,
+        all_facts,
+        all_words,
+        owner=Owner(episode.owner, episode.project, episode.time_zone),
+        severity=severity,
+        link=link,
     )
 
 
 def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetime) -> Alert:
-    """Return that the first of two people has approved; without a link, as each channel makes its
-    own."""
+    """Return the message that the first of two people has approved.
+
+    It has no link, because each channel makes its own.
+    """
     words = {"by": decision.person or decision.by, "costs": cost_lines(episode)}
     return _alert("first-yes", episode, "first-yes", decision.at, {"expires_at": expires_at}, words)
 
@@ -382,20 +438,21 @@ def first_yes_alert(episode: Episode, decision: Decision, expires_at: UtcDatetim
 def waiting_alert(
     episode: Episode, approval: Approval, why: str, hours: int, at: UtcDatetime, link: str | None
 ) -> Alert:
-    """Return that a step waits, and why, with what to do; sent once an episode."""
-    stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
-    words = {"hours": hours, "stands": stands}
+    """Return the message that a step waits, with the reason and what to do; sent once an
+    episode."""
+    approval_stands = episode.mode is Mode.ASK and approval.status is not ApprovalStatus.EXPIRED
+    words = {"hours": hours, "stands": approval_stands}
     return _alert("waiting", episode, Stage.WAIT, at, {"why": why}, words, link=link)
 
 
 def undo_alert(
     episode: Episode, by: str, channel: str, at: UtcDatetime, until: UtcDatetime | None = None
 ) -> Alert:
-    """`until` is how long the undo keeps it, where that is known."""
+    """Return the message that it was started again. `until` is how long the undo keeps it, if that
+    is known."""
     facts = {"undone_by": by, "channel": channel}
-    return _alert(
-        "undone", episode, "undone", at, facts, {"price": price_text(episode), "until": until}
-    )
+    words = {"price": price_text(episode), "until": until}
+    return _alert("undone", episode, "undone", at, facts, words)
 
 
 def outcome_alert(
@@ -408,104 +465,135 @@ def outcome_alert(
     approval: Approval | None = None,
     again_at: UtcDatetime | None = None,
 ) -> Alert:
-    """Return how an episode ended, or one that was never written; until `again_at` it is left
-    alone."""
-    failed = outcome is Outcome.FAILED
+    """Return the message of how an episode ended, or one that was never written.
+
+    Nobody is asked about it again before `again_at`.
+    """
+    has_failed = outcome is Outcome.FAILED
     facts: dict[str, object] = {"outcome": outcome.value, "outcome_reason": reason}
-    words: dict[str, object] = {"readable": readable(reason), "next_step": next_step(reason)}
-    if failed or episode is None:
-        facts |= {
-            "incident": f"failure-{cause_of(reason)}",
-            "failed_step": _failed_step(episode, reason),
-        }
-        words["step"] = step_text(facts["failed_step"])
-    words["again"] = _again(episode, again_at, at) if outcome in _ASKED_AGAIN else ""
+    words: dict[str, object] = {
+        "readable": readable(reason),
+        "next_step": next_step(reason),
+        "again": _again_text(episode, again_at, at) if outcome in _ASKED_AGAIN else "",
+    }
+    if has_failed or episode is None:
+        failed_step = _failed_step(episode, reason)
+        facts["incident"] = f"failure-{cause_of(reason)}"
+        facts["failed_step"] = failed_step
+        words["step"] = step_text(failed_step)
     if episode is None:
-        unchanged = "Nothing was changed"
-        words |= {"name": ref.instance_id, "in_short": unchanged, "left_behind": f"{unchanged}."}
-        alert = written(
-            "failure", ref.target, stage_id(outcome.value, ref), at, facts, words, link=link
-        )
+        words["name"] = ref.instance_id
+        words["in_short"] = "Nothing was changed"
+        words["left_behind"] = "Nothing was changed."
+        name = stage_id(outcome.value, ref)
+        alert = written("failure", ref.target, name, at, facts, words, link=link)
         return replace(alert, instance_id=ref.instance_id)
+
     words["in_short"], words["left_behind"] = left_behind(episode)
     facts["steps_done"] = [step.value for step in episode.plan.steps if step in episode.steps_done]
-    if failed:
+    if has_failed:
         return _alert("failure", episode, outcome.value, at, facts, words, link=link)
-    words |= _end(episode, outcome, approval)
+    words |= _end_words(episode, outcome, approval)
     severity = Severity.INFO if outcome in _GOOD else None
     return _alert("outcome", episode, outcome.value, at, facts, words, link=link, severity=severity)
 
 
-def _again(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
-    """Return when people hear of it again, as a sentence; nothing where it does not run any
-    more."""
-    if episode is not None and episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
-        return ""
-    after = again_at if again_at is not None and again_at > at else None
-    values = {"asks": episode is None or episode.mode is Mode.ASK, "after": after}
-    return said("again", values, episode.time_zone if episode else "UTC", at)[0]
+def _again_text(episode: Episode | None, again_at: UtcDatetime | None, at: UtcDatetime) -> str:
+    """Return when people are asked or notified again, as a sentence.
+
+    Return an empty text if the instance no longer runs.
+    """
+    asks = True
+    zone = "UTC"
+    if episode is not None:
+        if episode.mode is not Mode.OBSERVE and Step.STOP in episode.steps_done:
+            return ""
+        asks = episode.mode is Mode.ASK
+        zone = episode.time_zone
+    is_ahead = again_at is not None and again_at > at
+    values = {"asks": asks, "after": again_at if is_ahead else None}
+    return said("again", values, zone, at)[0]
 
 
-def _end(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
-    undone, is_stopped = episode.undone_at is not None, Step.STOP in episode.steps_done
-    acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not undone
-    per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
-    decision, brake = (approval.decision, approval.brake) if approval else (None, None)
+def _end_words(episode: Episode, outcome: Outcome, approval: Approval | None) -> dict[str, object]:
+    """Return the words about an end that is no failure, for its template."""
+    is_undone = episode.undone_at is not None
+    is_stopped = Step.STOP in episode.steps_done
+    has_acted = outcome in (Outcome.STOPPED, Outcome.TERMINATED) and not is_undone
+    ended_stopped = outcome is Outcome.STOPPED or (outcome is Outcome.HELD and is_stopped)
     words: dict[str, object] = {
         "done": "terminated" if episode.plan.destroys else "stopped",
-        "saved": usd(per_day) if acted and per_day > 0 else None,
-        "until": decision.keep_until if decision else None,
-        "decided": _why(episode, outcome, approval),
-        "decision": decision,
-        "first_yes": approval.first_yes if approval else None,
-        "held": "exempt"
-        if brake and brake.answer == "exempt"
-        else bool(brake and brake.keep_until),
-        "brake": brake,
+        "saved": None,
+        "decided": _decided_by(episode, outcome, approval),
         "is_stopped": is_stopped,
         "snapshots": ", ".join(episode.snapshot_ids),
-        "startable": (outcome is Outcome.STOPPED or (outcome is Outcome.HELD and is_stopped))
-        and not undone,
-        "restart": [restart_text(episode)] if acted else [],
+        "startable": ended_stopped and not is_undone,
+        "restart": [],
+        **_answer_words(approval),
     }
-    if undone and outcome is Outcome.STOPPED:
-        # What was booked before says that it is stopped.
+    if has_acted:
+        saved_per_day = episode.plan.saving.saved_usd_per_day or Decimal(0)
+        words["saved"] = usd(saved_per_day) if saved_per_day > 0 else None
+        words["restart"] = [restart_text(episode)]
+    if is_undone and outcome is Outcome.STOPPED:
+        # The reason was recorded before the undo and says that it is stopped.
         text = f"it was stopped, and {episode.undone_by} had it started again"
-        words |= {"outcome": "restarted", "readable": readable(text)}
-    return words | (
-        {"left_behind": ""} if acted or outcome in (Outcome.OBSERVED, Outcome.TOLD) else {}
-    )
+        words["outcome"] = "restarted"
+        words["readable"] = readable(text)
+    if has_acted or outcome in (Outcome.OBSERVED, Outcome.TOLD):
+        words["left_behind"] = ""
+    return words
 
 
-def _why(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
-    """Return by what it was decided, where the reason does not say so."""
+def _answer_words(approval: Approval | None) -> dict[str, object]:
+    """Return what people answered, for the template of an end."""
+    if approval is None:
+        return {"until": None, "decision": None, "first_yes": None, "held": False, "brake": None}
+    decision = approval.decision
+    brake = approval.brake
+    held: str | bool = brake is not None and brake.keep_until is not None
+    if brake is not None and brake.answer is Answer.EXEMPT:
+        held = "exempt"
+    return {
+        "until": decision.keep_until if decision else None,
+        "decision": decision,
+        "first_yes": approval.first_yes,
+        "held": held,
+        "brake": brake,
+    }
+
+
+def _decided_by(episode: Episode, outcome: Outcome, approval: Approval | None) -> str:
+    """Return what decided it: an approval, mode auto or silence.
+
+    Return an empty text if the reason of the outcome says so already.
+    """
     if outcome not in (Outcome.STOPPED, Outcome.TERMINATED, Outcome.HELD, Outcome.REFUSED):
         return ""
     if approval and approval.decision and approval.decision.answer is Answer.APPROVE:
         return "approved"
-    expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
-    return (
-        "auto"
-        if episode.mode is Mode.AUTO
-        else "silence"
-        if expired and episode.acts_on_silence
-        else ""
-    )
+    if episode.mode is Mode.AUTO:
+        return "auto"
+    is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
+    return "silence" if is_expired and episode.acts_on_silence else ""
 
 
 def next_step(reason: str) -> str:
-    return said("advice", {"error": _taken_apart(reason)[0]})[0]
+    """Return what people should do about a failure."""
+    error, _ = _error_and_cause(reason)
+    return said("advice", {"error": error})[0]
 
 
-def _taken_apart(reason: str) -> tuple[str, str]:
-    """Return the error's name and what it says; Lambda wraps the latter in JSON."""
-    found = _ERROR.fullmatch(reason.strip())
-    if found is None:
+def _error_and_cause(reason: str) -> tuple[str, str]:
+    """Return the error's name and its message; Lambda wraps the message in JSON."""
+    match = _ERROR.fullmatch(reason.strip())
+    if match is None:
         return "", reason
-    name, cause = found["name"], found["cause"]
-    inner = _JSON_MESSAGE.search(cause)
-    if inner is not None:
-        cause = inner[1].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
+    name = match["name"]
+    cause = match["cause"]
+    json_message = _JSON_MESSAGE.search(cause)
+    if json_message is not None:
+        cause = json_message[1].replace('\\"', '"').replace("\\n", " ").replace("\\\\", "\\")
     if name.startswith(("Lambda.", "Sandbox.", "States.")) and name not in _TIMEOUTS:
         return "", f"a function of GPU Governor failed: {cause or 'it gave no cause'}"
     return name, cause or "no cause was given"
@@ -513,41 +601,46 @@ def _taken_apart(reason: str) -> tuple[str, str]:
 
 def _failed_step(episode: Episode | None, reason: str) -> str:
     """Return the step that failed; `ask` before the first one."""
-    error, _ = _taken_apart(reason)
-    if episode is None or (
-        not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING)
-    ):
+    if episode is None:
         return "ask"
-    done = [step for step in episode.plan.steps if step in episode.steps_done]
-    ahead = [step for step in episode.plan.steps if step not in done]
-    return (
-        done[-1] if done and (error in _WAITING or not ahead) else (ahead or [Step.STOP])[0]
-    ).value
+    if not episode.own_steps and episode.phase in (Phase.OPENING, Phase.ASKING):
+        return "ask"
+    error, _ = _error_and_cause(reason)
+    steps_done = [step for step in episode.plan.steps if step in episode.steps_done]
+    steps_ahead = [step for step in episode.plan.steps if step not in steps_done]
+    if steps_done and (error in _WAITING or not steps_ahead):
+        return steps_done[-1].value
+    if steps_ahead:
+        return steps_ahead[0].value
+    return Step.STOP.value
 
 
 def step_text(step: object) -> str:
+    """Return a failed step as the words between `Could not` and a name."""
     return said("failed step", {"step": step})[0]
 
 
 def left_behind(episode: Episode) -> tuple[str, str]:
-    """Return what was and was not done by a flow that did not get to its end: in short, and as
+    """Return what a workflow that did not complete has and has not done: in short, and as
     sentences."""
-    done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
-    values: dict[str, object] = {step.name.lower(): step in done for step in Step}
+    steps_done = {} if episode.mode is Mode.OBSERVE else episode.steps_done
+    values: dict[str, object] = {step.name.lower(): step in steps_done for step in Step}
     values["undone"] = episode.undone_at is not None
-    parts = said("steps done", values)
-    short, long = said(
-        "left behind", {**values, "first": "".join(parts[:1]), "all": " and ".join(parts)}
-    )
+    clauses = said("steps done", values)
+    values["first"] = clauses[0] if clauses else ""
+    values["all"] = " and ".join(clauses)
+    short, long = said("left behind", values)
     return short, long
 
 
 def cause_of(reason: str) -> str:
-    """Return what is the same for workflows that failed for one cause: a hash."""
+    """Return a hash that workflows share if they failed for the same cause."""
     return short_hash(_VARIES.sub("#", reason))
 
 
 def readable(reason: str) -> str:
-    error, cause = _taken_apart(reason or "the cause is not known")
+    """Return the reason of an outcome as a sentence for people."""
+    error, cause = _error_and_cause(reason or "the cause is not known")
     text, *_ = said("error", {"error": error, "cause": cause})
-    return sentence(_ISO.sub(r"\1 \2 UTC", people(text)).replace(" %", "%"))
+    with_times = _ISO.sub(r"\1 \2 UTC", people(text))
+    return sentence(with_times.replace(" %", "%"))

@@ -1,8 +1,7 @@
-"""The texts under the seals that let a step be taken: an opening, an answer, a delivery and an
-expiry.
+"""The texts under the seals that allow a step: an opening, an answer, a delivery and an expiry.
 
-Each text names its duty and the episode, so no seal passes for another. This module must not know a
-key, nor believe a record.
+Each text names its duty and the episode, so no seal passes for another. This module must not hold a
+key, nor trust a record.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from governor.domain.episode.plan import Plan
 from governor.domain.units import UtcDatetime, as_utc
 
 VERSION = 1
-"""The form of the texts. Raise it when a stored record gets another text: older seals then count as
-missing, and people are asked again. A test holds the texts of this version."""
+"""The version of the texts. Raise it when a stored record gets another text: older seals then count
+as missing, and people are asked again. A test compares the texts of this version."""
 UNSEALED = "has no seal of this release"
 """Part of the reason of an episode that ended because a record lacked its seal."""
 ASKED_BEFORE = f"the question {UNSEALED}: it was asked before an update, and is asked again"
@@ -45,15 +44,19 @@ SealMaker = Callable[[bytes], str]
 
 
 def sealed(make: SealMaker, text: bytes) -> str:
-    """Return the seal as it is stored: the version of the text, and the signature. Raises:
-    CloudError."""
+    """Return the seal as it is stored: the version of the text, and the signature.
+
+    Raises: CloudError.
+    """
     return f"{VERSION}.{make(text)}"
 
 
 def signature_of(seal: str | None) -> str | None:
-    """Return the signature of a stored seal; `None` where there is none of this version."""
+    """Return the signature of a stored seal; `None` if there is none of this version."""
     version, _, signature = (seal or "").partition(".")
-    return signature if version == str(VERSION) and signature else None
+    if version != str(VERSION):
+        return None
+    return signature or None
 
 
 def plan_hash(plan: Plan) -> str:
@@ -62,9 +65,9 @@ def plan_hash(plan: Plan) -> str:
 
 
 def opening_text(episode: Episode) -> bytes:
-    """Return what an opening fixes: how the episode acts, by whose leave, on what, and when."""
+    """Return the text of an opening: how the episode acts, on whose approval, on what, and when."""
     instance = episode.instance
-    volumes = {one.volume_id: one.delete_on_termination for one in instance.volumes}
+    volumes = {volume.volume_id: volume.delete_on_termination for volume in instance.volumes}
     return _text(
         Duty.OPENING,
         episode,
@@ -89,7 +92,8 @@ def opening_text(episode: Episode) -> bytes:
 
 
 def answer_text(episode: Episode, decision: Decision) -> bytes:
-    """Return what an answer says, and of which question. Two people's answers are two texts."""
+    """Return the text of an answer to the question of this episode. Two people's answers are two
+    texts."""
     return _text(
         Duty.ANSWER,
         episode,
@@ -104,15 +108,14 @@ def answer_text(episode: Episode, decision: Decision) -> bytes:
 
 
 def expiry_text(episode: Episode, expires_at: UtcDatetime, expired_at: UtcDatetime) -> bytes:
-    """Return that nobody had answered the question in time."""
+    """Return the text that nobody answered the question in time."""
     return _text(Duty.EXPIRY, episode, {"expires_at": expires_at, "expired_at": expired_at})
 
 
 def delivery_text(delivery: Delivery) -> bytes:
-    """Return that a message was delivered: to whom, how and when."""
-    return _json(
-        {"duty": Duty.DELIVERY, "version": VERSION, "delivery": {**_parts(delivery), "seal": None}}
-    )
+    """Return the text that a message was delivered: to whom, how and when."""
+    delivered = {**_parts(delivery), "seal": None}
+    return _json({"duty": Duty.DELIVERY, "version": VERSION, "delivery": delivered})
 
 
 def counts_for_silence(delivery: Delivery) -> bool:
@@ -127,7 +130,8 @@ def counted_messages(ref: EpisodeRef) -> tuple[str, ...]:
 
 
 def is_opening_sealed(episode: Episode) -> bool:
-    """Return whether the episode bears a seal of this version; only KMS knows whether it fits."""
+    """Return whether the episode has a seal of this version; only KMS knows whether it is
+    genuine."""
     return signature_of(episode.opening_seal) is not None
 
 
@@ -139,11 +143,12 @@ def ended_unsealed(episode: Episode) -> bool:
 
 def given_yeses(approval: Approval) -> tuple[Decision, ...]:
     """Return the answers that an approval rests on."""
-    given = (approval.first_yes, approval.decision)
-    return tuple(one for one in given if one is not None)
+    answers = (approval.first_yes, approval.decision)
+    return tuple(answer for answer in answers if answer is not None)
 
 
 def _text(duty: Duty, episode: Episode, facts: Mapping[str, object]) -> bytes:
+    """Return the text of a duty: these facts, after those that name the episode."""
     named = {
         "duty": duty,
         "version": VERSION,
@@ -160,14 +165,14 @@ def _json(value: object) -> bytes:
 
 
 def _plain(value: object) -> object:
-    """Return the value in the one form that it has before and after it was stored."""
+    """Return the value in a form that is the same before and after it was stored."""
     match value:
-        case None | bool() | Enum():
-            return value.value if isinstance(value, Enum) else value
+        case Enum():
+            return value.value
+        case None | bool() | str():
+            return value
         case EpisodeRef():
             return value.execution_name
-        case str():
-            return value
         case int() | float() | Decimal():
             return _number(value)
         case datetime():
@@ -176,34 +181,39 @@ def _plain(value: object) -> object:
             # The table keeps whole seconds.
             return int(value.total_seconds())
         case Mapping():
-            return {str(_plain(name)): _plain(one) for name, one in value.items()}
+            return {str(_plain(key)): _plain(member) for key, member in value.items()}
         case Set():
-            return sorted(str(_plain(one)) for one in value)
+            return sorted(str(_plain(member)) for member in value)
         case Sequence():
-            return [_plain(one) for one in value]
+            return [_plain(member) for member in value]
     return _plain(_parts(value))
 
 
-def _number(value: float | Decimal) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value)
+def _number(number: float | Decimal) -> str:
+    """Return a number as text. A float of a whole number is written without a fraction."""
+    if isinstance(number, float) and number.is_integer():
+        return str(int(number))
+    return str(number)
 
 
 def _parts(record: object) -> Mapping[str, object]:
-    """Return the fields of a record that differ from their defaults, so that a new one changes no
-    text."""
+    """Return the fields of a record that differ from their defaults.
+
+    A field that is added later has its default in older records, so their text stays the same.
+
+    Raises: TypeError for anything but a record.
+    """
     if not is_dataclass(record) or isinstance(record, type):
         raise TypeError(f"{type(record).__name__} has no form that a seal could cover")
-    found = {}
-    for one in fields(record):
-        value = getattr(record, one.name)
-        if value != _default(one):
-            found[one.name] = value
-    return found
+    parts = {}
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if value != _default_of(field):
+            parts[field.name] = value
+    return parts
 
 
-def _default(one: Field[object]) -> object:
-    if one.default_factory is not MISSING:
-        return one.default_factory()
-    return one.default
+def _default_of(field: Field[object]) -> object:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    return field.default

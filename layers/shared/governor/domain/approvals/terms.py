@@ -1,6 +1,8 @@
-"""Rights: who may give which answer, and who sees and does what in the console. The terms of a
-question are frozen when it is opened. A list's link proves nothing about who presses; any other
-proof names a person."""
+"""Rights: who may give which answer, and who sees and does what in the console.
+
+The terms of a question are frozen when it is opened. A link that went to a list proves nothing
+about the person who uses it; any other proof names a person.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from governor.domain.approvals.approval import Answer, Approval, Decision
 from governor.domain.episode.episode import Terms
 from governor.domain.episode.plan import Plan, Price
 from governor.domain.policy.contacts import ConsoleScope, Contact, Ownership, addresses, is_address
-from governor.domain.policy.policy import Policy, Power
+from governor.domain.policy.policy import ApprovalRule, Policy, Power
 from governor.domain.units import UtcDatetime
 from governor.errors import NotAllowed, SignInRefused
 
@@ -25,7 +27,7 @@ _SUBJECT_CHARACTERS = 255
 
 
 class Role(StrEnum):
-    """The part that a group gives somebody. The terms of a question may allow less, never more."""
+    """The role that a group gives somebody. The terms of a question may allow less, never more."""
 
     APPROVER = "approver"
     """May give every answer."""
@@ -35,8 +37,8 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SignedIn:
-    """An identity that the issuer has proven. `email` only where the issuer says that it is
-    verified."""
+    """An identity that the issuer has proven. `email` is set only if the issuer has verified
+    it."""
 
     subject: str
     email: str | None
@@ -49,89 +51,127 @@ class SignedIn:
 
     @property
     def by(self) -> str:
-        """For the record: what people recognise."""
+        """Return the name for the record, as people know it."""
         return f"oidc:{self.email or self.subject}"
 
 
 def signed_in(claims: Mapping[str, object], groups_claim: str, approver_group: str) -> SignedIn:
-    """Return who the claims of a verified ID token are about. Everybody with the `approver_group`,
-    if one is set, among the `groups_claim` is an approver. Raises: SignInRefused where the claims
-    name nobody."""
+    """Return the identity that the claims of a verified ID token are about.
+
+    A person is an approver if `approver_group` is set and is among the groups in `groups_claim`.
+
+    Raises: SignInRefused if the claims name nobody.
+    """
     subject = claims.get("sub")
     if not isinstance(subject, str) or not 0 < len(subject) <= _SUBJECT_CHARACTERS:
         raise SignInRefused("the issuer did not say who you are")
     if not (subject.isascii() and subject.isprintable()):
         raise SignInRefused("the issuer names you by characters that no subject may have")
+    groups = groups_of(claims, groups_claim)
+    is_approver = bool(approver_group) and approver_group in groups
+    role = Role.APPROVER if is_approver else Role.VIEWER
+    return SignedIn(subject, _verified_email(claims), role)
+
+
+def _verified_email(claims: Mapping[str, object]) -> str | None:
+    """Return the address that the issuer has verified, in lower case; `None` if there is none."""
     email = claims.get("email")
     # Some issuers write the truth value as a text.
-    verified = claims.get("email_verified") in (True, "true")
-    known = isinstance(email, str) and verified and is_address(email)
-    held = groups_of(claims, groups_claim)
-    role = Role.APPROVER if approver_group and approver_group in held else Role.VIEWER
-    return SignedIn(subject, str(email).lower() if known else None, role)
+    is_verified = claims.get("email_verified") in (True, "true")
+    if not is_verified or not isinstance(email, str):
+        return None
+    if not is_address(email):
+        return None
+    return email.lower()
 
 
 def groups_of(claims: Mapping[str, object], groups_claim: str) -> tuple[str, ...]:
-    found = claims.get(groups_claim)
-    held = [found] if isinstance(found, str) else found if isinstance(found, list) else []
-    return tuple(one for one in held if isinstance(one, str))[:_MOST_GROUPS]
+    """Return the names of groups in this claim, up to a limit; empty if it names none."""
+    claimed = claims.get(groups_claim)
+    if isinstance(claimed, str):
+        return (claimed,)
+    if not isinstance(claimed, list):
+        return ()
+    groups = [group for group in claimed if isinstance(group, str)]
+    return tuple(groups[:_MOST_GROUPS])
 
 
 def person_of(directory: Ownership, identity: str, email: str | None) -> str:
-    """Return the address of the contact, by identity, else by verified address; else the
-    identity."""
-    by_email = directory.person(email) if email else None
-    return directory.person(identity) or by_email or identity
+    """Return the address of the contact with this identity, else with this verified address.
+
+    Return the identity if no contact has either.
+    """
+    person = directory.person(identity)
+    if not person and email:
+        person = directory.person(email)
+    return person or identity
 
 
 def permits(role: Role, answer: Answer) -> bool:
+    """Return whether this role may give this answer, as far as roles decide it."""
     return role is Role.APPROVER or answer in (Answer.KEEP, Answer.HOLD)
 
 
 def check_role(role: Role, answer: Answer) -> None:
-    """Let an answer through. Raises: NotAllowed, which says who may give it."""
+    """Check that this role may give this answer. Raises: NotAllowed, which says who may."""
     if not permits(role, answer):
         raise NotAllowed(
             f"you are signed in, but not in the group that may {answer.value}: you may "
-            "keep it, or ask "
-            "somebody of that group"
+            "keep it, or ask somebody of that group"
         )
 
 
 def terms_of(policy: Policy, plan: Plan, price: Price) -> Terms:
     """Return the terms of a question about this plan. An unknown price counts as above every
     limit."""
-    rule, usd = policy.approval, price.undiscounted
-    limit = rule.two_people_above_usd_per_hour
-    dear = limit is not None and (usd is None or usd > limit)
-    needed = max(rule.people_to_terminate, 2 * dear) if plan.destroys else rule.people_to_stop
-    # Somebody who is not known may stop where that takes nobody known, and terminate nowhere.
-    never: set[Power] = {"stop", "terminate"} if rule.people_to_stop else {"terminate"}
+    rule = policy.approval
+    # An unknown person may approve a stop only if that needs no known person, and never a
+    # termination.
+    never: set[Power] = {"terminate"}
+    if rule.people_to_stop:
+        never.add("stop")
     return Terms(
         broadcast_may=frozenset(rule.broadcast_may) - never,
-        people_needed=max(1, needed),
+        people_needed=_people_needed(rule, plan, price),
         known_people=frozenset(addresses(tuple(policy.ownership.contacts.values()))),
         tag_owner_may=frozenset(rule.tag_owner_may) - {"terminate"},
         cli_may=frozenset(rule.cli_may) - never,
     )
 
 
+def _people_needed(rule: ApprovalRule, plan: Plan, price: Price) -> int:
+    """Return how many different people must approve the plan: at least one."""
+    if not plan.destroys:
+        return max(1, rule.people_to_stop)
+    limit = rule.two_people_above_usd_per_hour
+    if limit is not None:
+        usd = price.undiscounted
+        if usd is None or usd > limit:
+            return max(2, rule.people_to_terminate)
+    return max(1, rule.people_to_terminate)
+
+
 def stricter(asked: Terms, now: Terms) -> Terms:
-    """Return what both terms allow: those that a question was asked under, and those of today's
-    policy."""
-    people, before = now.known_people, asked.tag_owner_may is None
+    """Return the terms that allow only what both allow: those of the question when it was asked,
+    and those of today's policy."""
+    known_people = asked.known_people & now.known_people
+    if asked.tag_owner_may is None and not asked.known_people:
+        # Questions of the first releases named nobody.
+        known_people = now.known_people
     return Terms(
         broadcast_may=asked.broadcast_may & now.broadcast_may,
         people_needed=max(asked.people_needed, now.people_needed),
-        # Questions of the first releases named nobody.
-        known_people=people if before and not asked.known_people else asked.known_people & people,
+        known_people=known_people,
         tag_owner_may=_both(asked.tag_owner_may, now.tag_owner_may),
         cli_may=_both(asked.cli_may, now.cli_may),
     )
 
 
 def _both(asked: frozenset[Power] | None, now: frozenset[Power] | None) -> frozenset[Power] | None:
-    return now if asked is None else asked & (now or frozenset())
+    """Return the powers that both allow. `None` in terms of earlier releases allows all."""
+    if asked is None:
+        return now
+    return asked & (now or frozenset())
 
 
 def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
@@ -142,79 +182,87 @@ def may(terms: Terms, plan: Plan, answer: Answer, person: str | None) -> bool:
 
 
 def may_undo(terms: Terms, person: str | None) -> bool:
-    """Return whether this person may have a stopped instance started again, which costs money
-    again."""
+    """Return whether this person may have a stopped instance started again, which then costs
+    money."""
     return _has(terms, person, "undo")
 
 
 def may_end_keep(terms: Terms, role: Role, kept: Decision, person: str | None) -> bool:
-    """Return whether this person may end that keep before its date: their own, and as an approver
-    any. A link that went to a list ends none: it does not prove whose keep it was."""
+    """Return whether this person may end that keep before its date: their own, or any as an
+    approver.
+
+    A link that went to a list ends none: it does not prove whose keep it was.
+    """
     if person is None:
         return False
-    return person == kept.person or (role is Role.APPROVER and is_known(terms, person))
+    if person == kept.person:
+        return True
+    return role is Role.APPROVER and is_known(terms, person)
 
 
 def _has(terms: Terms, person: str | None, wanted: Power) -> bool:
+    """Return whether the terms give this person that power; `None` is somebody unknown."""
     if is_known(terms, person):
         return True
-    if person is not None and terms.tag_owner_may is None:
-        return True  # as it was asked, by an earlier release
-    allowed: frozenset[Power] | None = terms.broadcast_may
-    if person is not None and person.startswith("aws:"):
-        allowed = terms.cli_may
-    elif person is not None and is_address(person):
-        allowed = terms.tag_owner_may
-    return wanted in (allowed or ())
+    if person is None:
+        return wanted in terms.broadcast_may
+    if terms.tag_owner_may is None:
+        # An earlier release asked the question, and any proven person could answer it.
+        return True
+    if person.startswith("aws:"):
+        return wanted in (terms.cli_may or ())
+    if is_address(person):
+        return wanted in terms.tag_owner_may
+    return wanted in terms.broadcast_may
 
 
 def power(answer: Answer, plan: Plan) -> Power:
+    """Return the power that it takes to give this answer about this plan."""
     if answer is Answer.APPROVE:
         return "terminate" if plan.destroys else "stop"
     return "exempt" if answer is Answer.EXEMPT else "keep"
 
 
 def is_known(terms: Terms, person: str | None) -> bool:
-    """Return whether the policy names this person by address, so that two can be told apart: not so
-    an identity of AWS, nor an address that only a tag names, which others can choose."""
+    """Return whether the policy names this person by address, so that two people differ for sure.
+
+    An identity of AWS is not known in this sense, nor is an address that only a tag names: others
+    can choose both.
+    """
     return person is not None and person in terms.known_people
 
 
 def check_terms(terms: Terms, plan: Plan, decision: Decision) -> None:
-    """Let an answer through. Raises: NotAllowed, which says who may give it."""
+    """Check that an answer may come from its person. Raises: NotAllowed, which says who may."""
     if may(terms, plan, decision.answer, decision.person):
         return
     by = decision.by
     if decision.answer is Answer.APPROVE and terms.people_needed > 1:
-        else_do = f"have somebody map {by} to your address in ownership.contacts"
+        other_way = f"have somebody map {by} to your address in ownership.contacts"
         if decision.channel == "page":
-            else_do = "sign in as one of them"
+            other_way = "sign in as one of them"
         raise NotAllowed(
             f"{terms.people_needed} people known to the policy by their address must "
-            "approve this one: use "
-            f"the link of your own mail, or {else_do}"
+            f"approve this one: use the link of your own mail, or {other_way}"
         )
     raise NotAllowed(why_not(decision.person, by, power(decision.answer, plan)))
 
 
 def why_not(person: str | None, by: str, wanted: Power) -> str:
-    """Return why somebody whom the policy does not know may not do this, and what to do instead."""
+    """Return why a person whom the policy does not know may not do this, and what to do instead."""
     doing = "start it again" if wanted == "undo" else f"{wanted} it"
     if person is None and not by.startswith("slack:"):
         why = f"this link went to a list, and the policy lets nobody {doing} by it"
         return f"{why}: use the link of your own mail"
-    who, or_else = f"the policy does not know {by}", ", or have it map you to one (identities)"
+    rule = f"only people of ownership.contacts may {doing}: keep it, or ask one of them"
     if person is not None and is_address(person):
-        who, or_else = f"no contact has the address {person}", ""
-    return (
-        f"{who}, and only people of ownership.contacts may {doing}: keep it, or ask "
-        f"one of them{or_else}"
-    )
+        return f"no contact has the address {person}, and {rule}"
+    return f"the policy does not know {by}, and {rule}, or have it map you to one (identities)"
 
 
 def was_rightly_approved(terms: Terms, plan: Plan, approval: Approval) -> bool:
-    """Return whether those who may gave the approval that stands: asked again before anything is
-    done."""
+    """Return whether the approval came from people who may give it. It is asked again before each
+    action."""
     decision = approval.decision
     if decision is None or decision.answer is not Answer.APPROVE:
         return False
@@ -239,8 +287,8 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The instances that somebody sees: everything, or those of an account, a project or an
-    owner."""
+    """The instances that somebody sees: all of them, or those of some accounts, projects and
+    owners."""
 
     everything: bool = False
     accounts: frozenset[str] = frozenset()
@@ -249,31 +297,33 @@ class Scope:
     """Names of contacts, and addresses in lower case."""
 
     def sees(self, account: str, project: str, owner: str) -> bool:
-        return (
-            self.everything
-            or account in self.accounts
-            or project in self.projects
-            or owner in self.owners
-            or ("@" in owner and owner.lower() in self.owners)
-        )
+        """Return whether an instance of this account, project and owner is in scope."""
+        if self.everything or account in self.accounts or project in self.projects:
+            return True
+        if owner in self.owners:
+            return True
+        return "@" in owner and owner.lower() in self.owners
 
-    def __or__(self, other: Scope) -> Scope:
+    def __or__(self, scope: Scope) -> Scope:
         return Scope(
-            self.everything or other.everything,
-            self.accounts | other.accounts,
-            self.projects | other.projects,
-            self.owners | other.owners,
+            self.everything or scope.everything,
+            self.accounts | scope.accounts,
+            self.projects | scope.projects,
+            self.owners | scope.owners,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
+    """A rank, and the instances for which it counts."""
+
     rank: Rank
     scope: Scope
 
 
 def rank_for(grants: Iterable[Grant], account: str, project: str, owner: str) -> Rank | None:
-    ranks = [one.rank for one in grants if one.scope.sees(account, project, owner)]
+    """Return the highest rank for an instance; `None` if no grant covers it."""
+    ranks = [grant.rank for grant in grants if grant.scope.sees(account, project, owner)]
     return max(ranks, default=None)
 
 
@@ -285,11 +335,11 @@ class SignIn:
     identity: str
     """`oidc:<subject>` or `aws:<ARN>`, as the policy names them."""
     by: str
-    """For the record: what people recognise."""
+    """The name in the record, as people know it."""
     at: UtcDatetime
     ends_at: UtcDatetime
     email: str | None = None
-    """Only where the issuer says that it is verified."""
+    """Set only if the issuer has verified it."""
     groups: tuple[str, ...] = ()
     role: Role = Role.VIEWER
     """The rank that the issuer's approver group gives."""
@@ -308,45 +358,51 @@ def contacts_of(people: Ownership, who: SignIn) -> Mapping[str, Contact]:
     """Return by name the contacts with the address of this identity, else with this verified
     address."""
     person = person_of(people, who.identity, who.email)
-    return {
-        name: one for name, one in people.contacts.items() if person in map(str.lower, one.emails)
-    }
+    contacts: dict[str, Contact] = {}
+    for name, contact in people.contacts.items():
+        emails = [email.lower() for email in contact.emails]
+        if person in emails:
+            contacts[name] = contact
+    return contacts
 
 
 def grants_of(policy: Policy, who: SignIn) -> tuple[Grant, ...]:
-    """Return what the policy lets somebody see and do: by groups or ARN, and what they own as a
+    """Return the grants of a person: by groups or ARN, and for the instances that they own as a
     contact."""
-    found = [
-        Grant(
-            Rank[one.role.upper()],
-            Scope(one.everything, frozenset(one.accounts), frozenset(one.projects)),
-        )
-        for one in policy.console.scopes.values()
-        if _names(one, who)
-    ]
-    people = policy.ownership
-    if own := contacts_of(people, who):
-        addresses = {
-            address.lower() for one in own.values() for address in (*one.emails, *one.lists)
-        }
-        projects = {project for project, name in people.project_owners.items() if name in own}
+    grants: list[Grant] = []
+    for console_scope in policy.console.scopes.values():
+        if _covers(console_scope, who):
+            accounts = frozenset(console_scope.accounts)
+            projects = frozenset(console_scope.projects)
+            scope = Scope(console_scope.everything, accounts, projects)
+            grants.append(Grant(Rank[console_scope.role.upper()], scope))
+    contacts = contacts_of(policy.ownership, who)
+    if contacts:
         rank = Rank.APPROVER if who.role is Role.APPROVER else Rank.VIEWER
-        found.append(
-            Grant(
-                rank, Scope(projects=frozenset(projects), owners=frozenset(addresses | own.keys()))
-            )
-        )
-    return tuple(found)
+        grants.append(Grant(rank, _owned_by(policy.ownership, contacts)))
+    return tuple(grants)
 
 
-def _names(one: ConsoleScope, who: SignIn) -> bool:
+def _owned_by(people: Ownership, contacts: Mapping[str, Contact]) -> Scope:
+    """Return the projects and owners that these contacts stand for."""
+    owners = set(contacts)
+    for contact in contacts.values():
+        owners.update(address.lower() for address in (*contact.emails, *contact.lists))
+    projects = {project for project, owner in people.project_owners.items() if owner in contacts}
+    return Scope(projects=frozenset(projects), owners=frozenset(owners))
+
+
+def _covers(console_scope: ConsoleScope, who: SignIn) -> bool:
+    """Return whether the policy gives this scope to this person: by ARN, or by group."""
     kind, _, name = who.identity.partition(":")
     if kind == "aws":
-        return any(_is(pattern, name) for pattern in one.identities)
-    return not set(one.groups).isdisjoint(who.groups)
+        return any(_is_arn_like(pattern, name) for pattern in console_scope.identities)
+    return not set(console_scope.groups).isdisjoint(who.groups)
 
 
-def _is(pattern: str, arn: str) -> bool:
-    """Compare an ARN; `*` stands for the name of a session, whoever chose it."""
+def _is_arn_like(pattern: str, arn: str) -> bool:
+    """Compare an ARN; `*` stands for any session name, because a caller chooses that name."""
     role, star, _ = pattern.rpartition("*")
-    return arn.rpartition("/")[0] + "/" == role if star else arn == pattern
+    if not star:
+        return arn == pattern
+    return arn.rpartition("/")[0] + "/" == role
