@@ -1093,9 +1093,9 @@ BUGS = (
         "snapshots_stay_while_needed",
         (
             Edit(
-                f"{_EXPIRY}:Holdings.kept_by",
-                "for tag in tags if tag is not None",
-                "for tag in tags if False",
+                f"{_EXPIRY}:Holdings._why_exempt",
+                "if tag is not None:",
+                "if False:",
             ),
         ),
         ("snapshots expire, exempt since",),
@@ -1103,7 +1103,13 @@ BUGS = (
     Bug(
         "the last snapshots of a terminated instance are deleted",
         "snapshots_stay_while_needed",
-        (Edit(f"{_EXPIRY}:Holdings.dates", "if self._is_whole or may_lose_all", "if True"),),
+        (
+            Edit(
+                f"{_EXPIRY}:Holdings._needed",
+                "if self._has_all_volumes or (self.policies and may_lose_all):",
+                "if True:",
+            ),
+        ),
         ("snapshots of a terminated instance stay",),
     ),
     Bug(
@@ -1121,7 +1127,7 @@ BUGS = (
     Bug(
         "snapshots are deleted at once",
         "snapshots_stay_while_needed",
-        (Edit(f"{_EXPIRY}:to_delete", "delivered_at[one.message] + NOTICE <= now", "True"),),
+        (Edit(f"{_EXPIRY}:to_delete", "delivered_at[expiry.message] + NOTICE <= now", "True"),),
         ("snapshots expire",),
     ),
     Bug(
@@ -1130,7 +1136,7 @@ BUGS = (
         (
             Edit(
                 f"{_EXPIRY}:switched_off",
-                "if not policies or any(one.mode is Mode.OBSERVE for one in policies):",
+                "if not policies or any(policy.mode is Mode.OBSERVE for policy in policies):",
                 "if not policies:",
             ),
         ),

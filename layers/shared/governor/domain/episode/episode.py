@@ -1,5 +1,8 @@
-"""One idle episode: the lock (`one workflow per idle episode`), the frozen evidence, and the record
-of what came of it. And the state the sweep keeps between runs."""
+"""One idle episode: its lock, the frozen evidence, and the record of its outcome.
+
+Also the state that the sweep keeps between runs. An instance has at most one open episode, and an
+episode has one workflow. These records decide nothing by themselves.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +37,10 @@ class EpisodeRef:
 
     @property
     def execution_name(self) -> str:
-        """The Step Functions execution: at most 80 characters. Raises: ValueError for a naive
-        launch time."""
+        """Return the name of the Step Functions execution: at most 80 characters.
+
+        Raises: ValueError for a naive launch time.
+        """
         epoch = int(as_utc(self.launch_time).timestamp())
         return f"{self.account}-{self.region}-{self.instance_id}-{epoch}-{self.number}"
 
@@ -51,17 +56,20 @@ _EXECUTION_NAME = re.compile(
 
 
 def episode_from_execution_name(name: str) -> EpisodeRef:
-    """Raises: ValueError."""
+    """Return the episode that an execution belongs to.
+
+    Raises: ValueError if the name is not that of a remediation execution.
+    """
     match = _EXECUTION_NAME.fullmatch(name)
     if match is None:
         raise ValueError(f"{name!r} is not the name of a remediation execution")
-    started = datetime.fromtimestamp(int(match["epoch"]), tz=UTC)
-    return EpisodeRef(match["account"], match["region"], match["id"], started, int(match["n"]))
+    launch_time = datetime.fromtimestamp(int(match["epoch"]), tz=UTC)
+    return EpisodeRef(match["account"], match["region"], match["id"], launch_time, int(match["n"]))
 
 
 class Phase(StrEnum):
-    """Only `asking` may be voided from outside. Nothing is done before `acting`, which a recheck
-    begins."""
+    """The phase of an episode. Only `asking` may be voided from outside; nothing is done before
+    `acting`, which a recheck begins."""
 
     OPENING = "opening"
     ASKING = "asking"
@@ -70,6 +78,8 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
+    """The end of an episode."""
+
     STOPPED = "stopped"
     TERMINATED = "terminated"
     OBSERVED = "observed"
@@ -95,8 +105,8 @@ _SAYS_WHAT_IS_NEXT = (
     *(Outcome.WOKE_UP, Outcome.VOID, Outcome.INTERRUPTED),
 )
 _FAILED_AGAIN_AFTER = (timedelta(minutes=5), timedelta(minutes=15), timedelta(minutes=60))
-"""Until the next try, after the first failures in a row: the fault was ours, and nobody has
-answered."""
+"""Time until the next try after each of the first failures in a row: the fault was ours, and nobody
+has answered."""
 
 
 def quiet_until(
@@ -107,9 +117,11 @@ def quiet_until(
     was_opened: bool,
     failures: int | None = None,
 ) -> UtcDatetime | None:
-    """Return until when nobody is notified of the same idleness again; `None` when the outcome says
-    what is next. `failures` is how many episodes in a row had failed, `None` for an aborted
-    workflow."""
+    """Return when people may be notified of the same idleness again; `None` if the outcome itself
+    decides what is next.
+
+    `failures` is how many episodes in a row had failed before, `None` for an aborted workflow.
+    """
     if outcome is Outcome.FAILED and failures is not None and failures < len(_FAILED_AGAIN_AFTER):
         return as_utc(now) + _FAILED_AGAIN_AFTER[failures]
     if not was_opened:
@@ -121,23 +133,24 @@ def quiet_until(
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """The people who may decide, frozen with the question: `broadcast_may` is what somebody may
-    whose link went to a list, `people_needed` how many different people an approval takes."""
+    """The people who may decide, frozen with the question."""
 
     broadcast_may: frozenset[Power] = frozenset({"keep", "stop", "undo"})
+    """The powers of somebody whose link went to a list."""
     people_needed: int = 1
+    """How many different people an approval takes."""
     known_people: frozenset[str] = frozenset()
     """Addresses that the policy named as persons when the question was opened."""
     tag_owner_may: frozenset[Power] | None = None
-    """The decisions of an address that only a tag names; `None`, of earlier releases: as any
-    person."""
+    """The powers of an address that only a tag names. `None`, in questions of earlier releases:
+    those of any person."""
     cli_may: frozenset[Power] | None = None
-    """The decisions of an identity of AWS that no contact has. `None`: as above."""
+    """The powers of an identity of AWS that no contact has. `None`: as above."""
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """The record of one idle episode. `evidence_hash` binds the approval to what was measured."""
+    """The record of one idle episode. `evidence_hash` binds the approval to the measurements."""
 
     ref: EpisodeRef
     phase: Phase
@@ -156,19 +169,19 @@ class Episode:
     project: str
     keep_at_most: timedelta = timedelta(days=30)
     idle_below_percent: Percent = 5.0
-    """The policy's threshold of utilization when it was judged; the picture's line."""
+    """The policy's threshold of utilization when it was judged; a line in the picture."""
     history: History | None = None
-    """The day before, for the picture; `None` when it could not be read. No verdict rests on it."""
+    """The day before, for the picture; `None` if it could not be read. No verdict rests on it."""
     terms: Terms = Terms()
     schedule: Schedule | None = None
     time_zone: str = "UTC"
     """Time zone of the people who are asked."""
     working_days: tuple[Weekday, ...] = tuple(Weekday)
     working_from: str = "00:00"
-    """Theirs, too: a keep ends when their next working day begins."""
+    """The start of their working days: a keep ends when the next one begins."""
     notice: timedelta | None = None
-    """How long people may hold what `auto` would do, from the delivery to its owner on. `None`: an
-    hour."""
+    """How long people may hold an action of mode auto, counted from the delivery to the owner.
+    `None`: an hour."""
     asked_under: AskedUnder | None = None
     """The policy's figures when it was opened; `None` in episodes of earlier releases."""
     acts_on_silence: bool = False
@@ -178,16 +191,15 @@ class Episode:
     user_data: UserData | None = None
     """Record of the copy that is kept before a termination; `None` before that."""
     snapshots_reserved_at: UtcDatetime | None = None
-    """Begin of a try that may make them; no other one may until it is long over."""
+    """Start of an attempt to make them; no other attempt may begin until this one is long over."""
     phase_since: UtcDatetime | None = None
     cleared_step: str | None = None
-    """The step the last recheck let through; a recheck lets one step through, not those after
-    it."""
+    """The step that the last recheck cleared. A recheck clears one step, not those after it."""
     cleared_at: UtcDatetime | None = None
     is_clearance_used: bool = False
     """True once EC2 was called after the last recheck; each recheck allows one call."""
     first_cleared: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """When a recheck first let each step through, by step."""
+    """The time at which a recheck first cleared each step."""
     closed_at: UtcDatetime | None = None
     outcome: Outcome | None = None
     outcome_reason: str | None = None
@@ -195,7 +207,7 @@ class Episode:
     """Why the last recheck, guard or call went no further, after its outcome or the name of its
     error."""
     presence: str | None = None
-    """Facts about people logged in when the question was made, where there are any."""
+    """Facts about people who were logged in when the question was made, if there were any."""
     became: Outcome | None = None
     """The effect on the instance, as EC2 showed it at the end: `STOPPED`, `TERMINATED` or
     nothing."""
@@ -203,8 +215,8 @@ class Episode:
     """Time of the outcome's notification; `None` until a channel has accepted the message."""
     steps_done: Mapping[str, UtcDatetime] = field(default_factory=dict)
     stopped_in: EpisodeRef | None = None
-    """The episode that stopped the instance, where this one asks whether the stopped one may be
-    terminated. Evidence and the stop in `steps_done` are that one's then."""
+    """The episode that stopped the instance, if this one asks whether to terminate the stopped
+    instance. The evidence, and the stop in `steps_done`, are then those of that episode."""
     undone_at: UtcDatetime | None = None
     undone_by: str | None = None
     opening_seal: str | None = None
@@ -212,8 +224,8 @@ class Episode:
 
     @property
     def idle(self) -> IdleSpan | None:
-        """Since when it was idle when this was opened, by the day before; `None`: that was not
-        measured."""
+        """Return since when it had been idle when this was opened, by the day before; `None` if
+        that was not measured."""
         if self.history is None:
             return None
         return idle_span(self.history, self.idle_below_percent, self.instance.launch_time)
@@ -234,19 +246,19 @@ class Episode:
 
     @property
     def own_plan(self) -> tuple[Step, ...]:
-        """Return the steps of its plan without the stop of an earlier episode."""
-        return tuple(
-            step for step in self.plan.steps if self.stopped_in is None or step is not Step.STOP
-        )
+        """Return the steps of its plan, without the stop of an earlier episode."""
+        if self.stopped_in is None:
+            return self.plan.steps
+        return tuple(step for step in self.plan.steps if step is not Step.STOP)
 
     @property
     def own_steps(self) -> Mapping[str, UtcDatetime]:
-        """Return `steps_done`, likewise."""
+        """Return `steps_done`, without the stop of an earlier episode."""
         return {step: at for step, at in self.steps_done.items() if step in self.own_plan}
 
     @property
     def final_step(self) -> Step:
-        """Return the last step that a hold can keep from being done."""
+        """Return the last step that a hold can prevent."""
         return Step.TERMINATE if self.plan.destroys else Step.STOP
 
     @property
@@ -257,8 +269,10 @@ class Episode:
     @property
     def is_past_final_step(self) -> bool:
         """Return whether a step after the final one was begun: EC2 has carried out that one."""
-        after = self.own_plan.index(self.final_step) + 1 if self.final_step in self.own_plan else 0
-        return any(step in self.steps_done for step in self.own_plan[after:])
+        steps_after = self.own_plan
+        if self.final_step in steps_after:
+            steps_after = steps_after[steps_after.index(self.final_step) + 1 :]
+        return any(step in self.steps_done for step in steps_after)
 
     @property
     def can_be_started(self) -> bool:
@@ -270,8 +284,10 @@ class Episode:
     def has_stopped(self, later: EpisodeRef) -> bool:
         """Return whether this episode stopped the same run of the instance, and nobody has undone
         it."""
-        same = replace(later, number=self.ref.number) == self.ref and self.ref.number < later.number
-        return same and self.became is Outcome.STOPPED and self.undone_at is None
+        is_same_run = replace(later, number=self.ref.number) == self.ref
+        if not is_same_run or self.ref.number >= later.number:
+            return False
+        return self.became is Outcome.STOPPED and self.undone_at is None
 
     @property
     def snapshot_ids(self) -> tuple[str, ...]:
@@ -280,72 +296,81 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class InstanceRecord:
-    """The state table's record of an instance that ever was idle or decided about. `open_episode`
-    is the lock; `quiet_until` keeps the same idleness from being told again, until work resumes."""
+    """The state table's record of an instance that was ever idle or decided about."""
 
     target: Target
     instance_id: str
     hold: Hold = Hold()
     episodes: int = 0
     open_episode: EpisodeRef | None = None
+    """The lock: no other episode opens before this one is closed."""
     last_outcome: Outcome | None = None
     quiet_until: UtcDatetime | None = None
+    """Until then, or until work resumes, nobody is notified of the same idleness again."""
     failures: int = 0
     quiet_launch_time: UtcDatetime | None = None
-    """The start of the instance that `quiet_until` is about; another start asks anew."""
+    """The start of the instance that `quiet_until` is about; after another start people are asked
+    again."""
     marked_at: UtcDatetime | None = None
     warned_until: UtcDatetime | None = None
-    """Until when a warning stands that EC2 takes it back; nothing is asked or done about it
-    before."""
+    """The end of a warning that EC2 takes it back; nothing is asked or done about it before."""
     untold: EpisodeRef | None = None
     """The closed episode whose outcome people may not know yet."""
     problem: str | None = None
-    """Why the record cannot be read. Then nothing is known of holds and locks, and nothing may
-    follow."""
+    """Why the record cannot be read. Its holds and locks are then unknown, and nothing may be
+    done."""
 
     def is_warned(self, now: datetime) -> bool:
         """Return whether it is saving its work, because EC2 takes it back."""
         return self.warned_until is not None and now < self.warned_until
 
     def last_episode(self, launch_time: datetime) -> EpisodeRef:
-        place = self.target.account, self.target.region
-        return EpisodeRef(*place, self.instance_id, launch_time, self.episodes)
+        """Return the newest episode of this run of the instance."""
+        target = self.target
+        return EpisodeRef(
+            target.account, target.region, self.instance_id, launch_time, self.episodes
+        )
 
     def is_quiet(self, launch_time: datetime, now: datetime) -> bool:
         """Return whether nobody is asked yet about this run of the instance."""
-        until, same = self.quiet_until, self.quiet_launch_time == launch_time
-        return until is not None and now < until and same
+        if self.quiet_until is None or self.quiet_launch_time != launch_time:
+            return False
+        return now < self.quiet_until
 
     def holds_an_old_warning_alone(self, now: datetime) -> bool:
-        """Return whether nothing would be lost with it."""
-        bare = InstanceRecord(self.target, self.instance_id, warned_until=self.warned_until)
-        return self.warned_until is not None and not self.is_warned(now) and self == bare
+        """Return whether the record holds nothing but a warning that is over."""
+        if self.warned_until is None or self.is_warned(now):
+            return False
+        return self == InstanceRecord(self.target, self.instance_id, warned_until=self.warned_until)
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """An instance whose last workflow failed; `over_at` is when it failed no more. `cause` names
-    the incident that all of one cause share; `step` is the one that failed, `ask` for all before
-    the first."""
+    """An instance whose last workflow failed."""
 
     target: Target
     instance_id: str
     name: str
     cause: str
+    """A hash that all failures of one cause share. It names their incident."""
     reason: str
     step: str
+    """The step that failed; `ask` before the first one."""
     at: UtcDatetime
     over_at: UtcDatetime | None = None
+    """The time from which it no longer failed."""
     owner: str = ""
-    """With `project`: whose the instance was when it failed; empty: an earlier release noted it."""
+    """Owner of the instance when it failed, as is `project`; empty in records of earlier
+    releases."""
     project: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Observations of the last sweep; a cache. Losing it costs reads, and a comparison with the
-    sweep before. `source` says by which series utilization was last seen (`aggregate`, `per-gpu`);
-    `dimensions` are the per-GPU sets of `(name, value)` pairs, `None` when never listed."""
+    """Observations of the last sweep.
+
+    It is a cache: losing it costs reads, and one comparison with the sweep before.
+    """
 
     launch_time: UtcDatetime
     verdict: str
@@ -356,7 +381,9 @@ class Observation:
     else."""
     last_busy: UtcDatetime | None = None
     source: str | None = None
+    """The series in which utilization was last seen: `aggregate` or `per-gpu`."""
     dimensions: tuple[tuple[tuple[str, str], ...], ...] | None = None
+    """The sets of `(name, value)` pairs, one a GPU; `None` if they were never listed."""
     searched_at: UtcDatetime | None = None
     told_silent: bool = False
     """True if people were notified of the silence that has lasted since."""
@@ -370,11 +397,11 @@ class Observation:
     is_late: bool = False
     """True if it is `no-data` only because its newest readings are missing, and not for long."""
     late_since: UtcDatetime | None = None
-    """Time at which that began; kept as long as it has no data."""
+    """Time at which that began; it stays while there is no data."""
     last_known: str | None = None
-    """The newest verdict by its metrics, or `too-young`: a keep does not hide what it turns from
-    after it."""
+    """The newest verdict by its metrics, or `too-young`, so that a change is seen even after a
+    keep."""
     project: str | None = None
-    """Whom its hours are counted for; `None` where a sweep that counted nothing has seen it."""
+    """The project for which its hours are counted; `None` if the last sweep counted nothing."""
     counted_for: str = UNASSIGNED
     usd_per_hour: UsdPerHour | None = None

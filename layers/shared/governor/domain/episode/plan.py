@@ -1,7 +1,7 @@
-"""The plan for an idle instance: what it does, replaces, loses, keeps and saves, drawn from facts
-only.
+"""Draw the plan for an idle instance: its steps, and what it replaces, loses, keeps and saves.
 
-The one rule above all: nothing that destroys is ever planned without a snapshot before it.
+A plan is drawn from facts alone. It must never hold a step that destroys without a snapshot before
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from governor.domain.instance import (
     Volume,
     managed_by,
 )
-from governor.domain.policy.policy import Action, Mode, Policy
+from governor.domain.policy.policy import Action, Mode, PlanRule, Policy, Prices
 from governor.domain.units import HOURS_PER_MONTH, Usd, UsdPerHour, UtcDatetime
 
 
@@ -36,11 +36,13 @@ class Step(StrEnum):
 
 
 class Until(StrEnum):
+    """The states for which the workflow waits."""
+
     STOPPED = "stopped"
     SNAPSHOTS_COMPLETED = "snapshots-completed"
     TERMINATED = "terminated"
     HEARD = "heard"
-    """A channel has taken the message that nobody gets straight from the topic."""
+    """A channel has accepted the message that the topic itself delivers to nobody."""
 
 
 MAIN_STEPS = (Step.STOP, Step.SNAPSHOT, Step.TERMINATE)
@@ -49,15 +51,20 @@ carried out in the same call as the main step that comes next in the plan, right
 
 
 def main_of(steps: Sequence[Step], step: Step) -> Step:
-    following = (one for one in steps[steps.index(step) :] if one in MAIN_STEPS)
-    return next(following, Step.TERMINATE)
+    """Return the main step in whose call this step of the plan is carried out."""
+    for following in steps[steps.index(step) :]:
+        if following in MAIN_STEPS:
+            return following
+    return Step.TERMINATE
 
 
 def companions(steps: Sequence[Step], main: Step) -> tuple[Step, ...]:
-    return tuple(one for one in steps if one is not main and main_of(steps, one) is main)
+    """Return the steps of the plan that are carried out with this main step, before it."""
+    return tuple(step for step in steps if step is not main and main_of(steps, step) is main)
 
 
 def unmet(companion: Step, instance: Instance) -> str | None:
+    """Return why a companion cannot be carried out; `None` if it can."""
     if companion is Step.CANCEL_SPOT_REQUEST and instance.spot_request_id is None:
         return "its Spot request is not known, so a successor could be launched"
     return None
@@ -67,14 +74,17 @@ _INCLUDED_IOPS = {"gp3": 3_000, "io1": 0, "io2": 0}
 _INCLUDED_THROUGHPUT = {"gp3": 125}
 """MiB/s, and IOPS, of volume types that are charged for more. Source: EBS pricing."""
 ADDRESS_USD_PER_HOUR = Decimal("0.005")
-"""Price of a public IPv4 address where the Region's was not read. Source: Amazon VPC pricing,
+"""Price of a public IPv4 address, if the Region's price was not read. Source: Amazon VPC pricing,
 2026."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoragePrices:
-    """USD a month by volume type: per GiB, and per IOPS and MiB/s above what is included; per GiB
-    of snapshots; an hour per public address. What is not there is not known."""
+    """Prices by volume type in USD a month: per GiB, and per IOPS and MiB/s above those included.
+
+    Also per GiB of snapshots a month, and per public address an hour. A price that is missing is
+    not known.
+    """
 
     usd_per_gib_month: Mapping[str, Usd] = field(default_factory=dict)
     usd_per_iops_month: Mapping[str, Usd] = field(default_factory=dict)
@@ -83,45 +93,53 @@ class StoragePrices:
     address_usd_per_hour: UsdPerHour | None = None
 
     def usd_per_month(self, volume: Volume) -> Usd | None:
-        """Return the most a volume costs: io2 costs less per IOPS from 32,000 on. `None`: not
-        known."""
-        kind, size = volume.volume_type or "", volume.size_gib
+        """Return the most that a volume can cost; `None` if it is not known.
+
+        An io2 volume costs less per IOPS from 32,000 on, which this leaves out.
+        """
+        kind = volume.volume_type or ""
+        size = volume.size_gib
         if size is None or kind not in self.usd_per_gib_month:
             return None
         usd = size * self.usd_per_gib_month[kind]
-        for amount, included, prices in (
-            (volume.iops, _INCLUDED_IOPS, self.usd_per_iops_month),
-            (volume.throughput, _INCLUDED_THROUGHPUT, self.usd_per_mibps_month),
+        for amount, included_by_type, price_by_type in (
+            (volume.iops or 0, _INCLUDED_IOPS, self.usd_per_iops_month),
+            (volume.throughput or 0, _INCLUDED_THROUGHPUT, self.usd_per_mibps_month),
         ):
-            more = max(0, (amount or 0) - included.get(kind, amount or 0))
-            if more and kind not in prices:
+            charged = max(0, amount - included_by_type.get(kind, amount))
+            if charged and kind not in price_by_type:
                 return None
-            usd += more * prices.get(kind, Decimal(0))
+            usd += charged * price_by_type.get(kind, Decimal(0))
         return usd
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """`usd_per_hour` is `None` when unpriced, and zero only where the hour is paid for already.
-    `source` is in words fit for the approval page. `list_usd_per_hour`: before
-    `prices.discount_percent`, where that was taken off. `storage`: that of its Region, where it was
-    read. `may_be_committed`: a Savings Plan or a Reserved Instance may pay for the hour."""
+    """The price of an instance by the hour."""
 
     usd_per_hour: UsdPerHour | None
+    """`None` if it is not known; zero only if the hour is paid for already."""
     source: str
+    """Where it comes from, in words for the approval page."""
     as_of: UtcDatetime | None = None
     list_usd_per_hour: UsdPerHour | None = None
+    """The price before `prices.discount_percent`, if that was subtracted."""
     storage: StoragePrices | None = None
+    """Prices of its Region's storage, if they were read."""
     may_be_committed: bool = True
+    """True if a Savings Plan or a Reserved Instance may pay for the hour."""
 
     @property
     def undiscounted(self) -> UsdPerHour | None:
-        return self.usd_per_hour if self.list_usd_per_hour is None else self.list_usd_per_hour
+        """Return the list price; `None` if it is not known."""
+        if self.list_usd_per_hour is None:
+            return self.usd_per_hour
+        return self.list_usd_per_hour
 
 
 @dataclass(frozen=True, slots=True)
 class Saving:
-    """Changes on the bill by the plan, per hour. `None` where the price or a volume's size is not
+    """Costs per hour before and after the plan. `None` if the price or a volume's size is not
     known."""
 
     cost_before_usd_per_hour: UsdPerHour | None
@@ -136,12 +154,15 @@ class Saving:
     @property
     def saved_usd_per_day(self) -> Usd | None:
         hourly = self.saved_usd_per_hour
-        return None if hourly is None else hourly * 24
+        if hourly is None:
+            return None
+        return hourly * 24
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The drawn plan. `replaced_because` is empty when the policy's wish can be fulfilled."""
+    """The drawn plan. `replaced_because` is empty if the action that the policy wants is
+    possible."""
 
     wanted: Action
     action: Action
@@ -168,33 +189,40 @@ class Plan:
 
 
 def mode_of(policy: Policy, plan: Plan) -> Mode:
-    """The mode this plan is carried out in: where data is lost, `auto` asks, unless the policy says
-    else."""
-    return Mode.ASK if policy.mode is Mode.AUTO and not _may_lose(policy, plan) else policy.mode
+    """Return the mode in which this plan is carried out.
+
+    Mode auto asks about a plan that loses data, unless the policy allows that loss.
+    """
+    if policy.mode is Mode.AUTO and not _may_lose_unasked(policy, plan):
+        return Mode.ASK
+    return policy.mode
 
 
 def acts_on_silence(policy: Policy, plan: Plan) -> bool:
-    return policy.approval.on_expiry == "act" and _may_lose(policy, plan)
+    """Return whether the policy lets this plan act if nobody answers."""
+    return policy.approval.on_expiry == "act" and _may_lose_unasked(policy, plan)
 
 
 def about_stopped(policy: Policy) -> Policy:
-    """Return the policy of a question about an instance that an earlier one has stopped: people say
-    whether it is terminated; silence, and mode auto, never do."""
-    rule, mode = policy.plan, policy.mode if policy.mode is Mode.OBSERVE else Mode.ASK
+    """Return the policy of a question about an instance that an earlier question has stopped.
+
+    Only people decide whether it is terminated: never silence, and never mode auto.
+    """
+    rule = policy.plan
     if rule.action is not Action.NOTIFY_ONLY:
         rule = replace(rule, action=Action.TERMINATE)
-    return replace(
-        policy, mode=mode, plan=rule, approval=replace(policy.approval, on_expiry="no-action")
-    )
+    mode = Mode.OBSERVE if policy.mode is Mode.OBSERVE else Mode.ASK
+    approval = replace(policy.approval, on_expiry="no-action")
+    return replace(policy, mode=mode, plan=rule, approval=approval)
 
 
-def _may_lose(policy: Policy, plan: Plan) -> bool:
+def _may_lose_unasked(policy: Policy, plan: Plan) -> bool:
     return policy.plan.local_disks_may_be_lost_unasked or not plan.loses_local_disks
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFacts:
-    """All a plan is drawn from. `spot_request` is read for Spot instances only."""
+    """The facts from which a plan is drawn. `spot_request` is read for Spot instances only."""
 
     instance: Instance
     protection: Protection
@@ -204,47 +232,56 @@ class PlanFacts:
 
 
 def draw_plan(facts: PlanFacts, policy: Policy) -> Plan:
-    wanted = policy.plan.action
+    """Return the plan by this policy. It has no steps if nothing can be done."""
     action, reasons = _possible_action(facts, policy)
-    steps, shape = _steps(facts, action), facts.shape
-    # An unknown type is treated as having local data; what is stopped has lost it.
-    runs = facts.instance.state != "stopped"
-    has_disks = runs and (
-        shape is None or bool(shape.local_nvme) or facts.instance.root_device_type != "ebs"
-    )
+    steps = _steps(facts, action)
     return Plan(
-        wanted=wanted,
+        wanted=policy.plan.action,
         action=action,
         steps=steps,
         replaced_because=tuple(reasons),
         losses=_losses(facts, steps),
         stays=_stays(facts, steps, policy),
         saving=saving_of(facts.instance, facts.price, steps, policy),
-        loses_local_disks=bool(steps) and has_disks,
+        loses_local_disks=bool(steps) and _has_local_data(facts),
     )
 
 
+def _has_local_data(facts: PlanFacts) -> bool:
+    """Return whether disks inside the host may hold data. An unknown type counts as having such
+    disks."""
+    if facts.instance.state == "stopped":
+        # Local disks lost their data when it was stopped.
+        return False
+    if facts.instance.root_device_type != "ebs":
+        return True
+    return facts.shape is None or bool(facts.shape.local_nvme)
+
+
 def can_stop(facts: PlanFacts) -> str | None:
-    """Why EC2 can never stop this instance, or `None` when it can."""
+    """Return why EC2 can never stop this instance; `None` if it can."""
     if facts.instance.root_device_type != "ebs":
         return "its root volume is an instance store, which cannot be stopped"
-    if (
-        facts.instance.lifecycle is Lifecycle.SPOT
-        and facts.spot_request is not SpotRequestType.PERSISTENT
-    ):
+    is_spot = facts.instance.lifecycle is Lifecycle.SPOT
+    if is_spot and facts.spot_request is not SpotRequestType.PERSISTENT:
         return "it is a one-time Spot instance, which cannot be stopped"
     return None
 
 
 def _possible_action(facts: PlanFacts, policy: Policy) -> tuple[Action, list[str]]:
-    rule = policy.plan
-    if rule.action is Action.NOTIFY_ONLY:
+    """Return the action that is possible, with the reasons if it is not the policy's."""
+    if policy.plan.action is Action.NOTIFY_ONLY:
         return Action.NOTIFY_ONLY, []
     refusal = left_alone(facts.instance, policy.managed.tag_keys)
     if refusal is not None:
         return Action.NOTIFY_ONLY, [refusal]
     if facts.protection.stop:
         return Action.NOTIFY_ONLY, ["stop protection (disableApiStop) is on: a human said no"]
+    return _possible_stop_or_termination(facts, policy.plan)
+
+
+def _possible_stop_or_termination(facts: PlanFacts, rule: PlanRule) -> tuple[Action, list[str]]:
+    """Return the same for an instance that nothing protects from a stop."""
     action: Action = rule.action
     reasons: list[str] = []
     unstoppable = can_stop(facts)
@@ -274,9 +311,12 @@ _NO_SAVING: Mapping[Lifecycle, str] = {
 
 
 def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
-    """Why nothing is done, whatever the policy wants: another service runs it, or a stop saves
-    nothing."""
-    if (manager := managed_by(instance, manager_tags)) is not None:
+    """Return why nothing is done, whatever the policy wants; `None` if nothing forbids an action.
+
+    Another service runs the instance, or a stop saves nothing.
+    """
+    manager = managed_by(instance, manager_tags)
+    if manager is not None:
         return (
             f"{manager.service} runs it ({manager.mark}) and would replace it or lose track of it"
         )
@@ -293,39 +333,44 @@ def left_alone(instance: Instance, manager_tags: Sequence[str]) -> str | None:
 
 
 def _steps(facts: PlanFacts, action: Action) -> tuple[Step, ...]:
+    """Return the steps of this action in their order; empty if nothing is done."""
     if action is Action.NOTIFY_ONLY:
         return ()
-    snapshot = (Step.SNAPSHOT,) if facts.instance.volumes else ()
+    steps: list[Step] = []
+    # A stop before the snapshots makes them consistent; without one they are crash-consistent.
+    if action is Action.STOP or can_stop(facts) is None:
+        steps.append(Step.STOP)
+    if facts.instance.volumes:
+        steps.append(Step.SNAPSHOT)
     if action is Action.STOP:
-        return (Step.STOP, *snapshot)
-    # Stopping first makes the snapshots consistent; where that is impossible they are
-    # crash-consistent.
-    stop = (Step.STOP,) if can_stop(facts) is None else ()
-    persistent = facts.spot_request is SpotRequestType.PERSISTENT
-    # Left open, a persistent request would launch a successor of what is terminated.
-    cancel = (Step.CANCEL_SPOT_REQUEST,) if persistent else ()
-    return (*stop, *snapshot, *cancel, Step.TERMINATE)
+        return tuple(steps)
+    if facts.spot_request is SpotRequestType.PERSISTENT:
+        # Left open, a persistent request would launch a successor of the terminated instance.
+        steps.append(Step.CANCEL_SPOT_REQUEST)
+    steps.append(Step.TERMINATE)
+    return tuple(steps)
 
 
 def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
+    """Return what the steps lose, a line each; empty if nothing is done."""
     if not steps:
         return ()
-    instance, launch = facts.instance, facts.instance.launch or LaunchFacts()
+    instance = facts.instance
+    launch = instance.launch or LaunchFacts()
     runs = instance.state != "stopped"
-    disks = runs and (facts.shape.local_nvme if facts.shape else "untold")
+    local_disks = _local_disks(facts)
+    is_size_known = bool(local_disks) and local_disks not in ("unknown", "untold")
+    is_lent_ip = instance.public_ip not in launch.elastic_ips
+    deleted_volumes = [volume for volume in instance.volumes if volume.delete_on_termination]
     values = {
         "runs": runs,
         "type": instance.instance_type,
-        "disks": disks,
-        "sized": disks and disks not in ("unknown", "untold"),
-        "ip": instance.public_ip not in launch.elastic_ips and instance.public_ip,
+        "disks": local_disks,
+        "sized": is_size_known,
+        "ip": instance.public_ip if is_lent_ip else None,
         "ends": Step.TERMINATE in steps,
         "root": instance.root_device_type,
-        "deleted": [
-            f"{_volume(one)}: deleted with it"
-            for one in instance.volumes
-            if one.delete_on_termination
-        ],
+        "deleted": [f"{_volume_text(volume)}: deleted with it" for volume in deleted_volumes],
         "network": launch.network,
         "group": launch.placement_group,
         "stops": Step.STOP in steps,
@@ -333,60 +378,89 @@ def _losses(facts: PlanFacts, steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(said("losses", values))
 
 
+def _local_disks(facts: PlanFacts) -> str | None:
+    """Return the local disks of the running instance, as the catalog gives their size.
+
+    Return `unknown` for a type without a size, `untold` for a type that the catalog does not have,
+    and `None` if there are no such disks.
+    """
+    if facts.instance.state == "stopped":
+        return None
+    return facts.shape.local_nvme if facts.shape else "untold"
+
+
 def _stays(facts: PlanFacts, steps: tuple[Step, ...], policy: Policy) -> tuple[str, ...]:
+    """Return what is left after the steps, a line each; empty if nothing is done."""
     if not steps:
         return ()
-    instance, launch, ends = (
-        facts.instance,
-        facts.instance.launch or LaunchFacts(),
-        Step.TERMINATE in steps,
-    )
+    launch = facts.instance.launch or LaunchFacts()
+    kept_volumes = _kept_volumes(facts.instance, steps)
     values = {
-        "volumes": [
-            f"{_volume(one)}, billed as before"
-            for one in instance.volumes
-            if not (ends and one.delete_on_termination)
-        ],
+        "volumes": [f"{_volume_text(volume)}, billed as before" for volume in kept_volumes],
         "addresses": [f"Elastic IP {ip}, billed as before" for ip in launch.elastic_ips],
         "snapshots": Step.SNAPSHOT in steps,
         "days": policy.plan.snapshot_retention_days,
-        "ends": ends,
+        "ends": Step.TERMINATE in steps,
         "group": launch.placement_group,
     }
     return tuple(said("stays", values))
 
 
-def _volume(one: Volume) -> str:
-    size = "size unknown" if one.size_gib is None else f"{one.size_gib} GiB"
-    return f"volume {one.volume_id} ({one.device}, {size})"
+def _kept_volumes(instance: Instance, steps: tuple[Step, ...]) -> list[Volume]:
+    """Return the volumes that still exist after the steps."""
+    if Step.TERMINATE not in steps:
+        return list(instance.volumes)
+    return [volume for volume in instance.volumes if not volume.delete_on_termination]
+
+
+def _volume_text(volume: Volume) -> str:
+    size = "size unknown" if volume.size_gib is None else f"{volume.size_gib} GiB"
+    return f"volume {volume.volume_id} ({volume.device}, {size})"
 
 
 def saving_of(
     instance: Instance, price_of: Price, steps: tuple[Step, ...], policy: Policy
 ) -> Saving:
-    price, flat, known = price_of.usd_per_hour, policy.prices, price_of.storage or StoragePrices()
+    """Return the costs per hour before and after these steps. They are `None` if the price or a
+    volume's size is not known."""
+    price = price_of.usd_per_hour
     sizes = [volume.size_gib for volume in instance.volumes if volume.size_gib is not None]
     if price is None or len(sizes) < len(instance.volumes):
         return Saving(None, None)
 
-    def monthly(volumes: Iterable[Volume]) -> Usd:
-        amounts = [(known.usd_per_month(one), one.size_gib or 0) for one in volumes]
-        return sum(
-            (size * flat.ebs_usd_per_gib_month if usd is None else usd for usd, size in amounts),
-            Decimal(0),
-        )
-
-    each = (
-        ADDRESS_USD_PER_HOUR if known.address_usd_per_hour is None else known.address_usd_per_hour
-    )
-    addresses = each * len((instance.launch or LaunchFacts()).elastic_ips)
-    before = price + addresses + monthly(instance.volumes) / HOURS_PER_MONTH
+    storage = price_of.storage or StoragePrices()
+    addresses = _addresses_per_hour(instance, storage)
+    volumes_per_month = _volumes_per_month(instance.volumes, storage, policy.prices)
+    before = price + addresses + volumes_per_month / HOURS_PER_MONTH
     if not steps:
         return Saving(before, before)
-    deletes = Step.TERMINATE in steps
-    kept = monthly(one for one in instance.volumes if not (deletes and one.delete_on_termination))
-    snapshot = known.snapshot_usd_per_gib_month
+
+    kept_volumes = _kept_volumes(instance, steps)
+    after_per_month = _volumes_per_month(kept_volumes, storage, policy.prices)
     if Step.SNAPSHOT in steps:
+        snapshot_price = storage.snapshot_usd_per_gib_month
+        if snapshot_price is None:
+            snapshot_price = policy.prices.snapshot_usd_per_gib_month
         # A first snapshot is charged by its used blocks; the full size is the most it can cost.
-        kept += sum(sizes) * (flat.snapshot_usd_per_gib_month if snapshot is None else snapshot)
-    return Saving(before, addresses + kept / HOURS_PER_MONTH)
+        after_per_month += sum(sizes) * snapshot_price
+    return Saving(before, addresses + after_per_month / HOURS_PER_MONTH)
+
+
+def _addresses_per_hour(instance: Instance, storage: StoragePrices) -> UsdPerHour:
+    """Return the price of all Elastic IPs of an instance."""
+    launch = instance.launch or LaunchFacts()
+    address_price = storage.address_usd_per_hour
+    if address_price is None:
+        address_price = ADDRESS_USD_PER_HOUR
+    return address_price * len(launch.elastic_ips)
+
+
+def _volumes_per_month(volumes: Iterable[Volume], storage: StoragePrices, flat: Prices) -> Usd:
+    """Return the price of these volumes, each by its type, or by the policy's flat price."""
+    total = Decimal(0)
+    for volume in volumes:
+        usd = storage.usd_per_month(volume)
+        if usd is None:
+            usd = (volume.size_gib or 0) * flat.ebs_usd_per_gib_month
+        total += usd
+    return total

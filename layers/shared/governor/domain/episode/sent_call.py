@@ -44,8 +44,8 @@ class Effect(StrEnum):
 
 
 def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: datetime) -> Effect:
-    """Return what became of a stop or a termination sent at this time; `None` is an instance that
-    is gone."""
+    """Return the effect of a stop or a termination sent at this time. An `instance` of `None` is
+    gone."""
     if instance is None:
         # EC2 lists a terminated instance for about an hour.
         return Effect.DONE if step is Step.TERMINATE else Effect.CHANGED_BY_OTHERS
@@ -59,7 +59,7 @@ def effect_of(step: Step, sent_at: UtcDatetime, instance: Instance | None, now: 
 
 
 def _changed_at(instance: Instance) -> UtcDatetime | None:
-    """Return when somebody asked EC2 for the state; `None` where the reason names no time."""
+    """Return when somebody asked EC2 for the state; `None` if the reason names no time."""
     match = _REASON_TIME.search(instance.state_transition_reason)
     if match is None:
         return None
