@@ -1,5 +1,4 @@
-"""Forecast of a month's cost at its end, by what its days (UTC) have cost in past weeks, in Decimal
-USD."""
+"""Forecast a month's cost from the cost of single days (UTC) in past weeks, in Decimal USD."""
 
 from __future__ import annotations
 
@@ -19,47 +18,54 @@ _WEEK = timedelta(weeks=1)
 
 Days = Mapping[date, Usd]
 Rule = Callable[[Days, date, date], Usd]
-"""Computes a day's expected cost, by the days before another one. A day that is not there cost
+"""Computes the expected cost of a day from the days before another one. A day that is missing cost
 nothing."""
 
 
 class Forecast(NamedTuple):
-    """`error_percent`: by how much forecasts of one week, made before it, missed the past weeks
-    (median)."""
+    """The cost of a month at its end."""
 
     usd: Usd
     error_percent: Decimal
+    """The median error of forecasts of one week each, made before it, for past weeks."""
 
 
 def by_day(costs: Iterable[DayCosts], project: str) -> dict[date, Usd]:
-    """Return what the days of a project have cost, over all owners and targets."""
-    name, found = UNASSIGNED if project == UNTAGGED else project, dict[date, Usd]()
-    for one in costs:
-        for (_, theirs), share in one.shares.items():
-            if theirs == name:
-                found[one.day] = found.get(one.day, Decimal(0)) + share.total
-    return found
+    """Return the cost of each day of a project, over all owners and targets."""
+    name = UNASSIGNED if project == UNTAGGED else project
+    usd_by_day: dict[date, Usd] = {}
+    for day_costs in costs:
+        for (_, share_project), share in day_costs.shares.items():
+            if share_project == name:
+                usd = usd_by_day.get(day_costs.day, Decimal(0))
+                usd_by_day[day_costs.day] = usd + share.total
+    return usd_by_day
 
 
 def forecast(spent: Usd, days: Days, now: UtcDatetime) -> Forecast | None:
-    """Return what the month will have cost, `spent` being what it did up to now; `None` before two
-    whole weeks of days are known. Of two rules the one counts that has missed this project's past
-    weeks by less: the last day again, for what grows or shrinks, or the mean of the last two days
-    of that weekday."""
+    """Return the cost of the month at its end; `spent` is its cost up to now.
+
+    Return `None` before two whole weeks of days are known. Of two rules it uses the one that was
+    closer in this project's past weeks: the last day again, for costs that grow or shrink, or the
+    mean of the last two days of the same weekday.
+    """
     today = now.date()
-    known = {day: usd for day, usd in days.items() if today - PAST <= day < today}
-    if today - min(known, default=today) < 2 * _WEEK:
+    known_days = {day: usd for day, usd in days.items() if today - PAST <= day < today}
+    if today - min(known_days, default=today) < 2 * _WEEK:
         return None
-    error, rule = min(
-        ((_error(one, known, today), one) for one in _RULES), key=lambda found: found[0]
-    )
+    error, rule = _best_rule(known_days, today)
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    left = Decimal((midnight + DAY - now) // _MICROSECOND) / (DAY // _MICROSECOND)
-    rest = rule(known, today, today) * left
-    following = (month_end(now).date() - today).days
-    return Forecast(
-        spent + rest + sum(rule(known, today, today + DAY * n) for n in range(1, following)), error
-    )
+    part_left = Decimal((midnight + DAY - now) // _MICROSECOND) / (DAY // _MICROSECOND)
+    usd = spent + rule(known_days, today, today) * part_left
+    days_left = (month_end(now).date() - today).days
+    usd += sum(rule(known_days, today, today + DAY * number) for number in range(1, days_left))
+    return Forecast(usd, error)
+
+
+def _best_rule(days: Days, today: date) -> tuple[Decimal, Rule]:
+    """Return the rule with the smallest error, after that error; the first one of two equals."""
+    errors = [(_error(rule, days, today), rule) for rule in _RULES]
+    return min(errors, key=lambda error_and_rule: error_and_rule[0])
 
 
 def _last_day(days: Days, before: date, _: date) -> Usd:
@@ -68,8 +74,10 @@ def _last_day(days: Days, before: date, _: date) -> Usd:
 
 def _same_weekday(days: Days, before: date, day: date) -> Usd:
     last = day - _WEEK * ((day - before) // _WEEK + 1)
-    found = [days.get(one, Decimal(0)) for one in (last, last - _WEEK) if one >= min(days)]
-    return sum(found, Decimal(0)) / len(found)
+    first_known = min(days)
+    same_weekdays = [weekday for weekday in (last, last - _WEEK) if weekday >= first_known]
+    costs = [days.get(weekday, Decimal(0)) for weekday in same_weekdays]
+    return sum(costs, Decimal(0)) / len(costs)
 
 
 _RULES: tuple[Rule, ...] = (_last_day, _same_weekday)
@@ -77,14 +85,20 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def _error(rule: Rule, days: Days, today: date) -> Decimal:
-    """Return by how many percent the rule missed the last weeks; one that cost nothing by 100, or
-    by 0."""
-    missed = []
+    """Return by how many percent the rule missed the past weeks (median).
+
+    A week that cost nothing counts as missed by 100, or by 0 if the rule expected nothing.
+    """
+    errors = []
     week = today - _WEEK
-    while week - _WEEK >= min(days):
-        ahead = [week + DAY * number for number in range(7)]
-        cost = sum((days.get(day, Decimal(0)) for day in ahead), Decimal(0))
-        off = abs(sum(rule(days, week, day) for day in ahead) - cost)
-        missed.append(100 * off / cost if cost else Decimal(100 if off else 0))
+    first_known = min(days)
+    while week - _WEEK >= first_known:
+        week_days = [week + DAY * number for number in range(7)]
+        cost = sum((days.get(day, Decimal(0)) for day in week_days), Decimal(0))
+        missed_by = abs(sum(rule(days, week, day) for day in week_days) - cost)
+        if cost:
+            errors.append(100 * missed_by / cost)
+        else:
+            errors.append(Decimal(100 if missed_by else 0))
         week -= _WEEK
-    return median(missed)
+    return median(errors)

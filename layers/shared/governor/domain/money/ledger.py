@@ -1,6 +1,10 @@
-"""Savings of each action, in Decimal USD: booked when its question ended, settled when it saves no
-more. It is said three ways: at list prices; in cash, the least and the most that the bill can have
-fallen by; and conservatively, as if people had done the same on their next working morning."""
+"""Savings of each action, in Decimal USD: booked when its question ends, settled when it saves no
+longer.
+
+A saving is computed in three ways: at list prices; in cash, as the least and the most by which the
+bill can have fallen; and conservatively, as if people had done the same on their next working
+morning. An unknown price is never booked as zero.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +30,11 @@ ENDED_WITHOUT_ACTION = (
     Outcome.OBSERVED,
     Outcome.TOLD,
 )
-"""Idle cost was found, and people, or the mode, let it go on."""
+"""Outcomes after which the idle cost went on, because people or the mode let it."""
 _LEAST_BILLED = timedelta(seconds=60)
 _BY_THE_HOUR = "SUSE Linux"
-"""Its every begun hour is billed. Source: AWS knowledge center, How am I charged for my EC2
-instances."""
+"""Each hour that has begun is billed in full. Source: AWS knowledge center, How am I charged for my
+EC2 instances."""
 PROVISIONAL = timedelta(days=14)
 """Bills change until about the middle of the next month."""
 
@@ -40,7 +44,7 @@ _OF_A_BILL = ("cash_low_usd_per_hour", "cash_high_usd_per_hour", "cash_source", 
 
 
 class Ending(StrEnum):
-    """Why an action no longer saves, where that is before the policy's last day of it."""
+    """Why an action stopped saving before the last day for which the policy counts it."""
 
     STARTED = "started again"
     UNDONE = "undone"
@@ -52,9 +56,11 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
-    """How one question ended, at list prices. Open (`ended_at` is `None`) as long as the instance
-    stays away. `saved_usd_per_hour` is `None` for unpriced types: unknown is never booked as
-    zero."""
+    """The end of one question, at list prices.
+
+    It is open (`ended_at` is `None`) while the instance stays stopped or terminated.
+    `saved_usd_per_hour` is `None` for unpriced types.
+    """
 
     episode: EpisodeRef
     outcome: Outcome
@@ -70,23 +76,23 @@ class LedgerEntry:
     ended_at: UtcDatetime | None = None
     false_stop: bool = False
     ours: bool = True
-    """False where nothing was done, or others, or EC2, put the instance away: not our saving."""
+    """False if nothing was done, or if others or EC2 stopped or terminated the instance."""
     resource_name: str = ""
-    """The instance's; empty where an earlier release booked it."""
+    """Name of the instance; empty in entries of earlier releases."""
     cash_low_usd_per_hour: UsdPerHour | None = None
-    """The least that an hour of it takes off the bill; `None` in entries of earlier releases: not
-    known."""
+    """The least that an hour of it takes off the bill; `None`, not known, in entries of earlier
+    releases."""
     cash_high_usd_per_hour: UsdPerHour | None = None
     storage_usd_per_hour: UsdPerHour | None = None
     """Added cost of its volumes and snapshots afterwards; `None` in entries of earlier releases."""
     saves_from: UtcDatetime | None = None
-    """From when the bill is lower: the end of what the last start costs at least."""
+    """Time from which the bill is lower: the end of the time billed for the last start at least."""
     morning: UtcDatetime | None = None
-    """Begin of the owner's next working day; `None` in entries of earlier releases."""
+    """Start of the owner's next working day; `None` in entries of earlier releases."""
     idle_usd: Usd | None = None
-    """Its cost while idle until it was booked; `None`: not known."""
+    """Its cost while idle until it was booked; `None` if it is not known."""
     recorded_at: UtcDatetime | None = None
-    """Time of writing; `booked_at` where an earlier release wrote it."""
+    """Time of writing; `booked_at` in entries of earlier releases."""
     ended: Ending | None = None
     """`None` while it is open, and in entries of earlier releases."""
     settled_at: UtcDatetime | None = None
@@ -94,56 +100,59 @@ class LedgerEntry:
     replaced_by: str = ""
     """The id of the instance that was started in its place."""
     cash_source: str = ""
-    """The bill that its cash is by; empty: estimated."""
+    """The bill from which its cash was computed; empty if it is estimated."""
     corrected_at: UtcDatetime | None = None
     """Time of writing the bill's figures."""
 
     @property
     def end(self) -> dict[str, Any]:
-        """Its fields that its end sets."""
+        """Return the fields that its end sets."""
         return {name: getattr(self, name) for name in _OF_ITS_END}
 
     @property
     def correction(self) -> dict[str, Any]:
-        """Its fields that a bill sets."""
+        """Return the fields that a bill sets."""
         return {name: getattr(self, name) for name in _OF_A_BILL}
 
     @property
     def acted(self) -> bool:
+        """Return whether GPU Governor stopped or terminated the instance."""
         return self.ours and self.outcome in _ACTED
 
     @property
     def is_away(self) -> bool:
-        """Return whether it may be stopped still: we stopped it, and it was not started since."""
+        """Return whether it may still be stopped: we stopped it, and it was not started since."""
         return self.outcome is Outcome.STOPPED and (self.ours or self.ended is Ending.REPLACED)
 
     @property
     def is_of_storage(self) -> bool:
-        """Return whether the instance was stopped before, so that this saves what its volumes cost
-        alone."""
-        saved, storage = self.saved_usd_per_hour, self.storage_usd_per_hour or Decimal(0)
-        return self.outcome is Outcome.TERMINATED and saved == -storage
+        """Return whether the instance was stopped before, so that only its storage is saved."""
+        storage = self.storage_usd_per_hour or Decimal(0)
+        return self.outcome is Outcome.TERMINATED and self.saved_usd_per_hour == -storage
 
     def counted(
         self, start: datetime, end: datetime, counts_for: timedelta
     ) -> tuple[datetime, datetime]:
-        """Return from when to when it saves within this time: nothing where the second is not
-        later."""
-        over = min(end, self.ended_at or end, self.booked_at + counts_for)
-        return max(start, self.saves_from or self.booked_at), over
+        """Return the start and end of its saving within this time. It saves nothing if the end is
+        not later."""
+        saves_until = min(end, self.ended_at or end, self.booked_at + counts_for)
+        return max(start, self.saves_from or self.booked_at), saves_until
 
 
 class Cash(NamedTuple):
-    """Effect of an hour less of an instance on the bill, at least and at most."""
+    """The least and the most by which one hour less of an instance lowers the bill."""
 
     low: UsdPerHour
     high: UsdPerHour
 
 
 def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | None:
-    """Return nothing where the price is not known. `is_committed`: a Savings Plan or a Reserved
-    Instance may pay for it, which is then charged all the same; whether it does rests on the whole
-    organization's hour."""
+    """Return the effect on the bill; `None` if the price is not known.
+
+    `is_committed` is true if a Savings Plan or a Reserved Instance may pay for the instance. A
+    commitment is charged whether it is used or not, and the hour of the whole organization decides
+    which instances it pays for.
+    """
     if price.usd_per_hour is None:
         return None
     if instance.lifecycle in PREPAID or instance.host_id or instance.capacity_reservation_id:
@@ -154,20 +163,23 @@ def cash_of(instance: Instance, price: Price, *, is_committed: bool) -> Cash | N
 
 
 def billed_until(instance: Instance, stopped_at: UtcDatetime) -> UtcDatetime:
-    """Return until when the run that ended then is billed."""
+    """Return the end of the time that is billed for the run that ended at `stopped_at`."""
     least = instance.launch_time + _LEAST_BILLED
     if instance.platform.startswith(_BY_THE_HOUR):
+        # Rounded up: an hour that has begun is billed in full.
         hours = -((instance.launch_time - stopped_at) // timedelta(hours=1))
         least = instance.launch_time + timedelta(hours=max(1, hours))
     return max(stopped_at, least)
 
 
 def working_morning(episode: Episode, after: UtcDatetime) -> UtcDatetime:
-    """Return when the next working day of those who were asked begins: perhaps later the same
-    day."""
-    theirs = episode.time_zone, episode.working_days, episode.working_from
-    today = next_morning(after - DAY, *theirs)
-    return today if today > after else next_morning(after, *theirs)
+    """Return when the next working day of the people who were asked begins. It may begin later the
+    same day."""
+    working_hours = episode.time_zone, episode.working_days, episode.working_from
+    morning = next_morning(after - DAY, *working_hours)
+    if morning > after:
+        return morning
+    return next_morning(after, *working_hours)
 
 
 def is_provisional(month: str, now: UtcDatetime) -> bool:
@@ -178,8 +190,10 @@ def is_provisional(month: str, now: UtcDatetime) -> bool:
 def saved_in(
     entry: LedgerEntry, start: datetime, end: datetime, counts_for: timedelta
 ) -> Usd | None:
-    """Return USD saved in this time, while it counts: 0 by a false stop, `None`: the price is
-    unknown."""
+    """Return the USD saved in this time, while it counts.
+
+    Return 0 for a false stop, and `None` if the price is not known.
+    """
     if entry.saved_usd_per_hour is None:
         return None
     if entry.false_stop:
@@ -188,25 +202,29 @@ def saved_in(
 
 
 def is_false_stop(entry: LedgerEntry, restarted_at: datetime, within: timedelta) -> bool:
+    """Return whether the instance was started so soon after the stop that the stop was wrong."""
     return entry.outcome is Outcome.STOPPED and restarted_at - entry.booked_at <= within
 
 
 def ended_by(entries: Sequence[LedgerEntry], at: UtcDatetime) -> list[LedgerEntry]:
-    """The stops among them that were booked by then: what happens to the instance then ends their
+    """Return the stops that were booked by `at`: an event of the instance at that time ends their
     savings."""
-    return [one for one in entries if one.booked_at <= at and one.outcome is Outcome.STOPPED]
+    booked = [entry for entry in entries if entry.booked_at <= at]
+    return [entry for entry in booked if entry.outcome is Outcome.STOPPED]
 
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A net saving at list prices: what was avoided, less what was undone, less storage; no
-    `unpriced` actions. Beside it what it can have been in cash, and what had been saved by the
-    owners' next mornings."""
+    """A net saving at list prices: the avoided cost, less the undone part, less storage.
+
+    It leaves out `unpriced` actions. Also the bounds of the saving in cash, and the saving until
+    the owners' next mornings.
+    """
 
     avoided_usd: Usd = Decimal(0)
-    """Cost of the instances, had they run on."""
+    """Cost of the instances if they had kept running."""
     undone_usd: Usd = Decimal(0)
-    """That part of it which false stops avoided: nobody wanted it."""
+    """The part of it that false stops avoided: nobody wanted it."""
     storage_usd: Usd = Decimal(0)
     """Cost of volumes and snapshots of the other instances meanwhile."""
     actions: int = 0
@@ -224,8 +242,10 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The ledger's sum of a month at `as_of`, of what was written by then, while savings counted
-    for so many days: the same whenever it is computed again."""
+    """The ledger's sum of a month, from the records that were written by `as_of`.
+
+    Savings count for `counts_days` days. It stays the same whenever it is computed again.
+    """
 
     month: str
     as_of: UtcDatetime
@@ -237,19 +257,21 @@ class Statement:
 def stated(
     entries: Iterable[LedgerEntry], month: str, as_of: UtcDatetime, counts_for: timedelta
 ) -> Statement:
+    """Return the statement of a month as the ledger was at `as_of`."""
     start = parse_month(month)
-    known = [
-        _known_at(one, as_of)
-        for one in entries
-        if one.booked_at >= start - counts_for and (one.recorded_at or one.booked_at) <= as_of
-    ]
-    net = sum_saved(known, start, min(as_of, month_end(start)), counts_for).net_usd
-    return Statement(month, as_of, counts_for // DAY, net, len(known))
+    known_entries = []
+    for entry in entries:
+        written_at = entry.recorded_at or entry.booked_at
+        if entry.booked_at >= start - counts_for and written_at <= as_of:
+            known_entries.append(_known_at(entry, as_of))
+    saved = sum_saved(known_entries, start, min(as_of, month_end(start)), counts_for)
+    return Statement(month, as_of, counts_for // DAY, saved.net_usd, len(known_entries))
 
 
 def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
-    written = entry.settled_at or entry.ended_at
-    if written is None or written <= at:
+    """Return the entry as it was at `at`: open if its end was written later."""
+    end_written_at = entry.settled_at or entry.ended_at
+    if end_written_at is None or end_written_at <= at:
         return entry
     return replace(entry, ended_at=None, false_stop=False, ended=None)
 
@@ -257,45 +279,89 @@ def _known_at(entry: LedgerEntry, at: UtcDatetime) -> LedgerEntry:
 def sum_saved(
     entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
 ) -> Saved:
-    avoided = undone = storage = low = high = by_morning = Decimal(0)
-    actions = false_stops = unpriced = 0
+    """Return the savings of all actions of ours within this time.
+
+    An action is counted in the time in which it was booked, a false stop in that of its end.
+    """
+    ours = [entry for entry in entries if entry.ours]
+    booked = [entry for entry in ours if start <= entry.booked_at < end]
+    return replace(
+        _sum_amounts(ours, start, end, counts_for),
+        actions=len(booked),
+        false_stops=sum(_is_false_stop_of(entry, start, end) for entry in ours),
+        unpriced=sum(not _is_priced(entry) for entry in booked),
+    )
+
+
+def _is_false_stop_of(entry: LedgerEntry, start: datetime, end: datetime) -> bool:
+    """Return whether it is a false stop that ended within this time."""
+    if not entry.false_stop or entry.ended_at is None:
+        return False
+    return start <= entry.ended_at < end
+
+
+def _is_priced(entry: LedgerEntry) -> bool:
+    return entry.cost_before_usd_per_hour is not None and entry.saved_usd_per_hour is not None
+
+
+def _sum_amounts(
+    entries: Iterable[LedgerEntry], start: UtcDatetime, end: UtcDatetime, counts_for: timedelta
+) -> Saved:
+    """Return the amounts that priced entries save within this time, without any count."""
+    avoided = undone = storage = cash_low = cash_high = by_morning = Decimal(0)
     for entry in entries:
-        if not entry.ours:
+        cost_per_hour = entry.cost_before_usd_per_hour
+        saved_per_hour = entry.saved_usd_per_hour
+        if cost_per_hour is None or saved_per_hour is None:
             continue
-        actions += start <= entry.booked_at < end
-        false_stops += (
-            entry.false_stop and entry.ended_at is not None and start <= entry.ended_at < end
-        )
-        before, saved = entry.cost_before_usd_per_hour, entry.saved_usd_per_hour
-        if before is None or saved is None:
-            unpriced += start <= entry.booked_at < end
-            continue
-        first, over = entry.counted(start, end, counts_for)
-        avoided += (whole := cost_between(before, first, over))
+        saves_from, saves_until = entry.counted(start, end, counts_for)
+        cost = cost_between(cost_per_hour, saves_from, saves_until)
+        avoided += cost
         if entry.false_stop:
-            undone += whole
+            undone += cost
             continue
-        storage += whole - cost_between(saved, first, over)
-        least, most = entry.cash_low_usd_per_hour, entry.cash_high_usd_per_hour
-        low += cost_between(Decimal(0) if least is None else least, first, over)
-        high += cost_between(saved if most is None else most, first, over)
-        by_morning += cost_between(saved, first, min(over, entry.morning or first))
-    return Saved(avoided, undone, storage, actions, false_stops, unpriced, low, high, by_morning)
+        storage += cost - cost_between(saved_per_hour, saves_from, saves_until)
+        cash = _cash_bounds(entry, saved_per_hour)
+        cash_low += cost_between(cash.low, saves_from, saves_until)
+        cash_high += cost_between(cash.high, saves_from, saves_until)
+        morning = entry.morning or saves_from
+        by_morning += cost_between(saved_per_hour, saves_from, min(saves_until, morning))
+    return Saved(
+        avoided_usd=avoided,
+        undone_usd=undone,
+        storage_usd=storage,
+        cash_low_usd=cash_low,
+        cash_high_usd=cash_high,
+        by_morning_usd=by_morning,
+    )
+
+
+def _cash_bounds(entry: LedgerEntry, saved_per_hour: UsdPerHour) -> Cash:
+    """Return the least and the most in cash: for an unknown figure, nothing and the list price."""
+    low = entry.cash_low_usd_per_hour
+    if low is None:
+        low = Decimal(0)
+    high = entry.cash_high_usd_per_hour
+    if high is None:
+        high = saved_per_hour
+    return Cash(low, high)
 
 
 def net_by_day(
     entries: Iterable[LedgerEntry], days: Sequence[date], now: UtcDatetime, counts_for: timedelta
 ) -> list[Usd]:
-    """The net saving of each of these days (UTC, one after another), up to now."""
-    found = [Decimal(0)] * len(days)
-    first = datetime.combine(days[0], time(), tzinfo=UTC)
+    """Return the net saving of each of these days (UTC, consecutive), up to now."""
+    net_usd = [Decimal(0)] * len(days)
+    first_midnight = datetime.combine(days[0], time(), tzinfo=UTC)
+    end = min(now, first_midnight + DAY * len(days))
     for entry in entries:
         if not entry.ours or entry.saved_usd_per_hour is None:
             continue
-        start, end = entry.counted(first, min(now, first + DAY * len(days)), counts_for)
-        for number in range(
-            max(0, (start - first) // DAY), min(len(days), (end - first) // DAY + 1)
-        ):
-            begin = first + DAY * number
-            found[number] += saved_in(entry, begin, min(now, begin + DAY), counts_for) or Decimal(0)
-    return found
+        saves_from, saves_until = entry.counted(first_midnight, end, counts_for)
+        first_day = max(0, (saves_from - first_midnight) // DAY)
+        day_after = min(len(days), (saves_until - first_midnight) // DAY + 1)
+        for number in range(first_day, day_after):
+            midnight = first_midnight + DAY * number
+            saved = saved_in(entry, midnight, min(now, midnight + DAY), counts_for)
+            net_usd[number] += saved or Decimal(0)
+    return net_usd

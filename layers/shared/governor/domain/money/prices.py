@@ -1,8 +1,7 @@
-"""AWS's price list of a Region: On-Demand prices by type, operation and tenancy, and of storage;
-and what the hub's account is committed to.
+"""AWS's price list of a Region, of instances and storage, and the commitments of the hub's account.
 
-Only USD an hour over 0, of capacity that is used, counts: the list has zeros for capacity that is
-paid otherwise. Two prices for one thing are no price. Source: AWS Price List Query API.
+Only prices above 0 USD an hour, of capacity in use, count: the list has zeros for capacity that is
+paid in another way. A thing with two prices counts as unpriced. Source: AWS Price List Query API.
 """
 
 from __future__ import annotations
@@ -33,71 +32,78 @@ type."""
 
 @dataclass(frozen=True, slots=True)
 class PriceList:
-    """Prices read of a Region. `usd_per_hour` by `key_of`; `read_at` by type, also of one without
-    price, and of `STORAGE`."""
+    """Prices of a Region that were read."""
 
     region: str
     read_at: Mapping[str, UtcDatetime] = field(default_factory=dict)
+    """By type, also for a type without a price, and for `STORAGE`."""
     usd_per_hour: Mapping[str, UsdPerHour] = field(default_factory=dict)
+    """By `key_of`."""
     storage: StoragePrices | None = None
 
     def price(self, instance: Instance) -> UsdPerHour | None:
+        """Return the On-Demand price of an instance; `None` if it is not known."""
         if instance.operation == PLAIN_OPERATION and instance.platform != LINUX:
-            return (
-                None  # A record of an earlier release, which did not know what AWS charges it as.
-            )
-        alone = ["Dedicated"] if instance.instance_type.endswith(".metal") else []
-        keys = (
-            key_of(instance.instance_type, instance.operation, tenancy)
-            for tenancy in (instance.tenancy, *alone)
-        )
-        return next((self.usd_per_hour[key] for key in keys if key in self.usd_per_hour), None)
+            # A record of an earlier release, which did not know what AWS charges it as.
+            return None
+        tenancies = [instance.tenancy]
+        if instance.instance_type.endswith(".metal"):
+            tenancies.append("Dedicated")
+        for tenancy in tenancies:
+            key = key_of(instance.instance_type, instance.operation, tenancy)
+            if key in self.usd_per_hour:
+                return self.usd_per_hour[key]
+        return None
 
     def with_type(
         self, instance_type: str, found: Mapping[str, UsdPerHour], at: UtcDatetime
     ) -> PriceList:
-        """The list with all prices of the type as they were found; those before are gone."""
-        others = {
-            key: usd
-            for key, usd in self.usd_per_hour.items()
-            if not key.startswith(f"{instance_type}|")
-        }
-        return replace(
-            self, read_at={**self.read_at, instance_type: at}, usd_per_hour={**others, **found}
-        )
+        """Return the list with the prices that were found for the type. They replace its earlier
+        prices."""
+        prefix = f"{instance_type}|"
+        kept = {key: usd for key, usd in self.usd_per_hour.items() if not key.startswith(prefix)}
+        read_at = {**self.read_at, instance_type: at}
+        return replace(self, read_at=read_at, usd_per_hour={**kept, **found})
 
     def with_storage(self, storage: StoragePrices, at: UtcDatetime) -> PriceList:
+        """Return the list with these prices of storage."""
         return replace(self, read_at={**self.read_at, STORAGE: at}, storage=storage)
 
 
 def key_of(instance_type: str, operation: str, tenancy: str) -> str:
+    """Return the key of an hourly price."""
     return f"{instance_type}|{operation}|{tenancy}"
 
 
 def filters_of(region: str, **attributes: str) -> list[dict[str, str]]:
-    """Return what GetProducts is asked for products of a Region with these attributes."""
+    """Return the filters with which GetProducts returns products of a Region with these
+    attributes."""
     wanted = {"regionCode": region, **attributes}
     return [{"Type": "TERM_MATCH", "Field": name, "Value": value} for name, value in wanted.items()]
 
 
 def on_demand(documents: Iterable[str], region: str) -> dict[str, UsdPerHour]:
     """Return the hourly prices in these documents, by `key_of`."""
+    wanted = {**WANTED, "regionCode": region}
 
-    def key(product: Mapping[str, str]) -> str:
-        if any(
-            product.get(name) != value for name, value in {**WANTED, "regionCode": region}.items()
-        ):
-            return ""
-        named = [product.get(name, "") for name in ("instanceType", "operation", "tenancy")]
-        return key_of(*named) if all(named) else ""
+    def key_of_product(product: Mapping[str, str]) -> str:
+        for name, value in wanted.items():
+            if product.get(name) != value:
+                return ""
+        parts = [product.get(name, "") for name in ("instanceType", "operation", "tenancy")]
+        return key_of(*parts) if all(parts) else ""
 
-    return listed(documents, key, ("Hrs",))
+    return listed(documents, key_of_product, ("Hrs",))
 
 
 _USAGE = {
     "EBS:VolumeUsage": "gib|standard",
     "EBS:VolumeUsage.piops": "gib|io1",
-    **{f"EBS:VolumeUsage.{kind}": f"gib|{kind}" for kind in ("gp2", "gp3", "io2", "st1", "sc1")},
+    "EBS:VolumeUsage.gp2": "gib|gp2",
+    "EBS:VolumeUsage.gp3": "gib|gp3",
+    "EBS:VolumeUsage.io2": "gib|io2",
+    "EBS:VolumeUsage.st1": "gib|st1",
+    "EBS:VolumeUsage.sc1": "gib|sc1",
     "EBS:VolumeP-IOPS.gp3": "iops|gp3",
     "EBS:VolumeP-IOPS.piops": "iops|io1",
     "EBS:VolumeP-IOPS.io2": "iops|io2",
@@ -105,39 +111,56 @@ _USAGE = {
     "EBS:SnapshotUsage": "snapshot|",
     "PublicIPv4:InUseAddress": "address|",
 }
-"""Meaning of a usage type without the code of its Region. io2 costs less from 32,000 IOPS on."""
+"""The price's key for each usage type, without the code of its Region. io2 costs less from 32,000
+IOPS on."""
 STORAGE_PRODUCTS = (
-    *((SERVICE, "productFamily", family) for family in ("Storage", "System Operation")),
-    *(
-        (SERVICE, "productFamily", family)
-        for family in ("Provisioned Throughput", "Storage Snapshot")
-    ),
+    (SERVICE, "productFamily", "Storage"),
+    (SERVICE, "productFamily", "System Operation"),
+    (SERVICE, "productFamily", "Provisioned Throughput"),
+    (SERVICE, "productFamily", "Storage Snapshot"),
     ("AmazonVPC", "group", "VPCPublicIPv4Address"),
 )
-"""Service, attribute and value by which the list has them."""
+"""Service, attribute and value of the products in the list."""
+_UNITS = ("GB-Mo", "GB-month", "IOPS-Mo", "MiBps-Mo", "MiBps-mo", "Hrs")
+_UNITS_OF_GIBPS = ("GiBps-mo", "GiBps-Mo")
 _MIBPS_PER_GIBPS = 1024
 
 
 def storage_prices(documents: Iterable[str], region: str) -> StoragePrices:
-    def name(product: Mapping[str, str]) -> str:
-        usage = re.sub("^[A-Z]+[0-9]*-", "", product.get("usagetype", ""))
-        return _USAGE.get(usage, "") if product.get("regionCode") == region else ""
+    """Return the prices of storage and addresses in these documents."""
+
+    def key_of_product(product: Mapping[str, str]) -> str:
+        if product.get("regionCode") != region:
+            return ""
+        usage_type = re.sub("^[A-Z]+[0-9]*-", "", product.get("usagetype", ""))
+        return _USAGE.get(usage_type, "")
 
     documents = tuple(documents)
-    found = listed(documents, name, ("GB-Mo", "GB-month", "IOPS-Mo", "MiBps-Mo", "MiBps-mo", "Hrs"))
-    by_gib = listed(documents, name, ("GiBps-mo", "GiBps-Mo"))
-    found = {**{key: usd / _MIBPS_PER_GIBPS for key, usd in by_gib.items()}, **found}
+    prices = listed(documents, key_of_product, _UNITS)
+    for key, usd_per_gibps in listed(documents, key_of_product, _UNITS_OF_GIBPS).items():
+        prices.setdefault(key, usd_per_gibps / _MIBPS_PER_GIBPS)
+    return StoragePrices(
+        usd_per_gib_month=_by_volume_type(prices, "gib"),
+        usd_per_iops_month=_by_volume_type(prices, "iops"),
+        usd_per_mibps_month=_by_volume_type(prices, "throughput"),
+        snapshot_usd_per_gib_month=prices.get("snapshot|"),
+        address_usd_per_hour=prices.get("address|"),
+    )
 
-    def of(what: str) -> dict[str, Decimal]:
-        return {
-            key.partition("|")[2]: usd for key, usd in found.items() if key.startswith(f"{what}|")
-        }
 
-    snapshot, address = found.get("snapshot|"), found.get("address|")
-    return StoragePrices(of("gib"), of("iops"), of("throughput"), snapshot, address)
+def _by_volume_type(prices: Mapping[str, Decimal], measure: str) -> dict[str, Decimal]:
+    """Return the prices of one measure by volume type."""
+    price_by_type: dict[str, Decimal] = {}
+    for key, usd in prices.items():
+        key_measure, _, volume_type = key.partition("|")
+        if key_measure == measure:
+            price_by_type[volume_type] = usd
+    return price_by_type
 
 
 class CommitmentKind(StrEnum):
+    """The kinds of commitments that AWS sells."""
+
     COMPUTE_PLAN = "compute-savings-plan"
     INSTANCE_PLAN = "ec2-instance-savings-plan"
     RESERVED = "reserved-instance"
@@ -145,15 +168,17 @@ class CommitmentKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Commitment:
-    """Charge of an hour, used or not (`None`: not in USD). An empty `region`, `family` or
-    `platform` means any. A Reserved Instance counts for its whole family: many are flexible in
-    size."""
+    """A Savings Plan or a Reserved Instance. An empty `region`, `family` or `platform` means any.
+
+    A Reserved Instance counts for its whole family, because many are flexible in size.
+    """
 
     kind: CommitmentKind
     id: str
     region: str
     family: str
     usd_per_hour: UsdPerHour | None
+    """The charge for an hour, used or not; `None` if it is not in USD."""
     start: UtcDatetime
     end: UtcDatetime
     platform: str = ""
@@ -161,54 +186,72 @@ class Commitment:
 
 @dataclass(frozen=True, slots=True)
 class Commitments:
-    """Those of the hub's account. `read` names what could be read: Regions, and `SAVINGS_PLANS`;
-    `unread` the rest, with the reason."""
+    """The commitments of the hub's account."""
 
     read_at: UtcDatetime
     found: tuple[Commitment, ...] = ()
     read: frozenset[str] = frozenset()
+    """Regions that could be read, and `SAVINGS_PLANS` if those could be."""
     unread: Mapping[str, str] = field(default_factory=dict)
+    """The reason for each of them that could not be read."""
 
 
 def may_apply(
     commitments: Commitments | None, instance_type: str, region: str, platform: str
 ) -> bool:
     """Return whether a Savings Plan or Reserved Instance of the hub's account may pay for such an
-    instance: also where that could not be read. Those of other accounts are not known here."""
+    instance.
+
+    Return true if they could not be read. Commitments of other accounts are not known here.
+    """
     if commitments is None or not commitments.read.issuperset((SAVINGS_PLANS, region)):
         return True
-    wanted = (region, instance_type.partition(".")[0], platform)
-    return any(
-        all(
-            own in ("", its)
-            for own, its in zip((one.region, one.family, one.platform), wanted, strict=True)
-        )
-        for one in commitments.found
-    )
+    family = instance_type.partition(".")[0]
+    for commitment in commitments.found:
+        is_for_region = commitment.region in ("", region)
+        is_for_family = commitment.family in ("", family)
+        is_for_platform = commitment.platform in ("", platform)
+        if is_for_region and is_for_family and is_for_platform:
+            return True
+    return False
 
 
 def listed(
     documents: Iterable[str], name_of: Callable[[Mapping[str, str]], str], units: tuple[str, ...]
 ) -> dict[str, Decimal]:
-    """Return the one price in USD of everything that has a name by its product's attributes. What
-    is not readable, in other units or currencies, or has two prices, is left out."""
-    found: dict[str, set[Decimal]] = defaultdict(set)
+    """Return the price in USD of each product, by the name that `name_of` makes of its attributes.
+
+    Leave out products without a name, prices in other units or currencies, products with two
+    prices, and documents that cannot be read.
+    """
+    prices_by_name: dict[str, set[Decimal]] = defaultdict(set)
     for text in documents:
         try:
             document = json.loads(text)
-            if name := name_of(document["product"]["attributes"]):
-                found[name] |= {
-                    usd for usd in _amounts(document, units) if usd.is_finite() and usd > 0
-                }
+            name = name_of(document["product"]["attributes"])
+            if name:
+                prices_by_name[name].update(_prices_in(document, units))
         except (KeyError, TypeError, AttributeError, ValueError, InvalidOperation):
             _log.warning("a product of the price list cannot be read: %.200s", text, exc_info=True)
-    for name, prices in found.items():
-        if len(prices) > 1:
+    price_by_name: dict[str, Decimal] = {}
+    for name, prices in prices_by_name.items():
+        if len(prices) == 1:
+            price_by_name[name] = min(prices)
+        elif prices:
             _log.warning("%s has %d prices, so it is unpriced", name, len(prices))
-    return {name: min(prices) for name, prices in found.items() if len(prices) == 1}
+    return price_by_name
+
+
+def _prices_in(document: Mapping[str, Any], units: tuple[str, ...]) -> set[Decimal]:
+    """Return the prices above zero in one of these units.
+
+    Raises: KeyError, TypeError, AttributeError or InvalidOperation for a document of another form.
+    """
+    return {usd for usd in _amounts(document, units) if usd.is_finite() and usd > 0}
 
 
 def _amounts(document: Mapping[str, Any], units: tuple[str, ...]) -> Iterator[Decimal]:
+    """Yield every On-Demand amount in USD that is in one of these units."""
     for term in document["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             if dimension["unit"] in units and "USD" in dimension["pricePerUnit"]:
