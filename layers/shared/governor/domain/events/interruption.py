@@ -1,4 +1,8 @@
-"""EC2's warnings about a running instance, and whether it is asked to save its work."""
+"""EC2's warnings about a running instance, and whether it is asked to save its work.
+
+This module decides and sends nothing. It must not ask an instance that the policy or its tag
+forbids to ask.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +20,16 @@ _NOTICE = timedelta(minutes=2)
 """How long before an interruption EC2 warns. Source: EC2 user guide, Spot interruption notices."""
 _KNOWN_ACTIONS = ("hibernate", "stop", "terminate")
 _LATE = timedelta(minutes=5)
-"""So long after its end EC2 may still act; what runs then was spared, or the event is an old
-one."""
+"""For this long after the stated end EC2 may still act. An instance that runs after that was
+spared, or the event is old."""
 _LONGEST = timedelta(minutes=30)
 _OFF = ("off", "no", "false", "none", "never", "0")
 _ON = ("hook", "on", "yes", "true", "1", "signal")
 
 
 class Cause(StrEnum):
+    """The cause of a warning."""
+
     SPOT = "spot"
     RESERVATION = "capacity-reservation"
     REBALANCE = "rebalance"
@@ -33,20 +39,22 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """The response to one cause of warnings."""
+
     kind: str
-    """Warnings of one kind in one place are counted together: a mass of them is one message."""
+    """Warnings of one kind in one place are counted together: many of them are one message."""
     hook_reason: str
-    """As the checkpoint hook gets it; its document takes these words and no others."""
+    """The reason that the checkpoint hook gets; its document accepts these words only."""
     wants_hook: Callable[[Events], bool]
     """Reads from the policy whether the instance is asked to save its work."""
     is_certain: bool = True
-    """It will happen. Then the question is taken back, and the instance's tag may demand the
-    hook."""
+    """True if it will happen. An open question is then canceled, and the instance's tag may demand
+    the hook."""
     hook_first: bool = True
-    """The hook goes before the notification, where seconds count; else after it."""
+    """True if the hook is sent before the notification because seconds count."""
     is_taken_back: bool = False
-    """EC2 needs the capacity: nothing of ours stops the instance, and data volumes may be
-    snapshot."""
+    """True if EC2 needs the capacity: GPU Governor does not stop the instance, and data volumes may
+    be snapshot."""
     advises: bool = False
     """Owners get the Spot prices of other zones and Regions."""
 
@@ -81,8 +89,8 @@ RESPONSES: Mapping[Cause, Response] = {
 
 
 class LifecycleAction(NamedTuple):
-    """An Auto Scaling group lets an instance go and waits for one of its lifecycle hooks to be
-    completed."""
+    """An Auto Scaling group is about to terminate an instance, and waits until one of its lifecycle
+    hooks is completed."""
 
     group: str
     hook: str
@@ -92,9 +100,7 @@ class LifecycleAction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Warned:
-    """An instance was warned of. `action` is what will be done to it; `None` for a rebalance
-    recommendation, and where EC2 does not say. `waits` is the action for which its Auto Scaling
-    group waits."""
+    """A warning about one instance."""
 
     event_id: str
     account: str
@@ -103,8 +109,11 @@ class Warned:
     cause: Cause
     at: UtcDatetime
     action: str | None = None
+    """The action that EC2 will take; `None` for a rebalance recommendation, or if EC2 names
+    none."""
     stated_end: UtcDatetime | None = None
     waits: LifecycleAction | None = None
+    """The action for which its Auto Scaling group waits."""
 
     @property
     def response(self) -> Response:
@@ -116,57 +125,57 @@ class Warned:
 
     @property
     def ends_at(self) -> UtcDatetime:
-        """As stated, or two minutes after the warning: a hook that ends too early has lost the
-        least."""
+        """Return the stated end, or two minutes after the warning: a hook that ends too early loses
+        the least."""
         return self.stated_end or self.at + _NOTICE
 
     @property
     def plan(self) -> str:
-        """Return what will be done, for a sentence after `will`. The unknown is taken for the
-        worst."""
+        """Return what EC2 will do, for a sentence after `will`. An unknown action is taken for a
+        termination."""
         if self.cause is Cause.AUTO_SCALING or self.action in _KNOWN_ACTIONS:
             return str(self.action)
-        return (
-            f"terminate (or {self.action}, which is not known here)" if self.action else "terminate"
-        )
+        if not self.action:
+            return "terminate"
+        return f"terminate (or {self.action}, which is not known here)"
 
     @property
     def void_reason(self) -> str | None:
-        """Why it takes an open question back; `None` where it leaves the question open."""
+        """Return why an open question is canceled; `None` if it stays open."""
         if self.waits is not None:
-            # The change of state takes it back, should an instance in the warm pool be stopped.
-            return (
-                None
-                if self.waits.to_warm_pool
-                else f"the Auto Scaling group {self.group} terminates it"
-            )
+            if self.waits.to_warm_pool:
+                # If an instance in the warm pool is stopped, its change of state cancels it.
+                return None
+            return f"the Auto Scaling group {self.group} terminates it"
         if not self.response.is_certain:
             return None
-        what = (
-            "this Spot instance" if self.cause is Cause.SPOT else "the capacity of its reservation"
-        )
-        return (
-            f"EC2 takes {what} back and will {self.plan} it at about "
-            f"{clock(self.ends_at, 'UTC', self.at)}"
-        )
+        capacity = "the capacity of its reservation"
+        if self.cause is Cause.SPOT:
+            capacity = "this Spot instance"
+        when = clock(self.ends_at, "UTC", self.at)
+        return f"EC2 takes {capacity} back and will {self.plan} it at about {when}"
 
     def is_over(self, instance: Instance, now: UtcDatetime) -> bool:
-        """Return whether it is of an earlier run, or of an end long past: events may come an hour
+        """Return whether it is about an earlier run, or its end is long past: events may be an hour
         late."""
         if self.at < instance.launch_time:
             return True
-        return (
-            self.response.is_certain and instance.state == "running" and now - self.ends_at > _LATE
-        )
+        if not self.response.is_certain or instance.state != "running":
+            return False
+        return now - self.ends_at > _LATE
 
     def stands_until(self, now: UtcDatetime) -> UtcDatetime:
-        """Until when nobody else may touch it. EC2 may be late; a far end that is stated binds
-        nobody."""
+        """Return when others may act on it again.
+
+        EC2 may be late. A stated end that is far away does not count.
+        """
         return min(self.ends_at, now + _LONGEST) + _LATE
 
     def seconds_left(self, now: UtcDatetime) -> int:
-        """Return whole seconds until EC2 acts, or 0; two minutes after a rebalance
-        recommendation."""
+        """Return whole seconds until EC2 acts, or 0 if that is over.
+
+        It is two minutes after a rebalance recommendation, which names no end.
+        """
         if not self.response.is_certain:
             return int(_NOTICE.total_seconds())
         return max(0, int((self.ends_at - now).total_seconds()))
@@ -181,16 +190,16 @@ class SpotPrice(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """The decision to ask the instance to save its work, to send SIGTERM to GPU processes, and
-    why."""
+    """The decision whether the instance is asked to save its work."""
 
     send: bool
     signal: bool
+    """True if its GPU processes get a SIGTERM, too."""
     why: str
 
 
 class HookState(StrEnum):
-    """The state of a hook to be sent, when its owner is notified."""
+    """The state of the hook at the time when the owner is notified."""
 
     NEXT = "next"
     SENT = "sent"
@@ -198,39 +207,48 @@ class HookState(StrEnum):
     """Another delivery of the same warning has sent it, or sends it now."""
     REFUSED = "refused"
     UNKNOWN = "unknown"
-    """No answer has come in time: it may run."""
+    """Nothing was answered in time: the hook may run."""
 
 
 class HookAnswer(NamedTuple):
-    """The result of a hook. `error` says why, where it is refused or not known."""
+    """The result of a hook. `error` gives the reason if it was refused or is not known."""
 
     state: HookState
     error: str = ""
 
     @property
     def was_sent(self) -> bool | None:
-        """`None` where that is not known, or not yet."""
+        """Return whether it was sent; `None` if that is not known, or not yet."""
         if self.state in (HookState.SENT, HookState.EARLIER):
             return True
         return False if self.state is HookState.REFUSED else None
 
 
 def decide_checkpoint(instance: Instance, policy: Policy, warned: Warned) -> Checkpoint:
-    """By the tag, else by the policy; never where it could do harm. On a rebalance a tag only
-    forbids."""
-    wanted, why = warned.response.wants_hook(policy.events), "the policy says so"
-    signal = policy.events.signal_gpu_processes
+    """Return whether to send the hook: by the instance's tag, else by the policy, and never if it
+    could do harm.
+
+    After a rebalance recommendation a tag can only forbid the hook.
+    """
     tag = instance.tags.get(CHECKPOINT_TAG, "").strip().lower()
+    is_wanted = warned.response.wants_hook(policy.events)
+    why = "the policy says so"
+    if tag in _OFF or (tag in _ON and warned.response.is_certain):
+        is_wanted = tag in _ON
+        why = f"its tag {CHECKPOINT_TAG} says {tag}"
+    if not is_wanted:
+        return Checkpoint(send=False, signal=False, why=why)
+    why_forbidden = _why_forbidden(instance, policy, warned)
+    if why_forbidden is not None:
+        return Checkpoint(send=False, signal=False, why=why_forbidden)
+    signal = policy.events.signal_gpu_processes
     if tag in _ON:
         signal = tag == "signal"
-    if tag in _OFF or (tag in _ON and warned.response.is_certain):
-        wanted, why = tag in _ON, f"its tag {CHECKPOINT_TAG} says {tag}"
-    if wanted and (forbidden := _forbidden(instance, policy, warned)) is not None:
-        wanted, why = False, forbidden
-    return Checkpoint(wanted, wanted and signal, why)
+    return Checkpoint(send=True, signal=signal, why=why)
 
 
-def _forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
+def _why_forbidden(instance: Instance, policy: Policy, warned: Warned) -> str | None:
+    """Return why the hook could do harm, or would do nothing; `None` if it may be sent."""
     if policy.mode is Mode.OBSERVE:
         return "mode observe changes nothing on an instance"
     if warned.action == "hibernate":

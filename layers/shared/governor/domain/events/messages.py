@@ -1,4 +1,7 @@
-"""Messages about warnings that an instance is taken back, and about dates that AWS announces."""
+"""Messages about warnings that an instance is taken back, and about dates that AWS announces.
+
+They only word what happened; `interruption.py` decides what is done about it.
+"""
 
 from __future__ import annotations
 
@@ -28,26 +31,35 @@ def warning_alert(
     now: UtcDatetime,
     hook: HookAnswer,
 ) -> Alert:
-    """Return the warning about one instance; `checkpoint` is `None` where the stack has no hook to
+    """Return the warning about one instance; `checkpoint` is `None` if the stack has no hook to
     send."""
-    is_stated = warned.response.is_taken_back or warned.stated_end
+    has_known_end = warned.response.is_taken_back or warned.stated_end is not None
+    is_hook_sent = checkpoint is not None and checkpoint.send
     facts = {
         "cause": warned.cause.value,
         "action": warned.action,
         "warned_at": warned.at,
-        "ends_at": warned.ends_at if is_stated else None,
+        "ends_at": warned.ends_at if has_known_end else None,
         "auto_scaling_group": warned.group,
         "availability_zone": instance.availability_zone,
-        "checkpoint_sent": hook.was_sent if checkpoint and checkpoint.send else False,
+        "checkpoint_sent": hook.was_sent if is_hook_sent else False,
         INCIDENT_UNTIL: warned.stands_until(now),
     }
-    state = "none" if checkpoint is None else hook.state.value if checkpoint.send else "off"
-    said_of_it = said(
-        "hook", {"state": state, "why": checkpoint and checkpoint.why, "error": hook.error}
-    )
-    words = {"plan": warned.plan, "end": warned.ends_at, "hook": said_of_it}
+    words = {
+        "plan": warned.plan,
+        "end": warned.ends_at,
+        "hook": _hook_lines(checkpoint, hook),
+    }
     dedup_id = f"{warned.cause.value}-{warned.event_id}"
     return written(warned.cause.value, instance, dedup_id, now, facts, words, owner=owner)
+
+
+def _hook_lines(checkpoint: Checkpoint | None, hook: HookAnswer) -> list[str]:
+    """Return what became of the request to save the work."""
+    if checkpoint is None:
+        return said("hook", {"state": "none", "why": None, "error": hook.error})
+    state = hook.state.value if checkpoint.send else "off"
+    return said("hook", {"state": state, "why": checkpoint.why, "error": hook.error})
 
 
 def mass_alert(
@@ -61,61 +73,74 @@ def mass_alert(
     owner: Owner,
     unasked: Collection[str] = (),
 ) -> Alert:
-    """Return one message about many warnings in one zone or group. `endangered` is what the `owner`
-    has there, `None` where that could not be listed; the hook of `unasked` ones may have been
-    refused."""
-    zone, target, group = (
-        instance.availability_zone or instance.target.region,
-        instance.target,
-        warned.group,
-    )
-    known, rule = endangered or (), policy.events
-    (many,) = said("many", {"kind": warned.response.kind})
-    lost = [one for one in known if one.instance_id in unasked]
+    """Return one message about many warnings in one zone or group.
+
+    `endangered` is what the `owner` has there, `None` if it could not be listed. The hooks of
+    `unasked` instances may have been refused.
+    """
+    rule = policy.events
+    window = timedelta(minutes=rule.mass_interruption_window_minutes)
+    target = instance.target
+    zone = instance.availability_zone or target.region
+    group = warned.group
+    instances = endangered or ()
+    without_hook = [member for member in instances if member.instance_id in unasked]
     facts = {
         "availability_zone": zone,
         "auto_scaling_group": group,
         "cause": warned.cause.value,
         "since": since,
-        "instance_ids": ids(known),
-        "owners": {owner.name: len(known)} if known else {},
-        "checkpoint_not_sent": ids(lost),
-        INCIDENT_UNTIL: max(
-            since + timedelta(minutes=rule.mass_interruption_window_minutes),
-            warned.stands_until(now),
-        ),
+        "instance_ids": ids(instances),
+        "owners": {owner.name: len(instances)} if instances else {},
+        "checkpoint_not_sent": ids(without_hook),
+        INCIDENT_UNTIL: max(since + window, warned.stands_until(now)),
     }
+    (warnings,) = said("many", {"kind": warned.response.kind})
     words = {
-        "place": f"the group {group}" if group else zone,
-        "many": f"more than {rule.mass_interruption_told_singly} {many}",
-        "known": "unlisted" if endangered is None else "some" if known else "none",
-        "which": "in that group" if group else "there on capacity that EC2 can take back",
-        "number": plural(len(known), "instance"),
-        "listed": _named(known),
-        "hooks": plural(len(lost), "hook"),
-        "unasked": _named(lost),
+        "place": zone,
+        "which": "there on capacity that EC2 can take back",
+        "many": f"more than {rule.mass_interruption_told_singly} {warnings}",
+        "known": _known(endangered),
+        "number": plural(len(instances), "instance"),
+        "listed": _names(instances),
+        "hooks": plural(len(without_hook), "hook"),
+        "unasked": _names(without_hook),
         "minutes": rule.mass_interruption_window_minutes,
     }
+    if group:
+        words["place"] = f"the group {group}"
+        words["which"] = "in that group"
+    place = f"{target.account}-{group or zone}"
+    dedup_id = f"mass-{warned.cause.value}-{place}-{iso(since)}-{owner.key}"
     severity = Severity.CRITICAL if warned.response.is_taken_back else None
-    dedup_id = (
-        f"mass-{warned.cause.value}-{target.account}-{group or zone}-{iso(since)}-{owner.key}"
-    )
     return written(
         "many warnings", target, dedup_id, now, facts, words, owner=owner, severity=severity
     )
 
 
-def _named(instances: Sequence[Instance]) -> str:
-    return listed([f"{one.name} ({one.instance_id})" for one in instances], _NAMED)
+def _known(endangered: Sequence[Instance] | None) -> str:
+    """Return what is known of the endangered instances, in the words of the template."""
+    if endangered is None:
+        return "unlisted"
+    return "some" if endangered else "none"
+
+
+def _names(instances: Sequence[Instance]) -> str:
+    names = [f"{instance.name} ({instance.instance_id})" for instance in instances]
+    return listed(names, _NAMED)
 
 
 def checkpoint_failed_alert(
     instance: Instance, warned: Warned, hook: HookAnswer, owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return that the hook was not sent, or that nobody knows: somebody must save by hand, if
-    anybody can."""
-    facts: dict[str, object] = {"cause": warned.cause.value, "error": hook.error}
-    facts |= {"checkpoint_sent": hook.was_sent, INCIDENT_UNTIL: warned.stands_until(now)}
+    """Return the message that the hook was not sent, or may not have been: somebody must save the
+    work by hand."""
+    facts = {
+        "cause": warned.cause.value,
+        "error": hook.error,
+        "checkpoint_sent": hook.was_sent,
+        INCIDENT_UNTIL: warned.stands_until(now),
+    }
     words = {"end": warned.ends_at if warned.response.is_certain else None}
     dedup_id = f"checkpoint-failed-{warned.event_id}"
     return written("hook failed", instance, dedup_id, now, facts, words, owner=owner)
@@ -128,39 +153,47 @@ def elsewhere_alert(
     owner: Owner,
     now: UtcDatetime,
 ) -> Alert | None:
-    """Return the cheapest other zones for the same type, if their prices are known. `scores` are
-    EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if asked for."""
-    zone, of_type = instance.availability_zone, instance.instance_type
-    here = next((one.usd_per_hour for one in prices if one.zone == zone), None)
-    others = [one for one in prices if one.zone != zone][:_ADVISED]
-    if not others:
+    """Return the cheapest other zones for the same type; `None` if their prices are not known.
+
+    `scores` are EC2's placement scores by Region, 1 to 10, of types with the same GPUs, if they
+    were asked for.
+    """
+    zone = instance.availability_zone
+    usd_here = next((price.usd_per_hour for price in prices if price.zone == zone), None)
+    other_zones = [price for price in prices if price.zone != zone][:_ADVISED]
+    if not other_zones:
         return None
     facts = {
         "availability_zone": zone,
-        "usd_per_hour": here,
-        "elsewhere": [
-            {
-                "region": one.region,
-                "availability_zone": one.zone,
-                "usd_per_hour": plain(one.usd_per_hour),
-            }
-            for one in others
-        ],
+        "usd_per_hour": usd_here,
+        "elsewhere": [_price_document(price) for price in other_zones],
         "placement_scores": dict(scores),
     }
-    ranked = sorted(scores.items(), key=lambda one: (-one[1], one[0]))
-    is_cheaper = here is None or others[0].usd_per_hour < here
+    best_first = sorted(scores.items(), key=lambda score: (-score[1], score[0]))
+    cheapest = other_zones[0]
+    is_cheaper = usd_here is None or cheapest.usd_per_hour < usd_here
     words = {
         "hope": "cheaper or longer" if is_cheaper else "longer, though no cheaper,",
-        "here": "an unknown price" if here is None else f"{usd(here)} an hour",
-        "best": others[0],
-        "chances": ", ".join(f"{region} {score}" for region, score in ranked),
-        "prices": [
-            f"- {one.zone} in {one.region}: {usd(one.usd_per_hour)} an hour" for one in others
-        ],
+        "here": "an unknown price" if usd_here is None else f"{usd(usd_here)} an hour",
+        "best": cheapest,
+        "chances": ", ".join(f"{region} {score}" for region, score in best_first),
+        "prices": [_price_line(price) for price in other_zones],
     }
-    dedup_id = f"advice-{instance.target.account}-{zone}-{of_type}-{iso(now)}"
+    place = f"{instance.target.account}-{zone}-{instance.instance_type}"
+    dedup_id = f"advice-{place}-{iso(now)}"
     return written("elsewhere", instance, dedup_id, now, facts, words, owner=owner)
+
+
+def _price_document(price: SpotPrice) -> dict[str, object]:
+    return {
+        "region": price.region,
+        "availability_zone": price.zone,
+        "usd_per_hour": plain(price.usd_per_hour),
+    }
+
+
+def _price_line(price: SpotPrice) -> str:
+    return f"- {price.zone} in {price.region}: {usd(price.usd_per_hour)} an hour"
 
 
 def notice_alert(
@@ -172,9 +205,21 @@ def notice_alert(
     again: bool,
     reminded: bool = False,
 ) -> Alert:
-    """Return the date for the `instances` of one owner, `again` as the reminder, else if one will
-    follow."""
-    one, at = only(instances), notice.at
+    """Return the message about a date for the `instances` of one owner.
+
+    It is the reminder if it is sent `again`. Else it says whether people will be `reminded`.
+    """
+    instance = only(instances)
+    at = notice.at
+    subject_start = ""
+    id_start = "notice"
+    severity: Severity | None = None
+    if again:
+        subject_start = "Reminder: "
+        id_start = "reminder"
+        severity = Severity.CRITICAL
+    if instance is not None:
+        subject_start = f"{subject_start}{instance.name}: "
     facts = {
         "what": notice.what,
         "happens_at": at,
@@ -185,44 +230,61 @@ def notice_alert(
         INCIDENT_UNTIL: at,
     }
     words = {
-        "prefix": f"{'Reminder: ' if again else ''}{f'{one.name}: ' if one else ''}",
-        "due": "never" if at is None else "now" if at <= now else "later",
-        "left": at and left(at - now),
-        "listed": ", ".join(map(named, instances)),
+        "prefix": subject_start,
+        "due": _due(at, now),
+        "left": None if at is None else left(at - now),
+        "listed": ", ".join(named(instance) for instance in instances),
         "advice": _advice(notice, instances),
         "minutes": int(TERMINATED_BEFORE_END.total_seconds() // 60),
         "follows": reminded,
     }
-    about = one or Target(notice.account, notice.region)
-    dedup_id = f"{'reminder' if again else 'notice'}-{notice.message_key}-{owner.key}"
-    severity = Severity.CRITICAL if again else None
+    about = instance or Target(notice.account, notice.region)
+    dedup_id = f"{id_start}-{notice.message_key}-{owner.key}"
     return written("date", about, dedup_id, now, facts, words, owner=owner, severity=severity)
 
 
+def _due(at: UtcDatetime | None, now: UtcDatetime) -> str:
+    """Return when the date is, in the words of the template: `never` is a date that AWS did not
+    name."""
+    if at is None:
+        return "never"
+    return "now" if at <= now else "later"
+
+
 def _advice(notice: Notice, instances: Sequence[Instance]) -> str:
+    """Return which advice of the template fits these instances."""
     if notice.reservation_id is not None:
         return "block"
-    if any(one.root_device_type != "ebs" for one in instances):
+    if any(instance.root_device_type != "ebs" for instance in instances):
         return "unstoppable"
-    return "spot" if any(one.lifecycle is Lifecycle.SPOT for one in instances) else "restart"
+    if any(instance.lifecycle is Lifecycle.SPOT for instance in instances):
+        return "spot"
+    return "restart"
 
 
 def block_alert(
     change: BlockChange, instances: Sequence[Instance], owner: Owner, now: UtcDatetime
 ) -> Alert:
-    """Return that a Capacity Block has begun, which is paid for whether it is used or not, or that
-    its instances are terminated in minutes. `instances` are those of one owner."""
-    place, which = Target(change.account, change.region), change.reservation_id
-    facts: dict[str, object] = {"capacity_reservation_id": which, "instance_ids": ids(instances)}
-    words = {"listed": ", ".join(map(named, instances)) or "none yet"}
+    """Return the message that a Capacity Block has begun, or that its instances are terminated in
+    minutes. `instances` are those of one owner.
+
+    A block is paid whether it is used or not.
+    """
+    target = Target(change.account, change.region)
+    names = ", ".join(named(instance) for instance in instances)
+    words = {"listed": names or "none yet"}
+    facts: dict[str, object] = {
+        "capacity_reservation_id": change.reservation_id,
+        "instance_ids": ids(instances),
+    }
     if change.is_expiring:
-        facts |= {
-            "what": "Capacity Block expires",
-            "terminated_from": change.terminated_from,
-            INCIDENT_UNTIL: change.ends_at,
-        }
-        about, dedup_id = only(instances) or place, f"expiring-{change.event_id}-{owner.key}"
+        facts["what"] = "Capacity Block expires"
+        facts["terminated_from"] = change.terminated_from
+        facts[INCIDENT_UNTIL] = change.ends_at
+        about = only(instances) or target
+        dedup_id = f"expiring-{change.event_id}-{owner.key}"
         return written("block ends", about, dedup_id, now, facts, words, owner=owner)
-    facts |= {"what": "Capacity Block delivered", "ends_at": change.ends_at}
-    dedup_id = f"delivered-{which}-{iso(change.ends_at)}-{owner.key}"
-    return written("block begins", place, dedup_id, now, facts, words, owner=owner)
+    facts["what"] = "Capacity Block delivered"
+    facts["ends_at"] = change.ends_at
+    dedup_id = f"delivered-{change.reservation_id}-{iso(change.ends_at)}-{owner.key}"
+    return written("block begins", target, dedup_id, now, facts, words, owner=owner)

@@ -1,5 +1,7 @@
-"""Announcements of AWS with a date: scheduled changes of instances, and the ends of Capacity
-Blocks."""
+"""Announcements of AWS with a date: scheduled changes of instances, and ends of Capacity Blocks.
+
+Nothing here acts on an instance: people are notified and reminded.
+"""
 
 from __future__ import annotations
 
@@ -19,45 +21,52 @@ _EXPIRY_LEAD = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something happens `at` a date, if AWS names one, to an instance, or to what runs in a
-    reservation. `source_id` is the same in all its messages (an ARN of Health, or an id); the
-    latest `said_at` counts."""
+    """An announcement of AWS about one instance, or about the instances in a reservation."""
 
     account: str
     region: str
     source_id: str
+    """The same in all its messages: an ARN of AWS Health, or an id."""
     what: str
     at: UtcDatetime | None
+    """The date, if AWS names one."""
     said_at: UtcDatetime
+    """Time of the message. The latest one counts."""
     instance_id: str | None = None
     reservation_id: str | None = None
 
     @property
     def key(self) -> str:
-        """Name the thing announced; a new date of it is the same thing."""
+        """Return the key of the event. It stays the same when the date changes."""
         return f"{self.source_id}#{self.instance_id or self.reservation_id}"
 
     @property
     def message_key(self) -> str:
-        """Name the thing with its date: another date is news, and any change where there is
-        none."""
-        return (
-            f"{self.key}#{iso(self.at)}" if self.at else f"{self.key}#undated#{iso(self.said_at)}"
-        )
+        """Return the key of the event with its date: people are notified of another date.
+
+        Without a date, they are notified of any change.
+        """
+        if self.at:
+            return f"{self.key}#{iso(self.at)}"
+        return f"{self.key}#undated#{iso(self.said_at)}"
 
     def concerns(self, instances: Sequence[Instance]) -> tuple[Instance, ...]:
+        """Return those of the instances that it is about."""
+        return tuple(instance for instance in instances if self._is_about(instance))
+
+    def _is_about(self, instance: Instance) -> bool:
         if self.instance_id is not None:
-            return tuple(one for one in instances if one.instance_id == self.instance_id)
-        return tuple(one for one in instances if one.capacity_reservation_id == self.reservation_id)
+            return instance.instance_id == self.instance_id
+        return instance.capacity_reservation_id == self.reservation_id
 
     def is_due(self, now: UtcDatetime, before: timedelta) -> bool:
-        """Return whether now is the time for its reminder: at most `before` ahead, and not over."""
+        """Return whether it is time for its reminder: from `before` the date until the date."""
         return self.at is not None and self.at - before <= now < self.at
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduledChange:
-    """Announcements of AWS Health, by instance id. A repeated event says the same at the same
+    """Announcements of AWS Health, by instance id. A repeated event has the same content and
     time."""
 
     notices: Mapping[str, Notice]
