@@ -1,5 +1,8 @@
-"""Health findings of one instance's GPUs: what was seen, since when, and what to do. They advise
-and never act. Only readings make a finding: a hole neither proves nor clears anything."""
+"""Health findings of one instance's GPUs: what was seen, since when, and what to do.
+
+They advise and never act. A finding needs readings: a period without one neither makes a finding
+nor ends it.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from governor.domain.units import Percent, UtcDatetime, iso
 
 
 class FindingKind(StrEnum):
+    """The kinds of findings."""
+
     LOST = "lost"
     """A GPU does not answer, or reported Xid 79."""
     MEMORY_ERROR = "memory-error"
@@ -33,6 +38,8 @@ class FindingKind(StrEnum):
 
 
 class Severity(StrEnum):
+    """The severity of a finding, the highest first."""
+
     CRITICAL = "critical"
     """Work on this GPU is lost or wrong, or soon will be."""
     WARNING = "warning"
@@ -41,12 +48,15 @@ class Severity(StrEnum):
 
 
 class Bottleneck(StrEnum):
+    """The part that limits GPUs at work."""
+
     MEMORY_BOUND = "memory-bound"
     COMPUTE_BOUND = "compute-bound"
     INPUT_BOUND = "input-bound"
     """Neither: they wait for data, for the host or for each other."""
 
 
+_RANK = list(Severity)
 _DEFAULTS = Health()
 HOT_AVERAGES = 2
 _CRITICAL = (FindingKind.LOST, FindingKind.MEMORY_ERROR, FindingKind.MEMORY_REPAIR_FAILED)
@@ -55,15 +65,18 @@ _ADVICE = (FindingKind.UNDER_USED, FindingKind.BOTTLENECK)
 
 @dataclass(frozen=True, slots=True)
 class _Fault:
-    """Reports of the hardware itself: a figure above zero, or an Xid error; one finding for
-    both."""
+    """A fault that the hardware reports by a figure above zero or by an Xid error.
+
+    Both together make one finding.
+    """
 
     kind: FindingKind
     xid: int
     figure: str
-    """The figure of `GpuFigures` that is above zero while it is so."""
+    """The series of `GpuFigures` that is above zero while the fault lasts."""
     text: str
     is_counted: bool = False
+    """True if the figure counts errors."""
 
 
 _FAULTS = (
@@ -89,10 +102,12 @@ KNOWN_XIDS = tuple(sorted(fault.xid for fault in _FAULTS))
 
 @dataclass(frozen=True, slots=True)
 class GpuFigures:
-    """The figures of one GPU over the window: one value a period, `None` where none came.
+    """The figures of one GPU over the window: one value a period, `None` without a reading.
+
     Utilizations and the throttle series are means in percent (of time), temperature is a mean in
-    degrees Celsius, ECC counts errors since the driver was loaded; the repair and `lost` series are
-    above 0 while it is so."""
+    degrees Celsius, and ECC counts errors since the driver was loaded. The repair and `lost` series
+    are above 0 while the fault lasts.
+    """
 
     gpu: str
     """The index, as in the metric's dimension `index`; no two of an instance have the same."""
@@ -113,8 +128,7 @@ class GpuFigures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing to know about some GPUs of an instance. It may have been so for longer than
-    `since`."""
+    """One fact about some GPUs of an instance. It may have begun before `since`."""
 
     kind: FindingKind
     gpus: tuple[str, ...]
@@ -131,41 +145,53 @@ class Finding:
 
     @property
     def advice(self) -> str:
+        """Return what to do about it."""
         return "".join(said("health advice", {"kind": self.bottleneck or self.kind}))
 
     @property
     def about(self) -> str:
-        return f"GPU{'s' if len(self.gpus) > 1 else ''} {', '.join(self.gpus)}: {self.seen}"
+        """Return the GPUs and what was seen of them."""
+        word = "GPUs" if len(self.gpus) > 1 else "GPU"
+        return f"{word} {', '.join(self.gpus)}: {self.seen}"
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceFinding:
+    """A finding with the instance that it is about."""
+
     instance: Instance
     finding: Finding
 
     @property
     def is_fault(self) -> bool:
+        """Return whether something is wrong; else it is advice."""
         return self.finding.severity is not Severity.ADVICE
 
     @property
     def is_worth_sending(self) -> bool:
-        """Leave out that GPUs are used well: `governor health` shows it."""
+        """Return whether people are notified of it.
+
+        They are not if it says that GPUs are used well: `governor health` shows that.
+        """
         return self.finding.bottleneck is not Bottleneck.COMPUTE_BOUND
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Return what identifies the finding once it was sent: each GPU, counted errors by their
-        doublings, and the start of the instance. One with a new key has got worse."""
-        instance, finding = self.instance, self.finding
-        started = int(instance.launch_time.timestamp())
+        """Return the keys by which the finding is known once it was sent, one a GPU.
+
+        A key names the start of the instance, and counts errors by doublings: a finding with a new
+        key has become worse.
+        """
+        finding = self.finding
+        instance_id = self.instance.instance_id
+        started = int(self.instance.launch_time.timestamp())
         level = finding.errors.bit_length()
-        return tuple(
-            f"{instance.instance_id}#{started}#{finding.kind.value}#{gpu}#{level}"
-            for gpu in finding.gpus
-        )
+        start = f"{instance_id}#{started}#{finding.kind.value}"
+        return tuple(f"{start}#{gpu}#{level}" for gpu in finding.gpus)
 
     @property
     def document(self) -> dict[str, object]:
+        """Return the finding as JSON data."""
         finding = self.finding
         return {
             "instance_id": self.instance.instance_id,
@@ -182,103 +208,130 @@ class InstanceFinding:
 def sent_findings(
     keys: Iterable[str], instance_id: str, launched_at: UtcDatetime
 ) -> dict[str, list[str]]:
-    """Return the GPUs by the kind of each fault that was sent about this start of an instance, and
-    lasts."""
-    start, found = (
-        f"{instance_id}#{int(launched_at.timestamp())}#",
-        defaultdict[str, list[str]](list),
-    )
-    for key in sorted(one.removeprefix(start) for one in keys if one.startswith(start)):
-        kind, _, gpu = key.rpartition("#")[0].partition("#")
-        if gpu not in found[kind]:
-            found[kind].append(gpu)
-    return found
+    """Return the GPUs with each kind of fault that was sent about this start of an instance.
+
+    `keys` are those of findings that still hold.
+    """
+    prefix = f"{instance_id}#{int(launched_at.timestamp())}#"
+    keys_of_start = [key for key in keys if key.startswith(prefix)]
+    gpus_by_kind: dict[str, list[str]] = defaultdict(list)
+    for key in sorted(keys_of_start):
+        kind_and_gpu, _, _ = key.removeprefix(prefix).rpartition("#")
+        kind, _, gpu = kind_and_gpu.partition("#")
+        if gpu not in gpus_by_kind[kind]:
+            gpus_by_kind[kind].append(gpu)
+    return gpus_by_kind
 
 
 def health_findings(
     window: Window, gpus: Sequence[GpuFigures], rule: Health = _DEFAULTS
 ) -> tuple[Finding, ...]:
-    """All findings about one instance, highest severity first. Heat is judged period by period."""
-    faults = [finding for gpu in gpus for finding in _faults(window, gpu)]
+    """Return all findings about one instance, highest severity first."""
+    findings: list[Finding] = []
+    for gpu in gpus:
+        findings.extend(_faults(window, gpu))
     # A GPU that is lost or broken explains its own slowness: speed is judged for the others.
-    broken = {
-        name for finding in faults if finding.severity is Severity.CRITICAL for name in finding.gpus
-    }
-    sound = [gpu for gpu in gpus if gpu.gpu not in broken]
-    slow = [finding for gpu in gpus for finding in _heat(window, gpu, rule)]
-    found = [*faults, *slow, *_speed(window, sound, rule)]
-    return tuple(sorted(found, key=lambda finding: list(Severity).index(finding.severity)))
+    broken: set[str] = set()
+    for finding in findings:
+        if finding.severity is Severity.CRITICAL:
+            broken.update(finding.gpus)
+    for gpu in gpus:
+        findings.extend(_heat(window, gpu, rule))
+    unbroken = [gpu for gpu in gpus if gpu.gpu not in broken]
+    findings.extend(_speed(window, unbroken, rule))
+    return tuple(sorted(findings, key=lambda finding: _RANK.index(finding.severity)))
 
 
 def _faults(window: Window, gpu: GpuFigures) -> Iterator[Finding]:
+    """Yield the faults that the hardware of a GPU reports."""
     for fault in _FAULTS:
         figure: Series = getattr(gpu, fault.figure)
         xids = gpu.xids.get(fault.xid, ())
-        reported, began = first_above_zero(window, xids), first_above_zero(window, figure)
-        times, most = int(sum(readings(xids))), int(peak(figure) or 0)
-        seen = []
-        if reported is not None:
-            seen.append(f"Xid {fault.xid} {'once' if times == 1 else f'{times} times'}")
-        if began is not None:
-            seen.append(f"{most} {fault.text}" if fault.is_counted else fault.text)
-        since = [moment for moment in (reported, began) if moment is not None]
+        since: list[UtcDatetime] = []
+        texts: list[str] = []
+        reported_at = first_above_zero(window, xids)
+        if reported_at is not None:
+            times = int(sum(readings(xids)))
+            how_often = "once" if times == 1 else f"{times} times"
+            since.append(reported_at)
+            texts.append(f"Xid {fault.xid} {how_often}")
+        errors = 0
+        text = fault.text
+        if fault.is_counted:
+            errors = int(peak(figure) or 0)
+            text = f"{errors} {fault.text}"
+        figure_since = first_above_zero(window, figure)
+        if figure_since is not None:
+            since.append(figure_since)
+            texts.append(text)
         if since:
-            errors = most if fault.is_counted else 0
-            yield Finding(fault.kind, (gpu.gpu,), ", ".join(seen), min(since), errors=errors)
+            yield Finding(fault.kind, (gpu.gpu,), ", ".join(texts), min(since), errors=errors)
 
 
 def _heat(window: Window, gpu: GpuFigures, rule: Health) -> Iterator[Finding]:
-    if (hot := _hot_since(window, gpu.temperature_celsius, rule)) is not None:
+    """Yield that a GPU was hot, and that its clocks were lowered."""
+    hot_since = _hot_since(window, gpu.temperature_celsius, rule)
+    if hot_since is not None:
         seen = (
             f"over {rule.hot_above_celsius:g} C for {HOT_AVERAGES} averages of "
             f"{HEAT_AVERAGE.seconds} s (highest {peak(gpu.temperature_celsius):.0f} C)"
         )
-        yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot)
-    series = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
-    means = _means(window, series, rule)
-    shares = {by: share for by, share in means.items() if share > rule.throttled_above_percent}
-    moments = [
-        moment for by in shares if (moment := first_above_zero(window, series[by])) is not None
-    ]
-    if moments:
-        by_whom = " and ".join(f"{by} {share:.0f}% of the time" for by, share in shares.items())
-        yield Finding(
-            FindingKind.THROTTLED, (gpu.gpu,), f"clocks lowered by {by_whom}", min(moments)
-        )
+        yield Finding(FindingKind.HOT, (gpu.gpu,), seen, hot_since)
+
+    series_by_cause = {"heat": gpu.thermal_throttle, "the board": gpu.hardware_slowdown}
+    since: list[UtcDatetime] = []
+    causes: list[str] = []
+    for cause, share in _means(window, series_by_cause, rule).items():
+        if share <= rule.throttled_above_percent:
+            continue
+        causes.append(f"{cause} {share:.0f}% of the time")
+        throttled_since = first_above_zero(window, series_by_cause[cause])
+        if throttled_since is not None:
+            since.append(throttled_since)
+    if since:
+        seen = f"clocks lowered by {' and '.join(causes)}"
+        yield Finding(FindingKind.THROTTLED, (gpu.gpu,), seen, min(since))
 
 
 def _hot_since(window: Window, series: Series, rule: Health) -> UtcDatetime | None:
-    """The beginning of the first run of averages over the limit that is long enough."""
-    run = 0
+    """Return when the first run of averages over the limit began that is long enough.
+
+    Return `None` if there is no such run.
+    """
+    hot_averages = 0
     for index, average in enumerate(series):
-        run = run + 1 if average is not None and average > rule.hot_above_celsius else 0
-        if run == HOT_AVERAGES:
-            return window.bin_end(index) - run * window.period
+        if average is not None and average > rule.hot_above_celsius:
+            hot_averages += 1
+        else:
+            hot_averages = 0
+        if hot_averages == HOT_AVERAGES:
+            return window.bin_end(index) - hot_averages * window.period
     return None
 
 
 def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator[Finding]:
-    """Yield what GPUs at work could do better. Nothing is said of GPUs that were not measured."""
-    means = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
+    """Yield how GPUs at work could be faster. GPUs without enough readings are left out."""
+    utilization = _means(window, {gpu.gpu: gpu.utilization for gpu in gpus}, rule)
     traffic = _means(window, {gpu.gpu: gpu.memory_utilization for gpu in gpus}, rule)
-    gaps = _straggler_gaps(means, rule)
+    gaps = _straggler_gaps(utilization, rule)
     if gaps:
-        peers = median(value for name, value in means.items() if name not in gaps)
-        slow = [means[name] for name in gaps]
-        low, high = f"{min(slow):.0f}", f"{max(slow):.0f}"
-        seen = (
-            f"at {low if low == high else f'{low} to {high}'}% on average where the peers have "
-            f"{peers:.0f}%, up to {max(gaps.values()):.0f} points under them"
-        )
+        seen = _straggler_text(utilization, gaps)
         yield Finding(FindingKind.STRAGGLER, tuple(gaps), seen, window.start)
-    working = tuple(
-        name
-        for name, value in means.items()
-        if value >= rule.busy_from_percent and name not in gaps
-    )
-    if not working:
-        return
-    compute, least = fmean(means[name] for name in working), rule.under_used_below_percent
+
+    peers = {name: mean for name, mean in utilization.items() if name not in gaps}
+    working = {name: mean for name, mean in peers.items() if mean >= rule.busy_from_percent}
+    if working:
+        yield from _usage(window, working, traffic, rule)
+
+
+def _usage(
+    window: Window, utilization: Mapping[str, float], traffic: Mapping[str, float], rule: Health
+) -> Iterator[Finding]:
+    """Yield how well working GPUs are used, and what limits them if all have readings of memory
+    traffic."""
+    working = tuple(utilization)
+    compute = fmean(utilization.values())
+    least = rule.under_used_below_percent
     if compute < least:
         seen = (
             f"at work, at {compute:.0f}% on average ({least:g}% is the least that is "
@@ -287,28 +340,45 @@ def _speed(window: Window, gpus: Sequence[GpuFigures], rule: Health) -> Iterator
         yield Finding(FindingKind.UNDER_USED, working, seen, window.start)
     if all(name in traffic for name in working):
         bandwidth = fmean(traffic[name] for name in working)
-        bound = classify_bottleneck(compute, bandwidth, rule)
-        seen = f"{bound.value}: compute {compute:.0f}%, memory traffic {bandwidth:.0f}%"
-        yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bound)
+        bottleneck = classify_bottleneck(compute, bandwidth, rule)
+        seen = f"{bottleneck.value}: compute {compute:.0f}%, memory traffic {bandwidth:.0f}%"
+        yield Finding(FindingKind.BOTTLENECK, working, seen, window.start, bottleneck=bottleneck)
 
 
 def _straggler_gaps(means: Mapping[str, float], rule: Health) -> dict[str, float]:
-    """Points of each GPU under the median of the others, where that is far. Only where the others
-    work."""
+    """Return how many points each straggler is under the median of the others.
+
+    A GPU is a straggler if that is far, and the others work.
+    """
     gaps: dict[str, float] = {}
-    for name, value in means.items():
-        peers = [other for peer, other in means.items() if peer != name]
-        middle = median(peers) if peers else 0.0
-        if middle >= rule.busy_from_percent and middle - value > rule.straggler_above_points:
-            gaps[name] = middle - value
+    for name, mean in means.items():
+        peers = [peer_mean for peer, peer_mean in means.items() if peer != name]
+        if not peers:
+            continue
+        peer_median = median(peers)
+        gap = peer_median - mean
+        if peer_median >= rule.busy_from_percent and gap > rule.straggler_above_points:
+            gaps[name] = gap
     return gaps
 
 
+def _straggler_text(means: Mapping[str, float], gaps: Mapping[str, float]) -> str:
+    """Return how stragglers compare with the other GPUs of their instance."""
+    peers = median(mean for name, mean in means.items() if name not in gaps)
+    slow_means = [means[name] for name in gaps]
+    lowest = f"{min(slow_means):.0f}"
+    highest = f"{max(slow_means):.0f}"
+    speed = lowest if lowest == highest else f"{lowest} to {highest}"
+    return (
+        f"at {speed}% on average where the peers have {peers:.0f}%, "
+        f"up to {max(gaps.values()):.0f} points under them"
+    )
+
+
 def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAULTS) -> Bottleneck:
-    if (
-        memory > rule.memory_bound_memory_above_percent
-        and compute < rule.memory_bound_compute_below_percent
-    ):
+    """Return which part limits GPUs with these means of compute and memory traffic."""
+    is_memory_busy = memory > rule.memory_bound_memory_above_percent
+    if is_memory_busy and compute < rule.memory_bound_compute_below_percent:
         return Bottleneck.MEMORY_BOUND
     if compute > rule.compute_bound_above_percent:
         return Bottleneck.COMPUTE_BOUND
@@ -316,16 +386,19 @@ def classify_bottleneck(compute: Percent, memory: Percent, rule: Health = _DEFAU
 
 
 def _means(window: Window, series: Mapping[str, Series], rule: Health) -> dict[str, float]:
-    """The means to believe: those of series that were measured for enough of the window."""
+    """Return the means of the series that were measured for enough of the window."""
     least = rule.minimum_coverage_percent * window.bins
-    measured = {name: readings(one) for name, one in series.items()}
-    return {
-        name: sum(values) / len(values)
-        for name, values in measured.items()
-        if values and 100 * len(values) >= least
-    }
+    means: dict[str, float] = {}
+    for name, values in series.items():
+        measured = readings(values)
+        if measured and 100 * len(measured) >= least:
+            means[name] = sum(measured) / len(measured)
+    return means
 
 
 def first_above_zero(window: Window, series: Series) -> UtcDatetime | None:
-    found = (index for index, value in enumerate(series) if value is not None and value > 0)
-    return next((window.start + window.period * index for index in found), None)
+    """Return the start of the first period with a value above zero; `None` if there is none."""
+    for index, value in enumerate(series):
+        if value is not None and value > 0:
+            return window.start + window.period * index
+    return None
