@@ -1,4 +1,7 @@
-"""A message to people and to whatever subscribes, whose it is, and its fate on each channel."""
+"""A message to people and to subscribers, its owner, and its delivery on each channel.
+
+This module words and sends nothing.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +28,8 @@ def short_hash(*parts: str) -> str:
 
 
 class Owner(NamedTuple):
+    """The owner and project of an instance or a message."""
+
     name: str
     project: str = UNASSIGNED
     time_zone: str = "UTC"
@@ -32,7 +37,8 @@ class Owner(NamedTuple):
 
     @property
     def key(self) -> str:
-        """Return the owner's part in the id of a message: each owner gets one of their own."""
+        """Return the owner's part in the id of a message: each owner gets a message of their
+        own."""
         return short_hash(self.name, self.project)
 
 
@@ -41,25 +47,27 @@ NOBODY = Owner(UNASSIGNED)
 
 def owner_of(instance: Instance, rule: Ownership) -> Owner:
     """Return the owner and project: for each, the first tag of the policy's list that is set."""
-
-    def first(keys: tuple[str, ...], otherwise: str) -> str:
-        return next(
-            (value for key in keys if (value := printable(instance.tags.get(key, "")))), otherwise
-        )
-
-    name, project = (
-        first(rule.owner_tag_keys, rule.default_owner),
-        first(rule.project_tag_keys, UNASSIGNED),
-    )
+    name = _first_tag(instance, rule.owner_tag_keys) or rule.default_owner
+    project = _first_tag(instance, rule.project_tag_keys) or UNASSIGNED
     contacts = rule.asked(name, project)
     return Owner(name, project, contacts[0].time_zone if contacts else "UTC")
 
 
+def _first_tag(instance: Instance, keys: tuple[str, ...]) -> str:
+    """Return the value of the first of these tags that is set; an empty text if none is."""
+    for key in keys:
+        value = printable(instance.tags.get(key, ""))
+        if value:
+            return value
+    return ""
+
+
 def by_owner(instances: Sequence[Instance], rule: Ownership) -> dict[Owner, list[Instance]]:
-    found: dict[Owner, list[Instance]] = defaultdict(list)
+    """Return the instances of each owner."""
+    instances_by_owner: dict[Owner, list[Instance]] = defaultdict(list)
     for instance in instances:
-        found[owner_of(instance, rule)].append(instance)
-    return dict(found)
+        instances_by_owner[owner_of(instance, rule)].append(instance)
+    return dict(instances_by_owner)
 
 
 class AlertKind(StrEnum):
@@ -70,7 +78,7 @@ class AlertKind(StrEnum):
     APPROVAL_ESCALATION = "approval-escalation"
     APPROVAL_FIRST_YES = "approval-first-yes"
     APPROVED_WAITS = "approved-waits"
-    """A freeze or a cap holds back what was approved, or what `auto` does."""
+    """A freeze or a cap delays an approved action, or one of mode auto."""
     INSTANCE_IDLE = "instance-idle"
     """An instance has become idle: for machines alone, once per idle stretch."""
     IDLE_FOUND = "idle-found"
@@ -115,7 +123,8 @@ class AlertKind(StrEnum):
     """An override names somebody who has not accepted it: it counts as `ask` until then."""
     ALARM = "alarm"
     ALARM_OVER = "alarm-over"
-    """It is back to OK: for machines alone, which close what the alarm has opened."""
+    """An alarm is back to OK. It is sent to machines only, which close the incident that the alarm
+    opened."""
     INCIDENT_OVER = "incident-over"
     """The cause of a critical message is gone, or its time has passed: for machines alone, too."""
 
@@ -128,13 +137,15 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Section:
+    """A heading with its lines."""
+
     heading: str
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The subject of a message in facts. Without an instance it is the Region of the account."""
+    """The subject of a message in facts: an instance, or the Region of an account."""
 
     account: str
     region: str
@@ -144,33 +155,43 @@ class Facts:
     instance_name: str | None = None
     instance_type: str | None = None
     usd_per_day: Usd | None = None
-    """At the list or Spot price, while it runs; `None` when not known."""
+    """At the list or Spot price, while it runs; `None` if it is not known."""
 
     def rows(self, unpriced: str = "not known") -> tuple[tuple[str, str], ...]:
-        """Label and value, in reading order. Unknown ones are left out, but for the cost and owner
-        of an instance; `unpriced` stands for a cost that is not known."""
-        one, name = self.instance_id, self.instance_name
-        cost = (
-            unpriced if self.usd_per_day is None else f"{usd(self.usd_per_day)} a day while it runs"
-        )
-        # It is stopped, or its hours are paid for.
-        cost = "no more than its storage" if self.usd_per_day == 0 else cost
-        found = {
-            "Instance": f"{name} ({one})" if one and name else one,
+        """Return labels and values in reading order.
+
+        Unknown values are left out, except the cost and owner of an instance; `unpriced` stands for
+        a cost that is not known.
+        """
+        is_about_instance = bool(self.instance_id)
+        instance = self.instance_id
+        if self.instance_id and self.instance_name:
+            instance = f"{self.instance_name} ({self.instance_id})"
+        shows_owner = is_about_instance or self.owner != UNASSIGNED
+        shows_project = is_about_instance or self.project != UNASSIGNED
+        value_by_label = {
+            "Instance": instance,
             "Type": self.instance_type,
-            "Owner": self.owner if one or self.owner != UNASSIGNED else None,
-            "Project": self.project if one or self.project != UNASSIGNED else None,
-            "Cost": cost if one else None,
+            "Owner": self.owner if shows_owner else None,
+            "Project": self.project if shows_project else None,
+            "Cost": self._cost(unpriced) if is_about_instance else None,
             "Account": self.account,
             "Region": self.region,
         }
-        return tuple((label, value) for label, value in found.items() if value)
+        return tuple((label, value) for label, value in value_by_label.items() if value)
+
+    def _cost(self, unpriced: str) -> str:
+        if self.usd_per_day is None:
+            return unpriced
+        if self.usd_per_day == 0:
+            # It is stopped, or its hours are paid for.
+            return "no more than its storage"
+        return f"{usd(self.usd_per_day)} a day while it runs"
 
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """One message. `lines` is the readable body, less the link; `facts` is plain JSON data for
-    machines. `dedup_id` is the same for the same message, so that a repeated send is recognized."""
+    """One message."""
 
     kind: AlertKind
     severity: Severity
@@ -178,37 +199,45 @@ class Alert:
     region: str
     subject: str
     lines: tuple[str, ...]
+    """The readable body, without the link."""
     dedup_id: str
+    """The same for the same message, so that a repeated send is recognized."""
     at: UtcDatetime
     instance_id: str | None = None
     owner: str = UNASSIGNED
     project: str = UNASSIGNED
     link: str | None = None
     facts: Mapping[str, object] = field(default_factory=dict)
+    """Plain JSON data for machines."""
 
     @property
     def about(self) -> Facts:
-        """Its subject for people; from the facts, so that every reader of the queue can show it."""
-        name, kind, price = (
-            str(self.facts[key]) if self.facts.get(key) else None
-            for key in ("instance_name", "instance_type", "usd_per_hour")
-        )
-        usd_per_day = None if price is None else Decimal(price) * 24
+        """Return its subject for people.
+
+        It comes from the facts, so that every reader of the queue can show it.
+        """
+        price = self._text_of("usd_per_hour")
         return Facts(
-            self.account,
-            self.region,
-            self.owner,
-            self.project,
-            self.instance_id,
-            name,
-            kind,
-            usd_per_day,
+            account=self.account,
+            region=self.region,
+            owner=self.owner,
+            project=self.project,
+            instance_id=self.instance_id,
+            instance_name=self._text_of("instance_name"),
+            instance_type=self._text_of("instance_type"),
+            usd_per_day=None if price is None else Decimal(price) * 24,
         )
 
+    def _text_of(self, fact: str) -> str | None:
+        value = self.facts.get(fact)
+        return str(value) if value else None
 
-INCIDENT_UNTIL, INCIDENT_WHILE = "incident_until", "incident_while"
-"""Facts of a critical message whose cause ends by itself: not before a time, nor while any of the
-findings by these keys is known (`EventLog.told`)."""
+
+INCIDENT_UNTIL = "incident_until"
+"""The fact of a critical message whose cause ends by itself, but not before this time."""
+INCIDENT_WHILE = "incident_while"
+"""The fact of a critical message whose cause lasts while a finding with one of these keys is known
+(`EventLog.told`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,49 +251,64 @@ class Incident:
     opened_at: UtcDatetime
     ends_at: UtcDatetime
     lasts_with: tuple[str, ...] = ()
+    """Keys of findings. The incident lasts while one of them is known."""
 
 
 def incident_of(alert: Alert, now: UtcDatetime) -> Incident | None:
-    """Return the incident to close in time; `None` where none is opened, or another message closes
-    it."""
-    until, keys = alert.facts.get(INCIDENT_UNTIL), alert.facts.get(INCIDENT_WHILE)
+    """Return the incident that must be closed in time.
+
+    Return `None` if the message opens none, or another message closes it.
+    """
+    until = alert.facts.get(INCIDENT_UNTIL)
     if alert.severity is not Severity.CRITICAL or not isinstance(until, str):
         return None
-    key, target = (
-        str(alert.facts.get("incident") or alert.dedup_id),
-        Target(alert.account, alert.region),
+    finding_keys = alert.facts.get(INCIDENT_WHILE)
+    lasts_with: tuple[str, ...] = ()
+    if isinstance(finding_keys, list):
+        lasts_with = tuple(str(key) for key in finding_keys)
+    return Incident(
+        key=str(alert.facts.get("incident") or alert.dedup_id),
+        subject=alert.subject,
+        target=Target(alert.account, alert.region),
+        opened_at=now,
+        ends_at=parse_iso(until),
+        lasts_with=lasts_with,
     )
-    lasts_with = tuple(map(str, keys)) if isinstance(keys, list) else ()
-    return Incident(key, alert.subject, target, now, parse_iso(until), lasts_with)
 
 
 Seal = Callable[[bytes], str]
 """Signs a text with a key that only GPU Governor's own functions may use. Raises: CloudError."""
 REPEATS = "repeats"
-"""The fact of what plain subscribers filter out: a failure announced within the hour, an incident's
-end."""
+"""The fact of messages that plain subscribers filter out: a failure announced within the hour, or
+an incident's end."""
 SEAL = "seal"
-"""The fact that holds the seal: the release before reads facts of any name, and no other new
-field."""
+"""The fact that holds the seal. It is a fact because the previous release reads any fact, but no
+new field."""
 
 
 def alert_document(alert: Alert) -> dict[str, object]:
-    document = {item.name: getattr(alert, item.name) for item in fields(alert)}
-    plain = {"lines": list(alert.lines), "at": iso(alert.at), "facts": dict(alert.facts)}
-    return {"version": 1, **document, **plain}
+    """Return the alert as JSON data."""
+    document: dict[str, object] = {"version": 1}
+    for alert_field in fields(alert):
+        document[alert_field.name] = getattr(alert, alert_field.name)
+    document["lines"] = list(alert.lines)
+    document["at"] = iso(alert.at)
+    document["facts"] = dict(alert.facts)
+    return document
 
 
 def sealed_text(alert: Alert) -> bytes:
-    """Return what the seal of an alert covers: its document in canonical form, less the seal."""
+    """Return the text under the seal of an alert: its document in canonical form, without the
+    seal."""
     facts = {name: value for name, value in alert.facts.items() if name != SEAL}
     document = {**alert_document(alert), "facts": facts}
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 ENDS_FOR_MACHINES = frozenset({AlertKind.ALARM_OVER, AlertKind.INCIDENT_OVER})
-"""Ends that channels of people leave out: PagerDuty and webhooks close what they have opened."""
+"""Ends that are not sent to people: PagerDuty and webhooks close what they have opened."""
 FOR_MACHINES = frozenset({AlertKind.INSTANCE_IDLE})
-"""Kinds that no mail and no chat carries; the template's subscriptions leave them out, too."""
+"""Kinds that are never sent by mail or chat; the template's subscriptions leave them out, too."""
 QUESTIONS = frozenset(
     {AlertKind.APPROVAL_REQUESTED, AlertKind.APPROVAL_REMINDER, AlertKind.APPROVAL_ESCALATION}
 )
@@ -278,20 +322,23 @@ def named(one: Instance) -> str:
 
 
 def only(instances: Sequence[Instance]) -> Instance | None:
+    """Return the instance if there is just one; `None` otherwise."""
     return instances[0] if len(instances) == 1 else None
 
 
 def counted(instances: Sequence[Instance]) -> str:
-    one = only(instances)
-    return one.name if one else f"{len(instances)} GPU instances"
+    """Return the name of the only instance, or how many there are."""
+    instance = only(instances)
+    return instance.name if instance else f"{len(instances)} GPU instances"
 
 
 def ids(instances: Iterable[Instance]) -> list[str]:
-    return [one.instance_id for one in instances]
+    """Return the ids of the instances."""
+    return [instance.instance_id for instance in instances]
 
 
 NOWHERE = "none"
-"""The channel of the record that says that there is none to deliver to."""
+"""The channel in the record of a message that has no channel."""
 
 
 DIGEST_PREFIX = "digest-"
@@ -299,54 +346,60 @@ DIGEST_PREFIX = "digest-"
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message (the alert's `dedup_id`) on one channel to one target; `subject` is the episode's
-    execution name, or the message's own id. Taken: `delivery_id` is what the channel calls it,
-    `thread` what later messages name to be kept together with it. Refused: `refused` says why, and
-    what to do."""
+    """One message on one channel to one target."""
 
     subject: str
+    """The execution name of the episode, or the message's own id."""
     message: str
+    """The alert's `dedup_id`."""
     channel: str
     target: str
     at: UtcDatetime
     delivery_id: str | None = None
+    """The channel's id of a delivered message."""
     thread: str | None = None
+    """The id by which later messages are kept together with this one."""
     refused: str | None = None
+    """Why the channel refused it, and what to do."""
     shared: bool | None = None
-    """Taken by a channel of everybody, where the policy names one of their own for those whom it is
-    for."""
+    """True if it was delivered to everybody's channel although the policy names one of its readers'
+    own."""
     given_up: bool = False
-    """Refused only because nobody has taken it for too long: it may be tried again when somebody
-    says so."""
+    """True if it is refused only because no channel accepted it for too long. Somebody may have it
+    tried again."""
     not_before: UtcDatetime | None = None
-    """Time of the next try: the channel has said so, or somebody who may have died is sending it
-    now."""
+    """Time of the next try: the channel asked for it, or a function that may have died is sending
+    it now."""
     seal: str | None = None
-    """Made by `deliver_alert`, where silence may count from this delivery."""
+    """Made by `deliver_alert`, if silence may count from this delivery."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Name the way it took, as `Route.key` does."""
+        """Return its channel and target, as `Route.key` does."""
         return self.channel, self.target
 
     @property
     def is_settled(self) -> bool:
+        """Return whether it was delivered or refused for good."""
         return self.not_before is None
 
     @property
     def was_taken(self) -> bool:
+        """Return whether it was delivered."""
         return self.is_settled and self.refused is None
 
     @property
     def reached_people(self) -> bool:
-        """Say whether those have it whom it is for: a webhook is a machine's."""
-        return self.was_taken and self.channel != "webhook" and not self.shared
+        """Return whether its own readers have it. A webhook reaches machines only."""
+        if not self.was_taken or self.channel == "webhook":
+            return False
+        return not self.shared
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """One message of the queue; `receives` counts how often it was handed out, this time
-    included."""
+    """One message of the queue; `receives` counts how often it was received, including this
+    time."""
 
     message_id: str
     receipt: str
@@ -356,8 +409,7 @@ class Queued:
 
 
 class Again(NamedTuple):
-    """Asks to try once more where an alert was given up: somebody has put it back into the
-    queue."""
+    """Asks to try an alert again that was given up: somebody has put it back into the queue."""
 
     alert: Alert
 

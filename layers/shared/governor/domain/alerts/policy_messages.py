@@ -1,4 +1,5 @@
-"""Messages about versions of the policy."""
+"""Messages about versions of the policy: who wrote one, what it changes, and whose acceptance is
+missing."""
 
 from __future__ import annotations
 
@@ -16,34 +17,52 @@ from governor.domain.units import UtcDatetime, bullets, listed
 _MOST_LINES = 40
 _MOST_CHARACTERS = 160
 _MOST_COMPARED = 3_000
-"""Lines of both documents. The time a diff takes grows with their square: seconds, for the
-longest."""
+"""Lines of both documents together. The time of a diff grows with their square: it takes seconds
+for the longest."""
 _NAMED = 12
 State = Literal["in-force", "waits", "refused", "writer", "parameter"]
 
 
 def who(writer: str, author: str) -> str:
-    """Return who wrote a version and how that is known: the ARN that CloudTrail has seen, or a
-    claim."""
+    """Return who wrote a version and how that is known: the ARN that CloudTrail recorded, or the
+    author's own statement."""
     if writer:
         return f"{writer} (CloudTrail)"
-    claim = f"{author}, as stated by the writer" if author else "somebody unknown"
-    return f"{claim} (turn on CloudTrail data events of the policy's bucket to be sure)"
+    stated = f"{author}, as stated by the writer" if author else "somebody unknown"
+    return f"{stated} (turn on CloudTrail data events of the policy's bucket to be sure)"
 
 
 def difference(before: str, after: str) -> list[str]:
-    """Return a short unified diff: printable lines, as many as fit into a message."""
-    old, new = before.splitlines(), after.splitlines()
-    if len(old) + len(new) > _MOST_COMPARED:
-        gone, come = Counter(old), Counter(new)
-        removed, added = (gone - come).total(), (come - gone).total()
-        return [f"Changes: {removed} lines removed and {added} added, too many lines for a diff."]
-    lines = list(unified_diff(old, new, n=1, lineterm=""))[2:]
-    shown = [
-        ("".join(c if c.isprintable() else " " for c in one))[:_MOST_CHARACTERS] for one in lines
-    ]
-    more = [f"... and {len(shown) - _MOST_LINES} more lines"] if len(shown) > _MOST_LINES else []
-    return ["Changes (- before, + after):", *shown[:_MOST_LINES], *more] if lines else []
+    """Return a short unified diff: printable lines, as many as fit into a message.
+
+    Return an empty list if nothing changed.
+    """
+    old_lines = before.splitlines()
+    new_lines = after.splitlines()
+    if len(old_lines) + len(new_lines) > _MOST_COMPARED:
+        return [_count_of_changes(old_lines, new_lines)]
+    # The first two lines name the files.
+    changes = list(unified_diff(old_lines, new_lines, n=1, lineterm=""))[2:]
+    if not changes:
+        return []
+    lines = ["Changes (- before, + after):"]
+    lines += [_printable(line)[:_MOST_CHARACTERS] for line in changes[:_MOST_LINES]]
+    if len(changes) > _MOST_LINES:
+        lines.append(f"... and {len(changes) - _MOST_LINES} more lines")
+    return lines
+
+
+def _count_of_changes(old_lines: Sequence[str], new_lines: Sequence[str]) -> str:
+    lines_before = Counter(old_lines)
+    lines_after = Counter(new_lines)
+    removed = (lines_before - lines_after).total()
+    added = (lines_after - lines_before).total()
+    return f"Changes: {removed} lines removed and {added} added, too many lines for a diff."
+
+
+def _printable(line: str) -> str:
+    """Return a line with spaces in place of characters that cannot be printed."""
+    return "".join(character if character.isprintable() else " " for character in line)
 
 
 def version_alert(
@@ -58,8 +77,10 @@ def version_alert(
     consents: Sequence[str] = (),
     more: Sequence[str] = (),
 ) -> Alert:
-    """Return what became of a version, or who wrote it. `consents` says which acceptances are
-    missing; `more` is its diff or why it was refused."""
+    """Return the message about the state of a version, or about its writer.
+
+    `consents` says which acceptances are missing; `more` is its diff, or why it was refused.
+    """
     facts = {"version": version, "state": state, "written_by": writer, "risky": list(risky)}
     words = {
         "which": f": {listed(risky, 3)}" if risky else "",
@@ -68,12 +89,13 @@ def version_alert(
         "consents": consents,
         "more": more,
     }
-    severity = Severity.WARNING if risky or state in ("refused", "parameter") else None
+    needs_attention = bool(risky) or state in ("refused", "parameter")
+    severity = Severity.WARNING if needs_attention else None
     return written("policy", hub, f"policy-{version}-{state}", now, facts, words, severity=severity)
 
 
 def consent_line(one: Unaccepted) -> str:
-    """Return that an override counts as `ask`, and whose acceptance is missing."""
+    """Return the sentence that an override counts as `ask`, with the people who must accept it."""
     if len(one.missing) == 0:
         return f"Override {one.name} counts as ask: approved_by must name two people."
     verb = "accepts" if len(one.missing) == 1 else "accept"
@@ -90,11 +112,11 @@ def consent_alert(
     *,
     cannot_accept: str = "",
 ) -> Alert:
-    """Return the message to one person whose acceptance is missing; one for all overrides with
-    these terms.
+    """Return the message to one person whose acceptance is missing, about all overrides with these
+    terms.
 
-    `version` is `None` where the policy is only the stack's parameter. `cannot_accept` says why the
-    person could not accept as things stand.
+    `version` is `None` if the policy is only the stack's parameter. `cannot_accept` says why the
+    person cannot accept now.
     """
     facts = {"version": version, "overrides": list(overrides)}
     words = {
@@ -108,5 +130,5 @@ def consent_alert(
 
 
 def _all_of(people: Sequence[str]) -> str:
-    *others, last = people
-    return f"{', '.join(others)} and {last}" if others else last
+    *all_but_last, last = people
+    return f"{', '.join(all_but_last)} and {last}" if all_but_last else last
