@@ -1,5 +1,8 @@
-"""The audit: one document for each change of an episode, its question, journal or deliveries, and
-of which version of the policy counts, who wrote it and who accepted it."""
+"""The audit: one document for each change of an episode, its question, journal or deliveries.
+
+Also for each change of the policy's version in force, its writer and the people who accepted it. A
+document must never hold a task token.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from governor.domain.alerts.alert import short_hash
 from governor.domain.episode.episode import episode_from_execution_name
 from governor.domain.units import UtcDatetime, iso
 
-_MEANS = (
+_WORDS_BY_ATTRIBUTE = (
     ("outcome_told_at", "outcome sent"),
     ("undone_by", "undone"),
     ("keep_ended_by", "keep ended"),
@@ -28,7 +31,7 @@ _MEANS = (
     ("cleared_step", "rechecked"),
     ("stage", "asked"),
 )
-"""Attributes that say what happened, most telling first."""
+"""Attributes whose change says what happened. The first that changed counts."""
 _INSERTED = {"EPISODE": "opened", "REQUEST": "question made"}
 _PARTITIONS = {
     "DELIVERIES": "delivery",
@@ -37,27 +40,29 @@ _PARTITIONS = {
 }
 _WRITER = "WRITER"
 _UNSEEN = frozenset({"task_token"})
-"""Whoever has it may end the wait of a workflow."""
+"""Attributes that are left out: with a task token anybody could end the wait of a workflow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one item: before and after, or empty. `sequence` orders the changes of an
-    item."""
+    """A change of one item of the state table."""
 
     pk: str
     sk: str
     operation: str
     at: UtcDatetime
     sequence: str
+    """Orders the changes of an item."""
     before: Mapping[str, Any]
+    """Empty for a new item."""
     after: Mapping[str, Any]
+    """Empty for a removed item."""
     principal: str | None = None
-    """Author of a change by the table itself: DynamoDB deletes what has expired."""
+    """Author of a change by the table itself: DynamoDB deletes items that have expired."""
 
     @property
     def subject(self) -> str:
-        """The execution name of the episode; of a message about none what that is about."""
+        """Return the execution name of the episode, or the subject of a message without one."""
         item = self.after or self.before
         return str(item.get("episode") or self.pk.partition("#")[2])
 
@@ -68,12 +73,9 @@ class Change:
         return f"audit/day={self.at:%Y-%m-%d}/{self.subject}/{self.sequence:0>40}-{item}.json"
 
     def document(self) -> dict[str, Any]:
+        """Return the document of the audit."""
         item = self.after or self.before
-        changed = {
-            name
-            for name in {*self.before, *self.after} - _UNSEEN
-            if self.before.get(name) != self.after.get(name)
-        }
+        changed = self._changed_attributes()
         plan = item.get("plan")
         return {
             "what": self._what(changed),
@@ -82,17 +84,24 @@ class Change:
             "episode": self.subject,
             **_place(self.subject),
             "evidence_hash": item.get("evidence_hash"),
-            "plan_hash": plan
-            and hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest(),
+            "plan_hash": _hash(plan) if plan else plan,
             "request_ids": item.get("request_ids"),
             "operation": self.operation,
             "item": f"{self.pk} / {self.sk}",
             "sequence": self.sequence,
-            "before": {name: self.before[name] for name in sorted(changed & self.before.keys())},
-            "after": {name: self.after[name] for name in sorted(changed & self.after.keys())},
+            "before": _attributes(self.before, changed),
+            "after": _attributes(self.after, changed),
         }
 
+    def _changed_attributes(self) -> set[str]:
+        changed = set()
+        for name in {*self.before, *self.after} - _UNSEEN:
+            if self.before.get(name) != self.after.get(name):
+                changed.add(name)
+        return changed
+
     def _what(self, changed: set[str]) -> str:
+        """Return what happened, in two or three words."""
         if not self.after:
             return "removed"
         if not self.before and self.sk in _INSERTED:
@@ -100,27 +109,43 @@ class Change:
         if self.sk == _WRITER:
             return "policy written"
         if "what" in self.after:
-            return str(self.after["what"])  # an entry of a journal
-        if (partition := self.pk.partition("#")[0]) in _PARTITIONS:
+            # An entry of a journal says it itself.
+            return str(self.after["what"])
+        partition = self.pk.partition("#")[0]
+        if partition in _PARTITIONS:
             return _PARTITIONS[partition]
-        return next(
-            (words for name, words in _MEANS if name in changed and self.after.get(name)), "changed"
-        )
+        for name, words in _WORDS_BY_ATTRIBUTE:
+            if name in changed and self.after.get(name):
+                return words
+        return "changed"
 
     def _who(self, changed: set[str]) -> str:
+        """Return the author: a person, AWS's principal, or GPU Governor itself."""
         if self.pk.startswith("ACCEPTED#"):
             return self.sk
-        now = {name: self.after[name] for name in changed if self.after.get(name)}
+        new_values = {name: self.after[name] for name in changed if self.after.get(name)}
         for name in ("decision", "brake", "first_yes", "refused"):
-            # A delivery has a `refused`, too: the reason of its channel.
-            if isinstance(now.get(name), Mapping) and "by" in now[name]:
-                return str(now[name]["by"])
-        if by := [now[name] for name in ("undone_by", "keep_ended_by", "by", "arn") if name in now]:
-            return str(by[0])
+            answer = new_values.get(name)
+            # A delivery has a `refused`, too: a text with the reason of its channel.
+            if isinstance(answer, Mapping) and "by" in answer:
+                return str(answer["by"])
+        for name in ("undone_by", "keep_ended_by", "by", "arn"):
+            if name in new_values:
+                return str(new_values[name])
         return self.principal or "gpu-governor"
 
 
+def _attributes(item: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return those of the attributes that the item has, by name in order."""
+    return {name: item[name] for name in sorted(names & item.keys())}
+
+
+def _hash(plan: object) -> str:
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode()).hexdigest()
+
+
 def _place(subject: str) -> dict[str, str | None]:
+    """Return account, Region and instance of an episode; `None` for each if it is none."""
     try:
         ref = episode_from_execution_name(subject)
     except ValueError:
