@@ -1,5 +1,8 @@
-"""Measurements: aligned series over one window, with holes kept as holes: `None`, and never filled.
-This module knows how to summarize readings, not what they mean."""
+"""Measurements: aligned series over one window.
+
+A period without a reading is a hole: it stays `None` and is never filled. This module summarizes
+readings; it does not judge them.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from typing import Any
 from governor.domain.units import BytesPerSecond, Percent, UtcDatetime, as_utc, iso
 
 Series = tuple[float | None, ...]
-"""One value a period, oldest first; `None` where nothing was published."""
+"""One value a period, oldest first; `None` if nothing was published in it."""
 Dimensions = tuple[tuple[str, str], ...]
 
 
@@ -33,15 +36,19 @@ class Window:
 
     @property
     def bins(self) -> int:
+        """Return the number of periods."""
         return int(self.length / self.period)
 
     def bin_end(self, index: int) -> UtcDatetime:
+        """Return the end of the period at this index."""
         return self.start + self.period * (index + 1)
 
 
 def window_before(now: datetime, length: timedelta, period: timedelta, lag: timedelta) -> Window:
-    """The last whole periods that end at least `lag` before `now`: a half-filled one would look
-    idle."""
+    """Return the window of the last whole periods that end at least `lag` before `now`.
+
+    A period that is filled in part would look idle.
+    """
     step = int(period.total_seconds())
     last = int((as_utc(now) - lag).timestamp()) // step * step
     end = datetime.fromtimestamp(last, tz=as_utc(now).tzinfo)
@@ -50,8 +57,10 @@ def window_before(now: datetime, length: timedelta, period: timedelta, lag: time
 
 
 class MetricSource(StrEnum):
+    """The series from which utilization was read."""
+
     AGGREGATE = "aggregate"
-    """The agent's `InstanceId` aggregate: per period the busiest GPU."""
+    """The agent's `InstanceId` aggregate: the busiest GPU of each period."""
     PER_GPU = "per-gpu"
     NONE = "none"
 
@@ -67,16 +76,18 @@ class GpuReadings:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything a verdict rests on, frozen with the episode and hashed. Maxima are over the
-    window; `None`: nothing was published, or nobody asked (`read`). `read_problem`: an answer was
-    cut short."""
+    """All measurements that a verdict rests on, frozen with the episode and hashed.
+
+    Maxima are over the window. They are `None` if nothing was published, or if the figure was not
+    asked for (`read` names those that were).
+    """
 
     window: Window
     source: MetricSource
     gpus: tuple[GpuReadings, ...] = ()
     aggregate: Series = ()
-    """The `InstanceId` aggregate where GPUs were read one by one, too: its activity counts, its
-    quiet not."""
+    """The `InstanceId` aggregate if GPUs were read one by one, too: it can prove work, not
+    idleness."""
     gpus_expected: int | None = None
     gpus_reporting: int | None = None
     memory_used_percent: Percent | None = None
@@ -85,80 +96,99 @@ class Evidence:
     network_bytes_per_second: BytesPerSecond | None = None
     agentless_power_percent: Percent | None = None
     measured_percent: Mapping[str, Percent] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the share of its window's periods that hold a
+    """For `power`, `cpu`, `network`, `memory`: the share of its window's periods that have a
     reading."""
     read: frozenset[str] = frozenset()
+    """The figures that were asked for."""
     read_problem: str | None = None
+    """Why an answer is incomplete."""
     last_active: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the maximum's period; for `work` of the
-    last."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the maximum's period; for `work`: the end
+    of the last one."""
     work: str | None = None
-    """The metric by which a job has said that it works: namespace and name."""
+    """The metric by which a job says that it works: namespace and name."""
     samples: Series = ()
-    """Samples in each period of an aggregate of several GPUs, which tells a GPU's hole."""
+    """Samples in each period of an aggregate of several GPUs. They reveal a GPU without a
+    reading."""
     memory_newest_percent: Percent | None = None
-    """The most memory any GPU holds in the newest minutes; `None` where one of them was not
+    """The most memory that any GPU uses in the newest minutes; `None` if one of them was not
     measured."""
     last_measured: Mapping[str, UtcDatetime] = field(default_factory=dict)
-    """For `power`, `cpu`, `network`, `memory`: the end of the newest period that holds a
-    reading."""
+    """For `power`, `cpu`, `network`, `memory`: the end of the newest period that has a reading."""
     longest_hole_minutes: Mapping[str, float] = field(default_factory=dict)
     """For the same figures: the longest time without a reading."""
     bound_utilization_percent: Percent | None = None
-    """The most that the instance published of itself, in the namespace that no other may publish
-    into."""
+    """The highest utilization that the instance itself published, in the namespace into which only
+    it may publish."""
 
 
 def is_gpu(dimensions: Dimensions) -> bool:
+    """Return whether these are the dimensions of one GPU."""
     return any(name == "index" for name, _ in dimensions)
 
 
 def gpu_label(dimensions: Dimensions) -> str:
+    """Return the index of the GPU, or `all` for an aggregate."""
     return dict(dimensions).get("index", "all")
 
 
 def by_index(label: str) -> tuple[int, str]:
+    """Return a key that sorts labels of GPUs: indexes by number, after anything else."""
     return (int(label), "") if label.isdigit() else (-1, label)
 
 
 def merged(left: Sequence[float | None] | None, right: Sequence[float | None]) -> Series:
-    """Return the highest reading of each period; holes are `None` or NaN. One GPU can be published
-    under two dimension sets. Written for speed: it runs for every reading of every GPU."""
+    """Return the highest reading of each period; holes are `None` or NaN.
+
+    One GPU can be published under two dimension sets.
+    """
     if left is None:
         return tuple(right)
+    # One comprehension, for speed: it runs for every reading of every GPU. Only NaN differs from
+    # itself.
     return tuple(
         [
-            a if b is None or b != b or (a is not None and a >= b) else b
-            for a, b in zip(left, right, strict=True)
+            old if new is None or new != new or (old is not None and old >= new) else new
+            for old, new in zip(left, right, strict=True)
         ]
     )
 
 
 def is_reading(value: float | None) -> bool:
-    """Return whether a value measures anything: some publishers write -1 or NaN where the driver
-    says N/A."""
+    """Return whether a value measures anything: some publishers write -1 or NaN if the driver says
+    N/A."""
     return value is not None and value >= 0
 
 
 def readings(series: Series) -> list[float]:
-    # `is_reading` in one pass: a call for every value is half of what a judgement costs.
+    """Return the values that measure something."""
+    # `is_reading` in one pass: a call for every value takes half of the time of a judgement.
     return [value for value in series if value is not None and value >= 0]
 
 
 def peak(series: Series) -> float | None:
+    """Return the highest reading; `None` if there is none."""
     return max(readings(series), default=None)
 
 
 def mean(series: Series) -> float | None:
+    """Return the mean of the readings; `None` if there is none."""
     values = readings(series)
-    return sum(values) / len(values) if values else None
+    if not values:
+        return None
+    return sum(values) / len(values)
 
 
 def coverage_percent(series: Series) -> Percent:
-    return 100.0 * len(readings(series)) / len(series) if series else 0.0
+    """Return the share of the periods that have a reading."""
+    if not series:
+        return 0.0
+    return 100.0 * len(readings(series)) / len(series)
 
 
 def last_at_or_above(series: Series, threshold: float) -> int | None:
+    """Return the index of the newest value that is not below the threshold; `None` if there is
+    none."""
     for index in range(len(series) - 1, -1, -1):
         value = series[index]
         if value is not None and value >= threshold:
@@ -167,7 +197,7 @@ def last_at_or_above(series: Series, threshold: float) -> int | None:
 
 
 END_BIN = timedelta(minutes=5)
-"""Ends are looked at in bins of this length, however short the period is."""
+"""The newest part of a window is checked in bins of this length, even if the period is shorter."""
 END = 2 * END_BIN
 """The newest part of a window, in which each bin must be measured."""
 LONGEST_HOLE = timedelta(minutes=15)
@@ -175,120 +205,165 @@ LONGEST_HOLE = timedelta(minutes=15)
 
 
 def newest_bins(series: Series, window: Window, length: timedelta) -> list[Series] | None:
-    """Return the bins of five minutes (of a period, where that is longer) that cover the newest
-    part, newest first; `None` where the window is too short. A series shorter than the window has
-    its holes at the end."""
-    size = max(END_BIN, window.period)
-    step, count, whole = size // window.period, max(1, -(-length // size)), padded(series, window)
-    end = len(whole)
-    if end < step * count:
+    """Return the bins that cover the newest part of the window, newest first.
+
+    A bin has five minutes, or a period if that is longer. Return `None` if the window is too short.
+    A series that is shorter than the window has its holes at the end.
+    """
+    bin_length = max(END_BIN, window.period)
+    periods_per_bin = bin_length // window.period
+    # Rounded up.
+    number_of_bins = max(1, -(-length // bin_length))
+    values = padded(series, window)
+    if len(values) < periods_per_bin * number_of_bins:
         return None
-    return [whole[end - step * (back + 1) : end - step * back] for back in range(count)]
+    bins: list[Series] = []
+    end = len(values)
+    for _ in range(number_of_bins):
+        start = end - periods_per_bin
+        bins.append(values[start:end])
+        end = start
+    return bins
 
 
 def padded(series: Series, window: Window) -> Series:
-    """The series in the length of its window: what it lacks are holes at its end."""
+    """Return the series in the length of its window, with holes for values missing at its end."""
     return (*series, *(None,) * (window.bins - len(series)))
 
 
 def newest_peak(series: Series, window: Window, length: timedelta) -> float | None:
-    """The largest reading in the newest part of the window; `None` unless every bin of it was
-    measured."""
-    peaks = [peak(one) for one in newest_bins(series, window, length) or ((),)]
-    return None if None in peaks else max(value for value in peaks if value is not None)
+    """Return the highest reading in the newest part of the window; `None` unless every bin of it
+    has one."""
+    bins = newest_bins(series, window, length)
+    if bins is None:
+        return None
+    peaks: list[float] = []
+    for values in bins:
+        bin_peak = peak(values)
+        if bin_peak is None:
+            return None
+        peaks.append(bin_peak)
+    return max(peaks)
 
 
 def last_reading_end(series: Series, window: Window) -> UtcDatetime:
-    """The end of the newest period with a reading; the start of the window where there is none."""
+    """Return the end of the newest period with a reading; the start of the window if there is
+    none."""
     last = last_at_or_above(series[: window.bins], 0.0)
-    return window.start if last is None else window.bin_end(last)
+    if last is None:
+        return window.start
+    return window.bin_end(last)
 
 
 def holes(series: Series, window: Window) -> Iterator[tuple[timedelta, UtcDatetime]]:
-    """The times without a reading, newest last: how long each is and when it ends."""
-    length = 0
+    """Yield the length and the end of each time without a reading, newest last."""
+    periods = 0
     for index, value in enumerate((*padded(series, window), 0.0)):
+        # `not value >= 0`, because NaN is no reading.
         if value is None or not value >= 0:
-            length += 1
-        elif length:
-            yield window.period * length, window.start + window.period * index
-            length = 0
+            periods += 1
+        elif periods:
+            yield window.period * periods, window.start + window.period * index
+            periods = 0
 
 
 def unmeasured_until(gpus: Sequence[GpuReadings], window: Window) -> UtcDatetime | None:
-    """Return the end of the newest stretch that is too long for a proof and in which some GPU was
-    never measured: nothing before it is known. A hole of one GPU and the next hole of another are
-    one."""
+    """Return the end of the newest time that is too long for a proof of idleness, and in which some
+    GPU was not measured. Nothing before it is known.
+
+    Consecutive holes of different GPUs count as one. Return `None` if there is no such time.
+    """
     if all(len(gpu.utilization) == window.bins == len(readings(gpu.utilization)) for gpu in gpus):
         return None
-    found = holes(measured_together(gpus, window), window)
-    return latest(*(end for length, end in found if length > LONGEST_HOLE))
+    newest_end: UtcDatetime | None = None
+    for length, end in holes(measured_together(gpus, window), window):
+        if length > LONGEST_HOLE:
+            newest_end = end
+    return newest_end
 
 
 def measured_together(gpus: Sequence[GpuReadings], window: Window) -> Series:
-    """A series with readings where every GPU has one, and holes elsewhere."""
+    """Return a series with a reading in the periods in which every GPU has one, and holes in the
+    others."""
     rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
     return tuple([0.0 if all(map(is_reading, row)) else None for row in rows])
 
 
 def busiest(gpus: Sequence[GpuReadings], window: Window, below: Percent) -> Series:
-    """The busiest GPU of each period; a hole unless one was at work in it or all of them were
-    measured."""
+    """Return the utilization of the busiest GPU in each period.
+
+    A period is a hole unless a GPU worked in it, or all of them were measured.
+    """
     rows = zip(*(padded(gpu.utilization, window) for gpu in gpus), strict=True)
     return tuple([busiest_of(row, below) for row in rows])
 
 
 def busiest_of(values: Sequence[float | None], below: Percent) -> float | None:
+    """Return the highest of the GPUs' values in one period; `None` if it proves nothing.
+
+    A value under `below` proves nothing while another GPU was not measured.
+    """
     known = [value for value in values if value is not None and is_reading(value)]
     highest = max(known, default=0.0)
-    return highest if highest >= below or len(known) == len(values) else None
+    if highest < below and len(known) < len(values):
+        return None
+    return highest
 
 
 def latest(*moments: UtcDatetime | None) -> UtcDatetime | None:
-    return max((one for one in moments if one is not None), default=None)
+    """Return the latest of the moments that are known; `None` if none is."""
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
 def longest_hole(series: Series, window: Window) -> timedelta:
+    """Return the longest time without a reading; zero if there is none."""
     return max((length for length, _ in holes(series, window)), default=timedelta(0))
 
 
 def gpu_rows(evidence: Evidence) -> tuple[tuple[str, str, str, str], ...]:
     """Return each GPU for the table beside the picture: name, highest, average, share measured."""
-
-    def percent(value: float | None) -> str:
-        return "not measured" if value is None else f"{value:.1f}%"
-
-    return tuple(
-        (
+    rows = []
+    for gpu in evidence.gpus:
+        row = (
             "all GPUs (the busiest)" if gpu.gpu == "all" else f"GPU {gpu.gpu}",
-            percent(peak(gpu.utilization)),
-            percent(mean(gpu.utilization)),
+            _percent_text(peak(gpu.utilization)),
+            _percent_text(mean(gpu.utilization)),
             f"{coverage_percent(gpu.utilization):.0f}%",
         )
-        for gpu in evidence.gpus
-    )
+        rows.append(row)
+    return tuple(rows)
 
 
-_LATER = (
-    *("work", "samples", "memory_newest_percent", "last_measured"),
-    *("longest_hole_minutes", "bound_utilization_percent"),
+def _percent_text(percent: Percent | None) -> str:
+    return "not measured" if percent is None else f"{percent:.1f}%"
+
+
+_LEFT_OUT_IF_EMPTY = (
+    "work",
+    "samples",
+    "memory_newest_percent",
+    "last_measured",
+    "longest_hole_minutes",
+    "bound_utilization_percent",
 )
-"""Left out where they are empty: evidence that was frozen before these fields existed keeps its
-hash."""
+"""Fields that were added later. Evidence that was frozen before they existed keeps its hash."""
 
 
 def evidence_document(evidence: Evidence) -> dict[str, Any]:
-    """Plain JSON data that holds all of the evidence to the last digit: this form is hashed and
+    """Return plain JSON data with all of the evidence to the last digit. This form is hashed and
     stored."""
-    values = {one.name: getattr(evidence, one.name) for one in fields(evidence)}
-    return {
-        name: plain(value)
-        for name, value in values.items()
-        if name not in _LATER or value not in (None, (), {})
-    }
+    document: dict[str, Any] = {}
+    for evidence_field in fields(evidence):
+        name = evidence_field.name
+        value = getattr(evidence, name)
+        if name in _LEFT_OUT_IF_EMPTY and value in (None, (), {}):
+            continue
+        document[name] = plain(value)
+    return document
 
 
 def plain(value: Any) -> Any:
+    """Return a part of the evidence as plain JSON data."""
     match value:
         case Window():
             seconds = int(value.period.total_seconds())
@@ -298,15 +373,16 @@ def plain(value: Any) -> Any:
         case datetime():
             return iso(value)
         case tuple():
-            return [plain(one) for one in value]
+            return [plain(member) for member in value]
         case frozenset():
             return sorted(value)
         case Mapping():
-            return {key: plain(one) for key, one in sorted(value.items())}
+            return {key: plain(member) for key, member in sorted(value.items())}
         case _:
             return value
 
 
 def evidence_hash(evidence: Evidence) -> str:
+    """Return the hash that binds an approval to its evidence."""
     text = json.dumps(evidence_document(evidence), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
