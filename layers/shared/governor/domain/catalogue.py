@@ -1,9 +1,12 @@
-"""Accelerated instance types, from the table that ships with the layer. Source and date:
-data/README.md."""
+"""Accelerated instance types, from the table that ships with the layer.
+
+Source and date of the table: data/README.md.
+"""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -17,6 +20,7 @@ _TABLE = Path(__file__).parent.parent / "data" / "accelerated_instance_types.csv
 
 
 def shape_of(instance_type: str) -> Shape | None:
+    """Return the hardware of a type; `None` if the table does not have it."""
     row = _rows().get(instance_type)
     if row is None:
         return None
@@ -31,31 +35,39 @@ def shape_of(instance_type: str) -> Shape | None:
 
 
 def alike(instance_type: str) -> tuple[str, ...]:
-    """All types with as many of the same accelerator, itself included; none for an unknown one."""
-    same = ("accelerator", "accelerator_count", "memory_mib_each")
-    row = _rows().get(instance_type, {})
-    return tuple(
-        sorted(
-            name
-            for name, other in _rows().items()
-            if all(other[key] == row.get(key) for key in same)
-        )
-    )
+    """Return all types with the same number of the same accelerator, itself included.
+
+    Return an empty tuple if the table does not have the type.
+    """
+    row = _rows().get(instance_type)
+    if row is None:
+        return ()
+    types = [name for name, other_row in _rows().items() if _has_same_gpus(row, other_row)]
+    return tuple(sorted(types))
+
+
+def _has_same_gpus(row: Mapping[str, str], other_row: Mapping[str, str]) -> bool:
+    compared = ("accelerator", "accelerator_count", "memory_mib_each")
+    return all(row[column] == other_row[column] for column in compared)
 
 
 @cache
 def families() -> tuple[str, ...]:
+    """Return the families of all types, in the order of the table."""
     return tuple(dict.fromkeys(name.partition(".")[0] for name in _rows()))
 
 
 def accelerated_types() -> tuple[str, ...]:
+    """Return all types, in the order of the table."""
     return tuple(_rows())
 
 
 def list_price(instance_type: str) -> Decimal | None:
-    """USD per hour on demand in us-east-1, or `None` where no list price is published."""
+    """Return USD per hour on demand in us-east-1; `None` if no list price is published."""
     row = _rows().get(instance_type)
-    return Decimal(row["usd_per_hour"]) if row and row["usd_per_hour"] else None
+    if row is None or not row["usd_per_hour"]:
+        return None
+    return Decimal(row["usd_per_hour"])
 
 
 def _whole(text: str) -> int | None:
