@@ -1,5 +1,7 @@
-"""Records as people and machines take them away: plain values of JSON, and CSV that no spreadsheet
-runs."""
+"""Records as JSON values and as CSV, for people and machines.
+
+No cell of a CSV may be run as a formula by a spreadsheet.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ from typing import Any
 from governor.domain.units import as_utc, iso
 
 _FINEST = Decimal("0.000001")
-"""Sums before it are exact: a rate an hour has no end of decimals where time is in seconds."""
+"""Amounts are rounded to this only as text. Before that sums are exact, and a rate an hour
+multiplied by seconds has endless decimals."""
 _FORMULA = re.compile(r"((?:^|[;,|\t\r\n])[\s\x00-\x1f]*)(?=[=+\-@])|^(?=[\t\r])")
-"""Before what a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
+"""Places before a text that a spreadsheet reads as a formula. Source: OWASP, CSV injection."""
 
 
 def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as CSV (RFC 4180). No cell becomes a formula where a spreadsheet opens it."""
+    """Return a table as CSV (RFC 4180). Cells that a spreadsheet would run as a formula start with
+    `'`."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(columns)
@@ -32,29 +36,36 @@ def csv_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(cell: object) -> str:
+    """Return a cell as text that no spreadsheet runs."""
     if cell is None:
         return ""
-    text = str(cell if isinstance(cell, str) else plain(cell))
+    text = cell if isinstance(cell, str) else str(plain(cell))
     if isinstance(cell, int | float | Decimal):
         return text
-    # Where lists are separated by `;`, a spreadsheet splits a cell there, too, quoted or not. A
-    # sign of full width, or behind what cannot be seen, begins a formula as well: such a cell is
-    # written plainly.
-    known = unicodedata.normalize("NFKC", text)
-    seen = (
-        known
-        if known.isascii()
-        else "".join(one for one in known if unicodedata.category(one) != "Cf")
-    )
-    safe = _FORMULA.sub(r"\1'", seen)
-    return text if safe == seen else safe
+    # A spreadsheet whose lists are separated by `;` splits a cell there, too, quoted or not. A sign
+    # of full width, or after invisible characters, begins a formula as well: such a cell is
+    # compared and written in its plain form.
+    visible = _visible(unicodedata.normalize("NFKC", text))
+    safe = _FORMULA.sub(r"\1'", visible)
+    return text if safe == visible else safe
+
+
+def _visible(text: str) -> str:
+    """Return a text without format characters, which cannot be seen."""
+    if text.isascii():
+        return text
+    return "".join(character for character in text if unicodedata.category(character) != "Cf")
 
 
 def plain(value: object) -> Any:
-    """Return what JSON holds in its place: an amount as text, in millionths of a USD where it is
-    finer."""
+    """Return the JSON value of a record, or of a part of one.
+
+    An amount is a text, rounded to a millionth of a USD if it has more decimals.
+    """
     if isinstance(value, Decimal):
-        return min(f"{value:f}", f"{value.quantize(_FINEST, rounding=ROUND_HALF_UP):f}", key=len)
+        exact = f"{value:f}"
+        rounded = f"{value.quantize(_FINEST, rounding=ROUND_HALF_UP):f}"
+        return min(exact, rounded, key=len)
     if isinstance(value, datetime):
         return iso(as_utc(value))
     if isinstance(value, timedelta):

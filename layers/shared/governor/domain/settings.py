@@ -1,6 +1,8 @@
-"""Settings that check themselves and name each mistake by the setting it is in. A range is declared
-once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`), as JSON Schemas name it
-(`ge`, `le`)."""
+"""Settings that check themselves and name each mistake by its setting.
+
+A range is declared once, beside its setting (`window_minutes: int = between(60, 5, 20_160)`), in
+the words of JSON Schema (`ge`, `le`).
+"""
 
 from __future__ import annotations
 
@@ -18,13 +20,15 @@ Mistake = tuple[tuple[str, ...], str]
 
 
 Risk = Literal["any", "none", "raised", "lowered", "added", "removed", "widened"]
-"""The change of a setting with which more may be done, sooner, on less evidence, or by other
-people. `none`: nothing is ever done because of it. `widened`: more is in a list, or nothing, which
+"""The change of a setting after which more may be done, or sooner, on less evidence, or by other
+people. `none`: nothing is ever done because of it. `widened`: a list gets longer, or empty, which
 means the default."""
 _Risk = Risk | None
 
 
 class SettingError(ValueError):
+    """Settings that are out of range or contradict each other."""
+
     def __init__(self, mistakes: tuple[Mistake, ...]) -> None:
         self.mistakes = mistakes
         super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in mistakes))
@@ -40,53 +44,70 @@ class Section:
     """Risk of each setting that declares no other."""
 
     def __post_init__(self) -> None:
-        """Raises: SettingError with every value out of range or, where there is none, every
-        contradiction."""
-        wrong = tuple(self._out_of_range()) or (*self._out_of_order(), *self.contradictions())
-        if wrong:
-            raise SettingError(wrong)
+        """Check all settings.
+
+        Raises: SettingError with every value out of range or, if there is none, every
+        contradiction.
+        """
+        mistakes = tuple(self._out_of_range())
+        if not mistakes:
+            mistakes = (*self._out_of_order(), *self.contradictions())
+        if mistakes:
+            raise SettingError(mistakes)
 
     def contradictions(self) -> Iterable[Mistake]:
-        """Settings that are fine alone and not together. Asked only when all are in their
-        ranges."""
+        """Return settings that are allowed alone and not together.
+
+        It is called only if all settings are in their ranges.
+        """
         return ()
 
     def _out_of_range(self) -> Iterator[Mistake]:
-        for name, data in self._declared():
-            for path, value in _each(name, getattr(self, name)):
-                if value is not None and not data["holds"](value):
+        for name, metadata in self._declared():
+            for path, value in _checked_values(name, getattr(self, name)):
+                if value is not None and not metadata["holds"](value):
                     shown = repr(value) if isinstance(value, str) else value
-                    yield path, f"is {shown}; {data['said']}"
+                    yield path, f"is {shown}; {metadata['said']}"
 
     def _out_of_order(self) -> Iterator[Mistake]:
-        for name, data in self._declared():
-            other = data.get("at_most")
-            if other and getattr(self, name) > getattr(self, other):
-                values = getattr(self, name), getattr(self, other)
-                yield (name,), f"{name} ({values[0]}) must be at most {other} ({values[1]})"
+        for name, metadata in self._declared():
+            limit_name = metadata.get("at_most")
+            if not limit_name:
+                continue
+            value = getattr(self, name)
+            limit = getattr(self, limit_name)
+            if value > limit:
+                yield (name,), f"{name} ({value}) must be at most {limit_name} ({limit})"
 
     def _declared(self) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-        kind: Any = type(self)
-        return _declared(kind)
+        section: Any = type(self)
+        return _declared(section)
 
 
 @cache
-def _declared(kind: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
-    """Policies are made by the thousand: the fields of a class are looked through once."""
-    return tuple((one.name, one.metadata) for one in fields(kind) if "holds" in one.metadata)
+def _declared(section: Any) -> tuple[tuple[str, Mapping[str, Any]], ...]:
+    """Return the settings of a section that have a range, with what is declared of each.
+
+    It is cached, because policies are made by the thousand.
+    """
+    with_range = [declared for declared in fields(section) if "holds" in declared.metadata]
+    return tuple((declared.name, declared.metadata) for declared in with_range)
 
 
-def _each(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
-    """The values that a range is for: a list's items, a mapping's values, or the value itself."""
+def _checked_values(name: str, value: Any) -> Iterable[tuple[tuple[str, ...], Any]]:
+    """Return the values that a range is for, each with its path.
+
+    These are the items of a list, the values of a mapping, or the value itself.
+    """
     if isinstance(value, Mapping):
-        return [((name, key), one) for key, one in value.items()]
+        return [((name, key), member) for key, member in value.items()]
     if isinstance(value, tuple):
-        return [((name, str(index)), one) for index, one in enumerate(value)]
+        return [((name, str(index)), member) for index, member in enumerate(value)]
     return [((name,), value)]
 
 
 def setting(default: _Value, risk: _Risk, **metadata: Any) -> _Value:
-    """A setting with its risk; `None`: that of its section."""
+    """Declare a setting with its risk; `None` is that of its section."""
     data = {"risk": risk, **metadata}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=data)  # type: ignore[return-value]
@@ -96,8 +117,10 @@ def setting(default: _Value, risk: _Risk, **metadata: Any) -> _Value:
 def checked(
     default: _Value, said: str, holds: Callable[[Any], object], risk: _Risk = None, **metadata: Any
 ) -> _Value:
-    """A setting, a list or a mapping, of values that hold; `said` is what to write instead of
-    others."""
+    """Declare a setting, a list or a mapping of values for which `holds` is true.
+
+    `said` tells people which values are allowed.
+    """
     return setting(default, risk, said=said, holds=holds, **metadata)
 
 
@@ -110,53 +133,70 @@ def between(
     at_most: str = "",
     once_from: float = 0,
 ) -> _Value:
-    """Declare a number, or a list of them, in a range that includes both ends, and up to the
-    setting `at_most` of its section. Earlier releases took it `once_from`: so it can still be
-    read."""
-    said = f"it must lie between {low} and {high}"
+    """Declare a number, or a list of them, in a range that includes both ends.
+
+    It must not exceed the setting `at_most` of its section. `once_from` is the lowest value of
+    earlier releases, whose policies can still be read.
+    """
+    allowed = f"it must lie between {low} and {high}"
     if once_from:
-        extra = {"minimum": low, "maximum": high}
+        schema = {"minimum": low, "maximum": high}
         return checked(
-            default, said, lambda value: once_from <= value <= high, risk, json_schema_extra=extra
+            default,
+            allowed,
+            lambda value: once_from <= value <= high,
+            risk,
+            json_schema_extra=schema,
         )
     data: dict[str, Any] = {"ge": low, "le": high}
     if isinstance(default, tuple):
         items = {"type": "number", "minimum": low, "maximum": high}
         data = {"json_schema_extra": {"items": items}}
-    return checked(default, said, lambda value: low <= value <= high, risk, at_most=at_most, **data)
+    return checked(
+        default, allowed, lambda value: low <= value <= high, risk, at_most=at_most, **data
+    )
 
 
 def one_of(default: _Value, values: tuple[_Value, ...]) -> _Value:
-    said = f"it must be one of {', '.join(map(str, values))}"
-    return checked(default, said, values.__contains__, json_schema_extra={"enum": list(values)})
+    """Declare a setting with one of these values."""
+    allowed = f"it must be one of {', '.join(map(str, values))}"
+    return checked(default, allowed, values.__contains__, json_schema_extra={"enum": list(values)})
 
 
 def named(
     pattern: str, said: str, risk: _Risk = None, *, default: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
+    """Declare a list of texts that match a pattern."""
     items = {"items": {"type": "string", "pattern": f"^{pattern}$"}}
     return checked(
-        default, said, lambda one: re.fullmatch(pattern, one), risk, json_schema_extra=items
+        default, said, lambda text: re.fullmatch(pattern, text), risk, json_schema_extra=items
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """The range of USD as an annotation: a finite number, and never text that looks like one. It
-    fulfils the protocol by which validators ask an annotation for its schema."""
+    """The range of USD as an annotation: a finite number, and never text that looks like one.
+
+    It implements the protocol by which validators ask an annotation for its schema.
+    """
 
     high: int
     low: str = "ge"
-    """`ge`: 0 is an amount. `gt`: it must be more than 0."""
+    """`ge`: 0 is allowed. `gt`: it must be more than 0."""
 
     def setting(self, default: _Value, risk: _Risk = None) -> _Value:
-        said = f"it must be {'above' if self.low == 'gt' else 'at least'} 0 and at most {self.high}"
-        return checked(default, said, self._holds, risk)
+        """Declare a setting with an amount in this range."""
+        lowest = "above" if self.low == "gt" else "at least"
+        allowed = f"it must be {lowest} 0 and at most {self.high}"
+        return checked(default, allowed, self._holds, risk)
 
     def _holds(self, value: Decimal) -> bool:
-        return value.is_finite() and 0 <= value <= self.high and (self.low == "ge" or value > 0)
+        if not value.is_finite() or not 0 <= value <= self.high:
+            return False
+        return self.low == "ge" or value > 0
 
     def __get_pydantic_core_schema__(self, _: object, __: object) -> dict[str, Any]:
+        """Return the schema of the number for pydantic."""
         number = {
             "type": "float",
             "strict": True,
@@ -169,12 +209,13 @@ class Amount:
 
 
 def _as_written(value: float) -> Decimal:
-    """By the shortest digits that mean this float, which are those of the document."""
+    """Return the amount with the shortest digits that mean this float: those in the document."""
     return Decimal(int(value)) if value.is_integer() else Decimal(str(value))
 
 
 PER_UNIT = Amount(1_000_000)
-"""USD per hour or GiB-month. Nothing costs as much; more is a mistake, and would overflow sums."""
+"""USD per hour or GiB-month. Nothing costs this much; a higher price is a mistake, and would
+overflow sums."""
 PERCENT = Amount(100)
 A_MONTH = Amount(1_000_000_000, "gt")
 UsdPerUnit = Annotated[Decimal, PER_UNIT]
