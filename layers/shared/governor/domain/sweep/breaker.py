@@ -1,5 +1,8 @@
-"""The breakers: when an unusual share of a fleet turns idle or silent at once, something else is
-wrong. Pure: from what changed to the reason for a freeze, or none, and to its end."""
+"""The breakers: they freeze plans when an unusual share of a fleet turns idle or silent at once,
+because one cause, such as a broken agent, is then likelier than real idleness.
+
+The functions have no side effects: they say why to freeze, or when a freeze ends.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +14,33 @@ from governor.domain.policy.policy import Breaker, Mode, Policy
 from governor.domain.sweep.verdict import IDLE, WORKING, YOUNG, VerdictKind
 from governor.domain.units import UtcDatetime, parse_iso
 
-_HISTORY, _DAYS_NEEDED = timedelta(days=14), 3
-"""The days whose sweeps a sweep is compared with, and how many of them must be known."""
+_HISTORY = timedelta(days=14)
+"""A sweep is compared with the sweeps of this time before it."""
+_DAYS_NEEDED = 3
+"""How many days of that history must be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerState:
-    """Freeze of a target's destructive plans: since when and why."""
+    """A freeze of a target's destructive plans: since when, and why."""
 
     tripped_at: UtcDatetime
     why: str
     told_at: UtcDatetime | None = None
-    """Time of the last notification; `None` until a channel has accepted the message."""
+    """The time of the last notification; `None` until a channel has accepted the message."""
     turned: int = 0
     """How many instances turned idle or silent at once."""
     held: frozenset[str] = frozenset()
-    """Those of them that were not seen at work since, by instance id."""
+    """The ids of those that have not been seen at work since."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One instance between two sweeps. `last_known` is the newest real verdict before: neither a
-    failed read nor a keep may hide what an instance turned from. `was_read`: its metrics were read,
-    and it worked."""
+    """One instance between two sweeps.
+
+    `last_known` is the newest verdict by measurement before this sweep: neither a failed read nor a
+    keep may hide that the instance worked. `was_read` is true if its metrics were read and are not late.
+    """
 
     instance_id: str
     before: VerdictKind | None
@@ -53,9 +60,11 @@ class SweepDay:
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """One sweep in numbers: `idle` of those that `worked` before; `silent` of those with data
-    before that were `heard` now. `who` turned idle or silent; `unused` are idle and have not worked
-    since their start."""
+    """One sweep in numbers: `idle` of the instances that `worked` before turned idle; `silent` of
+    those that had data before, and were read now (`heard`), fell silent.
+
+    `who` holds the ids of both. `unused` holds idle instances that have not worked since launch.
+    """
 
     worked: int
     idle: int
@@ -66,86 +75,121 @@ class Turned:
 
     @property
     def counted(self) -> frozenset[str]:
-        """Whom the breaker over all targets counts."""
+        """Return the ids that the breaker over all targets counts."""
         return self.who | self.unused
 
 
 def count_turned(changes: Sequence[Change]) -> Turned:
-    known = [change for change in changes if change.after is not VerdictKind.NO_DATA]
-    worked = [change for change in known if change.last_known in WORKING]
-    heard = [change for change in changes if change.was_read and change.before in (*WORKING, *IDLE)]
-    idle = {change.instance_id for change in worked if change.after in IDLE}
-    silent = {change.instance_id for change in heard if change.after is VerdictKind.NO_DATA}
-    unused = {
-        change.instance_id
-        for change in known
-        if change.last_known in YOUNG and change.after in IDLE
-    }
+    """Return how many instances turned idle or silent in this sweep, and which."""
+    worked = 0
+    heard = 0
+    idle_ids: set[str] = set()
+    silent_ids: set[str] = set()
+    unused_ids: set[str] = set()
+    for change in changes:
+        is_silent = change.after is VerdictKind.NO_DATA
+        if change.was_read and change.before in (*WORKING, *IDLE):
+            heard += 1
+            if is_silent:
+                silent_ids.add(change.instance_id)
+        if is_silent:
+            continue
+        is_idle = change.after in IDLE
+        if change.last_known in WORKING:
+            worked += 1
+            if is_idle:
+                idle_ids.add(change.instance_id)
+        if change.last_known in YOUNG and is_idle:
+            unused_ids.add(change.instance_id)
     return Turned(
-        len(worked), len(idle), len(heard), len(silent), frozenset(idle | silent), frozenset(unused)
+        worked=worked,
+        idle=len(idle_ids),
+        heard=heard,
+        silent=len(silent_ids),
+        who=frozenset(idle_ids | silent_ids),
+        unused=frozenset(unused_ids),
     )
 
 
 def acts_unasked(policy: Policy) -> bool:
-    """Return whether it may come to a stop under this policy although nobody has said yes."""
-    return policy.mode is Mode.AUTO or (
-        policy.mode is Mode.ASK and policy.approval.on_expiry == "act"
-    )
+    """Return whether this policy may stop an instance although nobody has approved it."""
+    if policy.mode is Mode.AUTO:
+        return True
+    return policy.mode is Mode.ASK and policy.approval.on_expiry == "act"
 
 
 def is_cause_gone(turned: int, left: int, rule: Breaker) -> bool:
-    """Return whether so many of those that `turned` have worked since, or were put away, that the
-    rest may be acted on unasked. The share that trips the breaker also keeps it open."""
+    """Return whether so few of those that `turned` are `left`, without work since and not stopped
+    or terminated, that they may be acted on unasked. The share that trips the breaker also keeps it
+    open."""
     return not _is_share(left, turned, rule.turned_idle_percent, rule)
 
 
 def is_freeze_over(
     frozen_for: timedelta, turned: int, left: int, rule: Breaker, *, unasked: bool
 ) -> bool:
-    """Return whether plans may go on; never by time alone where some would be acted on
-    `unasked`."""
+    """Return whether plans may go on: never by time alone if some would be acted on `unasked`."""
     held_long_enough = frozen_for >= timedelta(minutes=rule.hold_minutes)
     return held_long_enough and (not unasked or is_cause_gone(turned, left, rule))
 
 
 def assess(turned: Turned, rule: Breaker, history: Sequence[SweepDay] = ()) -> str | None:
-    """Return why plans must freeze, or `None`: so large a share of the fleet, or far more than any
-    sweep has seen in the days of `history`, if they are enough to know the fleet by."""
-    idle, silent, heard = turned.idle, turned.silent, turned.heard
-    many_idle = f"{idle} of {turned.worked} working instances turned idle in one sweep"
-    many_silent = f"{silent} of {heard} instances that published metrics fell silent in one sweep"
-    if _is_share(idle, turned.worked, rule.turned_idle_percent, rule):
-        return many_idle
-    if is_outage(silent, heard, rule):
-        return many_silent
-    times = rule.unusual_times_the_most
-    if times is None or len(history) < _DAYS_NEEDED:
-        return None
-    most_idle, most_silent = (
-        max(day.most_idle for day in history),
-        max(day.most_silent for day in history),
+    """Return why plans must freeze; `None` if they need not.
+
+    They freeze if too large a share of the fleet turned, or far more instances than in any sweep of
+    `history`. A history of too few days is not compared.
+    """
+    many_idle = f"{turned.idle} of {turned.worked} working instances turned idle in one sweep"
+    many_silent = (
+        f"{turned.silent} of {turned.heard} instances that published metrics fell silent "
+        "in one sweep"
     )
+    if _is_share(turned.idle, turned.worked, rule.turned_idle_percent, rule):
+        return many_idle
+    if is_outage(turned.silent, turned.heard, rule):
+        return many_silent
+    if len(history) < _DAYS_NEEDED:
+        return None
     # The largest of many sweeps is a bound that the next one seldom passes, whatever their
     # distribution.
-    for count, most, what in ((idle, most_idle, many_idle), (silent, most_silent, many_silent)):
-        if count >= rule.minimum_instances and count > times * most:
-            return f"{what}; the most in a sweep of the last {len(history)} days was {most}"
+    most_idle = max(day.most_idle for day in history)
+    most_silent = max(day.most_silent for day in history)
+    if _is_unusual(turned.idle, most_idle, rule):
+        return f"{many_idle}; {_most_before(most_idle, history)}"
+    if _is_unusual(turned.silent, most_silent, rule):
+        return f"{many_silent}; {_most_before(most_silent, history)}"
     return None
 
 
+def _is_unusual(count: int, most_before: int, rule: Breaker) -> bool:
+    """Return whether far more turned than in any sweep before. Always false if the policy compares
+    nothing."""
+    times = rule.unusual_times_the_most
+    if times is None or count < rule.minimum_instances:
+        return False
+    return count > times * most_before
+
+
+def _most_before(most: int, history: Sequence[SweepDay]) -> str:
+    return f"the most in a sweep of the last {len(history)} days was {most}"
+
+
 def remember(history: Sequence[SweepDay], today: date, turned: Turned) -> tuple[SweepDay, ...]:
-    """The history with this sweep in it, oldest day first. What froze the plans is learnt, too."""
-    first = today - _HISTORY
-    days = {one.day: one for one in history if first <= one.day <= today}
-    known = days.get(today, SweepDay(today, 0, 0))
+    """Return the history with this sweep added, oldest day first. A sweep that froze the plans is
+    added, too."""
+    first_day = today - _HISTORY
+    days = {past.day: past for past in history if first_day <= past.day <= today}
+    today_before = days.get(today, SweepDay(today, 0, 0))
     days[today] = SweepDay(
-        today, max(known.most_idle, turned.idle), max(known.most_silent, turned.silent)
+        today,
+        max(today_before.most_idle, turned.idle),
+        max(today_before.most_silent, turned.silent),
     )
     return tuple(days[day] for day in sorted(days))
 
 
 def is_outage(silent: int, whole: int, rule: Breaker) -> bool:
-    """Return whether so many silent ones of so many have one cause, and not one each."""
+    """Return whether so many of these instances are silent that they must have one cause."""
     return _is_share(silent, whole, rule.turned_silent_percent, rule)
 
 
@@ -153,23 +197,25 @@ def _is_share(count: int, whole: int, percent: float, rule: Breaker) -> bool:
     return count >= rule.minimum_instances and 100 * count >= percent * whole
 
 
-# The breaker over all accounts and Regions counts by the hour who turned idle or silent and stays
-# so. It knows no size of the fleet: what turns at the same hours of other days is usual, far more
-# has one cause.
+# The breaker over all accounts and Regions counts by the hour how many instances turned idle or
+# silent and have not worked since. It compares with the same hours of earlier days, so it works for
+# any fleet size: if far more turn than usual, they have one cause.
 
 HOUR = timedelta(hours=1)
 DAYS_KEPT = 15
-"""Days of counts that are compared, so many that holidays hide no habit, and the window before
-them."""
+"""How many days of counts are kept: those that are compared, and the window before them."""
 _DAYS_COMPARED = 14
+"""So many that holidays hide no habit."""
 _NEW_FOR = timedelta(days=2)
-"""One day of counts is no habit yet: a freeze lasts until two are known, and is learnt from until
-then."""
-_LONG, _SHORT = 12, 2
-"""Hours of the two windows: an outage in a quiet hour stands out of the shorter, and not of half a
+"""One day of counts is no habit yet: until two are known a freeze lasts, and still counts as
+usual."""
+_LONG = 12
+"""The hours of the longer window."""
+_SHORT = 2
+"""The hours of the shorter window: an outage in a quiet hour stands out in it, but not in half a
 day."""
 _SHIFTS = (-1, 0, 1)
-"""Hours by which habits move, as when clocks change."""
+"""Hours by which habits may move, for example when clocks change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +232,13 @@ class HourCount:
 
 @dataclass(frozen=True, slots=True)
 class Hub:
-    """Counts by the hour's begin, and the freeze that stands."""
+    """The counts by the start of their hour, and the freeze that stands, if any."""
 
     hours: Mapping[UtcDatetime, HourCount] = field(default_factory=dict)
     freeze: BreakerState | None = None
     first: UtcDatetime | None = None
-    """The hour of the first count, kept when that is forgotten: quiet weeks make nothing new."""
+    """The hour of the first count. It is kept when the count is forgotten: after quiet weeks the
+    breaker is not new again."""
 
 
 def hour_of(at: datetime) -> UtcDatetime:
@@ -199,68 +246,96 @@ def hour_of(at: datetime) -> UtcDatetime:
 
 
 def assess_hub(hub: Hub, now: datetime, rule: Breaker) -> tuple[int, str] | None:
-    """Return how many turned, and why everything must freeze; `None` when it must not."""
-    lifted, this = _lifted(rule, now), hour_of(now)
+    """Return how many turned, and why everything must freeze; `None` if it need not."""
     for length in (_SHORT, _LONG):
-        hours = [this - HOUR * back for back in range(length)]
-        counted = [
-            hub.hours[one] for one in hours if one in hub.hours and (not lifted or one >= lifted)
-        ]
-        left = sum(one.left for one in counted)
+        hours = _hours_up_to(now, length)
+        left = _left_since_lifted(hub, hours, _lifted(rule, now))
         if left < rule.hub_minimum_instances:
             continue
         usual = _usual(hub, hours)
         if left > rule.hub_times_the_usual * usual:
-            return left, (
+            why = (
                 f"{left} instances of all accounts turned idle or silent in {length} h "
                 "and have not worked "
                 f"since; in the same hours of the two weeks before, {usual} turned at the most"
             )
+            return left, why
     return None
 
 
+def _hours_up_to(now: datetime, length: int) -> list[UtcDatetime]:
+    """Return the starts of so many hours, newest first, beginning with the current hour."""
+    this_hour = hour_of(now)
+    return [this_hour - HOUR * hours_ago for hours_ago in range(length)]
+
+
+def _left_since_lifted(hub: Hub, hours: list[UtcDatetime], lifted: UtcDatetime | None) -> int:
+    """Return how many turned in these hours and have not worked since. Hours before freezes were
+    lifted do not count."""
+    left = 0
+    for hour in hours:
+        is_lifted_hour = lifted is not None and hour < lifted
+        if hour in hub.hours and not is_lifted_hour:
+            left += hub.hours[hour].left
+    return left
+
+
 def _usual(hub: Hub, hours: list[datetime]) -> int:
-    """Return the most that turned in the same hours of one of the days before."""
-    turned = {hour: one.turned for hour, one in hub.hours.items()}
-    compared = [
-        timedelta(days=day) - HOUR * shift
-        for day in range(1, _DAYS_COMPARED + 1)
-        for shift in _SHIFTS
-    ]
-    return max(sum(turned.get(hour - back, 0) for hour in hours) for back in compared)
+    """Return the most that turned in the same hours of an earlier day."""
+    turned_by_hour = {hour: count.turned for hour, count in hub.hours.items()}
+    usual = 0
+    for day in range(1, _DAYS_COMPARED + 1):
+        for shift in _SHIFTS:
+            back = timedelta(days=day) - HOUR * shift
+            turned = sum(turned_by_hour.get(hour - back, 0) for hour in hours)
+            usual = max(usual, turned)
+    return usual
 
 
 def left_of(hub: Hub, freeze: BreakerState) -> tuple[int, int]:
     """Return how many turned around the time of the freeze, and how many of them have not worked
     since."""
-    counted = [hub.hours[hour] for hour in hours_around(hub, freeze)]
-    return max(freeze.turned, sum(one.turned for one in counted)), sum(one.left for one in counted)
+    counts = [hub.hours[hour] for hour in hours_around(hub, freeze)]
+    turned = sum(count.turned for count in counts)
+    left = sum(count.left for count in counts)
+    return max(freeze.turned, turned), left
 
 
 def still_counted(hub: Hub, now: datetime) -> dict[datetime, int]:
-    """Return by the hour how many have not worked since, of those whom a new freeze would count."""
-    hours = (hour_of(now) - HOUR * back for back in range(_LONG))
-    return {one: hub.hours[one].left for one in hours if one in hub.hours and hub.hours[one].left}
+    """Return by the hour how many instances a new freeze would count: those that turned then and
+    have not worked since. Hours without any are left out."""
+    left_by_hour: dict[datetime, int] = {}
+    for hour in _hours_up_to(now, _LONG):
+        if hour in hub.hours and hub.hours[hour].left:
+            left_by_hour[hour] = hub.hours[hour].left
+    return left_by_hour
 
 
 def is_lifted(freeze: BreakerState, rule: Breaker, now: datetime) -> bool:
+    """Return whether the policy has lifted this freeze."""
     lifted = _lifted(rule, now)
     return lifted is not None and freeze.tripped_at < lifted
 
 
 def _lifted(rule: Breaker, now: datetime) -> UtcDatetime | None:
-    """A time to come lifts nothing: it would switch the breakers off."""
-    lifted = parse_iso(rule.lift_freezes_before) if rule.lift_freezes_before else None
-    return lifted if lifted and lifted <= now else None
+    """Return the time before which the policy lifts freezes; `None` if it lifts none."""
+    if not rule.lift_freezes_before:
+        return None
+    lifted = parse_iso(rule.lift_freezes_before)
+    # A time in the future lifts nothing: it would switch the breakers off.
+    return lifted if lifted <= now else None
 
 
 def is_new(hub: Hub, now: datetime) -> bool:
+    """Return whether the counts are too young to show what is usual."""
     return hub.first is None or now - hub.first < _NEW_FOR
 
 
 def hours_around(hub: Hub, freeze: BreakerState) -> list[UtcDatetime]:
-    tripped = hour_of(freeze.tripped_at)
-    first, last = tripped - HOUR * (_LONG - 1), tripped + HOUR * _SHORT
+    """Return the counted hours whose instances may have caused the freeze, or were part of it."""
+    tripped_hour = hour_of(freeze.tripped_at)
+    first = tripped_hour - HOUR * (_LONG - 1)
+    last = tripped_hour + HOUR * _SHORT
     return [hour for hour in hub.hours if first <= hour <= last]
 
 
@@ -268,18 +343,26 @@ def is_hub_freeze_over(hub: Hub, freeze: BreakerState, now: datetime, rule: Brea
     """Return whether plans may be carried out again. Time alone ends no freeze of everything."""
     if is_lifted(freeze, rule, now):
         return True
-    # In its first days it cannot know what is usual, and would freeze again at once.
-    if is_new(hub, now) or now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
+    if is_new(hub, now):
+        # It cannot know yet what is usual, and would freeze again at once.
         return False
-    return assess_hub(hub, now, rule) is None and is_cause_gone(*left_of(hub, freeze), rule)
+    if now - freeze.tripped_at < timedelta(minutes=rule.hold_minutes):
+        return False
+    if assess_hub(hub, now, rule) is not None:
+        return False
+    turned, left = left_of(hub, freeze)
+    return is_cause_gone(turned, left, rule)
 
 
 def why_frozen(own: BreakerState | None, hub: Hub, now: datetime, rule: Breaker) -> str | None:
-    """Return why plans of a target are frozen, by its own breaker or by that over all; `None` if
-    not."""
+    """Return why plans of a target are frozen, by its own breaker or by the one over all targets;
+    `None` if they are not."""
     for freeze in (own, hub.freeze):
         if freeze is not None and not is_lifted(freeze, rule, now):
             return freeze.why
-    # Counted a moment ago, and no sweep has said so yet.
-    found = assess_hub(hub, now, rule)
-    return found[1] if found else None
+    # The newest counts may already be too many, before a sweep has recorded the freeze.
+    assessment = assess_hub(hub, now, rule)
+    if assessment is None:
+        return None
+    _, why = assessment
+    return why

@@ -1,5 +1,9 @@
-"""The judgment: from an instance, its evidence, the policy and the time to one of nine verdicts
-with its reason. Pure and total: only evidence makes an instance idle."""
+"""Judge one instance: one of nine verdicts with its reason, from its evidence, the policy and the
+time.
+
+The functions have no side effects and always answer. Only evidence makes an instance idle: missing
+readings never do.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +44,7 @@ from governor.domain.units import UtcDatetime, in_utc, minutes, span
 
 
 class Figure(NamedTuple):
-    """Evidence besides utilization. `field` is its maximum in `Evidence`, and its limit in
+    """A measurement besides utilization. `field` names its maximum in `Evidence`, and its limit in
     `Vetoes`."""
 
     words: str
@@ -57,27 +61,27 @@ FIGURES: Mapping[str, Figure] = {
         "the utilization that the instance itself publishes", "bound_utilization_percent"
     ),
 }
-"""Figures that may veto by the policy, in the order of the checks. The last two have the limits of
-others."""
+"""Figures that may veto by the policy, in the order of the checks. `agentless` has the limit of
+`power`, and `bound` has the limit of utilization."""
 
 WORK = "work"
-"""Names of jobs' own metrics in `Evidence.last_active` and `Evidence.read`."""
+"""The name of jobs' own metrics in `Evidence.last_active` and `Evidence.read`."""
 LATE = timedelta(minutes=30)
-"""So long missing readings may still come: nobody is alerted, and nothing is counted."""
+"""Missing readings may still arrive for this long: nobody is alerted, and nothing is counted."""
 _NEWEST_FIGURE = timedelta(minutes=20)
-"""A required figure must be measured up to so long ago, or to the newest periods that the lag
+"""A required figure must have a reading this new, or one of the newest periods that the lag
 leaves."""
 
 
 class Family(Enum):
-    """Meaning of a verdict for the sweep, the breaker and a recheck, by the kinds that belong to
-    it."""
+    """The meaning of verdicts to the sweep, the breaker and a recheck. A value lists the kinds that
+    have this meaning."""
 
     WORKING = ("busy", "partly-idle")
     IDLE = ("idle", "managed-elsewhere", "frozen")
-    """By what is measured, whether or not a question has started."""
+    """Idle by its measurements, whether or not a question has started."""
     LEFT_ALONE = ("exempt", "snoozed")
-    """People have decided; its metrics are not read."""
+    """People have decided, so its metrics are not read."""
     YOUNG = ("too-young",)
     """Its metrics are not read yet."""
     UNKNOWN = ("no-data",)
@@ -104,13 +108,15 @@ _KNOWN = {kind.value: kind for kind in VerdictKind}
 
 
 def known_kind(name: str) -> VerdictKind | None:
-    """`None` for a name that this release does not know. Earlier ones wrote `resting` before a
-    question."""
-    return VerdictKind.IDLE if name == "resting" else _KNOWN.get(name)
+    """Return the kind of this stored name, or `None` if this release does not know it."""
+    if name == "resting":
+        # Earlier releases wrote this for an idle instance before its question.
+        return VerdictKind.IDLE
+    return _KNOWN.get(name)
 
 
 def _kinds(*families: Family) -> tuple[VerdictKind, ...]:
-    # Of every kind the family is looked up: one without any would not let this module load.
+    # The family of every kind is looked up, so a kind without one would fail at import.
     return tuple(kind for kind in VerdictKind if kind.family in families)
 
 
@@ -120,44 +126,49 @@ LEFT_ALONE = _kinds(Family.LEFT_ALONE)
 YOUNG = _kinds(Family.YOUNG)
 UNREAD = _kinds(Family.LEFT_ALONE, Family.YOUNG)
 KEPT = (VerdictKind.SNOOZED,)
-"""Found idle, and left alone by an answer. What is exempt may never have been idle."""
+"""Found idle once, then left alone by an answer. An exempt instance may never have been idle."""
 HELD_BACK = (VerdictKind.FROZEN,)
-"""Idle, and nothing follows while the breaker holds plans back."""
+"""Idle, but nothing follows while the breaker holds plans back."""
 NOTES: Mapping[VerdictKind, str] = {
     VerdictKind.FROZEN: "plans are frozen",
     VerdictKind.NO_DATA: "check its agent",
     VerdictKind.PARTLY_IDLE: "a smaller type may do",
 }
-"""Sentences beside the verdict, where the next step does not follow from its family."""
+"""Words beside the verdict, for kinds whose family does not tell the next step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A human's standing answer about an instance, from the state table."""
+    """The standing answer of a person about an instance, from the state table."""
 
     snoozed_until: UtcDatetime | None = None
     exempt_reason: str | None = None
     kept_in: str | None = None
-    """The project of the instance when it was kept, which a tag changes; `None`: not known."""
+    """The project of the instance when it was kept, which a tag may change later; `None` if it is
+    not known."""
     exempt_in: str | None = None
-    """The same of the exemption."""
+    """The project of the instance when it was exempted."""
     kept_by: str | None = None
-    """The question whose answer kept it; `None` where no question did, or the release before wrote
-    it."""
+    """The question whose answer kept it; `None` if it was kept without one, or by an earlier
+    release."""
 
     def stands(self, now: UtcDatetime) -> bool:
-        return self.exempt_reason is not None or (
-            self.snoozed_until is not None and self.snoozed_until > now
-        )
+        if self.exempt_reason is not None:
+            return True
+        return self.snoozed_until is not None and self.snoozed_until > now
 
     def stricter(self, other: Hold) -> Hold:
-        """Return what both hold together: the later date, and an exemption of either."""
-        until = latest(self.snoozed_until, other.snoozed_until)
-        kept, exempt = (
-            (self if until == self.snoozed_until else other),
-            self if self.exempt_reason else other,
+        """Return both holds as one: the later date, and the exemption of either."""
+        snoozed_until = latest(self.snoozed_until, other.snoozed_until)
+        keep = self if snoozed_until == self.snoozed_until else other
+        exemption = self if self.exempt_reason else other
+        return Hold(
+            snoozed_until=snoozed_until,
+            exempt_reason=exemption.exempt_reason,
+            kept_in=keep.kept_in,
+            exempt_in=exemption.exempt_in,
+            kept_by=keep.kept_by,
         )
-        return Hold(until, exempt.exempt_reason, kept.kept_in, exempt.exempt_in, kept.kept_by)
 
 
 NO_HOLD = Hold()
@@ -166,8 +177,8 @@ EXEMPT_BY_DECISION = "exempted by decision"
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Verdict on an instance, the reason, and from when on it could change (`not_before`: nothing
-    needs to be read). `advice` holds hints that never lead to an action by themselves."""
+    """The verdict on an instance and its reason. It cannot change before `not_before`, so nothing
+    is read until then. `advice` holds hints that never lead to an action by themselves."""
 
     kind: VerdictKind
     reason: str
@@ -177,39 +188,41 @@ class Verdict:
     advice: tuple[str, ...] = ()
     manager: Manager | None = None
     presence: str = ""
-    """Sentence about people who may be logged in; empty where nobody is known to be."""
+    """A sentence about people who may be logged in; empty if nobody is known to be."""
     is_late: bool = False
-    """No data only because the newest readings are missing, and not for long: they may still
-    come."""
+    """True if there is no data only because the newest readings have been missing for a short time:
+    they may still arrive."""
 
     @property
     def is_idle(self) -> bool:
-        """Return whether the evidence proves idleness, whoever the instance belongs to."""
+        """Return whether the evidence proves idleness, even if another service manages it."""
         return self.kind in IDLE
 
 
 def judge_unread(instance: Instance, hold: Hold, policy: Policy, now: datetime) -> Verdict | None:
-    """The verdict that needs no metrics, or `None` when metrics must be read."""
-    if (tag := policy.exemption.like_it_on(instance)) is not None:
-        return Verdict(VerdictKind.EXEMPT, f"carries the tag {tag}")
+    """Return the verdict that needs no metrics, or `None` if they must be read."""
+    exemption_tag = policy.exemption.like_it_on(instance)
+    if exemption_tag is not None:
+        return Verdict(VerdictKind.EXEMPT, f"carries the tag {exemption_tag}")
     if hold.exempt_reason is not None:
         return Verdict(VerdictKind.EXEMPT, f"{EXEMPT_BY_DECISION}: {hold.exempt_reason}")
     if hold.snoozed_until is not None and hold.snoozed_until > now:
         return Verdict(VerdictKind.SNOOZED, f"kept by decision until {in_utc(hold.snoozed_until)}")
-    ripe = ripe_at(instance, policy)
-    if now < ripe:
-        return Verdict(
-            VerdictKind.TOO_YOUNG,
-            f"started {minutes(now - instance.launch_time)} min ago; judged from {in_utc(ripe)} on "
-            f"(grace {policy.idle.grace_after_launch_minutes} min, and "
-            f"{policy.idle.minimum_coverage_percent:g}% of the window must be measured)",
-        )
-    return None
+    judged_from = ripe_at(instance, policy)
+    if now >= judged_from:
+        return None
+    return Verdict(
+        VerdictKind.TOO_YOUNG,
+        f"started {minutes(now - instance.launch_time)} min ago; judged from "
+        f"{in_utc(judged_from)} on "
+        f"(grace {policy.idle.grace_after_launch_minutes} min, and "
+        f"{policy.idle.minimum_coverage_percent:g}% of the window must be measured)",
+    )
 
 
 def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
-    """From when on an instance can be judged: after the grace, and when the window can be covered
-    at all."""
+    """Return when an instance can first be judged: after the grace, and once enough of the window
+    can be measured."""
     bins = policy.window // policy.period
     needed = policy.period * _needed_bins(bins, policy.idle.minimum_coverage_percent)
     grace = timedelta(minutes=policy.idle.grace_after_launch_minutes)
@@ -218,7 +231,8 @@ def ripe_at(instance: Instance, policy: Policy) -> UtcDatetime:
 
 @cache
 def _needed_bins(bins: int, coverage_percent: float) -> int:
-    """Whole periods: 80% of twelve are ten. In exact numbers, or a rounding error would add one."""
+    """Return how many whole periods must be measured: 80% of twelve are ten."""
+    # Exact numbers: a rounding error would add a period.
     return ceil(bins * Fraction(coverage_percent) / 100)
 
 
@@ -237,31 +251,51 @@ def judge(
     *,
     in_full: bool = True,
 ) -> Verdict:
-    """Return the verdict on one instance. Holes stay holes; `now` decides grace and snooze only.
-    `in_full` is false where people know of it: then only utilization shows work. Whatever acts
-    judges in full again."""
-    verdict = judge_unread(instance, hold, policy, now)
-    if verdict is not None:
-        return verdict
+    """Return the verdict on one instance. `now` decides only about grace and snooze.
+
+    `in_full` is false once people know of its idleness: then only utilization can show work. Every
+    action judges in full again.
+    """
+    unread_verdict = judge_unread(instance, hold, policy, now)
+    if unread_verdict is not None:
+        return unread_verdict
     verdict = _judge_utilization(evidence, policy)
-    if in_full and (verdict is None or verdict.kind is VerdictKind.NO_DATA):
-        # A job that says it works is believed where its GPUs cannot be seen, too.
-        verdict = _judge_work(evidence, policy) or verdict
-        verdict = verdict or _judge_figures(evidence, policy) or _judge_count(evidence, policy)
+    if in_full:
+        verdict = _judge_the_rest(evidence, policy, verdict)
     if verdict is not None:
         return verdict
-    manager, idle_for = managed_by(instance, policy.managed.tag_keys), evidence.window.length
-    kind = VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE
+    manager = managed_by(instance, policy.managed.tag_keys)
     return Verdict(
-        kind, idle_sentence(idle_for, policy, manager), evidence=evidence, manager=manager
+        VerdictKind.IDLE if manager is None else VerdictKind.MANAGED_ELSEWHERE,
+        idle_sentence(evidence.window.length, policy, manager),
+        evidence=evidence,
+        manager=manager,
     )
 
 
+def _judge_the_rest(
+    evidence: Evidence, policy: Policy, by_utilization: Verdict | None
+) -> Verdict | None:
+    """Return the verdict by utilization and all other evidence; `None` if the instance is idle."""
+    if by_utilization is not None and by_utilization.kind is not VerdictKind.NO_DATA:
+        return by_utilization
+    # A job that says it works is believed even if its GPUs cannot be seen.
+    by_work = _judge_work(evidence, policy)
+    if by_work is not None:
+        return by_work
+    if by_utilization is not None:
+        return by_utilization
+    return _judge_figures(evidence, policy) or _judge_count(evidence, policy)
+
+
 def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Return no data where any GPU, or a required figure, was not measured for too long, until the
-    window no longer holds the newest such hole."""
-    by_gpu = unmeasured_until(evidence.gpus, evidence.window)
-    ended = latest(by_gpu, _hidden_gpu_until(evidence, policy))
+    """Return a no-data verdict if any GPU, or a required figure, was not measured for too long.
+    Return `None` otherwise.
+
+    The verdict stands until the newest such hole has left the window.
+    """
+    gpus_unmeasured_until = unmeasured_until(evidence.gpus, evidence.window)
+    ended = latest(gpus_unmeasured_until, _hidden_gpu_until(evidence, policy))
     if ended is not None:
         reason = (
             f"GPU readings were missing for more than {minutes(LONGEST_HOLE)} min, "
@@ -269,143 +303,164 @@ def judge_holes(evidence: Evidence, policy: Policy) -> Verdict | None:
         )
         return replace(_no_data(evidence, reason), not_before=ended + policy.window)
     for figure in required_figures(policy):
-        longest = evidence.longest_hole_minutes.get(figure, 0.0)
-        if timedelta(minutes=longest) > LONGEST_HOLE:
-            text = f"{FIGURES[figure].words} was not measured for {longest:.0f} min of the window"
-            return _no_data(evidence, text)
+        hole_minutes = evidence.longest_hole_minutes.get(figure, 0.0)
+        if timedelta(minutes=hole_minutes) > LONGEST_HOLE:
+            words = FIGURES[figure].words
+            reason = f"{words} was not measured for {hole_minutes:.0f} min of the window"
+            return _no_data(evidence, reason)
     return None
 
 
 def required_figures(policy: Policy) -> Iterator[str]:
-    """Return the figures that must be measured: they may veto."""
-    required = (*policy.vetoes.required, "bound")
-    return (figure for figure in required if limit_of(policy, figure) is not None)
+    """Yield the figures that must be measured, because they may veto."""
+    for figure in (*policy.vetoes.required, "bound"):
+        if limit_of(policy, figure) is not None:
+            yield figure
 
 
 def limit_of(policy: Policy, figure: str) -> float | None:
-    """Return what a figure must stay under; `None` where the policy does not ask for it."""
+    """Return the limit that a figure must stay under; `None` if the policy does not ask for it."""
     if figure == "bound":
         return policy.idle.utilization_below_percent if policy.metrics.bound_namespaces else None
-    limit: float | None = getattr(
-        policy.vetoes, FIGURES["power" if figure == "agentless" else figure].field
-    )
+    limited_figure = "power" if figure == "agentless" else figure
+    limit: float | None = getattr(policy.vetoes, FIGURES[limited_figure].field)
     return limit
 
 
 def is_short_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether too little was measured, and only because of one hole of less than half an
-    hour."""
-    is_thin = any(
-        seen < policy.idle.minimum_coverage_percent for seen, _ in _measured(evidence, policy)
-    )
-    return is_thin and _is_but_for_one_hole(evidence, policy)
+    """Return whether too little was measured only because of one hole of less than half an hour."""
+    needed_percent = policy.idle.minimum_coverage_percent
+    is_thin = any(percent < needed_percent for percent, _ in _coverage(evidence, policy))
+    return is_thin and _is_covered_but_for_one_hole(evidence, policy)
 
 
-def _is_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
-    """Return whether everything is measured enough as soon as its longest hole, a short one, is
-    forgiven."""
-    needed, length = policy.idle.minimum_coverage_percent, evidence.window.length
-    return all(
-        hole < LATE and seen + 100 * (hole / length) >= needed
-        for seen, hole in _measured(evidence, policy)
-    )
+def _is_covered_but_for_one_hole(evidence: Evidence, policy: Policy) -> bool:
+    """Return whether every measurement would cover enough if its longest hole, a short one, were
+    filled."""
+    needed_percent = policy.idle.minimum_coverage_percent
+    window_length = evidence.window.length
+    for percent, hole in _coverage(evidence, policy):
+        percent_without_hole = percent + 100 * (hole / window_length)
+        if hole >= LATE or percent_without_hole < needed_percent:
+            return False
+    return True
 
 
-def _measured(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timedelta]]:
-    """Share measured and longest hole of every GPU, and of every required figure that was read."""
+def _coverage(evidence: Evidence, policy: Policy) -> Iterator[tuple[float, timedelta]]:
+    """Yield the share measured, in percent, and the longest hole: of every GPU, and of every
+    required figure that was read."""
     window = evidence.window
     for gpu in evidence.gpus:
-        yield (
-            coverage_percent(padded(gpu.utilization, window)),
-            longest_hole(gpu.utilization, window),
-        )
+        gpu_percent = coverage_percent(padded(gpu.utilization, window))
+        yield gpu_percent, longest_hole(gpu.utilization, window)
     for figure in required_figures(policy):
-        if figure in evidence.read:
-            seen = evidence.measured_percent.get(figure)
-            hole = timedelta(minutes=evidence.longest_hole_minutes.get(figure, 0.0))
-            yield (0.0, window.length) if seen is None else (seen, hole)
+        if figure not in evidence.read:
+            continue
+        figure_percent = evidence.measured_percent.get(figure)
+        if figure_percent is None:
+            yield 0.0, window.length
+        else:
+            hole_minutes = evidence.longest_hole_minutes.get(figure, 0.0)
+            yield figure_percent, timedelta(minutes=hole_minutes)
 
 
 def _hidden_gpu_until(evidence: Evidence, policy: Policy) -> UtcDatetime | None:
-    """Until when an aggregate holds no more samples than one GPU less would publish, for too
-    long."""
-    gpus, window = _counted(evidence), evidence.window
-    if gpus is None:
+    """Return the end of the newest stretch in which one GPU may have been missing from an aggregate
+    for too long. Return `None` if there is none.
+
+    One may be missing where the aggregate holds no more samples than one GPU fewer would publish.
+    """
+    gpu_count = _gpus_in_aggregate(evidence)
+    if gpu_count is None:
         return None
-    run = int(LONGEST_HOLE / window.period) + 1
-    most = (gpus - 1) * run * _collections(window.period, policy)
-    counts = [count or 0.0 for count in evidence.samples]
-    ends = [end for end in range(run, len(counts) + 1) if sum(counts[end - run : end]) <= most]
-    return window.bin_end(ends[-1] - 1) if ends else None
-
-
-def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """No data where a required figure of the GPUs is only known by one series for several of them:
-    it goes on where one GPU does not publish it."""
-    for figure in required_figures(policy):
-        if figure in ("memory", "power") and _counted(evidence) is not None:
-            reason = (
-                "is required by the policy, and only one series for all GPUs has "
-                "it: publish it for each GPU"
-            )
-            return _no_data(evidence, f"{FIGURES[figure].words} {reason}")
+    window = evidence.window
+    stretch = int(LONGEST_HOLE / window.period) + 1
+    most_samples = (gpu_count - 1) * stretch * _collections(window.period, policy)
+    sample_counts = [samples or 0.0 for samples in evidence.samples]
+    for end in range(len(sample_counts), stretch - 1, -1):
+        if sum(sample_counts[end - stretch : end]) <= most_samples:
+            return window.bin_end(end - 1)
     return None
 
 
-def _counted(evidence: Evidence) -> int | None:
-    """For how many GPUs an aggregate stands, whose samples are counted; `None` where each has its
-    series."""
-    gpus = evidence.gpus_expected
-    return gpus if evidence.source is MetricSource.AGGREGATE and gpus != 1 else None
+def judge_parts(evidence: Evidence, policy: Policy) -> Verdict | None:
+    """Return a no-data verdict if only one series for several GPUs has a required figure: it would
+    go on if one GPU did not publish the figure. Return `None` otherwise."""
+    for figure in required_figures(policy):
+        if figure in ("memory", "power") and _gpus_in_aggregate(evidence) is not None:
+            reason = (
+                f"{FIGURES[figure].words} is required by the policy, and only one series for all "
+                "GPUs has it: publish it for each GPU"
+            )
+            return _no_data(evidence, reason)
+    return None
+
+
+def _gpus_in_aggregate(evidence: Evidence) -> int | None:
+    """Return how many GPUs share one aggregate, so that its samples must be counted. Return `None`
+    if each GPU has its own series, or if their number is not known."""
+    gpu_count = evidence.gpus_expected
+    is_shared = evidence.source is MetricSource.AGGREGATE and gpu_count != 1
+    return gpu_count if is_shared else None
 
 
 def freeze(verdict: Verdict, why: str) -> Verdict:
-    """An idle verdict while the breaker is open: the evidence stands, nothing follows from it."""
+    """Return an idle verdict as frozen by the breaker: the evidence stands, nothing follows."""
     return replace(
         verdict, kind=VerdictKind.FROZEN, reason=f"{verdict.reason} Plans are frozen: {why}"
     )
 
 
 def _judge_utilization(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Busy, partly idle or no data; `None` when every GPU stayed under the threshold and was seen
-    enough."""
-    threshold = policy.idle.utilization_below_percent
-    # Activity counts even where the read was cut short or GPUs are missing: doubt only ever keeps.
-    active = [last_at_or_above(series, threshold) for series in _utilization(evidence)]
-    last = max((index for index in active if index is not None), default=None)
-    if last is not None:
-        return _busy_by_utilization(evidence, policy, last)
+    """Return busy, partly idle or no data; `None` if every GPU was measured enough and stayed under
+    the threshold."""
+    # Activity counts even if the read was cut short or GPUs are missing: doubt only ever keeps.
+    last_active_bin = _last_active_bin(evidence, policy)
+    if last_active_bin is not None:
+        return _busy_by_utilization(evidence, policy, last_active_bin)
     if evidence.read_problem is not None:
         reason = f"metrics could not be read: {evidence.read_problem}; tried again next sweep"
         return _no_data(evidence, reason)
     if evidence.source is MetricSource.NONE or not evidence.gpus:
-        # A window of less than half an hour does not tell silence from lateness.
-        return _no_data(evidence, _silence(evidence, policy), is_late=evidence.window.length < LATE)
-    late = _judge_end(evidence, policy)
-    uncovered = _uncovered(evidence, policy)
-    return late or (None if uncovered is None else _no_data(evidence, uncovered))
+        # A window of less than half an hour cannot tell silence from lateness.
+        is_late = evidence.window.length < LATE
+        return _no_data(evidence, _silence(evidence, policy), is_late=is_late)
+    silent_at_end = _judge_end(evidence, policy)
+    if silent_at_end is not None:
+        return silent_at_end
+    reason_uncovered = _why_uncovered(evidence, policy)
+    if reason_uncovered is not None:
+        return _no_data(evidence, reason_uncovered)
+    return None
+
+
+def _last_active_bin(evidence: Evidence, policy: Policy) -> int | None:
+    """Return the newest period in which a GPU reached the threshold; `None` if none did."""
+    threshold = policy.idle.utilization_below_percent
+    last_bins = [last_at_or_above(series, threshold) for series in _utilization(evidence)]
+    return max((index for index in last_bins if index is not None), default=None)
 
 
 def _judge_end(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """No data unless every GPU was measured in the two newest bins of five minutes."""
+    """Return a no-data verdict unless every GPU was measured in the two newest bins of five
+    minutes."""
     window = evidence.window
-    unmeasured = [
-        (last_reading_end(gpu.utilization, window), _label(gpu))
-        for gpu in evidence.gpus
-        if newest_peak(gpu.utilization, window, END) is None
-    ]
+    unmeasured = [gpu for gpu in evidence.gpus if newest_peak(gpu.utilization, window, END) is None]
     if not unmeasured:
         return None
-    last, who = min(unmeasured)
-    reason = f"{who} has missing readings in the newest {_newest(window)} min"
-    if last < window.end:
-        reason = f"{who} published nothing in the newest {span(window.end - last)}"
-    return _no_data(evidence, reason, is_late=_is_but_for_one_hole(evidence, policy))
+    last_reading, label = min(
+        (last_reading_end(gpu.utilization, window), _label(gpu)) for gpu in unmeasured
+    )
+    if last_reading < window.end:
+        reason = f"{label} published nothing in the newest {span(window.end - last_reading)}"
+    else:
+        reason = f"{label} has missing readings in the newest {_newest_minutes(window)} min"
+    return _no_data(evidence, reason, is_late=_is_covered_but_for_one_hole(evidence, policy))
 
 
-def _newest(window: Window) -> int:
-    """How many of the newest minutes must be measured; periods of an hour cannot show the last of
-    them."""
+def _newest_minutes(window: Window) -> int:
+    """Return how many of the newest minutes must be measured: periods of an hour cannot show less
+    than an hour."""
     return minutes(max(END, window.period))
 
 
@@ -417,26 +472,38 @@ def _utilization(evidence: Evidence) -> list[Series]:
     return [*(gpu.utilization for gpu in evidence.gpus), evidence.aggregate]
 
 
-def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
-    """Why utilization was not seen enough of: over the window, and of every GPU."""
+def _peaks(evidence: Evidence) -> list[float]:
+    """Return the highest reading of each series of utilization that has one."""
+    peaks = [peak(series) for series in _utilization(evidence)]
+    return [percent for percent in peaks if percent is not None]
+
+
+def _why_uncovered(evidence: Evidence, policy: Policy) -> str | None:
+    """Return why too little utilization was measured, over the window or of some GPU; `None` if
+    enough was."""
     window = evidence.window
     if window.length < policy.window:
-        wanted, read = policy.idle.window_minutes, minutes(window.length)
-        return f"the policy looks at {wanted} min, only {read} min were read"
+        wanted_minutes = policy.idle.window_minutes
+        read_minutes = minutes(window.length)
+        return f"the policy looks at {wanted_minutes} min, only {read_minutes} min were read"
     for gpu in evidence.gpus:
-        seen = coverage_percent(padded(gpu.utilization, window))
-        if seen < policy.idle.minimum_coverage_percent:
-            return f"{_label(gpu)} was measured {_of_needed(seen, policy)}"
-    expected, reporting = evidence.gpus_expected, _reporting(evidence)
+        percent = coverage_percent(padded(gpu.utilization, window))
+        if percent < policy.idle.minimum_coverage_percent:
+            return f"{_label(gpu)} was measured {_of_needed(percent, policy)}"
+    return _why_gpus_uncounted(evidence)
+
+
+def _why_gpus_uncounted(evidence: Evidence) -> str | None:
+    """Return why not exactly the expected GPUs are known to publish; `None` if they are."""
+    expected = evidence.gpus_expected
     if expected is None:
         return "the type is not in the catalogue, so it is not known how many GPUs must be seen"
     if evidence.gpus_reporting is not None and evidence.gpus_reporting > expected:
-        suspect = (
-            "the catalogue or the agent's dimensions are wrong"
-            if evidence.source is MetricSource.PER_GPU
-            else "metrics.collection_interval_seconds does not fit the agent"
-        )
+        suspect = "metrics.collection_interval_seconds does not fit the agent"
+        if evidence.source is MetricSource.PER_GPU:
+            suspect = "the catalogue or the agent's dimensions are wrong"
         return f"{evidence.gpus_reporting} GPUs seem to publish where {expected} exist: {suspect}"
+    reporting = _reporting(evidence)
     if reporting is not None and reporting < expected:
         return (
             f"only {reporting} of {expected} GPUs publish utilization (MIG or a broken "
@@ -446,74 +513,101 @@ def _uncovered(evidence: Evidence, policy: Policy) -> str | None:
 
 
 def _reporting(evidence: Evidence) -> int | None:
-    """How many GPUs publish; of single GPUs never more than there are series."""
+    """Return how many GPUs publish: with a series for each GPU, never more than there are series.
+    Return `None` if their number is not known."""
     if evidence.source is not MetricSource.PER_GPU:
         return evidence.gpus_reporting
-    seen = len(evidence.gpus)
-    return seen if evidence.gpus_reporting is None else min(seen, evidence.gpus_reporting)
+    series_count = len(evidence.gpus)
+    if evidence.gpus_reporting is None:
+        return series_count
+    return min(series_count, evidence.gpus_reporting)
 
 
 def _judge_count(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """No data where an aggregate does not tell that all GPUs are in it, up to its end."""
-    gpus = _counted(evidence)
-    if gpus is None:
+    """Return a no-data verdict if an aggregate does not show that all GPUs are in it, up to its
+    end."""
+    gpu_count = _gpus_in_aggregate(evidence)
+    if gpu_count is None:
         return None
     if evidence.gpus_reporting is None or not evidence.samples:
-        return _no_data(evidence, f"it is not known how many of {gpus} GPUs publish utilization")
-    return _judge_counted_end(evidence, policy, gpus) or _judge_counted_coverage(
-        evidence, policy, gpus
-    )
+        reason = f"it is not known how many of {gpu_count} GPUs publish utilization"
+        return _no_data(evidence, reason)
+    silent_at_end = _judge_counted_end(evidence, policy, gpu_count)
+    return silent_at_end or _judge_counted_coverage(evidence, policy, gpu_count)
 
 
-def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpus: int) -> Verdict | None:
-    """As the coverage of single GPUs: in enough periods no GPU can be missing, by the samples they
-    hold."""
+def _judge_counted_coverage(evidence: Evidence, policy: Policy, gpu_count: int) -> Verdict | None:
+    """Return a no-data verdict unless enough periods hold so many samples that no GPU can be
+    missing. This is the coverage of single GPUs, for an aggregate."""
     collections = _collections(evidence.window.period, policy)
-    # As at the end, whole collections may be missing: agents drift and skip one.
-    fewest = gpus * max(1, collections - _may_be_missing(policy))
-    counts = [count or 0.0 for count in padded(evidence.samples, evidence.window)]
-    full = [n > (gpus - 1) * collections or (n % gpus == 0 and n >= fewest) for n in counts]
-    seen = 100.0 * sum(full) / len(full)
-    if seen >= policy.idle.minimum_coverage_percent:
+    most_with_one_hidden = (gpu_count - 1) * collections
+    # Whole collections may be missing, as at the end: agents drift and skip one.
+    fewest_with_all = gpu_count * max(1, collections - _may_be_missing(policy))
+    sample_counts = padded(evidence.samples, evidence.window)
+    full_periods = 0
+    for samples in sample_counts:
+        count = samples or 0.0
+        is_whole = count % gpu_count == 0 and count >= fewest_with_all
+        if count > most_with_one_hidden or is_whole:
+            full_periods += 1
+    percent = 100.0 * full_periods / len(sample_counts)
+    if percent >= policy.idle.minimum_coverage_percent:
         return None
-    return _no_data(evidence, f"all {gpus} GPUs were measured {_of_needed(seen, policy)}")
+    reason = f"all {gpu_count} GPUs were measured {_of_needed(percent, policy)}"
+    return _no_data(evidence, reason)
 
 
-def _judge_counted_end(evidence: Evidence, policy: Policy, gpus: int) -> Verdict | None:
-    """As `_judge_end`, by the samples of the newest bins; one collection in them may be missing."""
+def _judge_counted_end(evidence: Evidence, policy: Policy, gpu_count: int) -> Verdict | None:
+    """Return a no-data verdict unless the newest bins hold samples of all GPUs. This is
+    `_judge_end`, for an aggregate."""
     window = evidence.window
     bins = newest_bins(evidence.samples, window, END) or []
-    counts = [sum(count or 0.0 for count in one) for one in bins]
+    counts = [_total(samples) for samples in bins]
     collections = _collections(len(counts) * max(END_BIN, window.period), policy)
-    # Only a whole collection may be missing, or as many samples could be those of one hidden GPU.
-    whole_collections = all(count % gpus == 0 for count in counts)
-    whole = whole_collections and sum(counts) >= gpus * (collections - _may_be_missing(policy))
-    if counts and min(counts) >= gpus and whole:
+    fewest = gpu_count * (collections - _may_be_missing(policy))
+    # Only a whole collection may be missing: as many samples could be those of one hidden GPU.
+    are_whole_collections = all(count % gpu_count == 0 for count in counts)
+    is_complete = are_whole_collections and sum(counts) >= fewest
+    has_all_in_each_bin = bool(counts) and min(counts) >= gpu_count
+    if has_all_in_each_bin and is_complete:
         return None
-    # All of them did lately: what one GPU less would publish in a period is no sign of that.
-    full = gpus * _collections(window.period, policy)
-    lately = padded(evidence.samples, window)[-LATE // window.period :]
-    reason = f"not all of {gpus} GPUs published in the newest {_newest(window)} min"
-    may_come = any((count or 0.0) >= full for count in lately)
-    return _no_data(evidence, reason, is_late=may_come and _is_but_for_one_hole(evidence, policy))
+    reason = f"not all of {gpu_count} GPUs published in the newest {_newest_minutes(window)} min"
+    may_come = _have_all_published_lately(evidence, policy, gpu_count)
+    is_late = may_come and _is_covered_but_for_one_hole(evidence, policy)
+    return _no_data(evidence, reason, is_late=is_late)
+
+
+def _have_all_published_lately(evidence: Evidence, policy: Policy, gpu_count: int) -> bool:
+    """Return whether a period of the last half hour holds the samples of all GPUs: one GPU fewer
+    could not publish as many."""
+    window = evidence.window
+    full_count = gpu_count * _collections(window.period, policy)
+    newest_counts = padded(evidence.samples, window)[-LATE // window.period :]
+    return any((samples or 0.0) >= full_count for samples in newest_counts)
+
+
+def _total(samples: Series) -> float:
+    return sum(count or 0.0 for count in samples)
 
 
 def _collections(length: timedelta, policy: Policy) -> float:
-    """How often the agent collects in this time."""
+    """Return how often the agent collects in this time."""
     return length.total_seconds() / policy.metrics.collection_interval_seconds
 
 
 def _may_be_missing(policy: Policy) -> int:
-    """How many collections: of agents that collect more than once a minute, those of a minute."""
+    """Return how many collections may be missing: one, or those of a minute for an agent that
+    collects more often."""
     return max(1, 60 // policy.metrics.collection_interval_seconds)
 
 
-def _of_needed(seen: float, policy: Policy) -> str:
-    return f"{seen:.0f}% of the window, {policy.idle.minimum_coverage_percent:g}% are needed"
+def _of_needed(percent: float, policy: Policy) -> str:
+    needed_percent = policy.idle.minimum_coverage_percent
+    return f"{percent:.0f}% of the window, {needed_percent:g}% are needed"
 
 
 def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Busy by what a job has published of itself; that none has proves nothing."""
+    """Return busy if a job has published that it works. No such metric proves nothing."""
     if evidence.work is None:
         return None
     ended = evidence.last_active.get(WORK, evidence.window.end)
@@ -522,127 +616,157 @@ def _judge_work(evidence: Evidence, policy: Policy) -> Verdict | None:
 
 
 def _judge_figures(evidence: Evidence, policy: Policy) -> Verdict | None:
-    """Busy by another figure than utilization, or no data where a required figure is missing."""
+    """Return busy if a figure besides utilization reached its limit, no data if a required figure
+    is missing; `None` otherwise."""
     period = max(END_BIN, evidence.window.period)
     # The window ends up to a period and the lag ago; EC2 publishes every five minutes at best.
     oldest = max(_NEWEST_FIGURE - policy.lag - period, 2 * period)
     for figure in FIGURES:
-        text, value = FIGURES[figure].words, _figure_of(evidence, figure)
         limit = limit_of(policy, figure)
         if limit is None:
             continue
-        if value is not None and value >= limit:
-            ended = evidence.last_active.get(figure, evidence.window.end)
-            reached, most = _amount(figure, value), _amount(figure, limit)
-            reason = f"GPUs are quiet, but {text} reached {reached} (the policy's limit is {most})"
-            return _busy(evidence, policy, ended, reason)
-        if figure not in required_figures(policy):
-            continue
-        if value is None:
-            return _no_data(evidence, f"{text} is required by the policy and was not published")
-        late = _not_lately(evidence, policy, figure, evidence.window.end, oldest)
-        if late is not None:
-            return late
-        seen = evidence.measured_percent.get(figure, 0.0)
-        if seen < policy.idle.minimum_coverage_percent:
-            reason = f"{text} is required by the policy and was measured {_of_needed(seen, policy)}"
-            return _no_data(evidence, reason)
+        verdict = _judge_figure(evidence, policy, figure, limit, oldest)
+        if verdict is not None:
+            return verdict
     return None
 
 
+def _judge_figure(
+    evidence: Evidence, policy: Policy, figure: str, limit: float, oldest: timedelta
+) -> Verdict | None:
+    words = FIGURES[figure].words
+    highest = _figure_of(evidence, figure)
+    if highest is not None and highest >= limit:
+        ended = evidence.last_active.get(figure, evidence.window.end)
+        reason = (
+            f"GPUs are quiet, but {words} reached {_amount(figure, highest)} "
+            f"(the policy's limit is {_amount(figure, limit)})"
+        )
+        return _busy(evidence, policy, ended, reason)
+    if figure not in required_figures(policy):
+        return None
+    if highest is None:
+        return _no_data(evidence, f"{words} is required by the policy and was not published")
+    too_old = _not_lately(evidence, policy, figure, evidence.window.end, oldest)
+    if too_old is not None:
+        return too_old
+    percent = evidence.measured_percent.get(figure, 0.0)
+    if percent >= policy.idle.minimum_coverage_percent:
+        return None
+    reason = f"{words} is required by the policy and was measured {_of_needed(percent, policy)}"
+    return _no_data(evidence, reason)
+
+
 def judge_age(evidence: Evidence, policy: Policy, now: datetime) -> Verdict | None:
-    """No data where a required figure was not measured in the newest 20 minutes, whatever the
-    lag."""
-    late = (
-        _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
-        for figure in required_figures(policy)
-    )
-    return next(filter(None, late), None)
+    """Return a no-data verdict if a required figure was not measured in the newest 20 minutes,
+    however long the lag is. Return `None` otherwise."""
+    for figure in required_figures(policy):
+        too_old = _not_lately(evidence, policy, figure, now, _NEWEST_FIGURE)
+        if too_old is not None:
+            return too_old
+    return None
 
 
 def _not_lately(
-    evidence: Evidence, policy: Policy, figure: str, until: datetime, most: timedelta
+    evidence: Evidence, policy: Policy, figure: str, until: datetime, oldest: timedelta
 ) -> Verdict | None:
-    """No data where a figure was last measured longer than `most` before `until`."""
+    """Return a no-data verdict if a figure was last measured longer than `oldest` before
+    `until`."""
     ended = evidence.last_measured.get(figure, evidence.window.start)
-    silent = until - ended
-    if silent <= most:
+    silent_for = until - ended
+    if silent_for <= oldest:
         return None
     reason = (
         f"{FIGURES[figure].words} is required by the policy and was last measured at "
         f"{in_utc(ended)}"
     )
-    return _no_data(
-        evidence, reason, is_late=silent < LATE and _is_but_for_one_hole(evidence, policy)
-    )
+    is_late = silent_for < LATE and _is_covered_but_for_one_hole(evidence, policy)
+    return _no_data(evidence, reason, is_late=is_late)
 
 
 def activity(evidence: Evidence, policy: Policy) -> str | None:
-    """Return what of the evidence reaches a limit of the policy, or `None`. Gaps prove nothing."""
-    tops = [value for series in _utilization(evidence) if (value := peak(series)) is not None]
-    if tops and max(tops) >= policy.idle.utilization_below_percent:
-        return f"utilization reached {max(tops):.1f}%"
+    """Return the part of the evidence that reaches a limit of the policy; `None` if nothing does.
+    Missing readings prove nothing."""
+    peaks = _peaks(evidence)
+    if peaks and max(peaks) >= policy.idle.utilization_below_percent:
+        return f"utilization reached {max(peaks):.1f}%"
     if evidence.work is not None:
         return f"a job publishes {evidence.work}"
     for figure in FIGURES:
-        limit, value = limit_of(policy, figure), _figure_of(evidence, figure)
-        if limit is not None and value is not None and value >= limit:
-            return f"{FIGURES[figure].words} reached {_amount(figure, value)}"
+        limit = limit_of(policy, figure)
+        highest = _figure_of(evidence, figure)
+        if limit is None or highest is None:
+            continue
+        if highest >= limit:
+            return f"{FIGURES[figure].words} reached {_amount(figure, highest)}"
     return None
 
 
 def _figure_of(evidence: Evidence, figure: str) -> float | None:
-    """The maximum of a figure in the window; `None` where it was not measured."""
-    value: float | None = getattr(evidence, FIGURES[figure].field)
-    return value if is_reading(value) else None
+    """Return the maximum of a figure in the window; `None` if it was not measured."""
+    highest: float | None = getattr(evidence, FIGURES[figure].field)
+    return highest if is_reading(highest) else None
 
 
 def _amount(figure: str, value: float) -> str:
     return f"{value / 1_000_000:.2f} MB/s" if figure == "network" else f"{value:.1f}%"
 
 
-def _busy_by_utilization(evidence: Evidence, policy: Policy, last: int) -> Verdict:
+def _busy_by_utilization(evidence: Evidence, policy: Policy, last_active_bin: int) -> Verdict:
+    """Return busy, or partly idle if some GPUs worked while others were measured as idle."""
     window = evidence.window
-    ended = window.bin_end(last)
-    threshold, needed = policy.idle.utilization_below_percent, policy.idle.minimum_coverage_percent
-    busy = [
-        gpu for gpu in evidence.gpus if last_at_or_above(gpu.utilization, threshold) is not None
-    ]
-    # Those that were seen too little are in neither.
-    seen = [
-        gpu for gpu in evidence.gpus if coverage_percent(padded(gpu.utilization, window)) >= needed
-    ]
-    idle = [gpu for gpu in seen if gpu not in busy]
-    top = max(value for series in _utilization(evidence) if (value := peak(series)) is not None)
-    if idle and busy:
+    threshold = policy.idle.utilization_below_percent
+    busy_gpus: list[GpuReadings] = []
+    idle_gpus: list[GpuReadings] = []
+    for gpu in evidence.gpus:
+        percent = coverage_percent(padded(gpu.utilization, window))
+        if last_at_or_above(gpu.utilization, threshold) is not None:
+            busy_gpus.append(gpu)
+        elif percent >= policy.idle.minimum_coverage_percent:
+            # A GPU that was measured too little counts as neither.
+            idle_gpus.append(gpu)
+    ended = window.bin_end(last_active_bin)
+    highest = max(_peaks(evidence))
+    if not idle_gpus or not busy_gpus:
         reason = (
-            f"{len(busy)} of {len(idle) + len(busy)} GPUs work{'s' * (len(busy) == 1)} "
-            f"(up to {top:.1f}%), "
-            f"{len(idle)} stayed under {threshold:g}%"
+            f"utilization reached {highest:.1f}% in the last {minutes(window.length)} min, "
+            f"last at {in_utc(ended)}"
         )
-        advice = (_right_size(evidence, busy, idle),)
-        return replace(
-            _busy(evidence, policy, ended, reason), kind=VerdictKind.PARTLY_IDLE, advice=advice
-        )
-    length = minutes(window.length)
-    reason = f"utilization reached {top:.1f}% in the last {length} min, last at {in_utc(ended)}"
-    return _busy(evidence, policy, ended, reason)
+        return _busy(evidence, policy, ended, reason)
+    work = "works" if len(busy_gpus) == 1 else "work"
+    reason = (
+        f"{len(busy_gpus)} of {len(idle_gpus) + len(busy_gpus)} GPUs {work} "
+        f"(up to {highest:.1f}%), {len(idle_gpus)} stayed under {threshold:g}%"
+    )
+    return replace(
+        _busy(evidence, policy, ended, reason),
+        kind=VerdictKind.PARTLY_IDLE,
+        advice=(_right_size(evidence, busy_gpus, idle_gpus),),
+    )
 
 
 def _busy(evidence: Evidence, policy: Policy, ended: UtcDatetime, reason: str) -> Verdict:
-    until = ended + policy.window
-    return Verdict(VerdictKind.BUSY, reason, evidence=evidence, last_busy=ended, not_before=until)
+    return Verdict(
+        VerdictKind.BUSY,
+        reason,
+        evidence=evidence,
+        last_busy=ended,
+        not_before=ended + policy.window,
+    )
 
 
-def _right_size(evidence: Evidence, busy: list[GpuReadings], idle: list[GpuReadings]) -> str:
-    names = ", ".join(gpu.gpu for gpu in idle)
-    average = sum(mean(gpu.utilization) or 0.0 for gpu in busy) / len(busy)
-    # A GPU that was not seen may work: it counts as needed.
-    needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle)
+def _right_size(
+    evidence: Evidence, busy_gpus: list[GpuReadings], idle_gpus: list[GpuReadings]
+) -> str:
+    names = ", ".join(gpu.gpu for gpu in idle_gpus)
+    average = sum(mean(gpu.utilization) or 0.0 for gpu in busy_gpus) / len(busy_gpus)
+    # A GPU that was not measured may work, so it counts as needed.
+    needed = max(evidence.gpus_expected or 0, len(evidence.gpus)) - len(idle_gpus)
+    gpus = "GPUs" if len(idle_gpus) > 1 else "GPU"
+    accelerators = "accelerators" if needed > 1 else "accelerator"
     return (
-        f"right-size: GPU{'s' if len(idle) > 1 else ''} {names} did nothing; {len(busy)} worked, "
-        f"at {average:.0f}% on average. A type with {needed} "
-        f"accelerator{'s' if needed > 1 else ''} would do"
+        f"right-size: {gpus} {names} did nothing; {len(busy_gpus)} worked, "
+        f"at {average:.0f}% on average. A type with {needed} {accelerators} would do"
     )
 
 
@@ -651,8 +775,10 @@ def _no_data(evidence: Evidence, reason: str, *, is_late: bool = False) -> Verdi
 
 
 def _silence(evidence: Evidence, policy: Policy) -> str:
-    names, power = policy.metrics, evidence.agentless_power_percent
-    text = f"no {names.utilization} in {names.namespace} for {minutes(evidence.window.length)} min"
+    metrics = policy.metrics
+    silent_minutes = minutes(evidence.window.length)
+    text = f"no {metrics.utilization} in {metrics.namespace} for {silent_minutes} min"
+    power = evidence.agentless_power_percent
     if power is None:
         return text
     return f"{text}; EC2's own GPUPowerUtilization reached {power:.0f}%, which alone proves nothing"
@@ -661,6 +787,8 @@ def _silence(evidence: Evidence, policy: Policy) -> str:
 def idle_sentence(
     idle_for: timedelta, policy: Policy, manager: Manager | None = None, *, released: bool = False
 ) -> str:
+    """Return how long an instance has been idle, and which service runs it. `released` says that
+    its GPU memory is released."""
     if released:
         return f"Idle for {span(idle_for)} and GPU memory is released."
     below = f"{policy.idle.utilization_below_percent:g}%"
