@@ -1,6 +1,8 @@
-"""Freshness: how old the newest readings of an instance are, before something is done that no
-person has approved. This module judges ages alone; whether the readings show idleness is for
-`verdict` to say."""
+"""Judge how old the newest readings of an instance are, before an action that no person has
+approved.
+
+This module judges ages alone. Whether the readings show idleness is for `verdict` to say.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from governor.domain.units import UtcDatetime, in_utc, minutes, span
 
 MINUTE = timedelta(minutes=1)
 MOST_AHEAD = timedelta(hours=2)
-"""CloudWatch accepts a reading that is dated at most this far ahead. Source: API, PutMetricData."""
+"""CloudWatch accepts a reading dated at most this far ahead. Source: API, PutMetricData."""
 _EC2_FIGURES = ("cpu", "network")
 """EC2 publishes these itself, every five minutes."""
 
@@ -45,11 +47,11 @@ def _oldest_reading_of_5_minutes(metrics: Metrics) -> timedelta:
 
 
 def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
-    """Return for how many minutes work may have gone on that a recheck does not see.
+    """Return for how many minutes work may go on without a recheck seeing it.
 
     The window of a recheck ends at a whole period, at least the lag ago, and its newest five
-    minutes hold at least one reading of every GPU. What is done `unasked` needs a newer one; it
-    says nothing about what came after its beginning.
+    minutes hold at least one reading of every GPU. An action `unasked` needs a newer reading, which
+    shows nothing of the time after its own beginning.
     """
     lag = timedelta(seconds=metrics.lag_seconds)
     period = timedelta(seconds=metrics.period_seconds)
@@ -61,38 +63,38 @@ def unseen_minutes(metrics: Metrics, *, unasked: bool) -> int:
 
 def why_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str | None:
     """Return why the newest readings are too old, or are not those of every GPU; `None` if they are
-    not.
+    good.
 
     `evidence` is read by `reading_period`, and `MOST_AHEAD` beyond `now`.
     """
-    reasons = (_why_gpus_stale(evidence, policy, now), _why_figures_stale(evidence, policy, now))
-    return next((reason for reason in reasons if reason is not None), None)
+    return _why_gpus_stale(evidence, policy, now) or _why_figures_stale(evidence, policy, now)
 
 
 def why_never_fresh(policy: Policy) -> Iterator[str]:
     """Yield why a policy's readings are always or often too old to act without a person's
     approval."""
     metrics = policy.metrics
-    names = [
-        "metrics.unasked_newest_reading_minutes",
-        "metrics.unasked_newest_5_minute_reading_minutes",
-    ]
-    name = names[0] if reading_period(metrics) == MINUTE else names[1]
+    setting_of_5_minutes = "metrics.unasked_newest_5_minute_reading_minutes"
+    setting = setting_of_5_minutes
+    if reading_period(metrics) == MINUTE:
+        setting = "metrics.unasked_newest_reading_minutes"
     collected = timedelta(seconds=metrics.collection_interval_seconds)
-    if collected + policy.lag > oldest_gpu_reading(policy.metrics):
+    oldest = oldest_gpu_reading(metrics)
+    if collected + policy.lag > oldest:
         yield (
             f"the newest GPU reading may be {span(collected + policy.lag)} old "
             f"(metrics.collection_interval_seconds: {metrics.collection_interval_seconds}, "
-            f"metrics.lag_seconds: {metrics.lag_seconds}), and {name} allows "
-            f"{minutes(oldest_gpu_reading(policy.metrics))} min"
+            f"metrics.lag_seconds: {metrics.lag_seconds}), and {setting} allows "
+            f"{minutes(oldest)} min"
         )
-    of_ec2 = [figure for figure in required_figures(policy) if figure in _EC2_FIGURES]
-    if of_ec2 and END_BIN + policy.lag > _oldest_reading_of_5_minutes(policy.metrics):
-        words = " and ".join(FIGURES[figure].words for figure in of_ec2)
+    ec2_figures = [figure for figure in required_figures(policy) if figure in _EC2_FIGURES]
+    oldest_of_5_minutes = _oldest_reading_of_5_minutes(metrics)
+    if ec2_figures and END_BIN + policy.lag > oldest_of_5_minutes:
+        words = " and ".join(FIGURES[figure].words for figure in ec2_figures)
         yield (
             f"EC2's newest reading of {words} may be {span(END_BIN + policy.lag)} old "
-            f"(metrics.lag_seconds: {metrics.lag_seconds}), and {names[1]} allows "
-            f"{minutes(_oldest_reading_of_5_minutes(policy.metrics))} min"
+            f"(metrics.lag_seconds: {metrics.lag_seconds}), and {setting_of_5_minutes} allows "
+            f"{minutes(oldest_of_5_minutes)} min"
         )
 
 
@@ -108,8 +110,11 @@ def _why_gpus_stale(evidence: Evidence, policy: Policy, now: UtcDatetime) -> str
     reporting = [gpu for gpu in evidence.gpus if peak(gpu.utilization) is not None]
     if evidence.gpus_expected is None or len(reporting) < evidence.gpus_expected:
         return _why_gpus_missing(len(reporting), evidence.gpus_expected)
-    reasons = (_why_gpu_stale(gpu, evidence, policy, now) for gpu in evidence.gpus)
-    return next((reason for reason in reasons if reason is not None), None)
+    for gpu in evidence.gpus:
+        reason = _why_gpu_stale(gpu, evidence, policy, now)
+        if reason is not None:
+            return reason
+    return None
 
 
 def _why_gpus_missing(reporting: int, expected: int | None) -> str:
@@ -125,17 +130,17 @@ def _why_gpu_stale(
     gpu: GpuReadings, evidence: Evidence, policy: Policy, now: UtcDatetime
 ) -> str | None:
     window = evidence.window
-    who = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
+    label = "the GPU" if gpu.gpu == "all" else f"GPU {gpu.gpu}"
     ended = last_reading_end(gpu.utilization, window)
     if ended - window.period > now:
-        # Its dates are wrong by an unknown time, so none of them says how old a reading is.
+        # The clock is wrong by an unknown time, so no date says how old a reading is.
         return (
-            f"the clock of the instance is ahead: {who} has a reading dated "
+            f"the clock of the instance is ahead: {label} has a reading dated "
             f"{in_utc(ended)}; set the clock"
         )
     allowed = oldest_gpu_reading(policy.metrics)
     if now - ended > allowed:
-        return _too_old(f"the newest reading of {who}", ended, allowed)
+        return _too_old(f"the newest reading of {label}", ended, allowed)
     return None
 
 

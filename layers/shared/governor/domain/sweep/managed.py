@@ -1,5 +1,8 @@
-"""Instances that another service runs: which environment they belong to, and what its owner can do.
-The governor never acts on them; what keeps them running idle is a setting of that service."""
+"""Instances that another service runs: the environment they belong to, and what its owner can do.
+
+The governor never acts on them: a setting of that service keeps them running idle, and only its
+owner may change it.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,8 @@ from governor.domain.units import UsdPerHour, UtcDatetime, bullets, clock, iso, 
 _NAMED = 20
 """Instances named in the text; the facts hold all."""
 _BATCH_GROUP = re.compile(r"AWSBatch-(?P<name>.+?)-asg-[0-9a-f-]+")
-"""The Auto Scaling group that Batch makes for a compute environment. Source: public users of
-Batch."""
+"""The name of the Auto Scaling group that Batch makes for a compute environment. Source: public
+users of Batch."""
 _CLUSTER_PREFIX = "kubernetes.io/cluster/"
 
 
@@ -34,7 +37,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The environment of an instance; `name` is empty where no tag tells, `cluster` outside of
+    """The environment of an instance. `name` is empty if no tag gives it, `cluster` outside of
     Kubernetes."""
 
     kind: Kind
@@ -44,18 +47,20 @@ class Home:
 
     @property
     def title(self) -> str:
-        """For a sentence: `EKS node group gpu of prod`."""
-        kind = (
-            f"{self.kind.value}" if self.kind is not Kind.OTHER else f"{self.service} environment"
-        )
-        named = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
-        return f"{named} of {self.cluster}" if self.cluster and self.cluster != self.name else named
+        """Return it for a sentence: `EKS node group gpu of prod`."""
+        kind = self.kind.value
+        if self.kind is Kind.OTHER:
+            kind = f"{self.service} environment"
+        title = f"{kind} {self.name}" if self.name else f"{kind} without a name in its tags"
+        if not self.cluster or self.cluster == self.name:
+            return title
+        return f"{title} of {self.cluster}"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEnvironment:
-    """A compute environment as AWS Batch describes it. Jobs of all its queues, counted up to 100 a
-    state."""
+    """A compute environment as AWS Batch describes it. Its jobs are those of all its queues,
+    counted up to 100 a state."""
 
     name: str
     minimum_vcpus: int
@@ -73,33 +78,53 @@ class IdleMember:
 
 
 def home_of(instance: Instance, manager: Manager) -> Home:
-    tags, service = instance.tags, manager.service
+    """Return the environment of an instance, by its tags."""
+    tags = instance.tags
+    service = manager.service
     group = tags.get(AUTO_SCALING_TAG, "")
+    match service:
+        case "AWS Batch":
+            return Home(Kind.BATCH, service, _batch_environment_name(tags))
+        case "Karpenter" | "Amazon EKS" | "Kubernetes":
+            return _kubernetes_home(tags, service)
+        case "Amazon ECS":
+            return Home(Kind.ECS, service, tags.get("aws:ecs:clusterName") or group)
+        case "EC2 Auto Scaling":
+            return Home(Kind.GROUP, service, group)
+        case _:
+            return Home(Kind.OTHER, service, tags.get(manager.mark, ""))
+
+
+def _batch_environment_name(tags: Mapping[str, str]) -> str:
+    """Return the name of the compute environment; empty if no tag gives it."""
+    arn = tags.get("aws:batch:compute-environment", "")
+    name = arn.rpartition("/")[2]
+    if name:
+        return name
+    match = _BATCH_GROUP.fullmatch(tags.get(AUTO_SCALING_TAG, ""))
+    return match["name"] if match else ""
+
+
+def _kubernetes_home(tags: Mapping[str, str], service: str) -> Home:
     cluster = _cluster(tags)
-    if service == "AWS Batch":
-        named, match = tags.get("aws:batch:compute-environment", ""), _BATCH_GROUP.fullmatch(group)
-        return Home(
-            Kind.BATCH, service, named.rpartition("/")[2] or (match["name"] if match else "")
-        )
     if service == "Karpenter":
         pool = tags.get("karpenter.sh/nodepool") or tags.get("karpenter.sh/provisioner-name") or ""
         return Home(Kind.KARPENTER, service, pool, cluster)
-    if service == "Amazon EKS" and (node_group := tags.get("eks:nodegroup-name")):
+    node_group = tags.get("eks:nodegroup-name")
+    if service == "Amazon EKS" and node_group:
         return Home(Kind.NODE_GROUP, service, node_group, cluster)
-    if service in ("Amazon EKS", "Kubernetes"):
-        return Home(Kind.KUBERNETES, service, cluster)
-    if service == "Amazon ECS":
-        return Home(Kind.ECS, service, tags.get("aws:ecs:clusterName") or group)
-    if service == "EC2 Auto Scaling":
-        return Home(Kind.GROUP, service, group)
-    return Home(Kind.OTHER, service, tags.get(manager.mark, ""))
+    return Home(Kind.KUBERNETES, service, cluster)
 
 
 def _cluster(tags: Mapping[str, str]) -> str:
-    keys = ("eks:cluster-name", "aws:eks:cluster-name", "eks:eks-cluster-name")
-    named = next((tags[key] for key in keys if tags.get(key)), "")
-    owned = (key.removeprefix(_CLUSTER_PREFIX) for key in tags if key.startswith(_CLUSTER_PREFIX))
-    return named or next(owned, "")
+    """Return the name of the Kubernetes cluster; empty if no tag gives it."""
+    for key in ("eks:cluster-name", "aws:eks:cluster-name", "eks:eks-cluster-name"):
+        if tags.get(key):
+            return tags[key]
+    for key in tags:
+        if key.startswith(_CLUSTER_PREFIX):
+            return key.removeprefix(_CLUSTER_PREFIX)
+    return ""
 
 
 def _slug(kind: Kind) -> str:
@@ -108,25 +133,37 @@ def _slug(kind: Kind) -> str:
 
 def advice_for(home: Home, batch: BatchEnvironment | None) -> list[str]:
     """Return what keeps idle instances in such an environment, and how its owner changes it."""
-    state = "unread"
-    if batch is not None:
-        state = "jobs" if batch.jobs_running else "minimum" if batch.minimum_vcpus else "free"
     values = {
         "kind": _slug(home.kind),
         "service": home.service,
         "name": home.name or "NAME",
         "cluster": home.cluster or "CLUSTER",
-        "state": state,
+        "state": _batch_state(batch),
         "batch": batch,
-        "running": batch and _jobs(batch.jobs_running, "running"),
-        "waiting": batch and _jobs(batch.jobs_waiting, "waiting"),
+        "running": None,
+        "waiting": None,
     }
+    if batch is not None:
+        values["running"] = _jobs(batch.jobs_running, "running")
+        values["waiting"] = _jobs(batch.jobs_waiting, "waiting")
     return said("managed advice", values)
 
 
-def _jobs(number: int, what: str) -> str:
-    text = "no job is" if number == 0 else "1 job is" if number == 1 else f"{number} jobs are"
-    return f"{text} {what}"
+def _batch_state(batch: BatchEnvironment | None) -> str:
+    """Return what keeps instances in a compute environment, by the name that the advice uses."""
+    if batch is None:
+        return "unread"
+    if batch.jobs_running:
+        return "jobs"
+    return "minimum" if batch.minimum_vcpus else "free"
+
+
+def _jobs(count: int, state: str) -> str:
+    if count == 0:
+        return f"no job is {state}"
+    if count == 1:
+        return f"1 job is {state}"
+    return f"{count} jobs are {state}"
 
 
 def managed_alert(
@@ -139,42 +176,52 @@ def managed_alert(
     owner: Owner,
     advice: Sequence[str],
 ) -> Alert:
-    """Return one message to the owner of an environment about its idle members, of all `governed`
-    there."""
-    cost = sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
-    unknown = sum(member.usd_per_hour is None for member in idle)
-    first = idle[0].instance
+    """Return one message to the owner of an environment about its idle members. `governed` counts
+    all members there."""
+    usd_per_hour = _usd_per_hour(idle)
+    unpriced = sum(member.usd_per_hour is None for member in idle)
+    idle_since = min(member.since for member in idle)
+    lines = [_line(member, owner, now) for member in idle]
     facts = {
         "service": home.service,
         "environment_kind": _slug(home.kind),
         "environment": home.name,
         "cluster": home.cluster,
         "instance_ids": ids([member.instance for member in idle]),
-        "usd_per_hour": cost,
+        "usd_per_hour": usd_per_hour,
     }
     words = {
         "home": home,
-        "which": f"{len(idle)} GPU instances"
-        if len(idle) > 1
-        else f"{first.name} ({first.instance_type})",
-        "longest": span(now - min(member.since for member in idle)),
-        "usd": cost * 24 if unknown < len(idle) else None,
+        "which": _which(idle),
+        "longest": span(now - idle_since),
+        "usd": usd_per_hour * 24 if unpriced < len(idle) else None,
         "number": len(idle),
         "governed": governed,
-        "unpriced": f"; the price of {unknown} of them is not known" if unknown else "",
+        "unpriced": f"; the price of {unpriced} of them is not known" if unpriced else "",
         "advice": advice,
-        "listed": bullets(
-            [
-                f"{named(one.instance)}: idle since {clock(one.since, owner.time_zone, now)}"
-                for one in idle
-            ],
-            _NAMED,
-        ),
+        "listed": bullets(lines, _NAMED),
     }
     dedup_id = f"managed-{short_hash(group_key(target, home, owner))}-{iso(now)}"
     return written("managed", target, dedup_id, now, facts, words, owner=owner)
 
 
+def _usd_per_hour(idle: Sequence[IdleMember]) -> UsdPerHour:
+    """Return the price of all members whose price is known."""
+    return sum((member.usd_per_hour or Decimal(0) for member in idle), Decimal(0))
+
+
+def _which(idle: Sequence[IdleMember]) -> str:
+    if len(idle) > 1:
+        return f"{len(idle)} GPU instances"
+    instance = idle[0].instance
+    return f"{instance.name} ({instance.instance_type})"
+
+
+def _line(member: IdleMember, owner: Owner, now: UtcDatetime) -> str:
+    return f"{named(member.instance)}: idle since {clock(member.since, owner.time_zone, now)}"
+
+
 def group_key(target: Target, home: Home, owner: Owner) -> str:
-    parts = home.kind.value, home.service, home.name, home.cluster, owner.name, owner.project
+    """Return the key of this environment and owner, under which its messages are counted."""
+    parts = (home.kind.value, home.service, home.name, home.cluster, owner.name, owner.project)
     return f"managed#{target}#{short_hash(*parts)}"
