@@ -1,5 +1,8 @@
-"""Stores: one class per aggregate, over one table (`governor.stores.table`). Every change that
-matters is a conditional write and raises `ConflictError` when another one was first."""
+"""Stores: one class for each aggregate, over one table (`governor.stores.table`).
+
+Every change that matters is a conditional write, and raises `ConflictError` if another change came
+first.
+"""
 
 from __future__ import annotations
 
@@ -34,4 +37,4 @@ class StateTable(
     Prices,
     Expiries,
 ):
-    """All but the event log in one object, for use cases that need several."""
+    """All stores but the event log in one object, for use cases that need several."""

@@ -1,5 +1,7 @@
-"""Brakes on actions: the counts and the freeze over all targets, and the ends of freezes. Each has
-a partition of its own (`docs/state.md`), so that IAM can say who writes it."""
+"""Brakes on actions: the counts and the freeze over all targets, and requests to end a freeze.
+
+Each has a partition of its own (`docs/state.md`), so that IAM can say who writes it.
+"""
 
 from __future__ import annotations
 
@@ -14,41 +16,58 @@ from governor.domain.sweep.breaker import DAYS_KEPT, BreakerState, HourCount, Hu
 from governor.domain.units import as_utc
 from governor.errors import CloudError, Throttled
 from governor.stores.keys import place
-from governor.stores.table import DAMAGED, Condition, Key, Store, absent, put, update, where
+from governor.stores.table import (
+    DAMAGED,
+    Condition,
+    Document,
+    Key,
+    Store,
+    Write,
+    absent,
+    put,
+    update,
+    where,
+)
 
 HUB: Key = ("BREAKER#hub", "HUB")
-_TURNED, _BACK, _FIRST, _HOUR = "turned_", "back_", "first", "%Y%m%d%H"
+_TURNED = "turned_"
+_BACK = "back_"
+"""Attributes of the hub's item, each before the name of an hour."""
+_FIRST = "first"
+_HOUR = "%Y%m%d%H"
+"""The name of an hour."""
 _RESERVED_FOR = timedelta(days=90)
 """As long as the name of an execution cannot be used again."""
 
 
 class Brakes(Store):
     def hub(self) -> Hub:
-        """Return what is counted over all targets, and the freeze: one item, one consistent
-        read."""
+        """Return what is counted over all targets, and the freeze: one item, one consistent read.
+        Raises: CloudError if the counts are damaged."""
         item = self._table.get(HUB) or {}
-        tails = {name.rpartition("_")[2] for name in item if name.startswith((_TURNED, _BACK))}
         try:
-            hours = {
-                _hour(one): HourCount(
-                    int(item.get(_TURNED + one, 0)), int(item.get(_BACK + one, 0))
-                )
-                for one in tails
-            }
+            hours = _hour_counts(item)
             # An item of an earlier release is as old as its oldest hour.
             first = _hour(item[_FIRST]) if _FIRST in item else min(hours, default=None)
         except DAMAGED as error:
-            # Nothing acts without it, and nothing is remembered uncounted: a freeze could be lost.
+            # Without the counts nothing acts, and nothing is remembered: a freeze could be lost.
             raise CloudError(f"{' / '.join(HUB)} cannot be read: {error}") from None
-        stored = [item["freeze"]] if item.get("freeze") else []
-        return Hub(hours, next(self._table.records(BreakerState, stored), None), first)
+        freeze = None
+        if item.get("freeze"):
+            freeze = next(self._table.records(BreakerState, [item["freeze"]]), None)
+        return Hub(hours, freeze, first)
 
     def turned(self, target: Target) -> dict[str, datetime]:
-        """Return whom the hub counts of this target, with the hour, by instance id: once a stretch.
-        Nobody where it is damaged: who turns is counted again then, which can only freeze."""
-        item = self._table.get(key := _turned_key(target)) or {"ids": {}}
+        """Return the instances of this target that the hub counts, with their hour, by instance id:
+        once for each idle stretch.
+
+        Return nothing if the item is damaged: then they are counted again, which can only freeze.
+        """
+        key = _turned_key(target)
+        item = self._table.get(key) or {"ids": {}}
         try:
-            return {one: _hour(str(hour)) for one, hour in dict(item["ids"]).items()}
+            hour_names = dict(item["ids"])
+            return {instance_id: _hour(str(name)) for instance_id, name in hour_names.items()}
         except DAMAGED:
             self._table.leave_out(" / ".join(key))
             return {}
@@ -64,34 +83,36 @@ class Brakes(Store):
         *,
         anyway: bool = False,
     ) -> bool:
-        """Count who is new among `ids`, and who of them is back at work, and keep the rest as
-        counted; false where `ids` are no longer those that are counted. `anyway` may count twice,
-        which can only freeze."""
-        add = Counter({_TURNED + f"{now:{_HOUR}}": len(new)} if new else {})
-        add.update(_BACK + f"{ids[one]:{_HOUR}}" for one in back)
-        oldest = now - timedelta(days=DAYS_KEPT)
-        if hub.freeze is not None:
-            oldest = min(oldest, hub.freeze.tripped_at - timedelta(days=DAYS_KEPT))
-        old = _counts(hour for hour in hub.hours if hour < oldest)
-        add = Counter({name: number for name, number in add.items() if _hour(name) >= oldest})
-        kept = {one: hour for one, hour in ids.items() if one not in back and hour >= oldest}
-        kept |= dict.fromkeys(new, hour_of(now))
-        known, kept_ids = (
-            {one: f"{hour:{_HOUR}}" for one, hour in these.items()} for these in (ids, kept)
-        )
-        unchanged = where("ids", "=", known) if known else absent() | where("ids", "=", {})
-        keep = put(_turned_key(target), {"ids": kept_ids}, None if anyway else unchanged)
-        first = {_FIRST: f"{hub.first or now:{_HOUR}}"}
-        count = [update(HUB, first, remove=old, add=add)] if add else []
-        # Where many targets hold the hub's item, too, it is counted as `anyway`.
-        with suppress(Throttled):
-            if not anyway:
-                return self._table.wins(keep, *count)
-        for one in (*count, keep):
-            self._table.write(one)
+        """Add the instances in `new` to the counts, count those in `back` as working again, and
+        remember the rest of `ids`. Return false, and change nothing, if `ids` are no longer the
+        instances that are counted.
+
+        With `anyway`, an instance may be counted twice, which can only freeze.
+        """
+        oldest = _oldest_kept(hub, now)
+        recent_ids = {instance_id: hour for instance_id, hour in ids.items() if hour >= oldest}
+        for instance_id in back:
+            recent_ids.pop(instance_id, None)
+        kept_ids = recent_ids | dict.fromkeys(new, hour_of(now))
+        condition = None if anyway else _are_still_counted(ids)
+        keep = put(_turned_key(target), {"ids": _hour_names(kept_ids)}, condition)
+
+        hub_writes: list[Write] = []
+        add = _counts_to_add(ids, new, back, now, oldest)
+        if add:
+            first = {_FIRST: _hour_name(hub.first or now)}
+            forgotten = _attributes(hour for hour in hub.hours if hour < oldest)
+            hub_writes.append(update(HUB, first, remove=forgotten, add=add))
+        if not anyway:
+            # If too many targets write the hub's item at once, count as with `anyway`.
+            with suppress(Throttled):
+                return self._table.wins(keep, *hub_writes)
+        for write in (*hub_writes, keep):
+            self._table.write(write)
         return True
 
     def freeze_hub(self, state: BreakerState) -> bool:
+        """Freeze everything; return false if a freeze stands already."""
         return self._table.holds(update(HUB, {"freeze": state}, absent("freeze")))
 
     def keep_hub_freeze(self, state: BreakerState) -> None:
@@ -104,12 +125,15 @@ class Brakes(Store):
         forget: Iterable[datetime] = (),
         settle: Mapping[datetime, int] | None = None,
     ) -> bool:
-        """End this freeze, and none that began since; true when this call did. Forget what was
-        counted in some hours, and `settle` of others how many count as back at work: no freeze anew
-        for these."""
-        add = {_BACK + f"{hour:{_HOUR}}": number for hour, number in (settle or {}).items()}
-        gone = ["freeze", *_counts(forget)]
-        return self._table.holds(update(HUB, {}, _is(state), remove=gone, add=add))
+        """End this freeze, and none that began since; return whether this call did.
+
+        The counts of the hours in `forget` are deleted. `settle` says how many instances of other
+        hours count as working again, so that they cause no new freeze.
+        """
+        settled = settle or {}
+        add = {_BACK + _hour_name(hour): count for hour, count in settled.items()}
+        removed = ["freeze", *_attributes(forget)]
+        return self._table.holds(update(HUB, {}, _is(state), remove=removed, add=add))
 
     def end_freeze(
         self, target: Target | None, freeze: BreakerState, by: str, at: datetime
@@ -122,13 +146,65 @@ class Brakes(Store):
         )
 
     def freeze_ended_by(self, target: Target | None, freeze: BreakerState) -> str | None:
-        """Return who had exactly this freeze ended; one that came later stands."""
-        found = self._table.get(_end_key(target, freeze)) or {}
-        return found.get("by")
+        """Return who had exactly this freeze ended; `None` if nobody did. A later freeze stands."""
+        item = self._table.get(_end_key(target, freeze)) or {}
+        return item.get("by")
 
 
-def _counts(hours: Iterable[datetime]) -> list[str]:
-    return [f"{kind}{hour:{_HOUR}}" for hour in hours for kind in (_TURNED, _BACK)]
+def _hour_counts(item: Document) -> dict[datetime, HourCount]:
+    """Return the counts in the hub's item, by their hour. Raises: as `DAMAGED`."""
+    names = [name for name in item if name.startswith((_TURNED, _BACK))]
+    counts: dict[datetime, HourCount] = {}
+    for hour_name in {name.rpartition("_")[2] for name in names}:
+        turned = int(item.get(_TURNED + hour_name, 0))
+        back = int(item.get(_BACK + hour_name, 0))
+        counts[_hour(hour_name)] = HourCount(turned, back)
+    return counts
+
+
+def _oldest_kept(hub: Hub, now: datetime) -> datetime:
+    """Return the time from which counts are kept: longer while a freeze stands, which is compared
+    with the days before it."""
+    kept_before = now if hub.freeze is None else min(now, hub.freeze.tripped_at)
+    return kept_before - timedelta(days=DAYS_KEPT)
+
+
+def _counts_to_add(
+    ids: Mapping[str, datetime],
+    new: Collection[str],
+    back: Collection[str],
+    now: datetime,
+    oldest: datetime,
+) -> Counter[str]:
+    """Return the number to add to each attribute of the hub's item, without forgotten hours."""
+    add: Counter[str] = Counter()
+    if new:
+        add[_TURNED + _hour_name(now)] = len(new)
+    for instance_id in back:
+        name = _BACK + _hour_name(ids[instance_id])
+        if _hour(name) >= oldest:
+            add[name] += 1
+    return add
+
+
+def _are_still_counted(ids: Mapping[str, datetime]) -> Condition:
+    """Return the condition that exactly these instances are counted."""
+    if ids:
+        return where("ids", "=", _hour_names(ids))
+    return absent() | where("ids", "=", {})
+
+
+def _hour_names(ids: Mapping[str, datetime]) -> dict[str, str]:
+    return {instance_id: _hour_name(hour) for instance_id, hour in ids.items()}
+
+
+def _hour_name(hour: datetime) -> str:
+    return f"{hour:{_HOUR}}"
+
+
+def _attributes(hours: Iterable[datetime]) -> list[str]:
+    """Return the attributes of the hub's item that count in these hours."""
+    return [f"{count}{_hour_name(hour)}" for hour in hours for count in (_TURNED, _BACK)]
 
 
 def _turned_key(target: Target) -> Key:
@@ -140,12 +216,15 @@ def _is(state: BreakerState) -> Condition:
 
 
 def _end_key(target: Target | None, freeze: BreakerState) -> Key:
-    where = "hub" if target is None else place(target)
-    return f"ENDED#{where}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
+    frozen_place = "hub" if target is None else place(target)
+    return f"ENDED#{frozen_place}", f"FREEZE#{as_utc(freeze.tripped_at).isoformat()}"
 
 
 @lru_cache(2_000)
 def _hour(name: str) -> datetime:
-    """Two weeks of hours are read at every sweep of every target."""
-    tail = name.rpartition("_")[2]
-    return datetime(int(tail[:4]), int(tail[4:6]), int(tail[6:8]), int(tail[8:]), tzinfo=UTC)
+    """Return the hour by its name, or by an attribute that ends with it."""
+    # Cached: every sweep of every target reads the hours of two weeks.
+    digits = name.rpartition("_")[2]
+    return datetime(
+        int(digits[:4]), int(digits[4:6]), int(digits[6:8]), int(digits[8:]), tzinfo=UTC
+    )

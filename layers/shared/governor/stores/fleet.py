@@ -1,5 +1,5 @@
-"""The console's read models: a page of rows per target, and costs per target and day (UTC), by each
-sweep."""
+"""The console's read models, written by each sweep: a page of rows for each target, and the costs
+of each target and day (UTC)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from governor.stores.table import (
 
 _FLEET = "FLEET"
 _MOST_SHARES = 100
-"""Owners and projects of a day, where all do not fit: each name may have 256 characters."""
+"""Owners and projects kept of a day if not all fit: each name may have 256 characters."""
 OTHERS = ("others", "others")
 _PAGES_KEPT = timedelta(days=7)
 _DAYS_KEPT = timedelta(days=400)
@@ -38,59 +38,73 @@ class Fleet(Store):
     """Pages and days. A month is `yyyy-mm`."""
 
     def pages(self, among: Collection[Target] | None = None) -> tuple[FleetPage, ...]:
-        """Return the pages of all targets, or of those `among` them, by account and Region: one
-        query."""
-        found = self._pages("")
-        return tuple(page for page in found if among is None or page.target in among)
+        """Return the pages of all targets, or of those `among` them, by account and Region. This is
+        one query."""
+        pages = self._pages("")
+        return tuple(page for page in pages if among is None or page.target in among)
 
     def page(self, target: Target) -> FleetPage | None:
+        """Return the page of a target; `None` if no sweep has kept one, or it is damaged."""
         return next(self._pages(f"{place(target)}#"), None)
 
     def keep_page(self, page: FleetPage) -> bool:
-        """Replace the page of a target, as a whole; false when that of a later sweep is there."""
+        """Replace the whole page of a target; return false if a later sweep has kept its page."""
         head = self._table.document(replace(page, rows=()))
-        not_later = absent() | where("swept_at", "<=", head["swept_at"])
-        # What is left of a longer page lies behind the end of the packed rows, and expires.
+        is_not_later = absent() | where("swept_at", "<=", head["swept_at"])
+        rows = [self._table.document(row) for row in page.rows]
+        # The rest of a longer earlier page lies behind the end of these rows, and expires.
         writes = [
             put(
                 (_FLEET, f"{place(page.target)}#{number:03d}"),
-                {**head, "rows": rows},
-                None if number else not_later,
+                {**head, "rows": part},
+                is_not_later if number == 0 else None,
                 until=page.swept_at + _PAGES_KEPT,
             )
-            for number, rows in enumerate(
-                packed([[self._table.document(row) for row in page.rows]])
-            )
+            for number, part in enumerate(packed([rows]))
         ]
-        # Nearly every page is one item, whose write costs half as much outside of a transaction.
-        return self._table.holds(*writes) if len(writes) == 1 else self._table.wins(*writes)
+        if len(writes) == 1:
+            # Nearly every page is one item, whose write costs half as much outside a transaction.
+            return self._table.holds(writes[0])
+        return self._table.wins(*writes)
 
     def days_of(self, target: Target, days: Sequence[date]) -> list[DayCosts]:
-        """Return what it cost on these days, read at once; nothing where nobody counted, or it is
-        damaged."""
+        """Return the costs of a target on each of these days, read at once. A day without costs, or
+        whose item is damaged, has none."""
         items = self._table.get_all([_day_key(target, day) for day in days])
-        found = {one.day: one for item in items if (one := self._day(item))}
-        return [found.get(day) or DayCosts(day, target.account, target.region) for day in days]
+        costs_by_day: dict[date, DayCosts] = {}
+        for item in items:
+            costs = self._day(item)
+            if costs is not None:
+                costs_by_day[costs.day] = costs
+        return [
+            costs_by_day.get(day) or DayCosts(day, target.account, target.region) for day in days
+        ]
 
     def days(self, month: str, since: date = date.min) -> tuple[DayCosts, ...]:
-        """Return the days of all targets in a month, by account, Region and day: one query."""
-        items = (
-            one for one in self._table.query(f"DAYS#{month}") if str(one.get("day")) >= f"{since}"
-        )
-        return tuple(found for item in items if (found := self._day(item)))
+        """Return the days of all targets in a month, by account, Region and day. This is one query;
+        damaged items are left out."""
+        days: list[DayCosts] = []
+        for item in self._table.query(f"DAYS#{month}"):
+            if str(item.get("day")) < f"{since}":
+                continue
+            costs = self._day(item)
+            if costs is not None:
+                days.append(costs)
+        return tuple(days)
 
     def _day(self, item: Document) -> DayCosts | None:
+        """Return the costs of a stored day; `None` if the item is damaged."""
         try:
             [lines] = unpacked([item["shares"]])
             shares = {(owner, project): Share(*map(Decimal, usd)) for owner, project, *usd in lines}
-            return DayCosts(
-                date.fromisoformat(item["day"]), item["account"], item["region"], shares
-            )
+            day = date.fromisoformat(item["day"])
+            return DayCosts(day, item["account"], item["region"], shares)
         except DAMAGED:
             self._table.leave_out(f"{item['pk']} / {item['sk']}")
             return None
 
     def _pages(self, prefix: str) -> Iterator[FleetPage]:
+        """Yield the page of each target, with a `problem` instead of rows that cannot be read."""
         by_target: dict[str, list[Document]] = defaultdict(list)
         for item in self._table.query(_FLEET, prefix):
             by_target[item["sk"].rpartition("#")[0]].append(item)
@@ -104,23 +118,22 @@ class Fleet(Store):
                 [documents] = unpacked(item["rows"] for item in items)
                 yield replace(page, rows=tuple(self._table.records(FleetRow, documents)))
             except (CloudError, *DAMAGED):
-                # Also where it was replaced between two parts of the query.
+                # This happens, too, if a sweep replaces the page between two parts of the query.
                 self._table.leave_out(f"the rows of {name}")
                 yield replace(page, problem="What the last sweep saw could not be read. Try again.")
 
 
 def keeping(costs: DayCosts) -> Write:
-    """Return the write that replaces the costs of a day, beside that of their meter. Of too many
-    owners for an item, which whoever tags can bring about, the most expensive ones are kept and the
-    others summed up."""
-    target, day = Target(costs.account, costs.region), costs.day
+    """Return the write that replaces the costs of a day, to go with the write of their meter.
+
+    An item holds only so many owners and projects, and anybody who tags can add more. Then the most
+    expensive ones are kept, and the rest is summed up.
+    """
+    target = Target(costs.account, costs.region)
+    day = costs.day
     parts = packed([_lines(costs.shares)])
     if len(parts) > 1:
-        named = {whose: share for whose, share in costs.shares.items() if whose != OTHERS}
-        by_cost = sorted(named.items(), key=lambda one: one[1].total, reverse=True)
-        others = (share for _, share in by_cost[_MOST_SHARES:])
-        rest = sum(others, costs.shares.get(OTHERS, Share()))
-        parts = packed([_lines({**dict(by_cost[:_MOST_SHARES]), OTHERS: rest})])
+        parts = packed([_lines(_most_expensive(costs.shares))])
     document = {
         "account": costs.account,
         "region": costs.region,
@@ -131,10 +144,33 @@ def keeping(costs: DayCosts) -> Write:
     return put(_day_key(target, day), document, until=until)
 
 
-def _lines(shares: Mapping[tuple[str, str], Share]) -> list[list[str]]:
+_Payer = tuple[str, str]
+"""An owner and a project."""
+
+
+def _most_expensive(shares: Mapping[_Payer, Share]) -> dict[_Payer, Share]:
+    """Return the most expensive shares, and the sum of all others."""
+    named = [payer for payer in shares if payer != OTHERS]
+    by_cost = sorted(named, key=lambda payer: shares[payer].total, reverse=True)
+    rest = shares.get(OTHERS, Share())
+    for payer in by_cost[_MOST_SHARES:]:
+        rest = rest + shares[payer]
+    kept = {payer: shares[payer] for payer in by_cost[:_MOST_SHARES]}
+    return {**kept, OTHERS: rest}
+
+
+def _lines(shares: Mapping[_Payer, Share]) -> list[list[str]]:
+    """Return each owner and project with its amounts, as they are packed."""
     return [
-        [*whose, *map(str, (one.used, one.idle, one.kept, one.unmeasured))]
-        for whose, one in shares.items()
+        [
+            owner,
+            project,
+            str(share.used),
+            str(share.idle),
+            str(share.kept),
+            str(share.unmeasured),
+        ]
+        for (owner, project), share in shares.items()
     ]
 
 

@@ -1,5 +1,5 @@
-"""Instance records: holds, marks and warnings, each attribute by itself; and what fails for which
-cause."""
+"""Instance records with their holds, marks and warnings, each attribute written by itself; failures
+by their cause; and open incidents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
-from functools import reduce
 from itertools import chain
 
 from governor.domain.alerts.alert import Incident
@@ -19,7 +18,6 @@ from governor.errors import CloudError
 from governor.stores import keys
 from governor.stores.table import (
     DAMAGED,
-    Condition,
     Document,
     Key,
     Readable,
@@ -32,76 +30,95 @@ from governor.stores.table import (
     where,
 )
 
-_BESIDE_A_WARNING = {one.name for kind in (InstanceRecord, Hold) for one in fields(kind)} - {
-    *("target", "instance_id", "hold", "warned_until", "problem")
-}
+_FIELDS = {field.name for kind in (InstanceRecord, Hold) for field in fields(kind)}
+_BESIDE_A_WARNING = _FIELDS - {"target", "instance_id", "hold", "warned_until", "problem"}
+"""Attributes for which a record is kept after its warning is over."""
 
 _FAILING = "FAILING#all"
-"""One partition: a cause is gone when it is gone in every account and Region."""
+"""One partition for all targets: a cause is over when it is over in every account and Region."""
 _FAILING_KEPT = timedelta(days=30)
 _INCIDENTS = "INCIDENT#all"
-"""One partition, as the sweep of any target closes them: the hub's may be no target of its own."""
+"""One partition for all targets: the sweep of any target closes incidents, as the hub's account may
+be no target."""
 
 
 class Instances(Store):
     def records(self, target: Target) -> dict[str, InstanceRecord]:
-        """Return all records of a target by instance id; an unreadable one says so in `problem`."""
-        found = {}
-        known: dict[str, list[Document]] = defaultdict(list)
-        # A close frees the lock and says for how long it is quiet: whoever sees it free must see
-        # that, too.
+        """Return all records of a target by instance id. One that cannot be read says so in
+        `problem`."""
+        items_by_id: dict[str, list[Document]] = defaultdict(list)
+        # The locks are read before the records. The close of an episode frees the lock and says how
+        # long the instance is quiet: a reader that sees the lock free must see that, too.
         locks = list(self._table.query(f"LOCK#{keys.place(target)}"))
-        records = self._table.query(keys.target_pk(target), "INSTANCE#")
-        for item in chain(records, locks, self._table.query(f"HOLD#{keys.place(target)}")):
-            known[item["sk"].partition("#")[2]].append(item)
-        for instance_id, items in known.items():
+        stored = self._table.query(keys.target_pk(target), "INSTANCE#")
+        for item in chain(stored, locks, self._table.query(f"HOLD#{keys.place(target)}")):
+            instance_id = item["sk"].partition("#")[2]
+            items_by_id[instance_id].append(item)
+        records: dict[str, InstanceRecord] = {}
+        for instance_id, items in items_by_id.items():
             try:
-                found[instance_id] = self._read(target, instance_id, items)
+                records[instance_id] = self._read(target, instance_id, items)
             except CloudError as error:
-                # One damaged record must not end the sweep of all others; nothing follows from it
-                # either.
-                found[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
-        return found
+                # One damaged record must not end the sweep of all others. No action rests on it.
+                records[instance_id] = InstanceRecord(target, instance_id, problem=str(error))
+        return records
 
     def record(self, target: Target, instance_id: str) -> InstanceRecord:
+        """Return the record of an instance; an empty one if there is none."""
         hold, record = keys.holds(target, instance_id)
         items = self._table.get_each([record, keys.lock(target, instance_id), hold])
         return self._read(target, instance_id, items)
 
     def _read(self, target: Target, instance_id: str, items: Iterable[Document]) -> InstanceRecord:
-        """Return the record with its lock and hold, which the release before this one keeps in the
-        record: an episode that either names is open, and the stricter hold counts."""
-        named = {"account": target.account, "region": target.region, "instance_id": instance_id}
-        stored, *own = self._table.records(InstanceRecord, [{**one, **named} for one in items])
-        for one in own:
-            stored = replace(
-                stored,
-                open_episode=one.open_episode or stored.open_episode,
-                episodes=max(one.episodes, stored.episodes),
-                hold=one.hold.stricter(stored.hold),
+        """Return the record with its lock and hold. Raises: CloudError.
+
+        The release before this one keeps both in the record: an episode that either names is open,
+        and the stricter hold counts.
+        """
+        identity = {
+            "account": target.account,
+            "region": target.region,
+            "instance_id": instance_id,
+        }
+        documents = [{**item, **identity} for item in items]
+        record, *lock_and_hold = self._table.records(InstanceRecord, documents)
+        for part in lock_and_hold:
+            record = replace(
+                record,
+                open_episode=part.open_episode or record.open_episode,
+                episodes=max(part.episodes, record.episodes),
+                hold=part.hold.stricter(record.hold),
             )
-        return stored
+        return record
 
     def set_marked(self, target: Target, at: datetime | None, *ids: str) -> None:
-        if at is None:
-            for one in ids:
-                self._remove(target, one, "marked_at")
-        else:
+        """Note when these instances were marked; with `None`, that they are not marked."""
+        if at is not None:
             self._table.write_all(
-                [update(keys.instance(target, one), {"marked_at": at}) for one in ids]
+                [
+                    update(keys.instance(target, instance_id), {"marked_at": at})
+                    for instance_id in ids
+                ]
             )
+            return
+        for instance_id in ids:
+            self._remove(target, instance_id, "marked_at")
 
     def note_warned(self, target: Target, until: Mapping[str, datetime]) -> None:
-        """Note until when warnings stand, by instance id. The last one counts."""
+        """Note when warnings end, by instance id. The last one counts."""
         self._table.write_all(
-            [update(keys.instance(target, one), {"warned_until": at}) for one, at in until.items()]
+            [
+                update(keys.instance(target, instance_id), {"warned_until": end})
+                for instance_id, end in until.items()
+            ]
         )
 
     def drop_warning(self, target: Target, instance_id: str, now: datetime) -> None:
-        """Delete a record that holds an old warning and nothing else; any other stays."""
-        is_old = where("warned_until", "<=", now)
-        alone = reduce(Condition.__and__, map(absent, sorted(_BESIDE_A_WARNING)), is_old)
-        self._table.wins(delete(keys.instance(target, instance_id), alone))
+        """Delete a record that holds an old warning and nothing else. Any other stays."""
+        holds_only_a_warning = where("warned_until", "<=", now)
+        for attribute in sorted(_BESIDE_A_WARNING):
+            holds_only_a_warning = holds_only_a_warning & absent(attribute)
+        self._table.wins(delete(keys.instance(target, instance_id), holds_only_a_warning))
 
     def clear_quiet(self, target: Target, instance_id: str) -> None:
         """Note that work has resumed: the next idle stretch is reported again."""
@@ -116,62 +133,78 @@ class Instances(Store):
 
 class Failures(Store):
     def failing(self) -> list[Failing]:
-        """Return the newest failure of each instance and cause, if readable, with those that are
-        over."""
+        """Return the newest failure of each instance and cause, with those that are over. Damaged
+        ones are left out."""
         items = {item["sk"]: item for item in self._table.query(_FAILING)}
         causes = [item for sk, item in items.items() if sk.startswith("CAUSE#")]
-        found = []
-        for one in Readable(self._table).records(Failing, causes):
-            key = _worked(one.target)
-            worked = items.get(key[1], {}).get(one.step)
-            try:
-                worked_at = parse_iso(worked) if worked else one.at
-            except DAMAGED:
-                self._table.leave_out(" / ".join(key))
-                worked_at = one.at
-            found.append(replace(one, over_at=worked_at) if worked_at > one.at else one)
-        return found
+        failures: list[Failing] = []
+        for failure in Readable(self._table).records(Failing, causes):
+            _, worked_sk = _worked(failure.target)
+            worked_at = self._worked_at(failure, items.get(worked_sk, {}))
+            if worked_at > failure.at:
+                failures.append(replace(failure, over_at=worked_at))
+            else:
+                failures.append(failure)
+        return failures
 
-    def note_failing(self, one: Failing) -> None:
-        self._table.write(update(_cause(one), one, until=one.at + _FAILING_KEPT))
+    def _worked_at(self, failure: Failing, worked: Document) -> datetime:
+        """Return when the step that failed last worked in its target; the time of the failure if
+        that is not known."""
+        text = worked.get(failure.step)
+        if not text:
+            return failure.at
+        try:
+            return parse_iso(text)
+        except DAMAGED:
+            self._table.leave_out(" / ".join(_worked(failure.target)))
+            return failure.at
+
+    def note_failing(self, failure: Failing) -> None:
+        """Note the newest failure of this instance and cause."""
+        self._table.write(update(_cause(failure), failure, until=failure.at + _FAILING_KEPT))
 
     def note_worked(self, target: Target, steps: Iterable[str], at: datetime) -> None:
-        """Note when these steps have last worked in a target; in one write."""
+        """Note in one write when these steps last worked in a target."""
         self._table.write(
             update(_worked(target), dict.fromkeys(steps, at), until=at + _FAILING_KEPT)
         )
 
-    def note_over(self, one: Failing, at: datetime) -> None:
-        self._table.holds(update(_cause(one), {"over_at": at}, present()))
+    def note_over(self, failure: Failing, at: datetime) -> None:
+        """Note when this failure was over, if it is still known."""
+        self._table.holds(update(_cause(failure), {"over_at": at}, present()))
 
-    def drop_failing(self, those: Iterable[Failing]) -> None:
-        self._table.write_all([delete(_cause(one)) for one in those])
+    def drop_failing(self, failures: Iterable[Failing]) -> None:
+        self._table.write_all([delete(_cause(failure)) for failure in failures])
 
-    def note_incident(self, one: Incident) -> None:
-        """Keep what is to be closed in time; `incidents` finds it until then."""
-        self._table.write(put(_incident(one.key), one, until=one.ends_at + _FAILING_KEPT))
+    def note_incident(self, incident: Incident) -> None:
+        """Keep an incident that must be closed in time; `incidents` returns it until then."""
+        until = incident.ends_at + _FAILING_KEPT
+        self._table.write(put(_incident(incident.key), incident, until=until))
 
     def extend_incident(self, key: str, until: datetime) -> None:
-        """Keep an incident open for longer, as its cause still is there; without one nothing
+        """Keep an incident open for longer, because its cause persists. Without an incident nothing
         happens."""
         self._table.holds(
             update(_incident(key), {"ends_at": until}, present(), until=until + _FAILING_KEPT)
         )
 
     def incidents(self) -> list[Incident]:
+        """Return the open incidents that can be read."""
         return list(Readable(self._table).records(Incident, self._table.query(_INCIDENTS)))
 
-    def drop_incident(self, one: Incident) -> None:
-        """Forget it, unless it was opened or extended meanwhile."""
-        self._table.holds(delete(_incident(one.key), where("ends_at", "=", iso(one.ends_at))))
+    def drop_incident(self, incident: Incident) -> None:
+        """Delete an incident, unless it was opened again or extended meanwhile."""
+        is_same_end = where("ends_at", "=", iso(incident.ends_at))
+        self._table.holds(delete(_incident(incident.key), is_same_end))
 
 
 def _incident(key: str) -> Key:
     return _INCIDENTS, key
 
 
-def _cause(one: Failing) -> Key:
-    return _FAILING, f"CAUSE#{one.cause}#{keys.place(one.target)}#{one.instance_id}"
+def _cause(failure: Failing) -> Key:
+    failing_place = f"{keys.place(failure.target)}#{failure.instance_id}"
+    return _FAILING, f"CAUSE#{failure.cause}#{failing_place}"
 
 
 def _worked(target: Target) -> Key:

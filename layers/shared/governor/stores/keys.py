@@ -20,15 +20,18 @@ def instance(target: Target, instance_id: str) -> Key:
 
 
 def lock(target: Target, instance_id: str) -> Key:
-    """In a partition that nothing on the internet's side writes."""
+    """Return the key of a lock, in a partition that no function facing the internet may write."""
     return f"LOCK#{place(target)}", f"LOCK#{instance_id}"
 
 
 def holds(target: Target, instance_id: str) -> tuple[Key, Key]:
-    """Return where a keep or an exemption is, which only answers write, and where the release
-    before reads it: a rollback brings that one back. Both are written and read for one release; the
-    stricter counts."""
-    return (f"HOLD#{place(target)}", f"HOLD#{instance_id}"), instance(target, instance_id)
+    """Return the key of a keep or an exemption, which only answers write, and the key where the
+    release before this one reads it, for a rollback.
+
+    Both are written and read for one release; the stricter hold counts.
+    """
+    hold_key = (f"HOLD#{place(target)}", f"HOLD#{instance_id}")
+    return hold_key, instance(target, instance_id)
 
 
 def episode(ref: EpisodeRef) -> Key:

@@ -1,4 +1,4 @@
-"""The ledger of savings, whose entries nothing changes, and the meters of what projects cost."""
+"""The ledger of savings, whose entries are never changed, and the meters of what projects cost."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from governor.stores.table import (
 _METERS_KEPT = timedelta(days=400)
 _REPLACED_KEPT = timedelta(days=30)
 _OPEN_KEPT = timedelta(days=400)
-"""Longer than the policy lets a saving count: its end then changes no sum."""
+"""Longer than the policy lets a saving count: a later end changes no sum."""
 _END = "#END"
+"""After the key of an entry: the key of its end."""
 _BILL = "#BILL#"
-"""After the key of an entry: that of its end, and those of corrections by bills, with their
-time."""
+"""After the key of an entry, and before their time: the keys of corrections by bills."""
 
 
 class Ledger(Store):
     """Booked savings, and what projects cost. A month is `yyyy-mm`."""
 
     def open_entries(self, target: Target, instance_id: str) -> list[LedgerEntry]:
-        """Return the entries that are booked and not settled, oldest episode first; and those of
-        instances that others replace, until they are started or terminated."""
+        """Return the entries that are booked and not settled, oldest episode first. Return also
+        those of instances that others replace, until they are started or terminated."""
         return self._table.read_all(LedgerEntry, target_pk(target), f"OPENLEDGER#{instance_id}#")
 
     def open_of(self, target: Target) -> list[LedgerEntry]:
-        """Return those of a target."""
+        """Return the open entries of all instances of a target."""
         return self._table.read_all(LedgerEntry, target_pk(target), "OPENLEDGER#")
 
     def settle_entry(
@@ -57,8 +57,11 @@ class Ledger(Store):
         *,
         by: str = "",
     ) -> bool:
-        """End a ledger entry once, by one more; true when this call did. `by` replaces it, and only
-        it. What ended so is not changed: only that it stays away is forgotten."""
+        """End an entry by adding its end; return false if it has ended before.
+
+        `by` is the one instance that replaces it. An entry that ended so is not changed: it only
+        stops counting as open.
+        """
         if entry.ended is not None:
             self._table.write(delete(_open_key(entry)))
             return False
@@ -73,77 +76,90 @@ class Ledger(Store):
             ours=False,
         )
         pk, sk = _ledger_key(entry)
-        writes = [
-            put(_open_key(entry), end, present(), until=entry.booked_at + _OPEN_KEPT)
-            if end.is_away
-            else delete(_open_key(entry), present()),
-            insert((pk, sk + _END), end),
-        ]
+        if end.is_away:
+            until = entry.booked_at + _OPEN_KEPT
+            open_entry = put(_open_key(entry), end, present(), until=until)
+        else:
+            open_entry = delete(_open_key(entry), present())
+        writes = [open_entry, insert((pk, sk + _END), end)]
         if by:
-            once = f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN"
+            # An instance replaces only one other.
+            once = (f"EVENT#replaces#{by}#{iso(ended_at)}", "SEEN")
             writes.append(insert(once, {}, until=now + _REPLACED_KEPT))
         return self._table.wins(*writes)
 
     def correct(self, entry: LedgerEntry, cash: Cash, source: str, now: UtcDatetime) -> None:
-        """Add what a bill has shown an hour of it to save in cash. The last correction counts."""
-        changed = replace(entry, cash_low_usd_per_hour=cash.low, cash_high_usd_per_hour=cash.high)
+        """Add the cash saving in an hour that a bill has shown. The last correction counts."""
+        correction = replace(
+            entry,
+            cash_low_usd_per_hour=cash.low,
+            cash_high_usd_per_hour=cash.high,
+            cash_source=source,
+            corrected_at=now,
+            ours=False,
+        )
         pk, sk = _ledger_key(entry)
-        found = replace(changed, cash_source=source, corrected_at=now, ours=False)
-        self._table.write(insert((pk, f"{sk}{_BILL}{iso(now)}"), found))
+        self._table.write(insert((pk, f"{sk}{_BILL}{iso(now)}"), correction))
 
     def entries(self, month: str) -> list[LedgerEntry]:
-        """Return what was booked in a month, each with its end, and as the last bill corrected
-        it."""
-        items: tuple[list[Document], list[Document]] = [], []
+        """Return the entries booked in a month, each with its end and its last correction by a
+        bill."""
+        booked: list[Document] = []
+        later: list[Document] = []
         for item in self._table.query(f"LEDGER#{month}"):
-            items[_END in item["sk"] or _BILL in item["sk"]].append(item)
-        booked, later = (self._table.records(LedgerEntry, some) for some in items)
-        found = {one.episode: one for one in booked}
-        for one in later:
-            if (entry := found.get(one.episode)) is not None:
-                found[one.episode] = replace(
-                    entry, **(one.correction if one.corrected_at else one.end)
-                )
-        return list(found.values())
+            if _END in item["sk"] or _BILL in item["sk"]:
+                later.append(item)
+            else:
+                booked.append(item)
+        entries = {entry.episode: entry for entry in self._table.records(LedgerEntry, booked)}
+        for addition in self._table.records(LedgerEntry, later):
+            entry = entries.get(addition.episode)
+            if entry is not None:
+                changes = addition.correction if addition.corrected_at else addition.end
+                entries[addition.episode] = replace(entry, **changes)
+        return list(entries.values())
 
     def last_statement(self, month: str) -> Statement | None:
-        found = self._table.read_all(Statement, f"STATEMENT#{month}")
-        return found[-1] if found else None
+        """Return the last statement of a month; `None` if there is none."""
+        statements = self._table.read_all(Statement, f"STATEMENT#{month}")
+        return statements[-1] if statements else None
 
-    def keep_statement(self, one: Statement) -> None:
-        """Keep what the ledger says now, beside what it said before."""
-        self._table.holds(insert((f"STATEMENT#{one.month}", iso(one.as_of)), one))
+    def keep_statement(self, statement: Statement) -> None:
+        """Keep this statement beside earlier ones of its month."""
+        key = (f"STATEMENT#{statement.month}", iso(statement.as_of))
+        self._table.holds(insert(key, statement))
 
     def meter(self, target: Target, month: str) -> Meter | None:
-        """Return what a target has cost in a month; `None` when nothing was counted."""
+        """Return what a target has cost in a month; `None` if nothing was counted."""
         return self._table.read(Meter, _meter_key(target, month))
 
     def bring_forward(
         self, meter: Meter, seen: Meter | None, days: Iterable[DayCosts] = ()
     ) -> bool:
-        """Put the meter in place of the one `seen`, with the days; false when another caller was
-        faster."""
-        unchanged = absent() if seen is None else where("counted_until", "=", seen.counted_until)
+        """Replace the meter `seen`, and add the days; return false if another caller was faster."""
+        is_unchanged = absent()
+        if seen is not None:
+            is_unchanged = where("counted_until", "=", seen.counted_until)
+        key = _meter_key(meter.target, meter.month)
         until = parse_month(meter.month) + _METERS_KEPT
-        forward = put(_meter_key(meter.target, meter.month), meter, unchanged, until=until)
-        return self._table.wins(forward, *map(keeping, days))
+        day_writes = [keeping(day) for day in days]
+        return self._table.wins(put(key, meter, is_unchanged, until=until), *day_writes)
 
     def meters(self, month: str) -> list[Meter]:
         return self._table.read_all(Meter, f"COST#{month}")
 
 
 def booking(entry: LedgerEntry) -> list[Write]:
-    kept = insert(_ledger_key(entry), entry)
+    """Return the writes that book an entry, open or ended."""
+    booked = insert(_ledger_key(entry), entry)
     if entry.ended_at is not None:
-        return [kept]
-    return [kept, insert(_open_key(entry), entry, until=entry.booked_at + _OPEN_KEPT)]
+        return [booked]
+    return [booked, insert(_open_key(entry), entry, until=entry.booked_at + _OPEN_KEPT)]
 
 
 def _ledger_key(entry: LedgerEntry) -> Key:
-    return (
-        f"LEDGER#{month_of(entry.booked_at)}",
-        f"{iso(entry.booked_at)}#{entry.episode.execution_name}",
-    )
+    sk = f"{iso(entry.booked_at)}#{entry.episode.execution_name}"
+    return f"LEDGER#{month_of(entry.booked_at)}", sk
 
 
 def _open_key(entry: LedgerEntry) -> Key:

@@ -1,6 +1,6 @@
-"""The policy: which version is in force (`VERSION#`, written by its reviewer alone), who wrote and
-who accepts one, and the last text in use. And the number of the items' schema, in the same
-partitions."""
+"""The policy: the version in force (`VERSION#`, written by its reviewer alone), who wrote and who
+accepts a version, and the last text in use. The schema number of all items is in the same
+partition."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ _OVER_BUDGET: Key = ("VERSION#in-force", "OVER-BUDGET")
 _PARAMETER: Key = ("VERSION#parameter", "POLICY")
 SCHEMA_KEY: Key = ("VERSION#items", "SCHEMA")
 SCHEMA = 1
-"""Raised when a release before could not read what this one stores: `docs/schema.md`."""
+"""Raised whenever an earlier release could not read what this one stores: `docs/schema.md`."""
 
 
 class PolicyVersions(Store):
-    """Versions of the policy document by their names in S3."""
+    """Versions of the policy document, by their version ids in S3."""
 
     def check_schema(self) -> None:
-        """Note that items are stored in this schema. Raises: CloudError where they are in a newer
+        """Note that items are stored in this schema. Raises: CloudError if they are in a newer
         one."""
-        kept = int((self._table.get(SCHEMA_KEY) or {}).get("number", 1))
-        if kept > SCHEMA:
-            known = (
-                f"the state table has items of schema {kept}, and this release reads up to {SCHEMA}"
+        item = self._table.get(SCHEMA_KEY) or {}
+        stored = int(item.get("number", 1))
+        if stored > SCHEMA:
+            raise CloudError(
+                f"the state table has items of schema {stored}, and this release reads up to "
+                f"{SCHEMA}: deploy the newer release again (docs/schema.md)"
             )
-            raise CloudError(f"{known}: deploy the newer release again (docs/schema.md)")
-        if kept < SCHEMA:
+        if stored < SCHEMA:
             self._table.write(put(SCHEMA_KEY, {"number": SCHEMA, "what": "schema raised"}))
 
     def keep_policy(self, text: str, at: datetime) -> None:
-        """Keep the text of an accepted policy document, to fall back on where the next cannot be
+        """Keep the text of an accepted policy document, to fall back on if the next one cannot be
         used."""
         self._table.write(put(_KEPT, {"text": text, "at": at}))
 
@@ -57,47 +58,50 @@ class PolicyVersions(Store):
             return None
         acceptances = Acceptances(item.get("terms", ""), frozenset(item.get("accepted_by", ())))
         people = KnownPeople(item["people"]) if "people" in item else None
-        return StandingVersion(
-            item["version"], parse_iso(item["at"]), item.get("before"), acceptances, people
-        )
+        at = parse_iso(item["at"])
+        return StandingVersion(item["version"], at, item.get("before"), acceptances, people)
 
     def put_in_force(
         self, version: str, before: str | None, at: datetime, consented: Consented | None = None
     ) -> None:
-        """Let a version count from now on. Raises: ConflictError when another one than `before`
-        does now."""
-        same = absent() if before is None else where("version", "=", before)
+        """Let a version count from now on. Raises: ConflictError if another version than `before`
+        is in force."""
+        is_unchanged = absent() if before is None else where("version", "=", before)
         item: dict[str, object] = {"version": version, "at": at}
         if before is not None:
             item["before"] = before
         if consented is not None:
             item |= _counted(consented)
-        self._table.transact(put(_IN_FORCE, item, same))
+        self._table.transact(put(_IN_FORCE, item, is_unchanged))
 
     def count_acceptances(self, version: str, consented: Consented) -> None:
-        """Keep whose acceptances of the version in force count. Raises: ConflictError when another
+        """Keep whose acceptances of the version in force count. Raises: ConflictError if another
         version is in force by now."""
         item = {**_counted(consented), "what": "acceptances of the policy counted"}
         self._table.write(update(_IN_FORCE, item, where("version", "=", version)))
 
     def accounts_of(self, targets: Targets) -> tuple[str, ...] | None:
-        """Return the accounts of the units; `None` where those of other units were found last."""
+        """Return the accounts of the organizational units; `None` if those found last were of other
+        units."""
         item = self._table.get(_ACCOUNTS) or {}
-        same = item.get("units") == [*targets.units] and item.get("without_units") == [
-            *targets.without_units
-        ]
-        return tuple(item["accounts"]) if same else None
+        has_same_units = item.get("units") == [*targets.units]
+        if not has_same_units or item.get("without_units") != [*targets.without_units]:
+            return None
+        return tuple(item["accounts"])
 
     def note_accounts(self, targets: Targets, accounts: Sequence[str], at: datetime) -> None:
-        """Keep the accounts of the units, for all functions; only a change is written, and
+        """Keep the accounts of the units, for all functions. Only a change is written, and
         audited."""
-        if self.accounts_of(targets) != tuple(accounts):
-            found = {
-                "units": targets.units,
-                "without_units": targets.without_units,
-                "accounts": accounts,
-            }
-            self._table.write(put(_ACCOUNTS, {**found, "what": "accounts of units", "at": at}))
+        if self.accounts_of(targets) == tuple(accounts):
+            return
+        document = {
+            "units": targets.units,
+            "without_units": targets.without_units,
+            "accounts": accounts,
+            "what": "accounts of units",
+            "at": at,
+        }
+        self._table.write(put(_ACCOUNTS, document))
 
     def over_budget(self, month: str) -> tuple[str, ...]:
         """Return the projects that have used more than their budget of this month (`yyyy-mm`)."""
@@ -105,13 +109,14 @@ class PolicyVersions(Store):
         return tuple(item["projects"]) if item.get("month") == month else ()
 
     def note_over_budget(self, month: str, projects: Sequence[str], at: datetime) -> None:
-        """Keep them, for all functions; only a change is written, and audited."""
-        if self.over_budget(month) != tuple(projects):
-            found = {"month": month, "projects": projects, "what": "projects over budget", "at": at}
-            self._table.write(put(_OVER_BUDGET, found))
+        """Keep these projects, for all functions. Only a change is written, and audited."""
+        if self.over_budget(month) == tuple(projects):
+            return
+        document = {"month": month, "projects": projects, "what": "projects over budget", "at": at}
+        self._table.write(put(_OVER_BUDGET, document))
 
     def note_parameter(self, text: str, at: datetime) -> None:
-        """Keep what the SSM parameter says; people were notified of it."""
+        """Keep the text of the SSM parameter, of which people were notified."""
         self._table.write(put(_PARAMETER, {"text": text, "at": at}))
 
     def noted_parameter(self) -> str | None:
@@ -121,16 +126,16 @@ class PolicyVersions(Store):
         self._table.write(update((f"VERSION#{version}", "WRITER"), {"arn": arn}))
 
     def writer(self, version: str) -> str:
-        """Return the ARN that wrote a version; empty where it is not known."""
+        """Return the ARN that wrote a version; an empty text if it is not known."""
         return self._text((f"VERSION#{version}", "WRITER"), "arn") or ""
 
     def accept_version(self, version: str, identity: str, at: datetime) -> None:
         self._table.write(update((f"ACCEPTED#{version}", identity), {"at": at}))
 
     def note_acceptance_refused(self, version: str, identity: str, why: str) -> None:
-        """Keep that somebody may not accept a version, for the audit alone; once for each."""
-        # No version of S3 has this name, so it counts for none.
-        key = f"ACCEPTED#refused#{version}", identity
+        """Keep once, for the audit alone, that somebody may not accept a version."""
+        # No version in S3 has this name, so the refusal counts as no acceptance.
+        key = (f"ACCEPTED#refused#{version}", identity)
         self._keep_for_audit(
             update(key, {"what": "refused", "episode": version, "reason": why}, absent())
         )
@@ -140,7 +145,7 @@ class PolicyVersions(Store):
         return tuple(self.accepted_at(version))
 
     def accepted_at(self, version: str) -> dict[str, UtcDatetime]:
-        """Return the identities that accept a version, and when each has done so last."""
+        """Return when each identity that accepts a version did so last."""
         items = self._table.query(f"ACCEPTED#{version}")
         return {item["sk"]: parse_iso(item["at"]) for item in items}
 

@@ -1,4 +1,4 @@
-"""Prices as they were last read from AWS, an item a Region."""
+"""Prices as they were last read from AWS, one item for each Region."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _COMMITMENTS = "PRICES", "COMMITMENTS"
 
 class Prices(Store):
     def price_list(self, region: str) -> PriceList | None:
-        """Return what was read of a Region; nothing where nobody did, or it is damaged."""
+        """Return the prices last read for a Region; `None` if there are none, or they are
+        damaged."""
         item = self._table.get(("PRICES", region))
         if item is None:
             return None
@@ -21,14 +22,13 @@ class Prices(Store):
             self._table.leave_out(f"the prices of {region}")
             return None
 
-    def keep_price_list(self, one: PriceList) -> None:
-        self._table.write(
-            put(("PRICES", one.region), {"list": packed([self._table.document(one)])[0]})
-        )
+    def keep_price_list(self, price_list: PriceList) -> None:
+        parts = packed([self._table.document(price_list)])
+        self._table.write(put(("PRICES", price_list.region), {"list": parts[0]}))
 
     def commitments(self) -> Commitments | None:
-        """Return what was read last of the hub's account; nothing where nobody did."""
+        """Return the commitments last read for the hub's account; `None` if there are none."""
         return self._table.read(Commitments, _COMMITMENTS)
 
-    def keep_commitments(self, one: Commitments) -> None:
-        self._table.write(put(_COMMITMENTS, one))
+    def keep_commitments(self, commitments: Commitments) -> None:
+        self._table.write(put(_COMMITMENTS, commitments))

@@ -1,4 +1,5 @@
-"""The memory of a sweep: observations, what turned at once, and the breaker."""
+"""The memory of sweeps: observations, the largest changes of each day, and the breaker of a
+target."""
 
 from __future__ import annotations
 
@@ -32,39 +33,52 @@ from governor.stores.table import (
 
 _log = logging.getLogger(__name__)
 
-_OBSERVATIONS, _OBSERVATIONS_FORMAT = "OBSERVATIONS#", 1
+_OBSERVATIONS = "OBSERVATIONS#"
+_OBSERVATIONS_FORMAT = 1
 _CHUNKS_AT_ONCE = 11
-"""A transaction may have 4 MB."""
+"""Chunks in a transaction, which may have 4 MB."""
 _ATTEMPTS = 3
 _PART_KEPT = timedelta(hours=2)
-"""Longer than work that was seen can be known."""
+"""Longer than the work in an observation matters."""
 
 
 class Sweeps(Store):
     def observations(self, target: Target) -> dict[str, Observation]:
-        """Return what the last sweep saw, by instance id; empty where that cannot be read as a
-        whole. With it comes what later sweeps have saved that did not end."""
-        found = None
+        """Return the observations of the last sweep by instance id, with those that later sweeps
+        saved before they were cut short. Return nothing if they cannot be read as a whole."""
+        observations = None
         for _ in range(_ATTEMPTS):
-            parts: dict[str, list[Document]] = defaultdict(list)
-            for item in self._table.query(target_pk(target), _OBSERVATIONS):
-                parts[item["sk"].rpartition("#")[0]].append(item)
-            # One that another sweep replaces between two pages of the query is read again.
-            if (found := self._unpacked(target, parts.pop(_OBSERVATIONS[:-1], []))) is not None:
+            sets = self._stored_sets(target)
+            # If another sweep replaced the chunks between two pages of the query, read them again.
+            observations = self._unpacked(target, sets.pop(_OBSERVATIONS[:-1], []))
+            if observations is not None:
                 break
-        found = found or {}
-        ended = max((one.at for one in found.values()), default=None)
-        for part in parts.values():
-            seen = self._unpacked(target, part) or {}
-            found |= {key: one for key, one in seen.items() if ended is None or one.at > ended}
-        return found
+        observations = observations or {}
+        ended_at = max((seen.at for seen in observations.values()), default=None)
+        for chunks in sets.values():
+            saved = self._unpacked(target, chunks) or {}
+            for instance_id, seen in saved.items():
+                if ended_at is None or seen.at > ended_at:
+                    observations[instance_id] = seen
+        return observations
 
-    def _unpacked(self, target: Target, items: Sequence[Document]) -> dict[str, Observation] | None:
-        """Return what can be read of them; `None` unless all chunks of one set are there."""
-        if not items:
+    def _stored_sets(self, target: Target) -> dict[str, list[Document]]:
+        """Return the chunks of each stored set: that of the last sweep that ended, and those that
+        later sweeps saved."""
+        sets: dict[str, list[Document]] = defaultdict(list)
+        for item in self._table.query(target_pk(target), _OBSERVATIONS):
+            sets[item["sk"].rpartition("#")[0]].append(item)
+        return sets
+
+    def _unpacked(
+        self, target: Target, chunks: Sequence[Document]
+    ) -> dict[str, Observation] | None:
+        """Return the observations in these chunks: nothing if they are damaged, and `None` if
+        chunks of the set are missing."""
+        if not chunks:
             return {}
-        head = items[0]
-        current = [item for item in items if item.get("version") == head.get("version")]
+        head = chunks[0]
+        current = [chunk for chunk in chunks if chunk.get("version") == head.get("version")]
         is_known = head["sk"].endswith("#000") and head.get("format") == _OBSERVATIONS_FORMAT
         if not is_known or len(current) != head.get("chunks"):
             _log.warning(
@@ -72,9 +86,10 @@ class Sweeps(Store):
             )
             return None
         try:
-            lines, same = tee(unpacked(item["data"] for item in current))
-            seen = self._table.records(Observation, same)
-            return {line["id"]: one for line, one in zip(lines, seen, strict=True)}
+            # Read line by line: only one line is held as text.
+            lines, lines_of_records = tee(unpacked(chunk["data"] for chunk in current))
+            records = self._table.records(Observation, lines_of_records)
+            return {line["id"]: seen for line, seen in zip(lines, records, strict=True)}
         except (CloudError, *DAMAGED) as error:
             _log.warning("the remembered observations of %s cannot be read: %s", target, error)
             return {}
@@ -82,19 +97,20 @@ class Sweeps(Store):
     def remember(
         self, target: Target, observations: Mapping[str, Observation], at: datetime
     ) -> None:
-        """Replace the observations. Last writer wins; it is a cache."""
-        version, last = self._keep(target, _OBSERVATIONS, observations, at)
-        is_ours = check((target_pk(target), f"{_OBSERVATIONS}000"), where("version", "=", version))
-        for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last):
-            # Not what another sweep has replaced this by, nor what a later one has saved that goes
-            # on.
-            self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), where("at", "<=", at)))
+        """Replace the observations. The last sweep that writes wins: they are a cache."""
+        version, last_key = self._keep(target, _OBSERVATIONS, observations, at)
+        head_key = (target_pk(target), f"{_OBSERVATIONS}000")
+        is_ours = check(head_key, where("version", "=", version))
+        for stale in self._table.query(target_pk(target), _OBSERVATIONS, after=last_key):
+            # Keep what another sweep has put in place of ours, and what a later one has saved.
+            is_not_later = where("at", "<=", at)
+            self._table.wins(is_ours, delete((stale["pk"], stale["sk"]), is_not_later))
 
     def remember_part(self, target: Target, seen: Mapping[str, Observation], at: datetime) -> None:
-        """Add what a sweep saw that goes on: for the next one, should it not end."""
-        # Behind all chunks: the next whole set deletes it.
-        own = f"{_OBSERVATIONS}part-{iso(at)}-{random.getrandbits(64):016x}#"
-        self._keep(target, own, seen, at, until=at + _PART_KEPT)
+        """Save observations of a sweep that goes on. If it is cut short, the next one uses them."""
+        # The key sorts behind all chunks, so the next whole set deletes it.
+        prefix = f"{_OBSERVATIONS}part-{iso(at)}-{random.getrandbits(64):016x}#"
+        self._keep(target, prefix, seen, at, until=at + _PART_KEPT)
 
     def _keep(
         self,
@@ -102,68 +118,85 @@ class Sweeps(Store):
         prefix: str,
         seen: Mapping[str, Observation],
         at: datetime,
-        **more: Any,
+        **expiry: Any,
     ) -> tuple[str, str]:
-        """Return the version, and the last key."""
-        parts = packed({"id": key, **self._table.document(one)} for key, one in seen.items())
+        """Write a set of observations; return its version, and the last sort key."""
+        lines = (
+            {"id": instance_id, **self._table.document(observation)}
+            for instance_id, observation in seen.items()
+        )
+        parts = packed(lines)
         version = f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}"
         chunk = {"version": version, "chunks": len(parts), "format": _OBSERVATIONS_FORMAT, "at": at}
         writes = [
-            put((target_pk(target), f"{prefix}{number:03d}"), {**chunk, "data": part}, **more)
+            put((target_pk(target), f"{prefix}{number:03d}"), {**chunk, "data": part}, **expiry)
             for number, part in enumerate(parts)
         ]
-        # All at once: of two sweeps that write chunk by chunk, neither would leave a set.
-        for some in in_parts(writes, _CHUNKS_AT_ONCE):
-            self._table.transact(*some) if len(writes) > 1 else self._table.write(*some)
+        if len(writes) == 1:
+            self._table.write(writes[0])
+        else:
+            # All at once: two sweeps that wrote chunk by chunk would leave no whole set.
+            for part_of_writes in in_parts(writes, _CHUNKS_AT_ONCE):
+                self._table.transact(*part_of_writes)
         return version, writes[-1].key[1]
 
     def sweep_days(self, target: Target) -> tuple[SweepDay, ...]:
-        """Return the largest changes in a sweep of the last days, by day; none where they are
-        damaged."""
-        key = target_pk(target), "SWEEP-DAYS"
+        """Return the largest changes in a sweep of each of the last days, oldest first. Return an
+        empty tuple if they are damaged."""
+        key = (target_pk(target), "SWEEP-DAYS")
         item = self._table.get(key) or {"days": {}}
         try:
-            days = sorted(dict(item["days"]).items())
-            return tuple(SweepDay(date.fromisoformat(day), *map(int, most)) for day, most in days)
+            counts_by_day = sorted(dict(item["days"]).items())
+            return tuple(
+                SweepDay(date.fromisoformat(day), *map(int, counts))
+                for day, counts in counts_by_day
+            )
         except DAMAGED:
             self._table.leave_out(" / ".join(key))
             return ()
 
     def set_sweep_days(self, target: Target, days: Sequence[SweepDay]) -> None:
-        """Replace them. Of two sweeps at once one may be lost; the next one makes up for it."""
-        kept = {f"{one.day}": (one.most_idle, one.most_silent) for one in days}
-        self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": kept}))
+        """Replace the days. If two sweeps do so at once, one may be lost; the next one makes up for
+        it."""
+        counts_by_day = {f"{day.day}": (day.most_idle, day.most_silent) for day in days}
+        self._table.write(put((target_pk(target), "SWEEP-DAYS"), {"days": counts_by_day}))
 
     def breaker(self, target: Target) -> BreakerState | None:
-        """Return the tripped breaker, if it is; of two, the one that holds longer."""
+        """Return the tripped breaker of a target; `None` if it is not tripped."""
         return self.breakers([target])[target]
 
     def breakers(self, targets: Sequence[Target]) -> dict[Target, BreakerState | None]:
-        items = self._table.get_each([key for one in targets for key in _breaker_keys(one)])
-        found = [
-            next(self._table.records(BreakerState, [one] if one else []), None) for one in items
-        ]
-        return {
-            target: max(filter(None, pair), key=lambda one: one.tripped_at, default=None)
-            for target, *pair in zip(targets, found[::2], found[1::2], strict=True)
-        }
+        """Return the breaker of each target; `None` if it is not tripped."""
+        keys = [key for target in targets for key in _breaker_keys(target)]
+        item_by_key = dict(zip(keys, self._table.get_each(keys), strict=True))
+        states: dict[Target, BreakerState | None] = {}
+        for target in targets:
+            new_key, old_key = _breaker_keys(target)
+            states[target] = self._later_state(item_by_key[new_key], item_by_key[old_key])
+        return states
+
+    def _later_state(self, *items: Document) -> BreakerState | None:
+        """Return the state that was tripped last; `None` if all items are empty."""
+        stored = [item for item in items if item]
+        states = self._table.records(BreakerState, stored)
+        return max(states, key=lambda state: state.tripped_at, default=None)
 
     def release_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Release this breaker, and none that has tripped since; true when this call did."""
+        """Release this breaker, and none that has tripped since; return whether this call did."""
         is_it = where("tripped_at", "<=", state.tripped_at)
-        gone = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
-        return any(gone)
+        released = [self._table.wins(delete(key, is_it)) for key in _breaker_keys(target)]
+        return any(released)
 
     def set_breaker(self, target: Target, state: BreakerState) -> bool:
-        """Trip the breaker; true when this call did. A tripped one takes the new reason."""
-        new, old = _breaker_keys(target)
-        if self._table.wins(insert(new, state), put(old, state)):
+        """Trip the breaker; return whether this call did. A tripped one takes the new reason."""
+        new_key, old_key = _breaker_keys(target)
+        if self._table.wins(insert(new_key, state), put(old_key, state)):
             return True
-        self._table.transact(put(new, state), put(old, state))
+        self._table.transact(put(new_key, state), put(old_key, state))
         return False
 
 
 def _breaker_keys(target: Target) -> tuple[Key, Key]:
-    """Return where the breaker is, and where the release before this one reads it: a rollback
-    brings that one back. Both are written and read for one release, so that no freeze is lost."""
+    """Return the key of the breaker, and the key where the release before this one reads it, for a
+    rollback. Both are written and read for one release, so that no freeze is lost."""
     return (f"BREAKER#{place(target)}", "BREAKER"), (target_pk(target), "BREAKER")

@@ -2,8 +2,8 @@
 what is stored.
 
 A document may hold text, whole numbers, booleans, bytes, times, records of the domain, and lists
-and maps of these; in place of a document, a record stands for all its fields. An item is deleted
-some time after its `until`, so one past it counts as gone wherever that matters.
+and maps of these. A record may stand in place of a document: it is stored with all its fields. An
+item is deleted some time after its `until`, so it counts as gone from then on where that matters.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from governor.errors import CloudError, ConflictError, GovernorError
 
 _log = logging.getLogger(__name__)
 TRANSACTION = 100
-"""Writes in one. Source: DynamoDB API, TransactWriteItems."""
+"""The most writes in one transaction. Source: DynamoDB API, TransactWriteItems."""
 
 _CHUNK_BYTES = 350_000
 """An item may have 400 KB with its names and keys."""
 _SLICE_BYTES = 32_768
 DAMAGED = (KeyError, ValueError, TypeError, ArithmeticError, zlib.error)
-"""Errors of packed JSON that is cut short, or not as it was written."""
+"""Errors that reading raises if packed JSON is cut short or changed."""
 
 Document = dict[str, Any]
 Key = tuple[str, str]
@@ -38,8 +38,8 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A comparison of one attribute (`a.b`: entry `b` of map `a`), or two conditions with AND or
-    OR."""
+    """A comparison of one attribute, or two conditions joined by AND or OR. The attribute `a.b` is
+    entry `b` of map `a`."""
 
     operator: str
     left: Any
@@ -53,32 +53,32 @@ class Condition:
 
 
 def present(attribute: str = "pk") -> Condition:
-    """The attribute is there; by default: the item."""
+    """Return the condition that the attribute exists; by default, that the item does."""
     return Condition("attribute_exists", attribute)
 
 
 def absent(attribute: str = "pk") -> Condition:
-    """The attribute is not there; by default: the item."""
+    """Return the condition that the attribute is missing; by default, that the item is."""
     return Condition("attribute_not_exists", attribute)
 
 
 def where(attribute: str, operator: Literal["=", "<>", "<", "<=", ">"], value: object) -> Condition:
-    """The attribute compares so with the value."""
+    """Return the condition that the attribute compares so with the value."""
     return Condition(operator, attribute, value)
 
 
 def is_over(now: datetime) -> Condition:
-    """There is no item, or its `until` is past."""
+    """Return the condition that there is no item, or that its `until` is past."""
     return absent() | where("expires_at_epoch", "<=", epoch(now))
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
     """One write, or a check, of an item. An update sets `document`, removes the attributes
-    `remove`, adds the numbers `add`, and sets `first` (map, key, value) where unset.
+    `remove`, and adds the numbers `add`. It sets `first` (map, key, value) if that entry is unset.
 
-    `returns_item` asks for the whole item after an update. Where a role may name only some
-    attributes of an item, IAM may refuse it.
+    `returns_item` asks for the whole item after an update. If a role may name only some attributes
+    of an item, IAM may refuse that.
     """
 
     kind: Literal["Put", "Update", "Delete", "ConditionCheck"]
@@ -114,34 +114,38 @@ def check(key: Key, condition: Condition) -> Write:
 
 
 def packed(lines: Iterable[Any]) -> list[bytes]:
-    """JSON, compressed as a stream, so that only one line is held as text; in parts that fit an
-    item each."""
+    """Return the lines as JSON, compressed, in parts that fit an item each."""
+    # Compressed as a stream, so that only one line is held as text.
     packer = zlib.compressobj(level=3)
-    parts = [
-        packer.compress(json.dumps(line, separators=(",", ":")).encode() + b"\n") for line in lines
-    ]
-    data = b"".join((*parts, packer.flush()))
+    compressed: list[bytes] = []
+    for line in lines:
+        text = json.dumps(line, separators=(",", ":"))
+        compressed.append(packer.compress(text.encode() + b"\n"))
+    compressed.append(packer.flush())
+    data = b"".join(compressed)
     return [data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES)]
 
 
 def unpacked(chunks: Iterable[bytes]) -> Iterator[Any]:
-    """Return the lines of what was packed. Raises: as `DAMAGED`."""
-    unpacker, rest = zlib.decompressobj(), b""
+    """Yield the lines that were packed. Raises: as `DAMAGED`."""
+    unpacker = zlib.decompressobj()
+    rest = b""
     for chunk in chunks:
-        # In slices: packed observations grow thirtyfold, and a chunk at once would be held three
+        # In slices: packed observations grow thirtyfold, and a whole chunk would be held three
         # times over.
         for start in range(0, len(chunk), _SLICE_BYTES):
             text = rest + unpacker.decompress(chunk[start : start + _SLICE_BYTES])
-            *whole, rest = text.split(b"\n")
-            yield from map(json.loads, whole)
+            *whole_lines, rest = text.split(b"\n")
+            yield from map(json.loads, whole_lines)
     if not unpacker.eof:
         raise ValueError("the packed JSON is cut short")
-    # A single line of an earlier release ends without a break.
-    yield from map(json.loads, filter(None, [rest]))
+    if rest:
+        # The only line of an earlier release ends without a line break.
+        yield json.loads(rest)
 
 
 def epoch(at: datetime) -> int:
-    """An `until` as it is stored: the attribute `expires_at_epoch`, in seconds."""
+    """Return an `until` as it is stored, in seconds: the attribute `expires_at_epoch`."""
     return int(at.timestamp())
 
 
@@ -150,65 +154,72 @@ class Table(ABC):
 
     @abstractmethod
     def get(self, key: Key) -> Document | None:
-        """Return the item."""
+        """Return the item; `None` if there is none."""
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        """Return those of the items that exist, in any order: at once, where the table can. No key
-        twice."""
-        return [item for key in keys if (item := self.get(key)) is not None]
+        """Return the items that exist, in any order, and read at once if the table can. No key may
+        be given twice."""
+        items = [self.get(key) for key in keys]
+        return [item for item in items if item is not None]
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
-        """Return each of the items in this order, an empty one where there is none."""
+        """Return each item in the order of the keys; an empty one if it does not exist."""
         return [self.get(key) or {} for key in keys]
 
     @abstractmethod
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
-        """Return the items whose sort key begins with the prefix, in order; with `after` those
-        behind it."""
+        """Return the items whose sort key begins with the prefix, in order; with `after`, those
+        behind that key."""
 
     @abstractmethod
-    def write(self, one: Write) -> Document:
+    def write(self, change: Write) -> Document:
         """Carry out one write; return the item after an update that asks for it. Raises:
         ConflictError."""
 
     @abstractmethod
     def transact(self, *writes: Write) -> None:
-        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError. A
-        transaction that is repeated is answered as the first time: use it where a retry would see
-        its own write as a conflict."""
+        """Carry out up to `TRANSACTION` writes, all or nothing. Raises: ConflictError.
+
+        A retry of a transaction gets the answer of the first try. Use it where a retry would see
+        its own write as a conflict.
+        """
 
     @abstractmethod
     def hasty(self) -> Table:
-        """The same table for what is worth nothing later: writes are sent once and give up within
-        seconds."""
+        """Return the same table with short timeouts, for writes that are worth nothing later: each
+        is sent once."""
 
     @abstractmethod
     def document(self, record: object) -> Document:
-        """Return the stored form of a record, of text, numbers, booleans and bytes alone."""
+        """Return the stored form of a record: text, numbers, booleans and bytes alone."""
 
     @abstractmethod
     def records(self, kind: type[Record], items: Iterable[Mapping[str, Any]]) -> Iterator[Record]:
-        """Return the records of items, one by one. Raises: CloudError; it names the item."""
+        """Yield the record of each item. Raises: CloudError, which names the item."""
 
     def read(self, kind: type[Record], key: Key) -> Record | None:
+        """Return the record under this key; `None` if there is none. Raises: CloudError."""
         item = self.get(key)
         return next(self.records(kind, [item]), None) if item else None
 
     def read_all(self, kind: type[Record], pk: str, prefix: str = "") -> list[Record]:
+        """Return the records that `query` finds, in order. Raises: CloudError."""
         return list(self.records(kind, self.query(pk, prefix)))
 
     def leave_out(self, what: str) -> None:
-        """Note an item that cannot be read, and that something goes on without."""
+        """Log an item that cannot be read. The caller goes on without it."""
         _log.warning("%s cannot be read, and is left out", what, exc_info=True)
 
-    def holds(self, one: Write) -> bool:
+    def holds(self, change: Write) -> bool:
+        """Carry out one write; return false if its condition fails."""
         try:
-            self.write(one)
+            self.write(change)
         except ConflictError:
             return False
         return True
 
     def wins(self, *writes: Write) -> bool:
+        """Carry out a transaction; return false, and change nothing, if a condition fails."""
         try:
             self.transact(*writes)
         except ConflictError:
@@ -222,8 +233,8 @@ class Table(ABC):
 
 
 class Readable(Table):
-    """The readable part of another table; `unread` names the rest. No action rests on what is
-    missing."""
+    """The readable part of another table; `unread` names the rest. It writes nothing, and no action
+    may rest on it."""
 
     def __init__(self, table: Table) -> None:
         self._whole = table
@@ -233,19 +244,31 @@ class Readable(Table):
     def read_ahead(self, keys: Sequence[Key]) -> None:
         """Read items at once that are asked for one by one later."""
         self._known |= dict.fromkeys(keys)
-        self._known |= {(one["pk"], one["sk"]): one for one in self._whole.get_all(keys)}
+        for item in self._whole.get_all(keys):
+            self._known[item["pk"], item["sk"]] = item
 
     def get(self, key: Key) -> Document | None:
-        return self._known[key] if key in self._known else self._whole.get(key)
+        if key in self._known:
+            return self._known[key]
+        return self._whole.get(key)
 
     def get_all(self, keys: Sequence[Key]) -> list[Document]:
-        left = [key for key in keys if key not in self._known]
-        known = (self._known[key] for key in keys if key in self._known)
-        return [*filter(None, known), *(self._whole.get_all(left) if left else ())]
+        items: list[Document] = []
+        unknown_keys: list[Key] = []
+        for key in keys:
+            if key not in self._known:
+                unknown_keys.append(key)
+                continue
+            item = self._known[key]
+            if item:
+                items.append(item)
+        if unknown_keys:
+            items.extend(self._whole.get_all(unknown_keys))
+        return items
 
     def get_each(self, keys: Sequence[Key]) -> list[Document]:
-        found = {(one["pk"], one["sk"]): one for one in self.get_all(keys)}
-        return [found.get(key, {}) for key in keys]
+        items = {(item["pk"], item["sk"]): item for item in self.get_all(keys)}
+        return [items.get(key, {}) for key in keys]
 
     def query(self, pk: str, prefix: str = "", *, after: str | None = None) -> Iterator[Document]:
         return self._whole.query(pk, prefix, after=after)
@@ -264,8 +287,8 @@ class Readable(Table):
     def document(self, record: object) -> Document:
         return self._whole.document(record)
 
-    def write(self, one: Write) -> Document:
-        raise TypeError(f"a page writes nothing, and not {one.key[0]}")
+    def write(self, change: Write) -> Document:
+        raise TypeError(f"a page writes nothing, and not {change.key[0]}")
 
     def transact(self, *writes: Write) -> None:
         self.write(writes[0])
@@ -279,7 +302,7 @@ class Store:
         self._table = table
 
     def _keep_for_audit(self, entry: Write) -> None:
-        """Write it, or log that it is lost: what it is about has happened either way."""
+        """Write this entry, or log that it is lost: the event itself has happened either way."""
         try:
             self._table.holds(entry)
         except GovernorError:
