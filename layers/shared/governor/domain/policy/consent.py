@@ -1,10 +1,10 @@
 """Consent to an override: `approved_by` names people, and counts once they themselves have
 accepted.
 
-`under_consent` is the one place where a missing acceptance changes what an instance's policy is. A
-policy book calls it for every instance, so the sweep, `open_episode` and the guards read the same
-mode. This module must not trust what a document says about its own people: whose acceptances count
-is found by `usecases/policy_consent.py`.
+Only `under_consent` changes the policy of an instance for a missing acceptance. A policy book calls
+it for every instance, so the sweep, `open_episode` and the guards read the same mode. This module
+must not trust what a document says about its own people: `usecases/policy_consent.py` finds whose
+acceptances count.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from governor.domain.policy.policy import Action, Mode, Override, Policy
 from governor.domain.units import UtcDatetime
 
 NOT_ACCEPTED = "approved_by (not accepted)"
-"""Recorded beside the names of the overrides of an instance that is asked about for want of
-acceptances."""
+"""Recorded beside the names of an instance's overrides if people are asked about it because
+acceptances are missing."""
 
 _NO_TERMS = ("mode", "ledger", "health", "advice")
 """Settings of the document that change nothing about what an override does. An override that needs
@@ -57,21 +57,26 @@ class KnownPeople:
         return self.addresses.get(identity.strip())
 
     def persons(self, identities: Collection[str]) -> frozenset[str]:
-        found = (self.person(identity) for identity in identities)
-        return frozenset(person for person in found if person is not None)
+        """Return the addresses of the people with these identities."""
+        addresses = [self.person(identity) for identity in identities]
+        return frozenset(address for address in addresses if address is not None)
 
     def named_by(self, other: KnownPeople) -> KnownPeople:
-        """Return those of these people whom the other names by the same identity."""
-        same = {one: who for one, who in self.addresses.items() if other.person(one) == who}
-        return KnownPeople(same)
+        """Return those of these people whom `other` knows by the same identity."""
+        known_to_both = {
+            identity: address
+            for identity, address in self.addresses.items()
+            if other.person(identity) == address
+        }
+        return KnownPeople(known_to_both)
 
 
 @dataclass(frozen=True, slots=True)
 class StandingVersion:
     """The version in force.
 
-    `before` is the version that it has replaced: `None` for the first one. `people` are those whose
-    acceptances count: `None` where a release before this one has put the version in force.
+    `before` is the version that it has replaced; `None` for the first one. `people` are those whose
+    acceptances count; `None` if an earlier release has put the version in force.
     """
 
     version: str
@@ -111,25 +116,28 @@ def consenters(override: Override) -> frozenset[str]:
 
 def asked_people(overrides: Sequence[Override]) -> frozenset[str]:
     """Return everybody who must accept one of the overrides, by address."""
-    return frozenset[str]().union(*(consenters(one) for one in overrides if needs_consent(one)))
+    addresses: set[str] = set()
+    for override in overrides:
+        if needs_consent(override):
+            addresses |= consenters(override)
+    return frozenset(addresses)
 
 
 def has_consent(override: Override, people: Collection[str]) -> bool:
-    """Return whether everybody whom the override names is among these people, and they are at least
-    two."""
-    named = consenters(override)
-    return len(named) >= PEOPLE_NEEDED and named <= frozenset(people)
+    """Return whether the override names at least two people, and all of them are among these."""
+    named_people = consenters(override)
+    return len(named_people) >= PEOPLE_NEEDED and named_people <= frozenset(people)
 
 
 def unaccepted(overrides: Sequence[Override], people: Collection[str]) -> tuple[Unaccepted, ...]:
     """Return the overrides that count as `ask`. Return an empty tuple if every consent was
     given."""
-    found = []
+    unaccepted_overrides: list[Unaccepted] = []
     for override in overrides:
         if needs_consent(override) and not has_consent(override, people):
             missing = consenters(override) - frozenset(people)
-            found.append(Unaccepted(override.name, tuple(sorted(missing))))
-    return tuple(found)
+            unaccepted_overrides.append(Unaccepted(override.name, tuple(sorted(missing))))
+    return tuple(unaccepted_overrides)
 
 
 def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection[str]) -> Policy:
@@ -138,9 +146,10 @@ def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection
 
     Return the policy itself if every consent was given, or none is needed.
     """
-    needing = [override for override in chosen if needs_consent(override)]
-    is_unclaimed = not needing and policy.mode is Mode.AUTO and terminates(policy)
-    if not is_unclaimed and not unaccepted(needing, people):
+    overrides = [override for override in chosen if needs_consent(override)]
+    terminates_unasked = policy.mode is Mode.AUTO and terminates(policy)
+    is_unclaimed = terminates_unasked and not overrides
+    if not is_unclaimed and not unaccepted(overrides, people):
         return policy
     approval = replace(policy.approval, on_expiry="no-action")
     mode = Mode.ASK if policy.mode is Mode.AUTO else policy.mode
@@ -148,9 +157,10 @@ def under_consent(policy: Policy, chosen: Sequence[Override], people: Collection
 
 
 def terms_of_consent(settings: Mapping[str, Any], overrides: Sequence[Override]) -> str:
-    """Return the hash of all that decides what an override does: who accepts, accepts this.
+    """Return the hash of everything that decides what an override does. People accept this.
 
-    It is of the document as written, so a default that a release changes asks nobody again.
+    It is a hash of the document as written, so nobody is asked again if a release changes a
+    default.
     """
     relevant = {name: value for name, value in settings.items() if name not in _NO_TERMS}
     document = {"settings": relevant, "overrides": [asdict(override) for override in overrides]}
@@ -172,20 +182,20 @@ def may_terminate(policy: Policy) -> bool:
 def known_people(ownership: Ownership) -> KnownPeople:
     """Return the people who can accept a version: those with an AWS identity that nobody else can
     take."""
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for contact in ownership.contacts.values():
         for identity, address in contact.identities.items():
             if is_own_identity(identity):
-                found.setdefault(identity, address.lower())
-    return KnownPeople(found)
+                addresses.setdefault(identity, address.lower())
+    return KnownPeople(addresses)
 
 
 def people_after(before: KnownPeople, own: KnownPeople, behind: Collection[str]) -> KnownPeople:
     """Return the people whose acceptances count under a version that names its `own`.
 
-    A writer alone brings nobody and removes nobody: the people of a version count once two of those
-    who counted before stand behind it. Where fewer than two counted before, nobody new ever does:
-    only a version that has none before it brings its own people.
+    A writer alone adds nobody and removes nobody: the people of a version count once two of those
+    who counted before stand behind it. If fewer than two counted before, nobody new ever counts:
+    only a version with none before it brings its own people.
     """
     has_two_behind = len(behind) >= PEOPLE_NEEDED
     return own if has_two_behind else before

@@ -1,4 +1,4 @@
-"""People: who is asked about an instance, how a proven identity becomes a known person, who sees
+"""People: those who are asked about an instance, those whom an identity proves, and those who see
 the console.
 
 A contact is a person or a group, named in the policy.
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from governor.domain.settings import Mistake, Section, checked, named
 
 ACCOUNT = ("[0-9]{12}", "an account has 12 digits, in quotes")
-"""Form of an account id, and the advice for anything else."""
+"""The form of an account id, and the advice for anything else."""
 _ADDRESS = re.compile(
     r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.)+[A-Za-z0-9-]{2,63}"
 )
@@ -25,26 +25,25 @@ _ADDRESS_CHARACTERS = 254
 _OWN = re.compile(
     r"aws:arn:aws[a-z-]*:(iam::\d{12}:user/\S+|sts::\d{12}:assumed-role/AWSReservedSSO_[^/]+/\S+)"
 )
-"""Identities of AWS whose name nobody chooses for oneself."""
+"""Identities of AWS whose name a person cannot choose."""
 _CALLER = re.compile(
     r"arn:aws[a-z-]*:(iam::\d{12}:(root|user/[^\s*]+)|sts::\d{12}:assumed-role/[^\s/*]+/([^\s/*]+|\*))"
 )
-"""As API Gateway names an IAM caller. Source: IAM user guide, principals of a request."""
+"""IAM callers as API Gateway names them. Source: IAM user guide, principals of a request."""
 _CONVERSATION = re.compile(r"[CDG][A-Z0-9]{2,20}")
-_CLOCK, _CLOCK_OR_END = (
-    re.compile(rf"([01][0-9]|2[0-3]):[0-5][0-9]{end}") for end in ("", "|24:00")
-)
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+_CLOCK_OR_END = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]|24:00")
 _NO_ADDRESS = "it is not an email address like name@example.com"
 
 
 def is_address(text: str) -> bool:
-    """Return whether it is one email address as mail services take it: ASCII, with a whole
+    """Return whether it is one email address that mail services accept: ASCII, with a whole
     domain."""
     return len(text) <= _ADDRESS_CHARACTERS and _ADDRESS.fullmatch(text) is not None
 
 
 def is_own_identity(name: str) -> bool:
-    """Return whether it is an identity of AWS whose name nobody chooses for oneself."""
+    """Return whether it is an identity of AWS whose name a person cannot choose."""
     return _OWN.fullmatch(name) is not None
 
 
@@ -103,10 +102,8 @@ class Contact(Section):
                 )
                 yield ("identities", name), reason
             if address not in self.emails:
-                yield (
-                    ("identities", name),
-                    f"identities name {address!r}, which is not one of emails",
-                )
+                reason = f"identities name {address!r}, which is not one of emails"
+                yield ("identities", name), reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,49 +130,60 @@ class Ownership(Section):
     do."""
 
     def contradictions(self) -> Iterator[Mistake]:
-        names = [
-            (("project_owners", project), name) for project, name in self.project_owners.items()
-        ]
+        yield from self._unknown_contacts()
+        yield from self._people_in_lists()
+
+    def _unknown_contacts(self) -> Iterator[Mistake]:
+        """Yield each place that names a contact which does not exist."""
+        named_at: list[tuple[tuple[str, ...], str]] = []
+        for project, name in self.project_owners.items():
+            named_at.append((("project_owners", project), name))
         for setting in ("default_contacts", "escalation_contacts"):
-            names += [
-                ((setting, str(index)), name) for index, name in enumerate(getattr(self, setting))
-            ]
-        for path, name in names:
+            for index, name in enumerate(getattr(self, setting)):
+                named_at.append(((setting, str(index)), name))
+        for path, name in named_at:
             if name not in self.contacts:
                 yield path, f"there is no contact {name!r}: add it under ownership.contacts"
-        lists = {
-            address.lower(): name for name, one in self.contacts.items() for address in one.lists
-        }
+
+    def _people_in_lists(self) -> Iterator[Mistake]:
+        """Yield each address of a person that is also the address of a list."""
+        contact_by_list: dict[str, str] = {}
+        for name, contact in self.contacts.items():
+            for address in contact.lists:
+                contact_by_list[address.lower()] = name
         for name, contact in self.contacts.items():
             for index, address in enumerate(contact.emails):
-                if (other := lists.get(address.lower())) is not None:
-                    why = (
-                        f"{address!r} is in contacts.{other}.lists, too; a person's "
-                        "address is no list"
-                    )
-                    yield ("contacts", name, "emails", str(index)), why
+                contact_of_list = contact_by_list.get(address.lower())
+                if contact_of_list is None:
+                    continue
+                reason = (
+                    f"{address!r} is in contacts.{contact_of_list}.lists, too; a person's "
+                    "address is no list"
+                )
+                yield ("contacts", name, "emails", str(index)), reason
 
     def asked(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return who is asked first, if any: by the owner, else by the project, else the default
-        contacts."""
-        by_owner = self._by_owner(owner.strip())
-        if by_owner is not None:
-            return (by_owner,)
-        named = self.project_owners.get(project)
-        if named is not None:
-            return (self.contacts[named],)
+        """Return the contacts who are asked first: by the owner, else by the project, else the
+        default contacts. Return an empty tuple if there are none."""
+        contact = self._by_owner(owner.strip())
+        if contact is not None:
+            return (contact,)
+        project_owner = self.project_owners.get(project)
+        if project_owner is not None:
+            return (self.contacts[project_owner],)
         return tuple(self.contacts[name] for name in self.default_contacts)
 
     def escalated(self, owner: str, project: str) -> tuple[Contact, ...]:
-        """Return who is asked in addition when nobody answered; those asked before are not
-        repeated."""
-        before = self.asked(owner, project)
+        """Return the contacts who are asked in addition if nobody answers, without those who were
+        asked first."""
+        asked_before = self.asked(owner, project)
         names = dict.fromkeys((*self.escalation_contacts, *self.default_contacts))
-        return tuple(contact for name in names if (contact := self.contacts[name]) not in before)
+        contacts = [self.contacts[name] for name in names]
+        return tuple(contact for contact in contacts if contact not in asked_before)
 
     def person(self, identity: str) -> str | None:
         """Return the address of the person with this identity (an address, `slack:`, `oidc:` or
-        `aws:`)."""
+        `aws:`); `None` if nobody has it."""
         wanted = identity.strip()
         for contact in self.contacts.values():
             if wanted in contact.identities:
@@ -185,18 +193,19 @@ class Ownership(Section):
         return None
 
     def _by_owner(self, owner: str) -> Contact | None:
+        """Return the contact that an owner tag names; `None` if it names nobody known."""
         if owner in self.contacts:
             return self.contacts[owner]
         if not is_address(owner):
             return None
-        address, contacts = owner.lower(), self.contacts.values()
+        address = owner.lower()
         # Only that person, or that list, with the hours of the group.
-        for one in contacts:
-            if address in addresses([one]):
-                return replace(one, emails=(address,), identities={}, lists=())
-        for one in contacts:
-            if address in list_addresses([one]):
-                return replace(one, emails=(), identities={}, lists=(address,))
+        for contact in self.contacts.values():
+            if address in addresses([contact]):
+                return replace(contact, emails=(address,), identities={}, lists=())
+        for contact in self.contacts.values():
+            if address in list_addresses([contact]):
+                return replace(contact, emails=(), identities={}, lists=(address,))
         domain = address.rpartition("@")[2]
         if domain in (allowed.lower() for allowed in self.email_domains):
             return Contact(emails=(address,))
@@ -204,13 +213,14 @@ class Ownership(Section):
 
 
 def list_addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
-    """All addresses of lists in lower case, each once."""
+    """Return all addresses of lists in lower case, each once."""
     return tuple(
         dict.fromkeys(address.lower() for contact in contacts for address in contact.lists)
     )
 
 
 def addresses(contacts: Sequence[Contact]) -> tuple[str, ...]:
+    """Return all addresses of people in lower case, each once."""
     return tuple(
         dict.fromkeys(address.lower() for contact in contacts for address in contact.emails)
     )

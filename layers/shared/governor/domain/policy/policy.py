@@ -1,7 +1,7 @@
 """The policy: every figure a decision uses, with its unit in its name and its default.
 
-These dataclasses are the schema of the document, too: `contracts.policy` validates YAML into them,
-and the JSON Schema and `docs/policy-*.md` are written from them.
+These dataclasses are also the schema of the document: `contracts.policy` validates YAML into them,
+and the JSON Schema and `docs/policy-*.md` are written from their docstrings.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from governor.domain.settings import (
 from governor.domain.units import Percent, letters_and_digits, minutes, parse_iso, printable
 
 LONGEST_LAG = timedelta(minutes=15)
-"""With more, no figure that EC2 publishes every 5 minutes would be measured in the newest 20
-minutes."""
+"""With a longer lag, no figure that EC2 publishes every 5 minutes would be measured in the newest
+20 minutes."""
 LEAST_WINDOW_MINUTES = 10
-"""The two newest bins of 5 minutes must be measured, so less is never idle. Earlier releases took 5
-to 9."""
+"""The two newest bins of 5 minutes must be measured, so a shorter window is never idle. Earlier
+releases accepted 5 to 9."""
 HEAT_AVERAGE = timedelta(minutes=5)
-"""Over how long a check of health averages a reading."""
+"""The time over which a check of health averages a reading."""
 KEY_FOR_IAM = "at most 128 letters, digits and + - = . _ : / @"
 """The characters of a tag key that a condition key of IAM surely takes, as the stacks' parameter
 says."""
 _KEY_FOR_IAM = r"[A-Za-z0-9+\-=._:/@]{1,128}"
 _LONGEST_LAG_OF_RELEASED = 2 * END_BIN
-"""With more, the newest measured memory says too little about the memory that is held now."""
+"""With a longer lag, the newest measured memory says too little about the memory held now."""
 
 
 class Mode(StrEnum):
@@ -240,7 +240,7 @@ class Vetoes(Section):
     cpu_percent: float | None = between(30.0, 0.1, 100, "raised")
     """CPU utilization, in percent."""
     network_bytes_per_second: float | None = checked(
-        1_000_000.0, "it must be above 0 and finite", lambda one: 0 < one < inf, "raised", gt=0
+        1_000_000.0, "it must be above 0 and finite", lambda value: 0 < value < inf, "raised", gt=0
     )
     """Network traffic in both directions, in bytes per second."""
     session_younger_than_hours: int | None = between(12, 1, 72, "lowered")
@@ -386,6 +386,7 @@ class ApprovalRule(Section):
 
     @property
     def total(self) -> timedelta:
+        """Return for how long a question stays open, without quiet hours."""
         minutes = (
             self.remind_after_minutes + self.escalate_after_minutes + self.expire_after_minutes
         )
@@ -480,7 +481,7 @@ class Prices(Section):
                 yield ("discount_percent", name), _FAMILY[1]
 
     def discount(self, family: str) -> Decimal:
-        """Return percent off the list prices of a family."""
+        """Return the percentage off the list prices of a family; 0 if there is none."""
         return self.discount_percent.get(family, self.discount_percent.get("all", Decimal(0)))
 
 
@@ -521,6 +522,7 @@ class Budget(Section):
     each)."""
 
     def of(self, project: str) -> Decimal | None:
+        """Return the budget of a project; `None` if it has none."""
         return self.projects.get(project, self.monthly_usd)
 
 
@@ -605,7 +607,7 @@ class Health(Section):
 
     @property
     def window(self) -> timedelta:
-        """Rounded up to whole averages of heat."""
+        """Return the time that a check reads, rounded up to whole averages of heat."""
         return HEAT_AVERAGE * ceil(timedelta(minutes=self.window_minutes) / HEAT_AVERAGE)
 
 
@@ -707,19 +709,23 @@ class Policy(Section):
                 ("approval", "on_expiry"),
                 "act cannot go with a plan that terminates; silence is no yes",
             )
-        period, waits = self.metrics.period_seconds, [("idle", "window_minutes")]
+        yield from self._uneven_windows()
+
+    def _uneven_windows(self) -> Iterator[Mistake]:
+        """Yield each window that is not a whole number of periods."""
+        period_seconds = self.metrics.period_seconds
+        windows = {("idle", "window_minutes"): self.idle.window_minutes}
         if self.period <= END_BIN:  # Periods of an hour start no question at all.
-            waits += [
-                ("approval", name) for name in ("ask_after_minutes", "ask_after_released_minutes")
-            ]
-        for section, name in waits:
-            minutes = getattr(getattr(self, section), name)
-            if minutes * 60 % period:
+            approval = self.approval
+            windows["approval", "ask_after_minutes"] = approval.ask_after_minutes
+            windows["approval", "ask_after_released_minutes"] = approval.ask_after_released_minutes
+        for path, window_minutes in windows.items():
+            if window_minutes * 60 % period_seconds:
                 reason = (
-                    f"{minutes} is not a whole number of periods of "
-                    f"metrics.period_seconds ({period})"
+                    f"{window_minutes} is not a whole number of periods of "
+                    f"metrics.period_seconds ({period_seconds})"
                 )
-                yield (section, name), reason
+                yield path, reason
 
     @property
     def window(self) -> timedelta:
@@ -727,29 +733,27 @@ class Policy(Section):
 
     @property
     def watch_every(self) -> timedelta:
-        """Time between two reads of an idle instance that people know of: their windows overlap."""
+        """Return the time between two reads of an idle instance that people know of. It is so short
+        that their windows overlap."""
         return min(timedelta(minutes=self.approval.watch_every_minutes), self.window / 4)
 
     @property
     def ask_window(self) -> timedelta:
-        """Idle time before anybody is asked or anything is done."""
+        """Return the idle time before anybody is asked or anything is done."""
         return max(self.window, timedelta(minutes=self.approval.ask_after_minutes))
 
     @property
     def released_window(self) -> timedelta:
-        """Idle time before anybody is asked while GPU memory is released, as far as the lag shows
-        that."""
+        """Return the idle time before anybody is asked while GPU memory is released. With a long
+        lag that cannot be seen, so the usual time counts."""
         if self.lag > _LONGEST_LAG_OF_RELEASED:
             return self.ask_window
         return max(self.window, timedelta(minutes=self.approval.ask_after_released_minutes))
 
     @property
     def never_asks(self) -> str | None:
-        """The setting with which readings cannot show that idleness lasts up to now, and what to
-        set.
-
-        `None` if they can.
-        """
+        """Return the setting with which readings cannot show that idleness lasts up to now, and
+        what to set; `None` if they can."""
         if self.period > END_BIN:
             return f"metrics.period_seconds is {self.metrics.period_seconds}; set 300"
         if self.lag > LONGEST_LAG:
@@ -757,6 +761,7 @@ class Policy(Section):
         return None
 
     def over(self, window: timedelta) -> Policy:
+        """Return this policy with an idle window of this length."""
         if window == self.window:
             return self
         return replace(self, idle=replace(self.idle, window_minutes=minutes(window)))
@@ -767,7 +772,7 @@ class Policy(Section):
 
     @property
     def lag(self) -> timedelta:
-        """The newest time, which is ignored."""
+        """Return how much of the newest time is ignored."""
         return timedelta(seconds=self.metrics.lag_seconds)
 
 
@@ -787,12 +792,15 @@ class OverrideMatch(Section):
     """Region codes, one of which the instance is in."""
 
     def holds(self, instance: Instance) -> bool:
-        return (
-            all(instance.tags.get(key) == value for key, value in self.tags.items())
-            and (not self.instance_families or instance.family in self.instance_families)
-            and (not self.accounts or instance.target.account in self.accounts)
-            and (not self.regions or instance.target.region in self.regions)
-        )
+        """Return whether all conditions hold for this instance."""
+        for key, value in self.tags.items():
+            if instance.tags.get(key) != value:
+                return False
+        if self.instance_families and instance.family not in self.instance_families:
+            return False
+        if self.accounts and instance.target.account not in self.accounts:
+            return False
+        return not self.regions or instance.target.region in self.regions
 
 
 @dataclass(frozen=True, slots=True)
@@ -816,9 +824,9 @@ BY_BUDGET = "budget.act"
 
 @dataclass(frozen=True, slots=True)
 class AppliedPolicy:
-    """The policy for one instance, and what it was made of. `version` is the document's hash."""
+    """The policy for one instance, and its sources. `version` is the document's hash."""
 
     policy: Policy
     version: str
     overrides: tuple[str, ...] = ()
-    """Names, and `BY_BUDGET` where that has them asked about."""
+    """Names, and `BY_BUDGET` if people are asked about the instance because of the budget."""
