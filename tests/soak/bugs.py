@@ -130,7 +130,7 @@ _NEEDS_NO_RECHECK = (
 )
 _NEEDS_NO_ACCEPTANCE = Edit(
     "domain.policy.consent:under_consent",
-    "if not is_unclaimed and not unaccepted(needing, people):",
+    "if not is_unclaimed and not unaccepted(overrides, people):",
     "if True:",
 )
 _NO_SEAL = _guard("Guards.check", "self.seals(episode, approval, step)", "None")

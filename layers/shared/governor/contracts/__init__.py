@@ -1,2 +1,2 @@
-"""The edges: what comes in and goes out, validated with pydantic. Nothing behind the edges knows
-pydantic."""
+"""The edges: everything that comes in and goes out, validated with pydantic. Nothing behind the
+edges knows pydantic."""

@@ -1,5 +1,5 @@
-"""Messages of the alert topic, through a queue: the governor's own alerts, and CloudWatch's
-alarms."""
+"""Messages of the alert topic, through a queue: the governor's own alerts, and the alarms of
+CloudWatch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from governor.domain.alerts.alert import Again, Alert, AlertKind, Flush, Severit
 
 
 class _AlertDocument(Payload):
-    """`domain.alerts.alert.alert_document`, read back."""
+    """The document that `domain.alerts.alert.alert_document` writes."""
 
     version: Annotated[Literal[1], Field(exclude=True)]
     kind: AlertKind
@@ -38,8 +38,10 @@ class _AlertDocument(Payload):
 
 
 class _AlarmDocument(Event):
-    """A CloudWatch alarm as SNS publishes it; the event of a rule says the same in other words.
-    Nothing of it is believed but that the alarm of this name is worth a look: `channels.vouch`."""
+    """A CloudWatch alarm as SNS publishes it. The event of a rule says the same in other words.
+
+    Nothing in it is trusted, except that the alarm of this name is worth a look: `channels.vouch`.
+    """
 
     alarm_name: Annotated[str, Field(alias="AlarmName", min_length=1, max_length=255)]
     account: Annotated[str, Field(alias="AWSAccountId")]
@@ -48,28 +50,31 @@ class _AlarmDocument(Event):
     state: Annotated[str, Field(alias="NewStateValue")] = "ALARM"
 
     def alert(self) -> Alert:
-        parts = self.arn.split(":")
+        arn_parts = self.arn.split(":")
+        region = arn_parts[3] if len(arn_parts) > 3 else "unknown"
+        dedup_id = f"alarm-{self.alarm_name}-{self.changed_at.isoformat()}"
         return Alert(
             kind=AlertKind.ALARM_OVER if self.state == "OK" else AlertKind.ALARM,
             severity=Severity.CRITICAL,
             account=self.account,
-            region=parts[3] if len(parts) > 3 else "unknown",
+            region=region,
             subject=self.alarm_name,
             lines=(),
-            dedup_id=f"alarm-{self.alarm_name}-{self.changed_at.isoformat()}"[:512],
+            dedup_id=dedup_id[:512],
             at=self.changed_at,
             facts={"alarm": self.alarm_name},
         )
 
 
 def parse_queued(body: str) -> Alert | Flush | Again:
-    """Return what the body of a queued message asks for. Raises: InputError with what does not
-    fit."""
-    match document := queued_event(body):
-        case {"flush": str(group), **others} if not others and re.fullmatch("[0-9a-f]{32}", group):
+    """Return the alert in the body of a queued message, or what else it asks for. Raises:
+    InputError, with the fields that do not fit."""
+    document = queued_event(body)
+    match document:
+        case {"flush": str(group), **rest} if not rest and re.fullmatch("[0-9a-f]{32}", group):
             return Flush(group)
-        case {"again": known, **others} if not others:
-            return Again(parse(_AlertDocument, known).alert())
+        case {"again": alert, **rest} if not rest:
+            return Again(parse(_AlertDocument, alert).alert())
         case {"AlarmName": _} if "version" not in document:
             return parse(_AlarmDocument, document).alert()
         case {
@@ -77,11 +82,13 @@ def parse_queued(body: str) -> Alert | Flush | Again:
             "resources": [arn],
             "detail": {"alarmName": name, "state": {**state}},
         }:
-            change = {
+            alarm = {
+                "AlarmName": name,
+                "AlarmArn": arn,
+                "AWSAccountId": account,
                 "StateChangeTime": state.get("timestamp"),
                 "NewStateValue": state.get("value"),
             }
-            alarm = {"AlarmName": name, "AlarmArn": arn, "AWSAccountId": account, **change}
             return parse(_AlarmDocument, alarm).alert()
         case _:
             return parse(_AlertDocument, document).alert()

@@ -1,5 +1,5 @@
-"""The events of AWS: of EventBridge, of a queue, of the table's stream and of a rotation of
-keys."""
+"""The events of AWS: from EventBridge, from a queue, from the table's stream, and from the rotation
+of keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from governor.errors import InputError
 from governor.usecases.approvals.rotate_keys import RotationStep
 
 _YEARS = range(2006, 3000)
-"""EC2 began in 2006. Nothing can be counted from dates at the ends of the calendar."""
+"""EC2 began in 2006. Arithmetic fails for dates at the ends of the calendar."""
 _ACTION_CHARACTERS = 64
 _INSTANCE_ID = r"\bi-(?:[0-9a-f]{17}|[0-9a-f]{8})\b"
 _KNOWN_BLOCK_EVENT = r"^Capacity Block .*(Delivered|Expiration Warning)$"
@@ -36,35 +36,42 @@ def detail(*path: str, **more: Any) -> Any:
 def moment(text: object) -> UtcDatetime:
     """Return a moment in ISO 8601 or RFC 1123. Raises: ValueError, also for a year like 9999."""
     try:
-        found = parse_iso(str(text))
+        parsed = parse_iso(str(text))
     except ValueError:
         try:
-            found = as_utc(parsedate_to_datetime(str(text)))
+            parsed = as_utc(parsedate_to_datetime(str(text)))
         except OverflowError as error:
             raise ValueError(f"{text}: no such year") from error
-    if found.year not in _YEARS:
+    if parsed.year not in _YEARS:
         raise ValueError(f"{text}: no such year in an announcement")
-    return found
+    return parsed
 
 
 def _moment_or_none(text: object) -> UtcDatetime | None:
-    """As `moment`; `None` for another form, since no event is refused for its date."""
+    """Return a moment as `moment` does; `None` for any other form, since no event is refused for
+    its date."""
+    if not text:
+        return None
     try:
-        return moment(text) if text else None
+        return moment(text)
     except ValueError:
         return None
 
 
-def _action_or_none(said: object) -> str | None:
-    return (printable(said)[:_ACTION_CHARACTERS] or None) if isinstance(said, str) else None
+def _action_or_none(action: object) -> str | None:
+    if not isinstance(action, str):
+        return None
+    return printable(action)[:_ACTION_CHARACTERS] or None
 
 
 _MaybeMoment = Annotated[UtcDatetime | None, BeforeValidator(_moment_or_none)]
 
 
 class Envelope(Event):
-    """A Spot warning's ARN names no account, so it is taken from here. `to_domain` returns the
-    event."""
+    """The frame of an event. `to_domain` returns the event itself.
+
+    The account is taken from here: the ARN of a Spot warning names none.
+    """
 
     id: str = Field(min_length=1)
     account: AccountId
@@ -97,14 +104,15 @@ WARNINGS: Mapping[str, Cause] = {
 
 
 def _cause_of(detail_type: object) -> Cause:
-    if (cause := WARNINGS.get(str(detail_type))) is None:
+    cause = WARNINGS.get(str(detail_type))
+    if cause is None:
         raise ValueError(f"must be one of {', '.join(WARNINGS)}")
     return cause
 
 
 class InterruptionEvent(_InstanceEvent):
-    """One of `WARNINGS`. What EC2 says beside the instance refuses none: two minutes run all the
-    same."""
+    """One of `WARNINGS`. Only the instance must be readable: two minutes are running, whatever else
+    EC2 says."""
 
     cause: Annotated[Cause, BeforeValidator(_cause_of)] = Field(alias="detail-type")
     action: Annotated[str | None, BeforeValidator(_action_or_none)] = detail(
@@ -144,7 +152,17 @@ class ExecutionEndEvent(Envelope):
 class _AffectedEntity(Event):
     entity_value: str | None = Field(default=None, alias="entityValue")
     status: str | None = None
-    """`RESOLVED` where nothing is left to do about it, although the event goes on for others."""
+    """`RESOLVED` if nothing is left to do about it, although the event goes on for others."""
+
+    @property
+    def is_resolved(self) -> bool:
+        return (self.status or "").upper() == "RESOLVED"
+
+    @property
+    def instance_id(self) -> str | None:
+        """Return the id of the instance that the value names; `None` if it names none."""
+        match = re.search(_INSTANCE_ID, self.entity_value or "")
+        return match[0] if match else None
 
 
 class HealthEvent(Envelope):
@@ -163,25 +181,33 @@ class HealthEvent(Envelope):
     affected_entities: tuple[_AffectedEntity, ...] | None = detail("affectedEntities", default=None)
 
     def to_domain(self) -> ScheduledChange:
-        """Return the change. The Region is the event's own, if it names one: a copy also goes to a
-        backup Region. An event of which everything is resolved is over."""
+        """Return the change. An event of which everything is resolved is over."""
         entities = self.affected_entities or ()
-        pending = [one for one in entities if (one.status or "").upper() != "RESOLVED"]
-        is_over = self.status_code.lower() == "closed" or bool(entities and not pending)
-        named = entities if is_over else pending
-        values = (re.search(_INSTANCE_ID, one.entity_value or "") for one in named)
-        what = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
+        pending = [entity for entity in entities if not entity.is_resolved]
+        is_all_resolved = bool(entities) and not pending
+        is_over = self.status_code.lower() == "closed" or is_all_resolved
+        notice = self._notice()
+        notices: dict[str, Notice] = {}
+        for entity in entities if is_over else pending:
+            instance_id = entity.instance_id
+            if instance_id is not None:
+                notices[instance_id] = replace(notice, instance_id=instance_id)
+        return ScheduledChange(notices, is_over)
+
+    def _notice(self) -> Notice:
+        """Return the notice of this event, without an instance."""
+        change = self.event_type_code.removeprefix("AWS_EC2_").removesuffix("_SCHEDULED")
+        # AWS Health sends a copy to a backup Region, too: the event names the Region it is about.
         own_region = re.fullmatch(REGION, self.event_region or "")
-        notice = Notice(
+        region = own_region[0] if own_region else self.region
+        return Notice(
             account=self.affected_account or self.account,
-            region=own_region[0] if own_region else self.region,
+            region=region,
             source_id=self.event_arn,
-            what=f"AWS schedules: {what.replace('_', ' ').lower()}",
+            what=f"AWS schedules: {change.replace('_', ' ').lower()}",
             at=self.start_time,
             said_at=self.last_updated or self.time,
         )
-        ids = [match[0] for match in values if match]
-        return ScheduledChange({one: replace(notice, instance_id=one) for one in ids}, is_over)
 
 
 class CapacityBlockEvent(Envelope):
@@ -207,8 +233,8 @@ class CapacityBlockEvent(Envelope):
 
 def notice_of(event: object) -> ScheduledChange | BlockChange | None:
     """Return the date that an event announces; `None` for a kind of Capacity Block event that
-    announces none. Raises: InputError unless it is a Health event or one of a Capacity Block, with
-    what each needs."""
+    announces none. Raises: InputError unless it is a Health event or an event of a Capacity Block,
+    with the fields that each needs."""
     if not isinstance(event, dict) or event.get("source") != "aws.ec2":
         return parse(HealthEvent, event).to_domain()
     kind = str(event.get("detail-type"))
@@ -234,16 +260,15 @@ class QueueBatch(Event):
 
 
 def must_be_of(account: str, event: Mapping[str, Any]) -> None:
-    """Refuse what comes from another account: an event, or a queue's or a stream's. Raises:
+    """Refuse an event, or the records of a queue or a stream, from another account. Raises:
     InputError."""
-    for one in event.get("Records", (event,)):
-        if account not in (one.get("account"), *one.get("eventSourceARN", "").split(":")):
+    for record in event.get("Records", (event,)):
+        if account not in (record.get("account"), *record.get("eventSourceARN", "").split(":")):
             raise InputError(f"the event was refused: it is not one of account {account}")
 
 
 def queued_event(body: str) -> Any:
-    """The event that a rule has put into a queue, as it was sent. Raises: InputError where it is no
-    JSON."""
+    """Return the event that a rule has put into a queue. Raises: InputError if it is no JSON."""
     try:
         return json.loads(body)
     except ValueError as error:
@@ -251,8 +276,8 @@ def queued_event(body: str) -> Any:
 
 
 def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the version that a data event of CloudTrail names, and the ARN that wrote it, if it
-    says so."""
+    """Return the version that a data event of CloudTrail names, and the ARN that wrote it; `None`
+    if it does not name both."""
     match event.get("detail"):
         case {
             "responseElements": {"x-amz-version-id": str(version)},
@@ -262,7 +287,7 @@ def policy_writer(event: Mapping[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-# changes of the state table, as its stream hands them to a function
+# Changes of the state table, as its stream hands them to a function.
 
 _Item = Mapping[str, Mapping[str, Any]]
 
@@ -283,8 +308,10 @@ class _ChangeRecord(Event):
     )
 
     def to_domain(self) -> Change:
-        images: dict[str, Any] = {"before": _plain(self.before), "after": _plain(self.after)}
-        return Change(**_plain(self.keys), **self.model_dump(exclude={"keys", *images}), **images)
+        fields = self.model_dump(exclude={"keys", "before", "after"})
+        return Change(
+            **_plain(self.keys), **fields, before=_plain(self.before), after=_plain(self.after)
+        )
 
 
 class _ChangeBatch(Event):
@@ -292,19 +319,22 @@ class _ChangeBatch(Event):
 
 
 def changes_of(event: object) -> list[Change]:
-    """Raises: InputError."""
+    """Return the changes of the state table in an event of its stream. Raises: InputError."""
     return [record.to_domain() for record in parse(_ChangeBatch, event).records]
 
 
 def _plain(item: _Item) -> dict[str, Any]:
-    """The item as JSON has it: numbers stay text, as the stream writes them, and bytes base64."""
+    """Return the item as plain JSON. Numbers stay text, as the stream writes them, and bytes stay
+    base64."""
     return {name: _value(value) for name, value in item.items()}
 
 
 def _value(value: Mapping[str, Any]) -> Any:
     [(letter, inner)] = value.items()
-    if letter in ("M", "L"):
-        return _plain(inner) if letter == "M" else [_value(one) for one in inner]
+    if letter == "M":
+        return _plain(inner)
+    if letter == "L":
+        return [_value(item) for item in inner]
     return None if letter == "NULL" else inner
 
 

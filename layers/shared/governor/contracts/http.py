@@ -1,4 +1,4 @@
-"""Requests of the HTTP API, payload format 2.0, and the form in their body."""
+"""Requests of the HTTP API, payload format 2.0, and the forms in their bodies."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from governor.errors import InputError
 
 _LONGEST_BODY = 10_000
 _LONGEST_SIGNED_BODY = 200_000
-"""Slack sends the whole message back with the press of a button."""
+"""Slack sends the whole message back when somebody presses a button."""
 _FORM = "application/x-www-form-urlencoded"
 _MOST_FIELDS = 60
 """A digest has a box for each of its questions."""
 
 
 class HttpRequest(Event):
-    """Takes all that a client can send: API Gateway bounds it, and an error here would count as
-    ours."""
+    """Any request that a client can send: API Gateway limits its size, and an error here would
+    count as ours.
+
+    The methods raise InputError for a part that is missing, too long, repeated or not readable.
+    """
 
     method: Annotated[str, AfterValidator(str.upper)] = Field(
         validation_alias=AliasPath("requestContext", "http", "method")
@@ -39,34 +42,34 @@ class HttpRequest(Event):
     path: Annotated[str, AfterValidator(partial(quote, safe="/%:@,+&="))] = Field(
         "/", alias="rawPath"
     )
-    """Encoded: as it comes where API Gateway leaves it so, and again what it has decoded."""
+    """Encoded: parts that API Gateway has decoded are encoded again, the others stay as sent."""
     path_parameters: Annotated[
-        Mapping[str, str], BeforeValidator(lambda found: {} if found is None else found)
+        Mapping[str, str],
+        BeforeValidator(lambda parameters: {} if parameters is None else parameters),
     ] = Field(default_factory=dict, alias="pathParameters")
     raw_query_string: str = Field(default="", alias="rawQueryString")
     headers: Annotated[
         Mapping[str, str],
-        AfterValidator(lambda found: {key.lower(): value for key, value in found.items()}),
+        AfterValidator(lambda headers: {key.lower(): value for key, value in headers.items()}),
     ] = Field(default_factory=dict)
     cookies: Sequence[str] = ()
     body: str | None = None
     is_base64_encoded: bool = Field(default=False, alias="isBase64Encoded")
 
     def query(self) -> dict[str, str]:
-        """Return the query's fields, from the raw text: API Gateway joins repeated ones by commas.
-        This and the other methods raise InputError for what is missing, too long, repeated or not
-        readable."""
+        """Return the query's fields, from the raw text: API Gateway joins repeated ones by
+        commas."""
         return _fields(self.raw_query_string)
 
     def cookie_values(self) -> dict[str, str]:
-        """Return the cookies by name, but for those that come twice with different values."""
-        found: dict[str, set[str]] = {}
-        # API Gateway takes them out of the headers; a proxy in front of it may not.
+        """Return the cookies by name, without those that are sent twice with different values."""
+        values_by_name: dict[str, set[str]] = {}
+        # API Gateway takes the cookies out of the headers; a proxy in front of it may not.
         for pair in ";".join([*self.cookies, self.headers.get("cookie", "")]).split(";"):
             name, equals, value = pair.strip().partition("=")
             if equals:
-                found.setdefault(name, set()).add(value)
-        return {name: values.pop() for name, values in found.items() if len(values) == 1}
+                values_by_name.setdefault(name, set()).add(value)
+        return {name: values.pop() for name, values in values_by_name.items() if len(values) == 1}
 
     def caller(self) -> str:
         """Return the ARN that API Gateway has authenticated by IAM."""
@@ -75,15 +78,17 @@ class HttpRequest(Event):
         return self.user_arn
 
     def json_object(self) -> dict[str, Any]:
+        """Return the JSON object in the body."""
         try:
-            found = json.loads(self.raw_body()) if self.body else None
+            document = json.loads(self.raw_body()) if self.body else None
         except (ValueError, RecursionError):
-            found = None
-        if not isinstance(found, dict):
+            document = None
+        if not isinstance(document, dict):
             raise InputError("the body must be a JSON object")
-        return found
+        return document
 
     def raw_body(self) -> bytes:
+        """Return the body as it was sent; empty if there is none."""
         body = self.body or ""
         if len(body) > _LONGEST_SIGNED_BODY:
             raise InputError("the body is too long")
@@ -95,6 +100,7 @@ class HttpRequest(Event):
             raise InputError("the body is not readable") from error
 
     def form(self) -> dict[str, str]:
+        """Return the fields of the form in the body; none if there is no body."""
         if not self.body:
             return {}
         if len(self.body) > _LONGEST_BODY:
@@ -103,7 +109,8 @@ class HttpRequest(Event):
             text = self.raw_body().decode()
         except UnicodeDecodeError as error:
             raise InputError("the form is not readable") from error
-        if self.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        media_type = self.headers.get("content-type", "").partition(";")[0]
+        if media_type.strip().lower() != _FORM:
             raise InputError(f"the form must be {_FORM}")
         return _fields(text)
 

@@ -1,4 +1,4 @@
-"""Messages between state machines and functions: unknown fields are refused, so misfits fail
+"""Messages between state machines and functions. Unknown fields are refused, so a mismatch fails
 early."""
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from governor.domain.episode.plan import Step, Until
 
 
 class TargetPayload(Payload):
-    """One account and Region to sweep, or to look at."""
+    """One account and Region to sweep or to check."""
 
     account: AccountId
     region: Region
 
 
 class PlanPayload(Payload):
-    """Purpose of the list of targets."""
+    """The purpose of a list of targets."""
 
     check: Literal["sweep", "health"] = "sweep"
 
 
 class SweptPayload(Payload):
-    """How a sweep of `target_count` targets went; a child that died has no outcome."""
+    """The outcomes of a sweep of `target_count` targets; `None` for a child that died."""
 
     outcomes: list[Literal["swept", "failed"] | None]
     target_count: int = Field(ge=1)
 
 
 class EpisodePayload(TargetPayload):
-    """Names an episode; the whole input of the remediation machine."""
+    """The name of an episode: the whole input of the remediation machine."""
 
     instance_id: InstanceId
     launch_time: Moment
@@ -58,7 +58,7 @@ class AskPayload(EpisodeOnlyPayload):
 
 
 class ConcludePayload(EpisodeOnlyPayload):
-    """Input of `conclude_approval`: whether somebody has answered, or the time is over."""
+    """Input of `conclude_approval`: whether somebody has answered, or the time has run out."""
 
     answered: bool = False
 
@@ -76,7 +76,7 @@ class ProgressPayload(EpisodeOnlyPayload):
 
 
 class UndoPayload(EpisodeOnlyPayload):
-    """Input of `undo_episode`: who asks for it, as the channel has verified."""
+    """Input of `undo_episode`: the person who asks for it, as the channel has verified."""
 
     by: str = Field(min_length=1, max_length=256)
     channel: Literal["page", "console", "slack", "command-line"]
@@ -87,8 +87,8 @@ class StepError(Event):
     cause: str = Field(default="", alias="Cause")
 
     def as_mapping(self) -> dict[str, str]:
-        """As the use case takes it; the message of a Lambda error is taken out of its JSON
-        wrapping."""
+        """Return the error for the use case, with the message of a Lambda error taken out of its
+        JSON."""
         cause = self.cause
         try:
             wrapped = json.loads(cause)

@@ -1,16 +1,19 @@
-"""The policy document: YAML text to a policy book, with every mistake named by its path and line.
-The schema is the domain's own dataclasses. An override is checked as the whole policy it leads
-to."""
+"""The policy document: from YAML text to a policy book, with every mistake named by its path and
+line.
+
+The schema is the domain's own dataclasses. An override is checked by the whole policy that it leads
+to.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, reduce
-from typing import Any, Self, TypeVar, cast
+from functools import cache
+from typing import Any, NamedTuple, Self, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -43,19 +46,17 @@ from governor.errors import PolicyError, PolicyProblem
 
 SCHEMA_VERSION = 1
 ONLY_IN_BASE = (
-    *(
-        "two_people_for_policy",
-        "selector",
-        "targets",
-        "breaker",
-        "caps",
-        "ownership",
-        "console",
-        "managed",
-    ),
+    "two_people_for_policy",
+    "selector",
+    "targets",
+    "breaker",
+    "caps",
+    "ownership",
+    "console",
+    "managed",
     "budget",
 )
-"""Settings of the sweep as a whole; an override for some instances could not mean anything."""
+"""Settings of the sweep as a whole. An override is for some instances, so it may not set them."""
 _RETIRED: Mapping[str, str] = {
     "detector": "",
     "survival": "ask_again_after_minutes history_days interruption_times interruption_up_to_hours "
@@ -68,11 +69,31 @@ _RETIRED: Mapping[str, str] = {
     "breaker": "history_days history_days_needed hub_window_hours remind_after_hours",
     "health": "gone_after_minutes hot_average_seconds hot_periods",
 }
-"""Settings of the release before, by section: accepted and ignored with a warning, until the next
-release."""
-
+"""Settings of the release before, by section. Until the next release they are accepted, and ignored
+with a warning."""
 
 _Made = TypeVar("_Made", Policy, Override, Ownership)
+
+
+class _Parts(NamedTuple):
+    """The parts of a document, without the settings of the release before."""
+
+    settings: dict[str, Any]
+    overrides: list[Any]
+    retired: list[Path]
+    """The paths of the settings that were left out."""
+    mistakes: list[Mistake]
+    """Mistakes of the version, and of the list of overrides."""
+
+
+class _ReadOverride(NamedTuple):
+    """An override as it was read; `None` for what could not be."""
+
+    override: Override | None
+    policy: Policy | None
+    """The policy that the override alone makes of the base."""
+    mistakes: list[Mistake]
+    """Its own mistakes, by paths within it."""
 
 
 class PolicyBook:
@@ -80,51 +101,51 @@ class PolicyBook:
     `Policies`."""
 
     whole = True
-    """False where only people are from the document, and everything else is a default."""
+    """False if only people are from the document, and everything else is a default."""
 
     def __init__(self, document: Document, *, accepted: bool = False) -> None:
-        """Check all of it; of one `accepted` by an earlier release not how it acts. Raises:
-        PolicyError."""
+        """Check the whole document. If an earlier release has `accepted` it, rules about acting
+        without people are not checked. Raises: PolicyError."""
         self.document = document
-        self._settings, items, retired, mistakes = _split(document.settings)
-        base, in_base = _checked(Policy, self._settings)
-        read = [_override(item, self._settings, frozenset(in_base)) for item in items]
-        for index, (_, _, wrong) in enumerate(read):
-            mistakes += [(("overrides", str(index), *path), reason) for path, reason in wrong]
-        mistakes += [*in_base, *_wrong_names(items)]
+        parts = _split(document.settings)
+        self._settings = parts.settings
+        base, base_mistakes = _checked(Policy, parts.settings)
+        known_mistakes = frozenset(base_mistakes)
+        read = [_read_override(item, parts.settings, known_mistakes) for item in parts.overrides]
+        mistakes = [
+            *parts.mistakes,
+            *_mistakes_of_overrides(read),
+            *base_mistakes,
+            *_wrong_names(parts.overrides),
+        ]
         if base is None or mistakes:
             raise PolicyError(self._problems(mistakes))
-        gone = "is no longer a setting and is ignored; remove it"
-        self.retired = tuple(self._problems((path, gone) for path in retired))
+
+        retired_reason = "is no longer a setting and is ignored; remove it"
+        self.retired = tuple(self._problems((path, retired_reason) for path in parts.retired))
         """Settings of the release before that the document still holds: ignored, with a warning."""
-        self.overrides = tuple(override for override, _, _ in read if override)
-        alone = [policy for _, policy, _ in read if policy]
+        self.overrides = tuple(reading.override for reading in read if reading.override)
+        override_policies = [reading.policy for reading in read if reading.policy]
         self.says_two_people = base.two_people_for_policy is not None
-        """The document itself says whether two people are needed; otherwise that depends on its
-        rules."""
-        if not self.says_two_people and any(map(may_terminate, (base, *alone))):
-            base = replace(base, two_people_for_policy=True)
-        self.variants = (base, *alone)
-        # Only an accepted document has a bounded size that is worth a hash.
+        """True if the document itself says whether two people are needed. Otherwise that depends on
+        its rules."""
+        if not self.says_two_people:
+            base = _needing_two_people(base, override_policies)
+        self.variants = (base, *override_policies)
+        # Hashed only here: the size of an accepted document is bounded.
         text = json.dumps(document.settings, sort_keys=True)
         self._base = AppliedPolicy(base, hashlib.sha256(text.encode()).hexdigest()[:12])
         self._applied: dict[tuple[int, ...], AppliedPolicy] = {(): self._base}
-        self._known = (
-            None if accepted else frozenset(addresses(tuple(base.ownership.contacts.values())))
-        )
-        """People who may vouch for an override; `None` where the document was accepted before."""
+        self._people: frozenset[str] | None = None
+        """The people who may vouch for an override; `None` if the document was accepted before."""
+        if not accepted:
+            self._people = frozenset(addresses(tuple(base.ownership.contacts.values())))
         self._over_budget: frozenset[str] = frozenset()
         self._accepted = NOBODY_ACCEPTED
-        reckless = _reckless(base, (), self._known)
-        for index, (override, policy, _) in enumerate(read):
-            above = ("overrides", str(index), "set")
-            own = _reckless(policy, (override,), self._known) if override and policy else []
-            reckless += [((*above, *path), why) for path, why in own if (path, why) not in reckless]
-        if reckless:
-            raise PolicyError(self._problems(reckless))
+        self._refuse(_reckless_anywhere(base, read, self._people))
 
     def in_accounts(self, accounts: Iterable[str]) -> Self:
-        """Let the targets name these accounts, too: those of their units."""
+        """Add the accounts of the organizational units to the targets."""
         policy = self._base.policy
         targets = replace(policy.targets, accounts=(*policy.targets.accounts, *accounts))
         self._base = replace(self._base, policy=replace(policy, targets=targets))
@@ -132,9 +153,12 @@ class PolicyBook:
         return self
 
     def over_budget(self, projects: Iterable[str]) -> Self:
-        """Ask about instances of these projects where an override only observes. Where the document
-        itself does, nothing changes: with that mode, people stop everything. Silence never is a yes
-        here."""
+        """Ask about instances of these projects even if an override only observes them; silence is
+        never a yes then.
+
+        If the document itself only observes, nothing changes: people stop everything with that
+        mode.
+        """
         if self._base.policy.mode is not Mode.OBSERVE:
             self._over_budget = frozenset(projects)
         return self
@@ -150,10 +174,10 @@ class PolicyBook:
         return terms_of_consent(self._settings, self.overrides)
 
     def accepted_by(self, acceptances: Acceptances) -> Self:
-        """Let the overrides count that these people have accepted. Acceptances of other terms are
-        none."""
-        same_terms = self.needs_consent and acceptances.terms == self.terms
-        self._accepted = acceptances if same_terms else NOBODY_ACCEPTED
+        """Let the overrides count that these people have accepted. Acceptances of other terms do
+        not count."""
+        is_of_these_terms = self.needs_consent and acceptances.terms == self.terms
+        self._accepted = acceptances if is_of_these_terms else NOBODY_ACCEPTED
         return self
 
     def unaccepted(self) -> tuple[Unaccepted, ...]:
@@ -161,93 +185,126 @@ class PolicyBook:
         return unaccepted(self.overrides, self._accepted.people)
 
     def base(self) -> AppliedPolicy:
-        """The document without overrides."""
+        """Return the policy of the document without overrides."""
         return self._base
 
     def applied_to(self, instance: Instance) -> AppliedPolicy:
-        """Return the policy of one instance; later overrides win. Where one lacks the acceptances
-        that it names, the instance is asked about. Raises: PolicyError: they contradict."""
-        indices = tuple(i for i, one in enumerate(self.overrides) if one.match.holds(instance))
-        found = self._with_consent(self.applied(indices), indices)
-        policy = found.policy
+        """Return the policy of one instance; later overrides win. If an override lacks the
+        acceptances that it names, people are asked about the instance. Raises: PolicyError if the
+        overrides contradict each other."""
+        indices = tuple(
+            index for index, override in enumerate(self.overrides) if override.match.holds(instance)
+        )
+        applied = self._with_consent(self.applied(indices), indices)
+        policy = applied.policy
         if policy.mode is not Mode.OBSERVE or not self._over_budget:
-            return found
+            return applied
         if owner_of(instance, policy.ownership).project not in self._over_budget:
-            return found
+            return applied
         approval = replace(policy.approval, on_expiry="no-action")
-        asking = replace(policy, mode=Mode.ASK, approval=approval)
-        return replace(found, policy=asking, overrides=(*found.overrides, BY_BUDGET))
+        asking_policy = replace(policy, mode=Mode.ASK, approval=approval)
+        return replace(applied, policy=asking_policy, overrides=(*applied.overrides, BY_BUDGET))
 
     def applied(self, indices: tuple[int, ...]) -> AppliedPolicy:
-        """Return the policy that the document means under some `overrides`, by index, whoever has
+        """Return the policy of the document under the overrides with these indices, whoever has
         accepted it. Raises: PolicyError, as `applied_to`."""
         if indices not in self._applied:
-            chosen = [self.overrides[index] for index in indices]
-            names = tuple(one.name for one in chosen)
-            merged = reduce(_merge, (one.set for one in chosen), self._settings)
-            # Only what an override can change is read; people, for example, are taken from the
-            # base.
-            own = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}
-            policy, mistakes = _checked(Policy, _without_base_only(merged), **own)
-            if policy is not None:
-                mistakes = _reckless(policy, chosen, self._known)
-            if policy is None or mistakes:
-                above = ("overrides", "+".join(names))
-                raise PolicyError(
-                    PolicyProblem(dotted((*above, *path)), why) for path, why in mistakes
-                )
-            self._applied[indices] = AppliedPolicy(policy, self._base.version, names)
+            self._applied[indices] = self._apply([self.overrides[index] for index in indices])
         return self._applied[indices]
 
+    def _apply(self, chosen: Sequence[Override]) -> AppliedPolicy:
+        """Return the policy under these overrides. Raises: PolicyError."""
+        names = tuple(override.name for override in chosen)
+        settings: Mapping[str, Any] = self._settings
+        for override in chosen:
+            settings = _merge(settings, override.set)
+        # Only what an override can change is read again. People, for example, are those of the
+        # base.
+        from_base = {name: getattr(self._base.policy, name) for name in ONLY_IN_BASE}
+        policy, mistakes = _checked(Policy, _without_base_only(settings), **from_base)
+        if policy is not None:
+            mistakes = _reckless(policy, chosen, self._people)
+        if policy is None or mistakes:
+            above = ("overrides", "+".join(names))
+            raise PolicyError(
+                PolicyProblem(dotted((*above, *path)), reason) for path, reason in mistakes
+            )
+        return AppliedPolicy(policy, self._base.version, names)
+
     def _with_consent(self, applied: AppliedPolicy, indices: tuple[int, ...]) -> AppliedPolicy:
+        """Return the applied policy, with mode `ask` if a consent is missing."""
         chosen = [self.overrides[index] for index in indices]
         policy = under_consent(applied.policy, chosen, self._accepted.people)
         if policy is applied.policy:
             return applied
         return replace(applied, policy=policy, overrides=(*applied.overrides, NOT_ACCEPTED))
 
+    def _refuse(self, mistakes: Sequence[Mistake]) -> None:
+        """Raises: PolicyError if there are any mistakes."""
+        if mistakes:
+            raise PolicyError(self._problems(mistakes))
+
     def _problems(self, mistakes: Iterable[Mistake]) -> list[PolicyProblem]:
-        found = [
-            PolicyProblem(dotted(path), why, self.document.line(path)) for path, why in mistakes
+        """Return the mistakes with their lines, in the order of the document."""
+        problems = [
+            PolicyProblem(dotted(path), reason, self.document.line(path))
+            for path, reason in mistakes
         ]
-        return sorted(found, key=lambda problem: problem.line or 0)
+        return sorted(problems, key=lambda problem: problem.line or 0)
 
 
 def parse_policy(text: str, *, accepted: bool = False) -> PolicyBook:
-    """Return the policy book of a YAML document; empty text means all defaults. `accepted` reads
-    what an earlier release has accepted, and nothing may act by. Raises: PolicyError, with each
-    path and line."""
+    """Return the policy book of a YAML document; empty text means all defaults. Raises:
+    PolicyError, with each path and line.
+
+    With `accepted`, read a document that an earlier release has accepted. Nothing may act by it.
+    """
     return PolicyBook(read_document(text), accepted=accepted)
 
 
 def people_of(text: str) -> PolicyBook:
-    """Return the people of a document that this release refuses, without what is wrong about them,
-    and whether two must stand behind a change: a demand that cannot be read is one."""
+    """Return a book with the people of a document that this release refuses, without the mistakes
+    about them. It also says whether two people must stand behind a change; a demand that cannot be
+    read counts as one."""
     try:
         settings = read_document(text).settings
     except PolicyError:
         settings = {"two_people_for_policy": True}
-    owners = settings.get("ownership", {})
-    while mistakes := _checked(Ownership, owners)[1]:
-        # The last item of a list first: the others keep their places.
-        paths = sorted(
-            {path for path, _ in mistakes}, key=lambda path: [one.zfill(9) for one in path]
-        )
-        if not all(_dropped(owners, path) for path in reversed(paths)):
-            owners = {}
+    ownership = settings.get("ownership", {})
+    _, mistakes = _checked(Ownership, ownership)
+    while mistakes:
+        ownership = _without_mistakes(ownership, mistakes)
+        _, mistakes = _checked(Ownership, ownership)
     stated = settings.get("two_people_for_policy")
-    asked = _mentions_termination(settings) if stated is None else stated is not False
-    book = PolicyBook(
-        Document({"two_people_for_policy": asked, "ownership": owners}, {}), accepted=True
-    )
+    needs_two_people = stated is not False
+    if stated is None:
+        needs_two_people = _mentions_termination(settings)
+    document = Document({"two_people_for_policy": needs_two_people, "ownership": ownership}, {})
+    book = PolicyBook(document, accepted=True)
     book.whole = False
     book.says_two_people = stated is not None
     return book
 
 
+def _without_mistakes(settings: Any, mistakes: Sequence[Mistake]) -> Any:
+    """Return the settings without those that have these mistakes; no settings at all if one cannot
+    be taken out."""
+    paths = {path for path, _ in mistakes}
+    # The last item of a list first, so that the others keep their places.
+    for path in sorted(paths, key=_sort_key, reverse=True):
+        if not _dropped(settings, path):
+            return {}
+    return settings
+
+
+def _sort_key(path: Path) -> list[str]:
+    """Sort the indices of lists by their number."""
+    return [part.zfill(9) for part in path]
+
+
 def _mentions_termination(settings: Mapping[str, Any]) -> bool:
-    """Return whether any rule of a document that is refused may terminate; a rule that cannot be
-    read may."""
+    """Return whether any rule of a refused document may terminate. A rule that cannot be read
+    counts as one that may."""
     overrides = settings.get("overrides")
     items = overrides if isinstance(overrides, list) else []
     patches = [item.get("set") for item in items if isinstance(item, dict)]
@@ -267,7 +324,8 @@ def _patch_mentions_termination(patch: object) -> bool:
 
 
 def _dropped(settings: Any, path: Path) -> bool:
-    """Take out what has this path, or else what it would stand in; return whether there was any."""
+    """Delete the setting at this path, or the nearest one around it. Return whether there was
+    any."""
     if not path:
         return False
     key = int(path[0]) if isinstance(settings, list) and path[0].isdecimal() else path[0]
@@ -280,140 +338,202 @@ def _dropped(settings: Any, path: Path) -> bool:
     return True
 
 
-def _split(
-    document: Mapping[str, Any],
-) -> tuple[dict[str, Any], list[Any], list[Path], list[Mistake]]:
-    """Settings and overrides, both without retired settings; the paths of these; mistakes of the
-    frame."""
+def _split(document: Mapping[str, Any]) -> _Parts:
+    """Take a document apart, without the settings of the release before."""
     settings, retired = _without_retired(document)
     mistakes: list[Mistake] = []
     version = settings.pop("version", SCHEMA_VERSION)
     if isinstance(version, bool) or version != SCHEMA_VERSION:
         reason = f"is {shown(version)}; this release reads version {SCHEMA_VERSION}"
         mistakes.append((("version",), reason))
-    overrides = settings.pop("overrides", None)
-    if overrides is not None and not isinstance(overrides, list):
+    items = settings.pop("overrides", None)
+    if items is None:
+        return _Parts(settings, [], retired, mistakes)
+    if not isinstance(items, list):
         mistakes.append((("overrides",), "must be a list"))
-    items = list(overrides) if isinstance(overrides, list) else []
+        return _Parts(settings, [], retired, mistakes)
+    overrides = list(items)
     for index, item in enumerate(items):
         if isinstance(item, dict) and isinstance(item.get("set"), dict):
-            patch, old = _without_retired(item["set"])
-            retired += [("overrides", str(index), "set", *path) for path in old]
-            items[index] = {**item, "set": patch}
-    return settings, items, retired, mistakes
+            patch, retired_in_patch = _without_retired(item["set"])
+            retired += [("overrides", str(index), "set", *path) for path in retired_in_patch]
+            overrides[index] = {**item, "set": patch}
+    return _Parts(settings, overrides, retired, mistakes)
 
 
 def _without_retired(settings: Mapping[str, Any]) -> tuple[dict[str, Any], list[Path]]:
-    """The settings without those of the release before, and the paths of these."""
-    left, retired = dict(settings), list[Path]()
+    """Return the settings without those of the release before, and the paths of these."""
+    left = dict(settings)
+    retired: list[Path] = []
     for section, names in _RETIRED.items():
-        inside = left.get(section)
-        if not names and section in left:
+        if section not in left:
+            continue
+        if not names:
             del left[section]
             retired.append((section,))
-        elif isinstance(inside, dict) and (
-            old := [name for name in names.split() if name in inside]
-        ):
-            retired += [(section, name) for name in old]
-            left[section] = {name: value for name, value in inside.items() if name not in old}
+            continue
+        inside = left[section]
+        retired_names = _retired_names(inside, names)
+        if retired_names:
+            retired += [(section, name) for name in retired_names]
+            left[section] = {name: inside[name] for name in inside if name not in retired_names}
             if not left[section]:
                 del left[section]
     return left, retired
 
 
-def _override(
-    item: object, base: Mapping[str, Any], in_base: frozenset[Mistake]
-) -> tuple[Override | None, Policy | None, list[Mistake]]:
-    """Return the override, what it makes of the base, and its own mistakes, by paths within it."""
+def _retired_names(section: object, names: str) -> list[str]:
+    """Return which of these names a section sets; none if it is no mapping."""
+    if not isinstance(section, dict):
+        return []
+    return [name for name in names.split() if name in section]
+
+
+def _read_override(
+    item: object, base: Mapping[str, Any], base_mistakes: frozenset[Mistake]
+) -> _ReadOverride:
+    """Read an override, and check the policy that it makes of the base. Mistakes of the base itself
+    are not repeated."""
     override, mistakes = _checked(Override, item)
-    policy: Policy | None = None
     patch = item.get("set") if isinstance(item, dict) else None
-    if isinstance(patch, dict):
-        reason = "is a setting of the whole sweep and cannot be overridden"
-        mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
-        allowed = _without_base_only(patch)
-        policy, found = _checked(Policy, _without_base_only(_merge(base, allowed)))
-        mistakes += [
-            (("set", *path), reason)
-            for path, reason in found
-            if (path, reason) not in in_base or _holds(allowed, path)
-        ]
-    return override, policy, mistakes
+    if not isinstance(patch, dict):
+        return _ReadOverride(override, None, mistakes)
+    reason = "is a setting of the whole sweep and cannot be overridden"
+    mistakes += [(("set", key), reason) for key in patch if key in ONLY_IN_BASE]
+    allowed = _without_base_only(patch)
+    policy, policy_mistakes = _checked(Policy, _without_base_only(_merge(base, allowed)))
+    for path, why in policy_mistakes:
+        if (path, why) not in base_mistakes or _holds(allowed, path):
+            mistakes.append((("set", *path), why))
+    return _ReadOverride(override, policy, mistakes)
+
+
+def _mistakes_of_overrides(read: Sequence[_ReadOverride]) -> Iterator[Mistake]:
+    """Yield the mistakes of all overrides, by their paths in the document."""
+    for index, reading in enumerate(read):
+        for path, reason in reading.mistakes:
+            yield ("overrides", str(index), *path), reason
+
+
+def _needing_two_people(base: Policy, override_policies: Sequence[Policy]) -> Policy:
+    """Return the base. If any rule may terminate, it needs two people for changes of the policy."""
+    if any(map(may_terminate, (base, *override_policies))):
+        return replace(base, two_people_for_policy=True)
+    return base
+
+
+def _reckless_anywhere(
+    base: Policy, read: Sequence[_ReadOverride], people: frozenset[str] | None
+) -> list[Mistake]:
+    """Return what `_reckless` finds in the base, and in each override. What the base has already is
+    not repeated."""
+    reckless = _reckless(base, (), people)
+    for index, reading in enumerate(read):
+        if reading.override is None or reading.policy is None:
+            continue
+        above = ("overrides", str(index), "set")
+        for path, reason in _reckless(reading.policy, (reading.override,), people):
+            if (path, reason) not in reckless:
+                reckless.append(((*above, *path), reason))
+    return reckless
 
 
 def _reckless(
     policy: Policy, chosen: Sequence[Override], known: frozenset[str] | None
 ) -> list[Mistake]:
-    """Return what would act without people, or with too few, and a window that only earlier
-    releases took."""
+    """Return the rules that would act without people, or with too few, and a window that only
+    earlier releases accepted."""
     if known is None:
         return []
-    found: list[Mistake] = []
-    if (minutes := policy.idle.window_minutes) < LEAST_WINDOW_MINUTES:
-        why = (
-            f"is {minutes}; it must be at least {LEAST_WINDOW_MINUTES}, or nothing "
-            "would ever be idle"
-        )
-        found.append((("idle", "window_minutes"), why))
-    for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
-        says = any(one.match.tags and name in one.set.get("approval", {}) for one in chosen)
-        if (number := getattr(policy.approval, name)) < usual and not says:
-            why = f"is {number}; only an override that matches a tag may set less than {usual}"
-            found.append((("approval", name), why))
+    mistakes = [*_window_too_short(policy), *_too_few_people(policy, chosen)]
     if policy.mode is not Mode.AUTO:
-        return found
+        return mistakes
     if not policy.metrics.publishers_are_trusted:
-        why = (
+        reason = (
             "auto is refused while metrics.publishers_are_trusted is false: anybody who "
             "may publish metrics "
             "could have any instance stopped. Restrict who may (docs/trust.md) and set "
             "it, or set mode: ask"
         )
-        found.append((("mode",), why))
+        mistakes.append((("mode",), reason))
+    mistakes += _terminations_without_people(policy, chosen, known)
+    return mistakes
+
+
+def _window_too_short(policy: Policy) -> Iterator[Mistake]:
+    window_minutes = policy.idle.window_minutes
+    if window_minutes < LEAST_WINDOW_MINUTES:
+        reason = (
+            f"is {window_minutes}; it must be at least {LEAST_WINDOW_MINUTES}, or nothing "
+            "would ever be idle"
+        )
+        yield ("idle", "window_minutes"), reason
+
+
+def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mistake]:
+    """Yield the numbers of people that are lower than usual without an override for a tag."""
+    for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
+        number = getattr(policy.approval, name)
+        if number < usual and not any(_sets_people(override, name) for override in chosen):
+            reason = f"is {number}; only an override that matches a tag may set less than {usual}"
+            yield ("approval", name), reason
+
+
+def _sets_people(override: Override, name: str) -> bool:
+    return bool(override.match.tags) and name in override.set.get("approval", {})
+
+
+def _terminations_without_people(
+    policy: Policy, chosen: Sequence[Override], known: frozenset[str]
+) -> Iterator[Mistake]:
+    """Yield the terminations in mode `auto` for which no two people vouch."""
     for name in ("action", "when_stop_is_unsupported"):
-        ends = getattr(policy.plan, name) == "terminate"
-        if ends and not any(_vouches(one, name, known) for one in chosen):
-            why = (
-                "mode: auto does not terminate, unless an override matches a tag, sets "
-                "mode: auto and this, "
-                "and names two people of ownership.contacts by address (approved_by), "
-                "who then accept it; a "
-                "team of one sets mode: ask, or action: stop"
-            )
-            found.append((("plan", name), why))
-    return found
+        if getattr(policy.plan, name) != "terminate":
+            continue
+        if any(_vouches(override, name, known) for override in chosen):
+            continue
+        reason = (
+            "mode: auto does not terminate, unless an override matches a tag, sets "
+            "mode: auto and this, "
+            "and names two people of ownership.contacts by address (approved_by), "
+            "who then accept it; a "
+            "team of one sets mode: ask, or action: stop"
+        )
+        yield ("plan", name), reason
 
 
-def _vouches(one: Override, name: str, known: frozenset[str]) -> bool:
-    """Return whether two people vouch for a termination that nobody is asked about, and for which
-    ones."""
-    says = one.set.get("mode") == Mode.AUTO and one.set.get("plan", {}).get(name) == "terminate"
-    return (
-        bool(one.match.tags) and says and len({who.lower() for who in one.approved_by} & known) > 1
-    )
+def _vouches(override: Override, name: str, known: frozenset[str]) -> bool:
+    """Return whether two people vouch for a termination that nobody is asked about, and the
+    override says for which instances."""
+    plan = override.set.get("plan", {})
+    terminates_unasked = override.set.get("mode") == Mode.AUTO and plan.get(name) == "terminate"
+    has_two_people = len({address.lower() for address in override.approved_by} & known) > 1
+    return bool(override.match.tags) and terminates_unasked and has_two_people
 
 
 def _wrong_names(items: Sequence[Any]) -> list[Mistake]:
-    """Episodes record overrides by name, and messages show it: each needs one that is its own."""
+    """Return the mistakes in the names of overrides. Each needs a name of its own: episodes record
+    it, and messages show it."""
     mistakes: list[Mistake] = []
-    first: dict[str, int] = {}
+    first_index: dict[str, int] = {}
     for index, item in enumerate(items):
         name = item.get("name") if isinstance(item, dict) else None
         if not isinstance(name, str):
             continue
         path = ("overrides", str(index), "name")
         if not name or name != name.strip():
-            mistakes.append(
-                (path, f"is {shown(name)}; it must be text with no space before or after it")
-            )
-        if first.setdefault(name, index) != index:
-            mistakes.append(
-                (path, f"is the name of overrides.{first[name]}, too; give each its own")
-            )
+            reason = f"is {shown(name)}; it must be text with no space before or after it"
+            mistakes.append((path, reason))
+        if name in first_index:
+            reason = f"is the name of overrides.{first_index[name]}, too; give each its own"
+            mistakes.append((path, reason))
+        else:
+            first_index[name] = index
     return mistakes
 
 
 def _holds(settings: object, path: Path) -> bool:
+    """Return whether these settings set what is at this path, or a list around it."""
     for part in path:
         if not isinstance(settings, dict) or part not in settings:
             return isinstance(settings, list)
@@ -427,20 +547,22 @@ def _without_base_only(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def _reader(kind: Any) -> TypeAdapter[Any]:
-    """Made on first use: not every function reads a policy, nor every policy has overrides."""
+    """Return the validator of a dataclass."""
+    # Made on first use: not every function reads a policy, nor does every policy have overrides.
     return TypeAdapter(kind)
 
 
 def _checked(
     kind: type[_Made], settings: object, **given: Any
 ) -> tuple[_Made | None, list[Mistake]]:
-    """A section of these settings, and of those that are `given` as they are; or what is wrong with
-    them."""
+    """Return the section of these settings, with those in `given` set as they are; or `None` and
+    the mistakes."""
     reader: TypeAdapter[_Made] = _reader(cast(Any, kind))
     try:
-        # As JSON, in which a list may be a tuple and a text a choice, but no text is a number or a
-        # flag.
-        return replace(reader.validate_json(json.dumps(settings), strict=True), **given), []
+        # Read as JSON: a list may be a tuple there, and text may be a choice, but no text is a
+        # number or a flag.
+        section = reader.validate_json(json.dumps(settings), strict=True)
+        return replace(section, **given), []
     except ValidationError as error:
         return None, _mistakes(error)
     except SettingError as error:
@@ -448,15 +570,16 @@ def _checked(
 
 
 def _mistakes(error: ValidationError) -> list[Mistake]:
-    found: list[Mistake] = []
-    for item in error.errors(include_url=False):
-        path = tuple(str(part) for part in item["loc"])
-        cause = item.get("ctx", {}).get("error")
+    """Return the mistakes that the validator has found, each with its path."""
+    mistakes: list[Mistake] = []
+    for details in error.errors(include_url=False):
+        path = tuple(str(part) for part in details["loc"])
+        cause = details.get("ctx", {}).get("error")
         if isinstance(cause, SettingError):
-            found += [((*path, *inner), reason) for inner, reason in cause.mistakes]
+            mistakes += [((*path, *inner_path), reason) for inner_path, reason in cause.mistakes]
         else:
-            found.append((path, _reason(item)))
-    return found
+            mistakes.append((path, _reason(details)))
+    return mistakes
 
 
 _WANTED = {
@@ -477,26 +600,27 @@ _WANTED = {
 """The expected value, by the validator's name of the error."""
 
 
-def _reason(item: ErrorDetails) -> str:
-    kind = item["type"]
+def _reason(details: ErrorDetails) -> str:
+    kind = details["type"]
     if kind == "unexpected_keyword_argument":
         return "unknown setting"
     if kind == "missing":
         return "is missing"
     if kind not in _WANTED:
-        return item["msg"].removeprefix("Value error, ")
-    wanted = _WANTED[kind].format(**item.get("ctx", {}))
+        return details["msg"].removeprefix("Value error, ")
+    wanted = _WANTED[kind].format(**details.get("ctx", {}))
     # The validator shows members of an enum as Python writes them: <Action.STOP: 'stop'>.
     wanted = re.sub(r"<[^:>]*: ([^>]*)>", r"\1", wanted)
-    return f"is {shown(item.get('input'))}; it must be {wanted}"
+    return f"is {shown(details.get('input'))}; it must be {wanted}"
 
 
 def _merge(base: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """The base with the patch on top; mappings are merged, everything else is replaced."""
+    """Return the base with the patch on top: mappings are merged, everything else is replaced."""
     merged = dict(base)
     for key, value in patch.items():
         below = merged.get(key)
-        merged[key] = (
-            _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-        )
+        if isinstance(below, dict) and isinstance(value, dict):
+            merged[key] = _merge(below, value)
+        else:
+            merged[key] = value
     return merged

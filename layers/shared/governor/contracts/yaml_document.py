@@ -1,6 +1,7 @@
-"""YAML text to plain settings: text keys, no objects, no surprises, and the line of every setting.
+"""YAML text to plain settings: keys are text, no objects are made, and the line of every setting is
+known.
 
-Its length, depth and expanded aliases have limits, and every mistake is a `PolicyError`. As in YAML
+Length, depth and expanded aliases are limited, and every mistake is a `PolicyError`. As in YAML
 1.2, dates, times and words (`2026-01-31`, `18:00`, `off`) are text; a number that 1.1 and 1.2 read
 differently (`0120`, `6_0`) is refused.
 """
@@ -18,10 +19,10 @@ from governor.domain.units import printable
 from governor.errors import PolicyError, PolicyProblem
 
 _MOST_CHARACTERS = 65_536
-"""Far more than a policy needs; far less than what hurts."""
+"""Far more than a policy needs, and far less than a reader can take."""
 _DEEPEST = 32
 _MOST_VALUES = 20_000
-"""With aliases expanded; a document of that length without any has fewer."""
+"""The most values with aliases expanded; a document of that length without any has fewer."""
 _SHOWN_CHARACTERS = 40
 
 _TAG = "tag:yaml.org,2002:"
@@ -29,30 +30,30 @@ _MERGE = _TAG + "merge"
 _NUMBERS = ("int", "float")
 _PLAIN = ("str", "bool", "null", *_NUMBERS)
 _TEXT = ("timestamp", "value", "merge")
-"""Parts of YAML 1.1 only: dates, and the signs `=` and `<<`."""
+"""Kinds of YAML 1.1 alone, read as text: dates, and the signs `=` and `<<`."""
 _ODD = (
     (r"[-+]?0b", "is binary, of YAML 1.1 only; write it in decimal, or in quotes if it is text"),
     (r"[-+]?0[0-9_]", "begins with a zero, octal in YAML 1.1; write it without, or in quotes"),
     (r"[^_]*_", "is a number of YAML 1.1 only; write it without _, or in quotes if it is text"),
 )
-"""Numbers that YAML 1.1 reads in another way than 1.2."""
+"""Numbers that YAML 1.1 reads differently from 1.2, and what to do about each."""
 _INT_BITS = 64
-"""Bits of a whole number, its sign included."""
+"""The most bits of a whole number, its sign included."""
 
 Path = tuple[str, ...]
-"""Path of a setting: the keys, and the indices of lists, that lead to it."""
+"""The path of a setting: the keys, and the indices of lists, that lead to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document and its lines: the line (from 1) of the key of every setting, or of a list's
-    item."""
+    """A document, and the line (from 1) of each setting's key and of each item of a list."""
 
     settings: Mapping[str, Any]
     lines: Mapping[Path, int]
 
     def line(self, path: Path) -> int | None:
-        """Return the line of the setting itself, else of what holds it, or would."""
+        """Return the line of the setting, else of the nearest one around it; `None` if there is
+        none."""
         for length in range(len(path), 0, -1):
             if path[:length] in self.lines:
                 return self.lines[path[:length]]
@@ -60,32 +61,13 @@ class Document:
 
 
 def read_document(text: str) -> Document:
-    """Return the settings of a YAML document; empty text means none. Raises: PolicyError: too long,
-    too deep, not YAML, or not one mapping with text keys that each stand once."""
+    """Return the settings of a YAML document; empty text means none. Raises: PolicyError if it is
+    too long, too deep, not YAML, or not one mapping with text keys that each stand once."""
     if len(text) > _MOST_CHARACTERS:
         raise _refused(f"has {len(text)} characters; a policy has at most {_MOST_CHARACTERS}", None)
-    try:
-        reader = _Reader(text)
-        root = reader.get_single_node()
-    except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
-        raise _refused(
-            f"not readable as YAML: the character {error.character:#06x} is in it", line
-        ) from None
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise _refused(
-            f"not readable as YAML: {printable(said)}", mark.line + 1 if mark else None
-        ) from None
-    except (ValueError, OverflowError):
-        # The scanner makes characters of what escapes name, and numbers of directives, without a
-        # look.
-        reason = (
-            "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
-        )
-        raise _refused(reason, reader.line + 1) from None
-    if root is None or (isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"):
+    reader, root = _composed(text)
+    is_null = isinstance(root, yaml.ScalarNode) and root.tag == _TAG + "null"
+    if root is None or is_null:
         return Document({}, {})
     if not isinstance(root, yaml.MappingNode):
         raise _refused("the document must be a mapping of settings", root.start_mark.line + 1)
@@ -95,14 +77,42 @@ def read_document(text: str) -> Document:
     return Document(settings, reader.lines)
 
 
+def _composed(text: str) -> tuple[_Reader, yaml.Node | None]:
+    """Return the reader of a document and its root; `None` for the root of an empty document.
+    Raises: PolicyError if it is not readable as YAML."""
+    try:
+        reader = _Reader(text)
+        return reader, reader.get_single_node()
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise _refused(
+            f"not readable as YAML: the character {error.character:#06x} is in it", line
+        ) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = ", ".join(part for part in (error.context, error.problem) if part)
+        raise _refused(
+            f"not readable as YAML: {printable(reason)}", mark.line + 1 if mark else None
+        ) from None
+    except (ValueError, OverflowError):
+        # The scanner converts the numbers in escapes and directives without checking them.
+        reason = (
+            "not readable as YAML: a number is too large, of an escape (\\U0001F600) or of %YAML"
+        )
+        raise _refused(reason, reader.line + 1) from None
+
+
 def shown(value: object) -> str:
-    """A value as a person would write it, on one line and cut where it is long."""
-    if isinstance(value, dict | list):
-        return "a mapping" if isinstance(value, dict) else "a list"
+    """Return a value as a person would write it, on one line, and cut if it is long."""
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = printable(str(value))
-    text = text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
+    if len(text) > _SHOWN_CHARACTERS:
+        text = text[: _SHOWN_CHARACTERS - 1] + "…"
     return f"'{text}'" if isinstance(value, str) else text
 
 
@@ -111,8 +121,7 @@ def _refused(reason: str, line: int | None) -> PolicyError:
 
 
 class _Reader(yaml.SafeLoader):
-    """Composes the nodes of a document and turns them into settings; collects every mistake on the
-    way."""
+    """Composes the nodes of a document, turns them into settings, and collects every mistake."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -122,7 +131,8 @@ class _Reader(yaml.SafeLoader):
         self._settings = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose nothing deeper than a policy can be, so that no document exhausts the stack."""
+        """Compose a node, but none deeper than a policy can be: no document may exhaust the
+        stack."""
         if self._depth == _DEEPEST:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
@@ -135,56 +145,68 @@ class _Reader(yaml.SafeLoader):
             self._depth -= 1
 
     def setting(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> Any:
-        """Return what a node says, or `None` for a mistake; `above` are the nodes that it stands
-        in."""
-        if any(node is one for one in above):
+        """Return the value of a node, or `None` if it is a mistake. `above` are the nodes around
+        it."""
+        if any(node is outer_node for outer_node in above):
             return self._mistake(path, "refers to what it stands in", above[-1])
+        self._count_setting(node, above)
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path)
+        if node.tag == _TAG + "map" and isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, (*above, node))
+        if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
+            return self._sequence(node, path, (*above, node))
+        return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+
+    def _count_setting(self, node: yaml.Node, above: tuple[yaml.Node, ...]) -> None:
+        """Count one more value. Raises: PolicyError if there are too many, or it is too deep."""
         self._settings += 1
         if self._settings > _MOST_VALUES or len(above) > _DEEPEST:
             reason = (
                 f"its aliases (*name) expand to more than {_MOST_VALUES} values, or {_DEEPEST} deep"
             )
             raise _refused(reason, node.start_mark.line + 1)
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node, path)
-        if node.tag == _TAG + "map" and isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path, (*above, node))
-        if node.tag == _TAG + "seq" and isinstance(node, yaml.SequenceNode):
-            items = [(item, (*path, str(index))) for index, item in enumerate(node.value)]
-            self.lines |= {inner: item.start_mark.line + 1 for item, inner in items}
-            return [self.setting(item, inner, (*above, node)) for item, inner in items]
-        return self._mistake(path, f"has the tag {_short(node.tag)}, which no setting has", node)
+
+    def _sequence(
+        self, node: yaml.SequenceNode, path: Path, above: tuple[yaml.Node, ...]
+    ) -> list[Any]:
+        values: list[Any] = []
+        for index, item in enumerate(node.value):
+            item_path = (*path, str(index))
+            self.lines[item_path] = item.start_mark.line + 1
+            values.append(self.setting(item, item_path, above))
+        return values
 
     def _mapping(
         self, node: yaml.MappingNode, path: Path, above: tuple[yaml.Node, ...]
     ) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        first: dict[str, int] = {}
-        # What is merged comes first: the mapping's own keys, and their lines, replace those of
-        # others.
-        for key_node, value_node in sorted(
-            node.value, key=lambda pair: bool(pair[0].tag != _MERGE)
-        ):
+        settings: dict[str, Any] = {}
+        line_by_key: dict[str, int] = {}
+        # Merged settings come first: the mapping's own keys, and their lines, replace them.
+        pairs = sorted(node.value, key=lambda pair: bool(pair[0].tag != _MERGE))
+        for key_node, value_node in pairs:
             key = self._key(key_node, path)
             if key is None:
                 continue
-            inner, line = (*path, key), key_node.start_mark.line + 1
-            if key in first:
-                self._mistake(inner, f"stands twice, in line {first[key]} and here", key_node)
+            inner_path = (*path, key)
+            if key in line_by_key:
+                reason = f"stands twice, in line {line_by_key[key]} and here"
+                self._mistake(inner_path, reason, key_node)
                 continue
-            first[key] = line
+            line_by_key[key] = key_node.start_mark.line + 1
             if key_node.tag == _MERGE:
-                found = self._merged(value_node, path, above)
+                settings = self._merged(value_node, path, above)
             else:
-                self.lines[inner] = line
-                found[key] = self.setting(value_node, inner, above)
-        return found
+                self.lines[inner_path] = line_by_key[key]
+                settings[key] = self.setting(value_node, inner_path, above)
+        return settings
 
     def _merged(self, node: yaml.Node, path: Path, above: tuple[yaml.Node, ...]) -> dict[str, Any]:
-        """The mappings that `<<` names, of one alias or of a list of them; an earlier one goes
-        first."""
+        """Return the settings of the mappings that `<<` names: one alias, or a list of them. Those
+        of an earlier mapping win."""
         merged: dict[str, Any] = {}
-        for source in reversed(node.value if isinstance(node, yaml.SequenceNode) else [node]):
+        sources = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        for source in reversed(sources):
             if isinstance(source, yaml.MappingNode):
                 merged |= self.setting(source, path, above) or {}
             else:
@@ -192,7 +214,7 @@ class _Reader(yaml.SafeLoader):
         return merged
 
     def _key(self, node: yaml.Node, path: Path) -> Any:
-        """The text of a key, or `None` where it is a mistake."""
+        """Return the text of a key, or `None` if it is a mistake."""
         if not isinstance(node, yaml.ScalarNode):
             return self._mistake(path, "has a key that is no text", node)
         key = self._scalar(node, (*path, node.value))
@@ -201,31 +223,50 @@ class _Reader(yaml.SafeLoader):
         return self._mistake((*path, node.value), "is no text as a key; put it in quotes", node)
 
     def _scalar(self, node: yaml.ScalarNode, path: Path) -> Any:
-        text, kind = str(node.value), node.tag[len(_TAG) :] if node.tag.startswith(_TAG) else ""
-        is_word = kind == "bool" and text.lower() not in ("true", "false")
-        if kind in _TEXT or is_word or (kind in _NUMBERS and ":" in text):
+        """Return the value of a scalar, or `None` if it is a mistake."""
+        text = str(node.value)
+        kind = node.tag.removeprefix(_TAG) if node.tag.startswith(_TAG) else ""
+        if _is_text(kind, text):
             return text
         if kind not in _PLAIN:
-            return self._mistake(
-                path, f"has the tag {_short(node.tag)}, which no setting has", node
-            )
-        for pattern, odd in _ODD if kind in _NUMBERS else ():
-            if re.match(pattern, text):
-                return self._mistake(path, f"{shown(text)} {odd}", node)
+            reason = f"has the tag {_short(node.tag)}, which no setting has"
+            return self._mistake(path, reason, node)
+        odd = _why_odd(text) if kind in _NUMBERS else None
+        if odd is not None:
+            return self._mistake(path, f"{shown(text)} {odd}", node)
         try:
-            found = self.construct_object(node)
+            value = self.construct_object(node)
         except (yaml.YAMLError, ValueError, LookupError):
             return self._mistake(path, f"{shown(text)} is no {kind}", node)
-        if isinstance(found, int) and found.bit_length() >= _INT_BITS:
+        if isinstance(value, int) and value.bit_length() >= _INT_BITS:
             return self._mistake(path, f"{shown(text)} does not fit in {_INT_BITS} bits", node)
-        if isinstance(found, str) and any("\ud800" <= c <= "\udfff" for c in found):
+        if isinstance(value, str) and _has_surrogate(value):
             return self._mistake(path, "has half of a character (a surrogate) in it", node)
-        return found
+        return value
 
     def _mistake(self, path: Path, reason: str, node: yaml.Node) -> Any:
-        """Collect it, and return `None`, so that readers of nodes can return it."""
+        """Collect a mistake, and return `None` as the value of its node."""
         self.problems.append(PolicyProblem(dotted(path), reason, node.start_mark.line + 1))
         return None
+
+
+def _is_text(kind: str, text: str) -> bool:
+    """Return whether YAML 1.2 reads it as text, although YAML 1.1 sees this kind in it."""
+    is_word = kind == "bool" and text.lower() not in ("true", "false")
+    is_clock_time = kind in _NUMBERS and ":" in text
+    return kind in _TEXT or is_word or is_clock_time
+
+
+def _why_odd(number: str) -> str | None:
+    """Return why YAML 1.1 reads this number differently from 1.2; `None` if it does not."""
+    for pattern, reason in _ODD:
+        if re.match(pattern, number):
+            return reason
+    return None
+
+
+def _has_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def dotted(path: Path) -> str:
@@ -233,4 +274,6 @@ def dotted(path: Path) -> str:
 
 
 def _short(tag: str) -> str:
-    return printable("!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag)
+    """Return a tag as a person would write it."""
+    short_tag = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
+    return printable(short_tag)
