@@ -73,12 +73,12 @@ class ConfigurationError(GovernorError): ...
 
 
 class PolicyProblem(NamedTuple):
-    """One mistake of a policy document. `path` is dotted, and empty for the document as a whole."""
+    """One mistake in a policy document. `path` is dotted, and empty for the document as a whole."""
 
     path: str
     reason: str
     line: int | None = None
-    """Counted from 1; `None` where the mistake stands in no one line."""
+    """Counted from 1; `None` if the mistake is in no single line."""
 
     def __str__(self) -> str:
         line = "" if self.line is None else f" (line {self.line})"
@@ -90,14 +90,14 @@ class PolicyError(ConfigurationError):
 
     def __init__(self, problems: Iterable[PolicyProblem]) -> None:
         self.problems = tuple(problems)
-        said = [str(problem) for problem in self.problems[:_SAID]]
-        if len(self.problems) > _SAID:
-            said.append(f"and {len(self.problems) - _SAID} more")
-        super().__init__(f"the policy was refused: {'; '.join(said)}")
+        texts = [str(problem) for problem in self.problems[:_MOST_PROBLEMS]]
+        if len(self.problems) > _MOST_PROBLEMS:
+            texts.append(f"and {len(self.problems) - _MOST_PROBLEMS} more")
+        super().__init__(f"the policy was refused: {'; '.join(texts)}")
 
 
-_SAID = 20
-"""More mistakes than this are counted: the text goes into messages and records."""
+_MOST_PROBLEMS = 20
+"""The text goes into messages and records, so further mistakes are only counted."""
 
 
 class InputError(GovernorError): ...
@@ -121,8 +121,7 @@ class IssuerUnavailable(GovernorError):
 
 
 class DecisionRefused(GovernorError):
-    """A decision came that the approval cannot take; `status` is the approval's status at that
-    moment."""
+    """The approval cannot take this decision; `status` is the approval's status at that moment."""
 
     def __init__(self, message: str, *, status: str = "") -> None:
         self.status = status

@@ -1,5 +1,5 @@
-"""One request over HTTPS, to a channel or to an issuer. No redirects, no retries, no endless
-body."""
+"""One request over HTTPS, to a channel or to an issuer. It follows no redirect, is never retried,
+and reads a limited body."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from urllib3.util.connection import create_connection
 from governor.errors import GovernorError
 
 HttpError = urllib3.exceptions.HTTPError
-"""The other side did not answer. Its text may hold the address."""
+"""Raised if the other side does not answer. Its text may hold the address."""
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""IPv4 addresses as a gateway of an IPv6 network writes them, in the last 32 bits (RFC 6052)."""
+"""IPv4 addresses as the gateway of an IPv6 network writes them, in the last 32 bits (RFC 6052)."""
 
 
 class PrivateAddress(GovernorError):
-    """The name leads into a private network; nothing was sent."""
+    """The name leads into a private network, so nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,15 +39,17 @@ class HttpAnswer:
 
     @property
     def document(self) -> Mapping[str, Any]:
+        """Return the JSON object in the body; an empty one if there is none."""
         try:
-            found = json.loads(self.body)
+            document = json.loads(self.body)
         except (ValueError, RecursionError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
 
 
 class Https:
-    """Sends requests. `SSL_CERT_FILE` names other authorities, as for any program."""
+    """Sends requests. `SSL_CERT_FILE` may name other certificate authorities, as for any
+    program."""
 
     def __init__(
         self,
@@ -57,9 +59,9 @@ class Https:
         most_bytes: int = 1_048_576,
         only_public: bool = False,
     ) -> None:
-        """`only_public`: connect to public addresses alone, and send nothing to any other."""
-        # At DEBUG urllib3 logs the path of every request. That of a webhook is its secret, and one
-        # of an issuer may hold a code.
+        """With `only_public`, connect to public addresses alone, and send nothing to any other."""
+        # At DEBUG urllib3 logs the path of every request. The path of a webhook is its secret, and
+        # the path of an issuer may hold a code.
         logging.getLogger("urllib3.connectionpool").setLevel(logging.INFO)
         timeout = urllib3.Timeout(connect=connect_seconds, read=read_seconds)
         self._pool = urllib3.PoolManager(cert_reqs="CERT_REQUIRED", timeout=timeout)
@@ -72,19 +74,25 @@ class Https:
     ) -> HttpAnswer:
         """Return whatever the other side answers, up to `most_bytes`. Raises: HttpError;
         PrivateAddress."""
-        plain: dict[str, Any] = {"redirect": False, "retries": False, "preload_content": False}
-        answer = self._pool.request(method, url, body=body, headers=dict(headers), **plain)
-        try:
-            start = answer.read(self._most_bytes)
-        finally:
-            answer.close()
-        return HttpAnswer(
-            answer.status, {name.lower(): said for name, said in answer.headers.items()}, start
+        response = self._pool.request(
+            method,
+            url,
+            body=body,
+            headers=dict(headers),
+            redirect=False,
+            retries=False,
+            preload_content=False,
         )
+        try:
+            start_of_body = response.read(self._most_bytes)
+        finally:
+            response.close()
+        headers_by_name = {name.lower(): text for name, text in response.headers.items()}
+        return HttpAnswer(response.status, headers_by_name, start_of_body)
 
 
 class _PublicConnection(HTTPSConnection):
-    """Connects to the very addresses that were checked: the name is not looked up a second time."""
+    """Connects to the same addresses that were checked: the name is not looked up a second time."""
 
     def _new_conn(self) -> socket.socket:
         addresses = _addresses(self)
@@ -112,44 +120,48 @@ def _addresses(connection: HTTPSConnection) -> list[str]:
     """Return every address that the name has now. Raises: HttpError."""
     host = connection.host.strip("[]")
     try:
-        found = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
+        infos = socket.getaddrinfo(host, connection.port, type=socket.SOCK_STREAM)
     except OSError as error:
         raise urllib3.exceptions.NewConnectionError(connection, f"no such name: {error}") from None
-    return list(dict.fromkeys(str(one[4][0]) for one in found))
+    addresses = [str(socket_address[0]) for *_, socket_address in infos]
+    return list(dict.fromkeys(addresses))
 
 
 def is_public(address: str) -> bool:
-    """Return whether an IP address is one of the public internet, however it is written."""
+    """Return whether an IP address belongs to the public internet, however it is written."""
     # A link-local address may name its interface.
-    found = ipaddress.ip_address(address.partition("%")[0])
-    for inner in _embedded(found):
-        if not is_public(str(inner)):
+    ip_address = ipaddress.ip_address(address.partition("%")[0])
+    for embedded_address in _embedded(ip_address):
+        if not is_public(str(embedded_address)):
             return False
-    if isinstance(found, ipaddress.IPv6Address):
-        if found.ipv4_mapped is not None:
+    if isinstance(ip_address, ipaddress.IPv6Address):
+        if ip_address.ipv4_mapped is not None:
             return True
-        if found.is_site_local:
+        if ip_address.is_site_local:
             return False
-    return found.is_global and not found.is_multicast and not found.is_reserved
+    return ip_address.is_global and not ip_address.is_multicast and not ip_address.is_reserved
 
 
 def _embedded(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> list[ipaddress.IPv4Address]:
-    """Return the IPv4 addresses that packets to an IPv6 address may end at."""
+    """Return the IPv4 addresses that packets to an IPv6 address may reach."""
     if isinstance(address, ipaddress.IPv4Address):
         return []
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    candidates = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
-        found.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
-    return [one for one in found if one is not None]
+        candidates.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
+    return [candidate for candidate in candidates if candidate is not None]
 
 
 def is_https(url: str) -> bool:
     """Return whether it is a whole https:// address without a user name or spaces."""
+    if not url.isprintable() or " " in url:
+        return False
     try:
         parts = urlsplit(url)
-        usable = parts.scheme == "https" and bool(parts.hostname) and parts.username is None
-        return usable and parts.port != 0 and url.isprintable() and " " not in url
+        is_port_usable = parts.port != 0
+        is_plain_host = bool(parts.hostname) and parts.username is None
     except ValueError:
         return False
+    return parts.scheme == "https" and is_plain_host and is_port_usable

@@ -1,7 +1,7 @@
 """Logs, metrics and traces of the functions, in one place, over Powertools.
 
-Logs are JSON with the episode's name, and never hold task tokens, links, secrets or addresses.
-Traces come from active tracing of the functions, which costs no import.
+Logs are JSON with the episode's name, and must never hold task tokens, links, secrets or addresses.
+Traces come from active tracing of the functions, which needs no import.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ADDRESS = re.compile(r"[\w.+-]+(?=@[\w-]+\.\w)")
 
 
 def without_addresses(text: str) -> str:
-    """Return the text with the domains of addresses alone."""
+    """Return the text with only the domain of each email address."""
     return _ADDRESS.sub("***", text)
 
 
@@ -33,8 +33,10 @@ class _WithoutAddresses(LambdaPowertoolsFormatter):
 
 
 def hide_addresses(record: logging.LogRecord) -> bool:
-    """Do the same, as a filter, to what libraries and the core log in their own words."""
-    record.msg, record.args = without_addresses(record.getMessage()), None
+    """Hide addresses in a record of a library or of the core. This is a filter that drops
+    nothing."""
+    record.msg = without_addresses(record.getMessage())
+    record.args = None
     if record.exc_info and not record.exc_text:
         record.exc_text = without_addresses(logging.Formatter().formatException(record.exc_info))
     return True
@@ -46,17 +48,19 @@ for _handler in logging.getLogger().handlers:
 logger = Logger(logger_formatter=_WithoutAddresses())
 metrics = Metrics()
 _tallied: list[tuple[str, int]] = []
-"""Counts of this invocation's threads: an append is one step, a metric of Powertools is not."""
+"""Counts of this invocation. Its threads may append to a list, but not add a Powertools metric."""
 
 Wired = TypeVar("Wired")
 Handler = Callable[[dict[str, Any], Any, Wired], dict[str, Any]]
 
 
 def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str, Any]]]:
-    """Make a handler's entry point: it gets `wired`, which was made at cold start, as its third
-    argument, as a test's own. Every log line has the request id, and an exception is logged before
-    it is raised on."""
-    # What was made until now stays: invocations need not look through it for garbage.
+    """Make a handler's entry point. Its third argument is `wired`, which was made at cold start; a
+    test may pass its own.
+
+    Every log line has the request id, and an exception is logged before it is raised again.
+    """
+    # Everything made until now stays, so invocations need not collect garbage in it.
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
 
@@ -71,12 +75,7 @@ def observed(wired: Wired) -> Callable[[Handler[Wired]], Callable[..., dict[str,
                 logger.exception("failed", extra={"error_type": type(error).__name__})
                 raise
             finally:
-                sums: Counter[str] = Counter()
-                while _tallied:
-                    name, number = _tallied.pop()
-                    sums[name] += number
-                for name, total in sums.items():
-                    count(name, total)
+                _publish_tallies()
 
         return entry
 
@@ -88,22 +87,35 @@ def tally(name: str, number: int) -> None:
     _tallied.append((name, number))
 
 
+def _publish_tallies() -> None:
+    """Publish the sums of this invocation, and forget them."""
+    sums: Counter[str] = Counter()
+    while _tallied:
+        name, number = _tallied.pop()
+        sums[name] += number
+    for name, total in sums.items():
+        count(name, total)
+
+
 def count(
     name: str, value: float = 1, unit: MetricUnit = MetricUnit.Count, **dimensions: str
 ) -> None:
-    """Adds one metric value, in the namespace of the stack; with dimensions as a metric of its
-    own."""
+    """Add a value of a metric, in the namespace of the stack. With dimensions, it is a metric of
+    its own."""
     if not dimensions:
         metrics.add_metric(name=name, unit=unit, value=value)
         return
-    with single_metric(name=name, unit=unit, value=value) as single:
+    with single_metric(name=name, unit=unit, value=value) as metric:
         for key, text in dimensions.items():
-            single.add_dimension(name=key, value=_dimension(text))
+            metric.add_dimension(name=key, value=_dimension(text))
 
 
 def _dimension(text: str) -> str:
-    """Return a text as CloudWatch takes it, or it would drop the metric: printable ASCII, at most
-    1,024 characters, not empty, no colon first. Source: CloudWatch API, Dimension."""
+    """Return a text that CloudWatch accepts; otherwise it would drop the metric. It must be
+    printable ASCII, at most 1,024 characters, not empty, and not begin with a colon. Source:
+    CloudWatch API, Dimension."""
     ascii_text = text.strip().encode("ascii", "backslashreplace").decode("ascii")[:1024]
     printable = "".join(letter if letter.isprintable() else "?" for letter in ascii_text)
-    return f"_{printable}" if not printable or printable.startswith(":") else printable
+    if not printable or printable.startswith(":"):
+        return f"_{printable}"
+    return printable

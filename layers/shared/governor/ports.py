@@ -1,8 +1,8 @@
-"""Ports: the use cases' needs, as Protocols. Adapters and in-memory twins fulfil them.
+"""Ports: what use cases need from outside, as Protocols. Adapters and in-memory twins fulfil them.
 
-Every method may raise `CloudError` unless its docstring says otherwise, and nothing else from
-outside `governor.errors`. With a `Target` that has a `role_arn` it acts as that role in that
-account.
+Every method may raise `CloudError` unless its docstring says otherwise, and no other error of
+`governor.errors` that it does not name. With a `Target` that has a `role_arn`, it acts as that role
+in that account.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from governor.errors import CloudError, PolicyError
 
 if TYPE_CHECKING:
-    # Named only: a function loads the parts of the domain that it uses.
+    # For types alone: a function loads only the parts of the domain that it uses.
     from governor.domain.alerts.alert import Alert
     from governor.domain.approvals.sealing import Duty
     from governor.domain.episode.episode import EpisodeRef
@@ -44,29 +44,29 @@ Answer = TypeVar("Answer")
 
 
 class Clock(Protocol):
-    """The time, aware, in UTC."""
+    """The time in UTC, with its time zone."""
 
     def now(self) -> UtcDatetime: ...
 
 
 class SealCheck(Protocol):
-    """The signatures of seals, by the key of each duty. It makes none."""
+    """Checks the signatures of seals, by the key of each duty. It makes none."""
 
     def __call__(self, duty: Duty, text: bytes, signature: str) -> bool:
         """Return whether the function of this duty has signed the text."""
 
 
 class Policies(Protocol):
-    """The policy document, parsed; one snapshot for the length of an invocation. `base` has no
-    overrides: selector, targets, metrics and breaker are taken from there."""
+    """The parsed policy document: one snapshot for an invocation. `base` has no overrides;
+    selector, targets, metrics and breaker are taken from there."""
 
     def base(self) -> AppliedPolicy: ...
     def applied_to(self, instance: Instance) -> AppliedPolicy: ...
 
 
 class PolicyVariants(Policies, Protocol):
-    """With the base and each override applied alone: every setting of an instance is in one of
-    them."""
+    """Policies that can also list the base and each override applied alone. Every setting of an
+    instance is in one of these `variants`."""
 
     @property
     def variants(self) -> Sequence[Policy]: ...
@@ -74,8 +74,8 @@ class PolicyVariants(Policies, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StoredPolicy:
-    """A version of the policy document; "null" is none. `author` is what the writer says, perhaps
-    nothing."""
+    """A version of the policy document. The version "null" means that there is none. `author` is
+    the writer's own statement, and may be empty."""
 
     version: str
     text: str
@@ -88,32 +88,37 @@ class PolicyDocuments(Protocol):
 
 
 def policy_or_base(policies: Policies, instance: Instance | None) -> Policy:
-    """Return the instance's policy; the base where its overrides contradict each other, which the
-    sweep reports, or it is not known: for what must go on all the same."""
+    """Return the policy of an instance, for work that must go on in any case. Return the base if
+    the instance is not known, or if its overrides contradict each other, which the sweep
+    reports."""
+    if instance is None:
+        return policies.base().policy
     try:
-        return (policies.applied_to(instance) if instance else policies.base()).policy
+        return policies.applied_to(instance).policy
     except PolicyError:
         return policies.base().policy
 
 
 class InstanceReader(Protocol):
-    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or not found. Lists
-    leave out a record that lacks what EC2 always sends; to describe such an instance fails, among
-    others by itself."""
+    """EC2, read only. An instance that EC2 does not know (any more) is `None`, or left out.
+
+    Lists leave out a record without the fields that EC2 always sends. Describing such an instance
+    fails; among others, only that one fails.
+    """
 
     def list_selected(
         self, target: Target, selector: TagMatch, odd: MutableMapping[str, str] | None = None
     ) -> Sequence[Instance]:
-        """Return all running ones once, hidden ones too, volumes without sizes; `odd` gets what is
-        wrong by id: by "" of what may be any that is missing."""
+        """Return all running instances once, hidden ones too, with volumes without sizes. `odd`
+        receives what is wrong, by instance id: by "" if it may be about any missing instance."""
 
     def list_ungoverned(self, target: Target, selector: TagMatch) -> Sequence[Instance]:
-        """Running ones of an accelerated type without the tag: up to 500, to be shown and nothing
-        else."""
+        """Return running instances of an accelerated type without the tag: up to 500, only to be
+        shown."""
 
     def creator(self, target: Target, instance_id: str) -> str | None:
-        """Return who launched it, by CloudTrail's last 90 days, mostly as an ARN; `None`: not in
-        them."""
+        """Return who launched it, mostly as an ARN; `None` if CloudTrail's last 90 days do not
+        say."""
 
     def describe(self, target: Target, instance_id: str) -> Instance | None: ...
     def describe_all(
@@ -123,7 +128,7 @@ class InstanceReader(Protocol):
     def spot_request_type(self, target: Target, spot_request_id: str) -> SpotRequestType | None: ...
     def knows_reservation(self, target: Target, reservation_id: str) -> bool: ...
     def reservations(self, target: Target) -> Sequence[Reservation]:
-        """Those of accelerated types that are charged to the target's account."""
+        """Return those of accelerated types that are charged to the target's account."""
 
     def with_volume_sizes(self, instance: Instance) -> tuple[Volume, ...]: ...
 
@@ -140,16 +145,17 @@ class MetricQuery(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MetricAnswer:
-    """Series by key, each as long as the window has bins; a key without one published nothing.
-    `problems` names keys that could not be read: their series may be missing or incomplete."""
+    """Series by key, each with a value for every bin of the window. A key without a series
+    published nothing. `problems` names keys that could not be read: their series may be missing or
+    incomplete."""
 
     series: Mapping[str, Series]
     problems: Mapping[str, str]
 
 
 class SeriesFilter(NamedTuple):
-    """Which series to list; `None` is any. `recently`: those with readings in the last three hours
-    alone."""
+    """The series to list; `None` means any. `recently` leaves out those without readings in the
+    last three hours."""
 
     namespace: str | None
     metric: str | None
@@ -164,17 +170,19 @@ class Listed(NamedTuple):
 
 class MetricReader(Protocol):
     def read(self, target: Target, queries: Sequence[MetricQuery], window: Window) -> MetricAnswer:
-        """All queries over the window. Never raises: what could not be read is in `problems`."""
+        """Return the series of all queries over the window. Never raises: `problems` names what
+        could not be read."""
 
     def list_series(
         self, target: Target, wanted: SeriesFilter, instance_id: str | None = None
     ) -> Mapping[str, Sequence[Listed]]:
-        """Series by their `InstanceId`; with an `instance_id`, never in a loop."""
+        """Return the series by their `InstanceId`. Never call this with an `instance_id` in a
+        loop."""
 
 
 class InstanceTagger(Protocol):
-    """EC2 tags, in batches; one of value `None` is removed. Failures by instance id sink no
-    others."""
+    """Sets EC2 tags in batches; a tag with the value `None` is removed. It returns failures by
+    instance id, which do not affect the others."""
 
     def set_tags(
         self,
@@ -187,10 +195,12 @@ class InstanceTagger(Protocol):
 
 
 class InstanceController(Protocol):
-    """The only way to stop or terminate. One instance a call; with `dry_run`, EC2 checks and does
-    nothing. `prepare` carries out a step that goes right before. Each returns the id of the
-    request, by which CloudTrail finds it; `None` for a dry run. Raises: Protected, Unsupported,
-    WrongState, NotFound, AccessDenied, Throttled, Unavailable."""
+    """The only way to stop or terminate an instance, one a call. With `dry_run`, EC2 checks and
+    does nothing. `prepare` carries out a step that goes right before.
+
+    Each returns the id of the request, by which CloudTrail finds it; `None` for a dry run. Raises:
+    Protected, Unsupported, WrongState, NotFound, AccessDenied, Throttled, Unavailable.
+    """
 
     def stop(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
     def terminate(self, target: Target, instance_id: str, *, dry_run: bool) -> str | None: ...
@@ -204,22 +214,22 @@ class InstanceStarter(Protocol):
 
 
 class UndoAnswer(NamedTuple):
-    """Result of an undo: whether the instance was asked to start, and the answer to the person who
-    asked."""
+    """The result of an undo: whether the instance was asked to start, and the answer to the person
+    who asked."""
 
     done: bool
     text: str
 
 
 class Undoer(Protocol):
-    """Has a stopped instance of an episode started again, by the one function that may."""
+    """Has the stopped instance of an episode started again, by the only function that may."""
 
     def undo(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer: ...
 
 
 class Snapshotter(Protocol):
-    """A crash-consistent set of all volumes (perhaps without `boot`). Raises: as
-    `InstanceController`."""
+    """Makes a crash-consistent set of snapshots of all volumes, or of all but the root volume if
+    `boot` is false. Raises: as `InstanceController`."""
 
     def create(
         self,
@@ -234,11 +244,11 @@ class Snapshotter(Protocol):
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
 
     def user_data(self, target: Target, instance_id: str) -> bytes:
-        """As the instance gets it; empty where it has none."""
+        """Return the user data as the instance receives it; empty if it has none."""
 
 
 class SnapshotRemover(Protocol):
-    """The only way to delete a snapshot. Raises: Protected where an image needs it, or it is
+    """The only way to delete a snapshot. Raises: Protected if an image needs it, or if it is
     locked; else as `InstanceController`."""
 
     def find(self, target: Target, tags: Mapping[str, str]) -> Sequence[Snapshot]: ...
@@ -246,8 +256,8 @@ class SnapshotRemover(Protocol):
 
 
 class PriceBook(Protocol):
-    """Prices per hour with their sources; of Spot instances the Spot price. Never raises: unknown
-    is None."""
+    """Prices per hour with their sources; for a Spot instance the Spot price. Never raises: an
+    unknown price is `None`."""
 
     def price(self, instance: Instance, policy: Policy) -> Price: ...
 
@@ -262,13 +272,15 @@ class PriceReader(Protocol):
 
 
 class ReportStore(Protocol):
-    """Copies of reports for other tools; the newest of a name counts. Raises: CloudError."""
+    """Keeps copies of reports for other tools. The newest copy of a name counts. Raises:
+    CloudError."""
 
     def keep(self, name: str, text: str) -> None: ...
 
 
 class SpotPrices(NamedTuple):
-    """Cheapest first. `problems` names Regions that could not be read, with the reason."""
+    """Spot prices, cheapest first. `problems` gives the reason for each Region that could not be
+    read."""
 
     prices: tuple[SpotPrice, ...]
     problems: Mapping[str, str]
@@ -285,8 +297,8 @@ class SpotMarket(Protocol):
     def scores(
         self, target: Target, regions: Sequence[str], instance_types: Sequence[str]
     ) -> Mapping[str, int]:
-        """By Region, how likely a request for one of these types succeeds: 1 to 10. Ten Regions at
-        most."""
+        """Return by Region how likely a request for one of these types succeeds, from 1 to 10. Give
+        at most ten Regions."""
 
 
 class BatchReader(Protocol):
@@ -301,7 +313,8 @@ class SessionReader(Protocol):
     def open_sessions(
         self, target: Target, instance_id: str, since: datetime
     ) -> tuple[Session, ...]:
-        """Those begun after `since`. Raises: AccessDenied where the member role is older."""
+        """Return the sessions begun after `since`. Raises: AccessDenied if the member role is of an
+        earlier release."""
 
 
 MOST_INSTANCES_A_COMMAND = 50
@@ -309,8 +322,8 @@ MOST_INSTANCES_A_COMMAND = 50
 
 
 class CheckpointHook(Protocol):
-    """Systems Manager: asks up to `MOST_INSTANCES_A_COMMAND` instances a call to save their work,
-    and never waits for it. `managed` are those that Systems Manager knows."""
+    """Asks up to `MOST_INSTANCES_A_COMMAND` instances a call to save their work, by Systems
+    Manager, and never waits for it. `managed` returns those that Systems Manager knows."""
 
     def send(
         self,
@@ -321,25 +334,25 @@ class CheckpointHook(Protocol):
         *,
         signal: bool,
     ) -> str:
-        """The command's id. Raises: CloudError, also when one is not managed; then none has got
-        it."""
+        """Return the command's id. Raises: CloudError, also if one instance is not managed; then
+        none has received it."""
 
     def managed(self, target: Target, instance_ids: Sequence[str]) -> Collection[str]: ...
 
 
 class LifecycleHooks(Protocol):
-    """Auto Scaling: lifecycle hooks of groups."""
+    """The lifecycle hooks of Auto Scaling groups."""
 
     def heartbeat(self, target: Target, group: str, hook: str) -> timedelta | None:
-        """How long the group waits for the hook to be completed; `None` for a hook that it does not
-        have."""
+        """Return how long the group waits for the hook to be completed; `None` if it has no such
+        hook."""
 
     def complete(self, target: Target, instance_id: str, action: LifecycleAction) -> None:
-        """Lets the group go on. An action that is over already is no error."""
+        """Let the group go on. An action that is over already is no error."""
 
 
 class Spread(Protocol):
-    """Calls a function with each item, some at a time; the answers are in the order of the
+    """Calls a function with each item, several at a time. The answers are in the order of the
     items."""
 
     def __call__(
@@ -351,34 +364,34 @@ class Workflow(Protocol):
     """Step Functions."""
 
     def start(self, ref: EpisodeRef) -> bool:
-        """Start the remediation; true when it runs, false when an execution of that name has
+        """Start the remediation. Return true if it runs, false if an execution of that name has
         ended."""
 
     def is_running(self, ref: EpisodeRef) -> bool | None:
-        """Return whether the execution runs or has ended; `None` for one not known: started moments
-        ago, or forgotten, after 90 days or with a state machine that was replaced."""
+        """Return whether the execution still runs; `None` if it is not known. It may have started
+        moments ago, or be forgotten: after 90 days, or with a state machine that was replaced."""
 
     def answer(self, task_token: str, decision: Mapping[str, object]) -> bool:
-        """Hands the decision to the waiting task; false when that task no longer waits."""
+        """Hand the decision to the waiting task; return false if that task no longer waits."""
 
 
 class Vault(Protocol):
     """Keeps user data, which may hold secrets. People may read it; no function can."""
 
     def keep(self, ref: EpisodeRef, data: bytes) -> UserData:
-        """Keep a copy, once, and say where."""
+        """Keep one copy, and return where it is."""
 
 
 class Announcer(Protocol):
-    """Sends alerts. Returns when a channel has taken the message. Raises: CloudError when none
+    """Sends alerts. It returns once a channel has accepted the message. Raises: CloudError if none
     has."""
 
     def announce(self, alert: Alert) -> None: ...
 
     def reaches(self, addresses: Collection[str]) -> bool:
-        """Return whether one of these addresses (lower case) gets every question straight from
-        here; else deliveries say who has it. Raises: NobodyListens when a message would reach
-        nobody at all."""
+        """Return whether one of these addresses (lower case) gets every question directly from
+        here. Otherwise the deliveries say who has it. Raises: NobodyListens if a message would
+        reach nobody at all."""
 
 
 class IdentityProvider(Protocol):
@@ -393,14 +406,15 @@ class IdentityProvider(Protocol):
     def redeem(
         self, *, code: str, nonce: str, verifier: str, redirect_uri: str
     ) -> Mapping[str, object]:
-        """Return the claims of the ID token for a code; signature, issuer, audience, times and
-        nonce hold. Raises: SignInRefused; IssuerUnavailable; ConfigurationError; CloudError."""
+        """Return the claims of the ID token for a code, after its signature, issuer, audience,
+        times and nonce were checked. Raises: SignInRefused; IssuerUnavailable; ConfigurationError;
+        CloudError."""
 
 
 class RotatingSecret(Protocol):
-    """One secret while it is rotated: the `stages` of a version, the `pending` document, and
-    `promote` to put that in force. Raises: CloudError; ConfigurationError for an unusable
-    document."""
+    """One secret while it is rotated. `stages` are those of a version, `pending` is the new
+    document, and `promote` puts it in force. Raises: CloudError; ConfigurationError if a document
+    is unusable."""
 
     def stages(self, version: str) -> frozenset[str]: ...
     def current(self) -> Mapping[str, str]: ...
