@@ -474,7 +474,8 @@ def _too_few_people(policy: Policy, chosen: Sequence[Override]) -> Iterator[Mist
     """Yield the numbers of people that are lower than usual without an override for a tag."""
     for name, usual in (("people_to_stop", 1), ("people_to_terminate", 2)):
         number = getattr(policy.approval, name)
-        if number < usual and not any(_sets_people(override, name) for override in chosen):
+        is_set_by_tag = any(_sets_people(override, name) for override in chosen)
+        if number < usual and not is_set_by_tag:
             reason = f"is {number}; only an override that matches a tag may set less than {usual}"
             yield ("approval", name), reason
 

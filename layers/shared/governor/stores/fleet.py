@@ -41,7 +41,9 @@ class Fleet(Store):
         """Return the pages of all targets, or of those `among` them, by account and Region. This is
         one query."""
         pages = self._pages("")
-        return tuple(page for page in pages if among is None or page.target in among)
+        if among is None:
+            return tuple(pages)
+        return tuple(page for page in pages if page.target in among)
 
     def page(self, target: Target) -> FleetPage | None:
         """Return the page of a target; `None` if no sweep has kept one, or it is damaged."""
@@ -53,15 +55,12 @@ class Fleet(Store):
         is_not_later = absent() | where("swept_at", "<=", head["swept_at"])
         rows = [self._table.document(row) for row in page.rows]
         # The rest of a longer earlier page lies behind the end of these rows, and expires.
-        writes = [
-            put(
-                (_FLEET, f"{place(page.target)}#{number:03d}"),
-                {**head, "rows": part},
-                is_not_later if number == 0 else None,
-                until=page.swept_at + _PAGES_KEPT,
-            )
-            for number, part in enumerate(packed([rows]))
-        ]
+        writes: list[Write] = []
+        for number, part in enumerate(packed([rows])):
+            key = (_FLEET, f"{place(page.target)}#{number:03d}")
+            condition = is_not_later if number == 0 else None
+            until = page.swept_at + _PAGES_KEPT
+            writes.append(put(key, {**head, "rows": part}, condition, until=until))
         if len(writes) == 1:
             # Nearly every page is one item, whose write costs half as much outside a transaction.
             return self._table.holds(writes[0])

@@ -22,6 +22,7 @@ from governor.stores.table import (
     Document,
     Key,
     Store,
+    Write,
     check,
     delete,
     insert,
@@ -128,10 +129,10 @@ class Sweeps(Store):
         parts = packed(lines)
         version = f"{as_utc(at).isoformat()}#{random.getrandbits(64):016x}"
         chunk = {"version": version, "chunks": len(parts), "format": _OBSERVATIONS_FORMAT, "at": at}
-        writes = [
-            put((target_pk(target), f"{prefix}{number:03d}"), {**chunk, "data": part}, **expiry)
-            for number, part in enumerate(parts)
-        ]
+        writes: list[Write] = []
+        for number, part in enumerate(parts):
+            key = (target_pk(target), f"{prefix}{number:03d}")
+            writes.append(put(key, {**chunk, "data": part}, **expiry))
         if len(writes) == 1:
             self._table.write(writes[0])
         else:

@@ -39,7 +39,8 @@ class Change:
     """One instance between two sweeps.
 
     `last_known` is the newest verdict by measurement before this sweep: neither a failed read nor a
-    keep may hide that the instance worked. `was_read` is true if its metrics were read and are not late.
+    keep may hide that the instance worked. `was_read` is true if its metrics were read and are not
+    late.
     """
 
     instance_id: str

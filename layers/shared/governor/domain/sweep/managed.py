@@ -179,7 +179,9 @@ def managed_alert(
     """Return one message to the owner of an environment about its idle members. `governed` counts
     all members there."""
     usd_per_hour = _usd_per_hour(idle)
+    usd_per_day = usd_per_hour * 24
     unpriced = sum(member.usd_per_hour is None for member in idle)
+    unpriced_text = f"; the price of {unpriced} of them is not known" if unpriced else ""
     idle_since = min(member.since for member in idle)
     lines = [_line(member, owner, now) for member in idle]
     facts = {
@@ -194,10 +196,10 @@ def managed_alert(
         "home": home,
         "which": _which(idle),
         "longest": span(now - idle_since),
-        "usd": usd_per_hour * 24 if unpriced < len(idle) else None,
+        "usd": usd_per_day if unpriced < len(idle) else None,
         "number": len(idle),
         "governed": governed,
-        "unpriced": f"; the price of {unpriced} of them is not known" if unpriced else "",
+        "unpriced": unpriced_text,
         "advice": advice,
         "listed": bullets(lines, _NAMED),
     }
