@@ -793,8 +793,8 @@ BUGS = (
         (
             Edit(
                 "stores.sessions:SignIns.session",
-                "found is not None and now < found.ends_at",
-                "True",
+                "session is None or now >= session.ends_at",
+                "False",
             ),
         ),
         ("somebody has a copy of an admin's cookie, and her session is ended",),
