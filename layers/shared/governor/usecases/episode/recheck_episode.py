@@ -2,7 +2,7 @@
 
 Each recheck allows one call. First it finds out whether an earlier call of the same step took
 effect, because its answer may be lost. A stopped instance has no metrics: there the guards alone
-decide.
+decide. This module must not stop or terminate anything.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from governor.domain.approvals.approval import Approval, ApprovalStatus
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome
 from governor.domain.episode.plan import Step
 from governor.domain.episode.sent_call import Effect
-from governor.domain.policy.policy import Mode
+from governor.domain.evidence import Evidence
+from governor.domain.policy.policy import Mode, Policy
 from governor.domain.sweep.judging import is_released
 from governor.domain.sweep.verdict import WORKING, Verdict, VerdictKind
 from governor.domain.units import UtcDatetime, span
@@ -34,6 +35,8 @@ _LONGEST_WAIT = timedelta(minutes=15)
 
 @dataclass(frozen=True, slots=True)
 class Rechecked:
+    """The result of a recheck: the step may proceed, waits, or ends the episode with an outcome."""
+
     proceed: bool
     outcome: Outcome | None
     reason: str
@@ -56,7 +59,17 @@ _OVERTAKEN = Rechecked(
 
 
 @dataclass(frozen=True, slots=True)
+class _Delay:
+    """A reason to hold a step back, and after which time to check it again."""
+
+    why: str
+    wait: timedelta
+
+
+@dataclass(frozen=True, slots=True)
 class RecheckEpisode:
+    """Decides right before a step whether it may still be done."""
+
     clock: Clock
     accounts: Accounts
     guards: Guards
@@ -71,16 +84,24 @@ class RecheckEpisode:
         are known: tried again in minutes.
         """
         episode = self.state.episode(ref)
-        sent_at = None if episode is None else episode.own_steps.get(before.value)
-        earlier = None if episode is None else self._look_at_an_earlier_call(episode, before)
-        result = earlier or self._recheck(ref, before, sent_at)
-        if result.outcome is not None and result.wait is None:
-            # The end is read from there: what comes with a payload proves nothing.
-            self.state.note_no(ref, result.outcome.value, result.reason)
-        return result
+        sent_at: UtcDatetime | None = None
+        rechecked: Rechecked | None = None
+        if episode is not None:
+            sent_at = episode.own_steps.get(before.value)
+            rechecked = self._look_at_an_earlier_call(episode, before)
+        if rechecked is None:
+            rechecked = self._recheck(ref, before, sent_at)
+        if rechecked.outcome is not None and rechecked.wait is None:
+            # `RecordOutcome` reads the end from this note, because anybody who may start the
+            # workflow's functions can write their input.
+            self.state.note_no(ref, rechecked.outcome.value, rechecked.reason)
+        return rechecked
 
     def _look_at_an_earlier_call(self, episode: Episode, before: Step) -> Rechecked | None:
-        """Return `None` when no call was sent, or nothing came of it."""
+        """Return what follows from an earlier call of this step.
+
+        Return `None` if no call was sent, or if it had no effect and the step is checked again.
+        """
         if episode.outcome is not None or episode.mode is Mode.OBSERVE:
             return None
         if before is Step.SNAPSHOT or before.value not in episode.own_steps:
@@ -101,8 +122,7 @@ class RecheckEpisode:
                 return None  # The guards and the state of the instance say what that means.
 
     def _carried_out(self, episode: Episode, before: Step, now: UtcDatetime) -> Rechecked:
-        """Go on to what follows the step, unless that has been held back for as long as an approval
-        lives."""
+        """Go on to what follows the step, unless that has waited as long as an approval lives."""
         policy = self.guards.policies.applied_to(episode.instance).policy
         hours = policy.approval.wait_at_most_hours
         if now - episode.steps_done[before.value] >= timedelta(hours=hours):
@@ -115,16 +135,20 @@ class RecheckEpisode:
         return Rechecked(True, None, f"EC2 has carried out the {before.value}", again=again)
 
     def _held_meanwhile(self, episode: Episode) -> Rechecked | None:
-        """A hold that came while EC2 might have carried out the call counts, because EC2 has
-        not."""
+        """Return the end of the episode if somebody held it during a call that had no effect.
+
+        Return `None` if nobody did.
+        """
         approval = self.state.approval(episode.approval_id)
         if approval is None or approval.late_hold is None:
             return None
         return Rechecked(False, Outcome.HELD, approval.late_hold.why)
 
     def _recheck(self, ref: EpisodeRef, before: Step, sent_at: UtcDatetime | None) -> Rechecked:
-        """Check everything again. `sent_at`: when the earlier call was sent that had no effect, if
-        any."""
+        """Check everything again.
+
+        `sent_at` is when an earlier call was sent that had no effect; `None` if there was none.
+        """
         try:
             cleared = self.guards.check(ref, before)
         except (Held, Interrupted) as error:
@@ -151,7 +175,7 @@ class RecheckEpisode:
     ) -> bool:
         """Take back the note of a call that had no effect, so that people may hold it again.
 
-        Return False where another call was sent since EC2 was looked at.
+        Return False if another call was sent since the state of the instance was read.
         """
         if before is Step.SNAPSHOT:
             return True  # A set that EC2 began counts from its note on.
@@ -161,22 +185,26 @@ class RecheckEpisode:
         return noted_at is None or self.state.forget_step(episode, before.value, noted_at)
 
     def _refused(self, ref: EpisodeRef, error: SafetyError) -> Rechecked:
-        """An instance that is gone or was restarted voids the episode; every other guard
-        refuses."""
+        """Return `void` if the instance is gone or was restarted, else `refused`."""
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
         is_gone = instance is None or instance.launch_time != ref.launch_time
-        return Rechecked(False, Outcome.VOID if is_gone else Outcome.REFUSED, str(error))
+        outcome = Outcome.VOID if is_gone else Outcome.REFUSED
+        return Rechecked(False, outcome, str(error))
 
     def _changed(
         self, cleared: Cleared, before: Step, now: UtcDatetime, *, waits: bool
     ) -> Rechecked | None:
-        """Return the end of the episode where the instance is not as it was asked about."""
+        """Return the end of the episode if the instance is not as it was asked about, else `None`.
+
+        `waits`: something holds the step back, so it would not be done now anyway.
+        """
         state = cleared.instance.state
         episode = cleared.episode
         stops_first = Step.STOP in episode.plan.steps and before is Step.TERMINATE
         is_stopped_before = episode.stopped_in is not None
-        if (stops_first or is_stopped_before) and not cleared.dry_run:
+        must_be_stopped = (stops_first or is_stopped_before) and not cleared.dry_run
+        if must_be_stopped:
             if state != "stopped":
                 return Rechecked(False, Outcome.VOID, f"the instance is {state}, not stopped")
             return None
@@ -194,8 +222,9 @@ class RecheckEpisode:
                 f"EC2 has not carried out the {before.value} for {hours} h "
                 "(approval.wait_at_most_hours)"
             )
-            why = "" if episode.last_no is None else f"; the last try: {episode.last_no}"
-            return Rechecked(False, Outcome.REFUSED, reason + why)
+            if episode.last_no is not None:
+                reason += f"; the last try: {episode.last_no}"
+            return Rechecked(False, Outcome.REFUSED, reason)
         if not self.state.clear_step(episode.ref, before.value, now, seen=episode):
             return _OVERTAKEN
         again = spaced(min(_LONGEST_WAIT, elapsed / 4), elapsed)
@@ -204,40 +233,41 @@ class RecheckEpisode:
     def _no_longer_idle(
         self, cleared: Cleared, now: UtcDatetime, *, waits: bool
     ) -> Rechecked | None:
-        """Judge the running instance again. While the step `waits`, only work ends the episode."""
-        instance, episode, policy = cleared.instance, cleared.episode, cleared.applied.policy
+        """Judge the running instance again; return `None` if the step need not end.
+
+        While the step `waits`, only work ends the episode. Raises: MetricsLate.
+        """
+        instance = cleared.instance
+        policy = cleared.applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.kind is VerdictKind.IDLE or (waits and verdict.kind not in WORKING):
             return None
         if verdict.is_late:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
-        outcome = _outcome(verdict, episode)
+        outcome = _outcome_of(verdict, cleared.episode)
         why = f"{verdict.kind.value}: {verdict.reason}"
-        asked_on = episode.evidence
-        asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
-        if outcome is Outcome.REFUSED and asked_sooner and not is_released(evidence, policy):
+        if outcome is Outcome.REFUSED and _holds_memory_again(cleared.episode, evidence, policy):
             needed = span(policy.ask_window)
             why = f"GPU memory is not released any more, so {needed} of idleness are needed; {why}"
         return Rechecked(False, outcome, why)
 
     def _held_back(self, cleared: Cleared, before: Step, now: UtcDatetime) -> Rechecked | None:
         """Wait while the approval lives: for a freeze, room under a cap, silence to be an answer,
-        or readings that are new enough to act without a person's approval."""
-        episode, caps = cleared.episode, cleared.caps
-        name, wait = episode.ref.execution_name, FREEZE_CHECKED
-        why = self.guards.held_back(cleared, before)
+        or readings that are new enough to act without a person's approval.
+
+        Return `None` if nothing holds the step back.
+        """
+        episode = cleared.episode
+        why_frozen = self.guards.held_back(cleared, before)
         approval = self.state.approval(episode.approval_id)
-        if why is None and before is not Step.SNAPSHOT and not cleared.dry_run:
-            full = self.state.capped(name, before.value, caps, now)
-            if full is not None:
-                why = cap_reached(full, caps[full])
-                wait = time_to_room(self.state.room_at(full, caps[full], now), now, name)
-        if why is None and _acts_unasked(cleared, approval, before):
-            why = why_readings_are_stale(
-                self.inspect.gather, cleared.instance, cleared.applied.policy, now
-            )
-            wait = READ_AGAIN
-        if why is None:
+        delay: _Delay | None
+        if why_frozen is not None:
+            delay = _Delay(why_frozen, FREEZE_CHECKED)
+        else:
+            delay = self._cap_delay(cleared, before, now)
+        if delay is None:
+            delay = self._stale_delay(cleared, approval, before, now)
+        if delay is None:
             return None
         hours = cleared.applied.policy.approval.wait_at_most_hours
         since = cleared.unanswered.until if cleared.unanswered else approved_at(episode, approval)
@@ -248,24 +278,56 @@ class RecheckEpisode:
                 f"it waited for {hours} h, as long as an approval lives "
                 "(approval.wait_at_most_hours)"
             )
-            return Rechecked(False, Outcome.REFUSED, f"{why}; {over}")
-        until_the_end = max(wait, left)
-        return Rechecked(False, Outcome.REFUSED, why, min(spaced(wait, waited), until_the_end))
+            return Rechecked(False, Outcome.REFUSED, f"{delay.why}; {over}")
+        until_the_end = max(delay.wait, left)
+        wait = min(spaced(delay.wait, waited), until_the_end)
+        return Rechecked(False, Outcome.REFUSED, delay.why, wait)
+
+    def _cap_delay(self, cleared: Cleared, before: Step, now: UtcDatetime) -> _Delay | None:
+        """Wait for room under a cap. Return `None` if every cap has room for the step."""
+        if before is Step.SNAPSHOT or cleared.dry_run:
+            return None
+        name = cleared.episode.ref.execution_name
+        full_cap = self.state.capped(name, before.value, cleared.caps, now)
+        if full_cap is None:
+            return None
+        most_actions = cleared.caps[full_cap]
+        room_at = self.state.room_at(full_cap, most_actions, now)
+        return _Delay(cap_reached(full_cap, most_actions), time_to_room(room_at, now, name))
+
+    def _stale_delay(
+        self, cleared: Cleared, approval: Approval | None, before: Step, now: UtcDatetime
+    ) -> _Delay | None:
+        """Wait for new readings where no person approved. Return `None` if none are needed."""
+        if not _acts_unasked(cleared, approval, before):
+            return None
+        policy = cleared.applied.policy
+        why_stale = why_readings_are_stale(self.inspect.gather, cleared.instance, policy, now)
+        return None if why_stale is None else _Delay(why_stale, READ_AGAIN)
 
 
 def _acts_unasked(cleared: Cleared, approval: Approval | None, before: Step) -> bool:
-    """Return whether `before` would stop or terminate a running instance without a person's
-    approval."""
+    """Return whether the step stops or terminates a running instance that no person approved."""
     if before is Step.SNAPSHOT or cleared.dry_run or cleared.instance.state != "running":
         return False
     is_expired = approval is not None and approval.status is ApprovalStatus.EXPIRED
     return cleared.episode.mode is Mode.AUTO or is_expired
 
 
-def _outcome(verdict: Verdict, episode: Episode) -> Outcome:
-    """Work that the question's evidence excluded woke it up; older work means that the proof is too
-    short."""
+def _holds_memory_again(episode: Episode, evidence: Evidence, policy: Policy) -> bool:
+    """Return whether people were asked sooner because GPU memory was released, and it no longer
+    is."""
+    asked_on = episode.evidence
+    was_asked_sooner = asked_on.window.length < policy.ask_window and is_released(asked_on, policy)
+    return was_asked_sooner and not is_released(evidence, policy)
+
+
+def _outcome_of(verdict: Verdict, episode: Episode) -> Outcome:
+    """Return `woke_up` for work that began after the question's evidence did, else `refused`.
+
+    Older work means that today's policy needs a longer proof than the question had.
+    """
     if verdict.kind not in WORKING:
         return Outcome.REFUSED
-    is_news = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
-    return Outcome.WOKE_UP if is_news else Outcome.REFUSED
+    is_new_work = verdict.last_busy is None or verdict.last_busy > episode.evidence.window.start
+    return Outcome.WOKE_UP if is_new_work else Outcome.REFUSED
