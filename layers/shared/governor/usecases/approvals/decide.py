@@ -1,5 +1,8 @@
-"""Takes a decision of a person, once, hands it to the workflow that waits, and ends what one
-keeps."""
+"""Takes a person's decision once, and hands it to the workflow that waits.
+
+It also ends keeps and exemptions. Every channel ends here, so no channel may store an answer
+itself. This module must not act on an instance: the workflow checks everything again first.
+"""
 
 from __future__ import annotations
 
@@ -57,42 +60,40 @@ _HOW_TO_CONFIRM = {
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The approval as it stands. `delivered`: the workflow has this decision; else it finds it
-    later."""
+    """The approval as it stands."""
 
     approval: Approval
     delivered: bool
+    """The workflow has this decision. Otherwise it finds it in the table later."""
     needs_another: bool = False
     """This was the first of two approvals: nothing happens before somebody else approves, too."""
     holds: bool = False
-    """It came after the yes, or where nobody is asked: it holds an episode that would act."""
+    """The decision came after the yes, or where nobody is asked: it holds an episode that would
+    act."""
 
     def said(self, decision: Decision, episode: Episode, now: UtcDatetime) -> str:
-        """Return what became of it, and until when a keep lasts, in the words of every channel."""
-        until = (
-            (decision.keep_until or keep_end(episode, now))
-            if decision.answer is Answer.KEEP
-            else None
-        )
+        """Return the confirmation that every channel shows, with the end of a keep."""
+        until = None
+        if decision.answer is Answer.KEEP:
+            until = decision.keep_until or keep_end(episode, now)
         values = {"decided": self, "answer": decision.answer, "until": until}
         return said("answered", values, episode.time_zone, now)[0]
 
 
 @dataclass(frozen=True, slots=True)
 class Decide:
-    """Every channel ends here. The conditional write in the table is the decision; the rest is
-    delivery."""
+    """Takes decisions. The conditional write in the table is the decision; the rest delivers it."""
 
     state: StateTable
     workflow: Workflow
     clock: Clock
     announcer: Announcer
     policies_now: Callable[[], Policies]
-    """Read only for what outlives the question."""
+    """Today's policies. They are read only for answers that outlive the question."""
     answer_seal: SealMaker
 
     def terms_now(self, episode: Episode) -> Terms:
-        """Return what the question's terms and today's policy both allow. Raises: CloudError."""
+        """Return the stricter of the question's terms and today's policy. Raises: CloudError."""
         policy = policy_or_base(self.policies_now(), episode.instance)
         return stricter(episode.terms, terms_of(policy, episode.plan, episode.price))
 
@@ -104,68 +105,95 @@ class Decide:
         typed_instance_id: str | None = None,
         losses_accepted: bool = False,
     ) -> Decided:
-        """Take the answer to a question. A plan that terminates needs the `typed_instance_id`, one
-        that wipes local disks `losses_accepted`. Raises: NotFound; DecisionRefused, with the
-        `status`."""
+        """Take the answer to a question.
+
+        A plan that terminates needs the `typed_instance_id`; one that wipes local disks needs
+        `losses_accepted`. Raises: NotFound; DecisionRefused, with the `status`.
+        """
         approval = self.state.existing(approval_id)
         try:
             return self._decide(approval, decision, typed_instance_id, losses_accepted)
         except DecisionRefused as error:
-            answer, by = decision.answer.value, decision.by
-            self.state.note_refused(approval, answer, by, str(error), decision.at, decision)
+            answer = decision.answer.value
+            self.state.note_refused(
+                approval, answer, decision.by, str(error), decision.at, decision
+            )
             raise
 
     def _decide(
         self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
     ) -> Decided:
-        approval_id = approval.approval_id
-        now, episode = self.clock.now(), self._episode(approval)
+        now = self.clock.now()
+        episode = self._episode(approval)
         if decision.answer is Answer.KEEP and decision.keep_until is None:
             decision = replace(decision, keep_until=keep_end(episode, now))
-        if (known := self._repeat_or_hold(approval, episode, decision, now)) is not None:
-            return known
+        already_taken = self._repeat_or_hold(approval, episode, decision, now)
+        if already_taken is not None:
+            return already_taken
         self._check_terms(episode, decision)
         _check_approval(episode, decision, typed, accepted)
         decision = self._sealed(episode, decision)
         if decision.answer is Answer.APPROVE and episode.terms.people_needed > 1:
-            stored = self.state.note_first_yes(approval_id, decision)
-            if approval.first_yes is None and stored.first_yes == decision:
-                self._tell_first(episode, decision, approval)
+            stored = self._note_first_yes(approval, episode, decision)
             if stored.first_yes is not None and stored.first_yes.person == decision.person:
                 return Decided(stored, delivered=True, needs_another=True)
+        return self._settle(approval.approval_id, episode, decision)
+
+    def _note_first_yes(self, approval: Approval, episode: Episode, decision: Decision) -> Approval:
+        """Store the first of two approvals, unless one is stored, and notify people of it once.
+
+        Return the approval as it is stored now.
+        """
+        stored = self.state.note_first_yes(approval.approval_id, decision)
+        is_new = approval.first_yes is None and stored.first_yes == decision
+        if is_new:
+            self._notify_of_first_yes(episode, decision, approval)
+        return stored
+
+    def _settle(self, approval_id: str, episode: Episode, decision: Decision) -> Decided:
+        """Store the decision that ends the question, and deliver it. Raises: DecisionRefused."""
         try:
             settled = self.state.settle(approval_id, decision, episode.project)
         except ConflictError:
-            # Somebody was faster: another person, or this one's own repeated request.
+            # Another person was faster, or this request is a repeat of the person's own.
             stored = self.state.existing(approval_id)
-            known = self._repeat_or_hold(stored, self._episode(stored), decision, self.clock.now())
-            if known is None:
+            already_taken = self._repeat_or_hold(
+                stored, self._episode(stored), decision, self.clock.now()
+            )
+            if already_taken is None:
                 # Still pending: the table was busy, not decided. The person may press again.
                 raise DecisionRefused("please try again", status=stored.status.value) from None
-            return known
-        # Before the first task waits there is nobody to hand it to; that task finds it in the
-        # table.
-        return Decided(settled, delivered=settled.task_token is None or self._deliver(approval_id))
+            return already_taken
+        # Until the first task waits, there is nobody to deliver to: that task reads the table.
+        delivered = settled.task_token is None or self._deliver(approval_id)
+        return Decided(settled, delivered=delivered)
 
     def _repeat_or_hold(
         self, approval: Approval, episode: Episode, decision: Decision, now: UtcDatetime
     ) -> Decided | None:
-        """Take a repeated request, or a hold; `None` while the question is open. Raises:
-        DecisionRefused."""
+        """Take a repeated request or a hold.
+
+        Return `None` if the question is open, and this answer may settle it. Raises:
+        DecisionRefused.
+        """
         if _repeats(approval.decision, decision):
-            # Delivered again in case the first was lost; that it was taken before is no news.
+            # Delivered again, in case the first delivery was lost. The answer to the person is the
+            # same in either case.
             self._deliver(approval.approval_id)
             return Decided(approval, delivered=True)
-        is_yes, holds = decision.answer is Answer.APPROVE, decision.answer is Answer.HOLD
-        if not is_yes and (holds or acts_by_itself(episode, approval, now)):
+        is_yes = decision.answer is Answer.APPROVE
+        is_hold = decision.answer is Answer.HOLD
+        if not is_yes and (is_hold or acts_by_itself(episode, approval, now)):
             return self._hold(approval, episode, decision)
         check_decision(approval, decision, now)
         return None
 
     def _hold(self, approval: Approval, episode: Episode, decision: Decision) -> Decided:
-        """Keep the plan from being carried out any further. Its write and the note of the call
-        exclude each other: either the hold comes first, or the answer says that the call had
-        begun."""
+        """Keep the plan from being carried out any further. Raises: DecisionRefused.
+
+        The table takes either this write or the note of the call: if the hold does not come
+        first, the answer says that the call had begun.
+        """
         brake = _brake_of(decision)
         now = self.clock.now()
         held = Decided(approval, delivered=True, holds=True)
@@ -177,7 +205,7 @@ class Decide:
             check_hold(episode, approval, decision, now)
             self._take_hold(episode, brake, standing, approval)
         except TooLate as error:
-            # Guards and sweeps still read what the answer says of the instance.
+            # Guards and sweeps still obey the keep or the exemption in the answer.
             self.state.stand(episode.ref.target, episode.ref.instance_id, standing)
             return self._hold_late(approval, episode, decision, error)
         return held
@@ -185,8 +213,10 @@ class Decide:
     def _hold_late(
         self, approval: Approval, episode: Episode, decision: Decision, error: TooLate
     ) -> Decided:
-        """Note a hold that came during the call. Raises: TooLate, unless the call was taken back
-        meanwhile; then it is taken as any other hold."""
+        """Note a hold that came during the call.
+
+        If the call was taken back meanwhile, take it as any other hold. Raises: TooLate otherwise.
+        """
         if self.state.note_late_hold(episode, _brake_of(decision)):
             raise TooLate(f"{error}. {LATE_HOLD_COUNTS}", status=error.status) from None
         stored = self.state.existing(approval.approval_id)
@@ -196,10 +226,15 @@ class Decide:
         raise error
 
     def _check_terms(self, episode: Episode, decision: Decision) -> None:
-        """An approval is checked anew before each step; an exemption stands for good. Raises:
-        NotAllowed."""
-        is_exempt = decision.answer is Answer.EXEMPT
-        check_terms(self.terms_now(episode) if is_exempt else episode.terms, episode.plan, decision)
+        """Check that the person may give this answer. Raises: NotAllowed.
+
+        Today's policy counts for an exemption, which nothing checks later. An approval is checked
+        again before each step.
+        """
+        terms = episode.terms
+        if decision.answer is Answer.EXEMPT:
+            terms = self.terms_now(episode)
+        check_terms(terms, episode.plan, decision)
 
     def _take_hold(
         self, episode: Episode, brake: Decision, standing: Hold, approval: Approval
@@ -215,8 +250,11 @@ class Decide:
                 ) from None
 
     def _sealed(self, episode: Episode, decision: Decision) -> Decision:
-        """Return a yes with its seal; any other answer as it is. Raises: DecisionRefused where an
-        earlier release has asked, or KMS could not seal the answer: nothing was taken."""
+        """Return an approval with its seal, and any other answer as it is.
+
+        Raises: DecisionRefused if an earlier release asked the question, or KMS could not seal the
+        answer; nothing was stored.
+        """
         if decision.answer is not Answer.APPROVE:
             return decision
         status = ApprovalStatus.PENDING.value
@@ -239,15 +277,17 @@ class Decide:
             raise NotFound(f"the episode of approval {approval.approval_id} does not exist")
         return episode
 
-    def _tell_first(self, episode: Episode, decision: Decision, approval: Approval) -> None:
-        """The yes stands whether or not others can be notified: a failure here is none of the
-        answer."""
+    def _notify_of_first_yes(
+        self, episode: Episode, decision: Decision, approval: Approval
+    ) -> None:
+        """Notify people of the first approval. A failure is only logged: the approval stands."""
         try:
             self.announcer.announce(first_yes_alert(episode, decision, approval.expires_at))
         except CloudError:
             _log.exception("nobody could be notified of a first yes")
 
     def _deliver(self, approval_id: str) -> bool:
+        """Hand the decision to the workflow. Return whether it was taken."""
         try:
             return hand_over(self.state, self.workflow, self.state.approval(approval_id))
         except CloudError:
@@ -255,20 +295,23 @@ class Decide:
             return False
 
     def end_keep(self, view: ApprovalView, by: str, person: str | None, role: Role) -> None:
-        """End the keep of this record before its time: one's own, and as an approver any. Raises:
-        NotAllowed; DecisionRefused when it is over, or another keep stands by now."""
-        approval, now = view.approval, self.clock.now()
-        kept = approval.lasting_keep(now)
-        if kept is None:
+        """End a keep before its time: one's own, or as an approver anybody's.
+
+        Raises: NotAllowed; DecisionRefused if it is over, or another keep stands by now.
+        """
+        approval = view.approval
+        now = self.clock.now()
+        keep = approval.lasting_keep(now)
+        if keep is None:
             raise DecisionRefused(
                 "there is no keep to end: it is over", status=approval.status.value
             )
-        if not may_end_keep(self.terms_now(view.episode), role, kept, person):
+        if not may_end_keep(self.terms_now(view.episode), role, keep, person):
             raise NotAllowed(
                 "only the person who kept it, or an approver by their own link, may end that"
             )
         try:
-            self.state.end_keep(approval, kept, by, now)
+            self.state.end_keep(approval, keep, by, now)
         except ConflictError:
             why = "somebody has kept it since, or has ended this keep, meanwhile"
             raise DecisionRefused(why, status=approval.status.value) from None
@@ -276,9 +319,13 @@ class Decide:
     def end_hold(
         self, target: Target, instance_id: str, by: str, shown: str, may: Callable[[Hold], bool]
     ) -> None:
-        """End the keep and the exemption that `key_of` named so, in one write; a tag that exempts
-        stays. Raises: DecisionRefused where none stands, or another one; NotAllowed."""
-        now, hold = self.clock.now(), self.state.record(target, instance_id).hold
+        """End the keep and the exemption of an instance in one write. A tag that exempts it stays.
+
+        `shown` is what `key_of` returned for the hold on the page. Raises: DecisionRefused if no
+        hold stands, or another one than shown; NotAllowed.
+        """
+        now = self.clock.now()
+        hold = self.state.record(target, instance_id).hold
         if not hold.stands(now):
             raise DecisionRefused("nothing holds this instance: no keep and no exemption is stored")
         if not may(hold):
@@ -293,19 +340,20 @@ class Decide:
 
 
 def key_of(hold: Hold) -> str:
-    """Name a hold, so that a page ends the one that it showed, and none that came later."""
+    """Return a name of the hold, so that a page ends only the hold that it showed."""
     return short_hash(str(hold.snoozed_until), str(hold.exempt_reason), str(hold.kept_by))
 
 
 def _brake_of(decision: Decision) -> Decision:
-    """Return a hold as it is stored."""
-    return replace(decision, reason=(decision.reason or "").strip() or None)
+    """Return a hold as it is stored: with its reason trimmed, or no reason if that is empty."""
+    reason = (decision.reason or "").strip()
+    return replace(decision, reason=reason or None)
 
 
 def _check_approval(
     episode: Episode, decision: Decision, typed: str | None, accepted: bool
 ) -> None:
-    """Ask for what no link scanner does: to type an id, to accept a loss. Raises:
+    """Require what no link scanner does: to type an id, and to accept a loss. Raises:
     DecisionRefused."""
     if decision.answer is not Answer.APPROVE:
         return
@@ -313,7 +361,8 @@ def _check_approval(
         # The workflow has ended the episode while the answer was on its way.
         why = f"it is over ({episode.outcome.value}): there is nothing left to approve"
         raise DecisionRefused(why, status=ApprovalStatus.VOID.value)
-    plan, status = episode.plan, ApprovalStatus.PENDING.value
+    plan = episode.plan
+    status = ApprovalStatus.PENDING.value
     to_type, to_accept = _HOW_TO_CONFIRM.get(decision.channel, _HOW_TO_CONFIRM["page"])
     if plan.destroys and (typed or "").strip() != episode.ref.instance_id:
         raise DecisionRefused(
@@ -325,7 +374,9 @@ def _check_approval(
 
 
 def _repeats(stored: Decision | None, new: Decision) -> bool:
-    """Return whether a request repeats what the same person has already decided."""
-    # Everything but the time and its seal: another date or reason is another decision, which came
-    # too late.
+    """Return whether a request repeats what the same person has already decided.
+
+    All but the time and the seal must agree: another date or reason is another decision, which
+    came too late.
+    """
     return stored is not None and stored == replace(new, at=stored.at, seal=stored.seal)
