@@ -1,5 +1,8 @@
-"""Opens an idle episode: takes the lock, proves idleness once more, draws the plan, freezes it
-all."""
+"""Opens an episode: takes the lock, proves idleness once more, draws the plan, and stores it all.
+
+What is stored here is what people are asked about, so it is sealed and never changed later. This
+module must not notify anybody, nor act on the instance.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
-from typing import Any
 
 from governor.domain.alerts.alert import owner_of
 from governor.domain.approvals.sealing import SealMaker, ended_unsealed, opening_text, sealed
@@ -17,7 +18,7 @@ from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase,
 from governor.domain.episode.plan import Step, about_stopped, acts_on_silence, mode_of
 from governor.domain.evidence import Evidence, evidence_hash
 from governor.domain.history import History, idle_span
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.policy.changes import asked_under
 from governor.domain.policy.contacts import Contact
 from governor.domain.policy.policy import BY_BUDGET, Action, AppliedPolicy, Mode, Policy
@@ -42,7 +43,7 @@ _STOPPED_AGAIN_AFTER = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The result. `episode` is `None` when there is nothing to do, and `reason` says why."""
+    """The result. `episode` is `None` if there is nothing to do, and `reason` says why."""
 
     episode: Episode | None
     reason: str
@@ -50,7 +51,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class OpenEpisode:
-    """Safe to repeat: the episode stored first is the one returned."""
+    """Opens one episode. Safe to repeat: the episode stored first is the one returned."""
 
     clock: Clock
     policies: Policies
@@ -63,72 +64,92 @@ class OpenEpisode:
     option."""
 
     def __call__(self, ref: EpisodeRef) -> Opened:
-        """Take the lock and open the episode, or say why not. Raises: CloudError; MetricsLate while
-        the newest readings are missing; the lock stays with this episode and a retry goes on."""
+        """Take the lock and open the episode, or return why not.
+
+        Raises: CloudError; MetricsLate while the newest readings are missing. The lock then stays
+        with this episode, and a retry continues.
+        """
         base = self.policies.base().policy
-        governed = self.accounts.governs(base, ref.account, ref.region)
-        if not (governed and self.state.take_lock(ref)):
-            taken = "another episode of this instance is open, or this one is over"
-            return Opened(
-                None, taken if governed else f"the policy's targets do not name {ref.account}"
-            )
+        if not self.accounts.governs(base, ref.account, ref.region):
+            return Opened(None, f"the policy's targets do not name {ref.account}")
+        if not self.state.take_lock(ref):
+            return Opened(None, "another episode of this instance is open, or this one is over")
         stored = self.state.episode(ref)
         if stored is not None:
             return Opened(stored, "already opened")
         target = self.accounts.target(ref.account, ref.region)
         instance = self.inspect.describe(target, ref.instance_id)
-        stopping = None if instance is None else self._stopping(ref, instance)
-        if instance is None or (instance.state != "running" and stopping is None):
-            away = self.state.open_entries(
-                ref.target, ref.instance_id
-            )  # the event of its end may be lost
-            quiet = self.clock.now() + _STOPPED_AGAIN_AFTER if away else None
-            return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
+        if instance is None:
+            return self._close_not_running(ref, base)
+        stopping = self._stopping(ref, instance)
+        if instance.state != "running" and stopping is None:
+            return self._close_not_running(ref, base)
         if instance.launch_time != ref.launch_time:
             return self._close(ref, base, Outcome.VOID, "the instance was restarted")
+        return self._ask_unless_held_back(ref, target, instance, stopping, base)
+
+    def _ask_unless_held_back(
+        self,
+        ref: EpisodeRef,
+        target: Target,
+        instance: Instance,
+        stopping: Episode | None,
+        base: Policy,
+    ) -> Opened:
+        """Open the episode unless the policy, a freeze or a warning of EC2 forbids it.
+
+        `stopping` is the earlier episode that stopped the instance; `None` if it runs.
+        """
         applied = self.policies.applied_to(instance)
         policy = applied.policy
-        if (why := self.accounts.ungoverned(base, instance)) is not None:
-            return self._close(ref, policy, Outcome.VOID, why)
+        why_ungoverned = self.accounts.ungoverned(base, instance)
+        if why_ungoverned is not None:
+            return self._close(ref, policy, Outcome.VOID, why_ungoverned)
         now = self.clock.now()
-        if (why_frozen := frozen(self.state, target, base.breaker, now)) is not None:
+        why_frozen = frozen(self.state, target, base.breaker, now)
+        if why_frozen is not None:
             return self._close(ref, policy, Outcome.VOID, why_frozen)
         if self.state.record(target, ref.instance_id).is_warned(now):
             why = "EC2 has announced that it takes the instance back"
             return self._close(ref, policy, Outcome.INTERRUPTED, why)
-        ask = (
-            self._ask_about_idle if stopping is None else partial(self._ask_about_stopped, stopping)
-        )
-        return ask(ref, instance, applied, now)
+        if stopping is None:
+            return self._ask_about_idle(ref, instance, applied, now)
+        return self._ask_about_stopped(stopping, ref, instance, applied, now)
 
     def _ask_about_idle(
         self, ref: EpisodeRef, instance: Instance, applied: AppliedPolicy, now: UtcDatetime
     ) -> Opened:
+        """Ask about a running instance, or return why it is not idle. Raises: MetricsLate."""
         policy = applied.policy
         verdict, evidence = self.inspect.judge(instance, policy, now)
         if verdict.is_late:
             raise MetricsLate(f"{instance.instance_id}: {verdict.reason}")
-        # As at every recheck: what another service runs is never asked about.
+        # An idle instance that another service runs has another kind: it is never asked about.
         if verdict.kind is not VerdictKind.IDLE:
             outcome = Outcome.WOKE_UP if verdict.kind in WORKING else Outcome.VOID
-            found = "managed" if verdict.is_idle else "not idle"
-            return self._close(
-                ref, policy, outcome, f"{found} on the second look: {verdict.reason}"
-            )
+            finding = "managed" if verdict.is_idle else "not idle"
+            why = f"{finding} on the second look: {verdict.reason}"
+            return self._close(ref, policy, outcome, why)
         history = self.inspect.history(instance, policy, now)
         reason = _reason(verdict, evidence, policy, history, instance)
-        known = {"history": history, "presence": verdict.presence or None}
-        return Opened(self._open(ref, instance, applied, reason, evidence, now, **known), "opened")
+        draft = self._draft(ref, instance, applied, reason, evidence, now)
+        episode = replace(draft, history=history, presence=verdict.presence or None)
+        return Opened(self._save(episode), "opened")
 
     def _stopping(self, ref: EpisodeRef, instance: Instance) -> Episode | None:
-        """Return the closed episode that has stopped the instance, where it is stopped since: EC2
-        gives every start another launch time."""
+        """Return the closed episode that stopped the instance.
+
+        Return `None` if the instance runs, or was started since: EC2 gives every start another
+        launch time.
+        """
         if instance.state != "stopped":
             return None
         for entry in reversed(self.state.open_entries(ref.target, ref.instance_id)):
-            found = self.state.episode(entry.episode) if entry.is_away else None
-            if found is not None and found.has_stopped(ref):
-                return found
+            if not entry.is_away:
+                continue
+            earlier = self.state.episode(entry.episode)
+            if earlier is not None and earlier.has_stopped(ref):
+                return earlier
         return None
 
     def _ask_about_stopped(
@@ -139,18 +160,15 @@ class OpenEpisode:
         applied: AppliedPolicy,
         now: UtcDatetime,
     ) -> Opened:
-        """Ask whether an instance that a question has stopped may be terminated, or say why not."""
-        policy, stopped_at = about_stopped(applied.policy), stopping.steps_done[Step.STOP.value]
-        days = policy.approval.ask_about_stopped_after_days
+        """Ask whether an instance that an episode stopped may be terminated, or return why not."""
+        policy = about_stopped(applied.policy)
+        stopped_at = stopping.steps_done[Step.STOP.value]
         record = self.state.record(instance.target, ref.instance_id)
-        is_due = days is not None and now - stopped_at >= timedelta(days=days)
-        # Its termination was decided, and ended with the update for want of a seal.
-        is_due = is_due or (ended_unsealed(stopping) and stopping.plan.destroys)
         left_alone = judge_unread(instance, record.hold, policy, now)
         _, plan, _ = self.inspect.plan(instance, policy)
+        is_observed = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
         why = None
-        observes = policy.mode is Mode.OBSERVE or BY_BUDGET in applied.overrides
-        if observes or not is_due:
+        if is_observed or not _is_due(stopping, policy, now):
             why = "the policy does not ask about it, or not yet"
         elif left_alone is not None:
             why = left_alone.reason
@@ -161,18 +179,19 @@ class OpenEpisode:
         reason = (
             f"GPU Governor stopped it on {in_utc(stopped_at)}, and nobody has started it since."
         )
-        known = {
-            "stopped_in": stopping.ref,
-            "steps_done": {Step.STOP.value: stopped_at},
-            "idle_below_percent": stopping.idle_below_percent,
-            "terms": terms_of(policy, plan, stopping.price),  # by what it costs while it runs
-        }
-        changed = replace(applied, policy=policy)
-        return Opened(
-            self._open(ref, instance, changed, reason, stopping.evidence, now, **known), "opened"
+        own_policy = replace(applied, policy=policy)
+        draft = self._draft(ref, instance, own_policy, reason, stopping.evidence, now)
+        episode = replace(
+            draft,
+            stopped_in=stopping.ref,
+            steps_done={Step.STOP.value: stopped_at},
+            idle_below_percent=stopping.idle_below_percent,
+            # Who must approve depends on what the instance costs while it runs.
+            terms=terms_of(policy, plan, stopping.price),
         )
+        return Opened(self._save(episode), "opened")
 
-    def _open(
+    def _draft(
         self,
         ref: EpisodeRef,
         instance: Instance,
@@ -180,27 +199,27 @@ class OpenEpisode:
         reason: str,
         evidence: Evidence,
         now: UtcDatetime,
-        **known: Any,
     ) -> Episode:
+        """Return the episode with all that is known now, not yet sealed and not yet stored."""
         policy = applied.policy
-        sized, plan, price = self.inspect.plan(instance, policy)
+        sized_instance, plan, price = self.inspect.plan(instance, policy)
         mode = mode_of(policy, plan)
-        asks = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
-        directory = policy.ownership
-        owner, project, _ = owner_of(instance, directory)
-        contacts = directory.asked(owner, project)
-        asked = contacts[0] if contacts else Contact()
-        planned = schedule(now, policy.approval, contacts, directory.escalated(owner, project))
-        episode = Episode(
+        is_question = mode is Mode.ASK and plan.action is not Action.NOTIFY_ONLY
+        ownership = policy.ownership
+        owner, project, _ = owner_of(instance, ownership)
+        contacts = ownership.asked(owner, project)
+        first_contact = contacts[0] if contacts else Contact()
+        planned = schedule(now, policy.approval, contacts, ownership.escalated(owner, project))
+        return Episode(
             ref=ref,
-            phase=Phase.ASKING if asks else Phase.OPENING,
+            phase=Phase.ASKING if is_question else Phase.OPENING,
             phase_since=now,
             opened_at=now,
             approval_id=self.approval_id(),
             mode=mode,
             policy_version=applied.version,
             overrides=applied.overrides,
-            instance=sized,
+            instance=sized_instance,
             reason=reason,
             evidence=evidence,
             evidence_hash=evidence_hash(evidence),
@@ -209,24 +228,22 @@ class OpenEpisode:
             owner=owner,
             project=project,
             keep_at_most=timedelta(days=policy.approval.keep_at_most_days),
-            schedule=planned if asks else None,
-            time_zone=asked.time_zone,
-            working_days=asked.working_days,
-            working_from=asked.working_from,
+            schedule=planned if is_question else None,
+            time_zone=first_contact.time_zone,
+            working_days=first_contact.working_days,
+            working_from=first_contact.working_from,
             notice=timedelta(minutes=policy.approval.notice_minutes),
             asked_under=asked_under(policy),
             acts_on_silence=acts_on_silence(policy, plan),
-            **{
-                "idle_below_percent": policy.idle.utilization_below_percent,
-                "terms": terms_of(policy, plan, price),
-                **known,
-            },
+            idle_below_percent=policy.idle.utilization_below_percent,
+            terms=terms_of(policy, plan, price),
         )
-        return self._save(episode)
 
     def _save(self, episode: Episode) -> Episode:
-        """Seal and store it; return the one stored first. Raises: CloudError, when KMS seals
-        nothing, too."""
+        """Seal and store the episode. Return the one that was stored first.
+
+        Raises: CloudError, also if KMS could not seal it; nothing was stored then.
+        """
         before = self._asked_before(episode.ref)
         if before is not None and ended_unsealed(before):
             episode = replace(episode, reason=episode.reason + _ASKED_AGAIN)
@@ -234,8 +251,19 @@ class OpenEpisode:
         return self.state.save_opened(replace(episode, opening_seal=seal))
 
     def _asked_before(self, ref: EpisodeRef) -> Episode | None:
-        """Return the episode before this one, of the same run of the instance."""
-        return self.state.episode(replace(ref, number=ref.number - 1)) if ref.number > 1 else None
+        """Return the episode before this one, of the same run of the instance; `None` if this is
+        the first."""
+        if ref.number <= 1:
+            return None
+        return self.state.episode(replace(ref, number=ref.number - 1))
+
+    def _close_not_running(self, ref: EpisodeRef, base: Policy) -> Opened:
+        """Close the episode of an instance that does not run."""
+        quiet = None
+        if self.state.open_entries(ref.target, ref.instance_id):
+            # The ledger still counts it as stopped: the event of its termination may be lost.
+            quiet = self.clock.now() + _STOPPED_AGAIN_AFTER
+        return self._close(ref, base, Outcome.VOID, "the instance no longer runs", quiet)
 
     def _close(
         self,
@@ -245,11 +273,26 @@ class OpenEpisode:
         reason: str,
         quiet: UtcDatetime | None = None,
     ) -> Opened:
+        """Close the episode before anybody was asked, and free the lock.
+
+        `quiet` is how long sweeps leave the instance alone. `None` leaves that to the policy, so
+        that a sweep and this second look do not disagree every few minutes.
+        """
         now = self.clock.now()
-        # The two looks disagree: looked at again, but not at every sweep.
         quiet = quiet or quiet_until(outcome, policy.approval, now, was_opened=False)
         self.state.close_episode(ref, outcome, reason, now, quiet_until=quiet, ledger=None)
         return Opened(None, reason)
+
+
+def _is_due(stopping: Episode, policy: Policy, now: UtcDatetime) -> bool:
+    """Return whether it is time to ask about the instance that this episode stopped."""
+    if ended_unsealed(stopping) and stopping.plan.destroys:
+        # People had decided to terminate it, and an update made their answer invalid.
+        return True
+    days = policy.approval.ask_about_stopped_after_days
+    if days is None:
+        return False
+    return now - stopping.steps_done[Step.STOP.value] >= timedelta(days=days)
 
 
 def _reason(
@@ -259,10 +302,15 @@ def _reason(
     history: History | None,
     instance: Instance,
 ) -> str:
-    """The reason with the whole time that the instance has been idle, as far as its last day shows
-    it."""
-    below = policy.idle.utilization_below_percent
-    seen = idle_span(history, below, instance.launch_time) if history is not None else None
-    if seen is None or seen.since >= evidence.window.start:
+    """Return the reason with the whole time that the instance was idle, as its last day shows it.
+
+    Return the verdict's own reason if the last day is not known, or shows no more.
+    """
+    if history is None:
         return verdict.reason
-    return asked_because(evidence.window.end - seen.since, evidence, policy, verdict.manager)
+    below = policy.idle.utilization_below_percent
+    idle_time = idle_span(history, below, instance.launch_time)
+    if idle_time is None or idle_time.since >= evidence.window.start:
+        return verdict.reason
+    length = evidence.window.end - idle_time.since
+    return asked_because(length, evidence, policy, verdict.manager)
