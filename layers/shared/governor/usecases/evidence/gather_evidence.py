@@ -8,13 +8,12 @@ cannot be read becomes a `read_problem`, never an empty answer.
 
 from __future__ import annotations
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import partial, reduce
-from itertools import chain
 from statistics import median_low
 from typing import NamedTuple
 
@@ -36,14 +35,24 @@ SERIES_OF_A_PART = 20_000
 """A function of 512 MB reads and judges them in half a minute."""
 _LISTED_SINGLY = 5
 """So many instances are listed one by one; for more, one pass over the namespace is cheaper."""
-_EC2_FIGURES = (
-    ("cpu", "cpu", "CPUUtilization", "Average"),
-    ("network", "in", "NetworkIn", "Sum"),
-    ("network", "out", "NetworkOut", "Sum"),
-)
 _OF_EC2 = ("cpu", "in", "out", "network", "agentless")
 """Series in periods of their own."""
 
+
+class _Ec2Series(NamedTuple):
+    """A series that EC2 publishes, and the figure that it is a part of."""
+
+    figure: str
+    series: str
+    metric: str
+    statistic: str
+
+
+_EC2_SERIES = (
+    _Ec2Series("cpu", "cpu", "CPUUtilization", "Average"),
+    _Ec2Series("network", "in", "NetworkIn", "Sum"),
+    _Ec2Series("network", "out", "NetworkOut", "Sum"),
+)
 
 Passes = dict[SeriesFilter, Mapping[str, Sequence[Listed]]]
 """Result of a pass over a namespace."""
@@ -55,9 +64,9 @@ class EvidenceRequest:
 
     Attributes:
         dimensions: per-GPU dimension sets where they are known.
-        source: by which series it was last seen; the aggregate is asked first unless by those of
-            its GPUs.
-        search: whether silent series may be looked for.
+        source: the series by which it was last read. The aggregate is asked first, unless that
+            was by GPU.
+        search: whether silent series may be searched for.
         per_gpu: read GPU by GPU although the aggregate exists.
         figures: which of `FIGURES` to read for a candidate.
         always: read the figures whatever utilization says.
@@ -77,9 +86,11 @@ class EvidenceRequest:
     @property
     def window(self) -> timedelta:
         """How far it looks back: at least as far as the end of a proof."""
-        return max(self.policy.window if self.length is None else self.length, evidence.END)
+        length = self.policy.window if self.length is None else self.length
+        return max(length, evidence.END)
 
     def wants_figures(self, seen: Evidence) -> bool:
+        """Return whether to read more than the utilization that was seen."""
         return bool(self.figures) and (self.always or is_candidate(seen, self.policy))
 
 
@@ -96,7 +107,9 @@ class Gathered:
 
 
 @dataclass(slots=True)
-class _Work:
+class _Pending:
+    """An instance while it is read: what is asked for, and what has been read so far."""
+
     request: EvidenceRequest
     shape: Shape | None
     dimensions: tuple[Dimensions, ...] | None
@@ -105,11 +118,13 @@ class _Work:
     jobs: list[tuple[str, Series]] = field(default_factory=list)
     """Jobs' own metrics, by namespace and metric."""
     aggregated: Series = ()
+    """The aggregate's utilization, once the GPUs are read one by one."""
     sets: tuple[Dimensions, ...] = ()
+    """The dimension sets by which utilization was read."""
     source: MetricSource = MetricSource.NONE
     searched: bool = False
     problem: str | None = None
-    read: frozenset[str] = frozenset()
+    figures_read: frozenset[str] = frozenset()
 
     @property
     def instance_id(self) -> str:
@@ -117,57 +132,68 @@ class _Work:
 
     @property
     def aggregate(self) -> Dimensions:
+        """The dimension set of the whole instance."""
         return (("InstanceId", self.instance_id),)
 
     @property
     def expected(self) -> int | None:
+        """How many GPUs its type has; `None` where that is not known."""
         return self.shape.accelerator_count if self.shape else None
 
     @property
     def readings(self) -> Mapping[str, Series]:
+        """Utilization by GPU."""
         return self.figures.get("utilization", {})
 
-    def whole(self, figure: str) -> int | None:
+    def limit(self, figure: str) -> int | None:
         """The limit of a GPU's power in W, or its memory in MiB; `None` where it is not known."""
         if self.shape is None:
             return None
-        return self.shape.board_power_watts if figure == "power" else self.shape.memory_mib_each
+        if figure == "power":
+            return self.shape.board_power_watts
+        return self.shape.memory_mib_each
 
     def series(self, figure: str) -> Series | None:
         """The highest reading of all GPUs in each period; `None` where nothing was published."""
         if figure == "network":
             return _sum(self.series("in"), self.series("out"))
-        found = list(self.figures.get(figure, {}).values())
-        return reduce(evidence.merged, found[1:], found[0]) if found else None
+        highest: Series | None = None
+        for series in self.figures.get(figure, {}).values():
+            highest = evidence.merged(highest, series)
+        return highest
 
     def parts(self, figure: str) -> list[Series]:
         """Every GPU's series, or both directions of the network; empty where one publishes
         nothing."""
         if figure in _OF_EC2:
-            names = [series for of, series, _, _ in _EC2_FIGURES if of == figure]
+            names = [part.series for part in _EC2_SERIES if part.figure == figure]
             return [self.figures.get(name, {}).get("all", ()) for name in names]
-        found = self.figures.get(figure, {})
-        return [found.get(gpu, ()) for gpu in (("all",) if figure == "bound" else self.readings)]
+        by_gpu = self.figures.get(figure, {})
+        gpus = ("all",) if figure == "bound" else self.readings
+        return [by_gpu.get(gpu, ()) for gpu in gpus]
 
     def note(self, asked: _Asked, series: Series) -> None:
+        """Add a series that was read."""
         if asked.figure == WORK:
             self.jobs.append((f"{asked.namespace} {asked.metric}", series))
             return
-        known, label = (
-            self.figures.setdefault(asked.figure, {}),
-            evidence.gpu_label(asked.dimensions),
-        )
-        known[label] = evidence.merged(known.get(label), series)
+        by_gpu = self.figures.setdefault(asked.figure, {})
+        label = evidence.gpu_label(asked.dimensions)
+        by_gpu[label] = evidence.merged(by_gpu.get(label), series)
 
-    def silent(self) -> bool:
-        return self.problem is None and not self.reporting()
+    def is_silent(self) -> bool:
+        """Return whether it was read, and publishes no utilization."""
+        return self.problem is None and not self.count_reporting()
 
-    def reporting(self) -> int:
+    def count_reporting(self) -> int:
+        """Return how many GPUs, or aggregates, publish utilization."""
         return sum(evidence.peak(series) is not None for series in self.readings.values())
 
 
 class _Asked(NamedTuple):
-    work: _Work
+    """One series to read for an instance."""
+
+    pending: _Pending
     figure: str
     metric: str
     dimensions: Dimensions
@@ -176,8 +202,22 @@ class _Asked(NamedTuple):
     """Empty for the policy's own."""
 
 
+@dataclass(slots=True)
+class _Measured:
+    """The measurements of one instance by figure, as `Evidence` names them."""
+
+    values: dict[str, float | None]
+    """By the field of `Evidence`; `None` where nothing was measured."""
+    measured_percent: dict[str, float] = field(default_factory=dict)
+    last_active: dict[str, datetime] = field(default_factory=dict)
+    last_measured: dict[str, datetime] = field(default_factory=dict)
+    longest_hole_minutes: dict[str, float] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class GatherEvidence:
+    """Reads the evidence of instances of one target."""
+
     metrics: MetricReader
     shape: Callable[[str], Shape | None] = shape_of
 
@@ -190,13 +230,22 @@ class GatherEvidence:
         series = 0
         for request in requests:
             part.append(request)
-            shape = self.shape(request.instance.instance_type)
-            series += len(request.dimensions or ()) or (shape and shape.accelerator_count) or 1
+            series += self._series_of(request)
             if series >= SERIES_OF_A_PART:
                 yield self(target, part, now, passes)
-                part, series = [], 0
+                part = []
+                series = 0
         if part:
             yield self(target, part, now, passes)
+
+    def _series_of(self, request: EvidenceRequest) -> int:
+        """Return how many utilization series the instance may have, at least one."""
+        if request.dimensions:
+            return len(request.dimensions)
+        shape = self.shape(request.instance.instance_type)
+        if shape is None:
+            return 1
+        return shape.accelerator_count or 1
 
     def __call__(
         self,
@@ -205,18 +254,23 @@ class GatherEvidence:
         now: datetime,
         passes: Passes | None = None,
     ) -> dict[str, Gathered]:
-        """Evidence by instance id. Never raises for a failed read. `passes` holds those over
-        namespaces."""
+        """Return the evidence by instance id. Never raises for a failed read.
+
+        `passes` holds the passes over namespaces that were made; more are added to it.
+        """
         groups: dict[tuple[Metrics, timedelta], list[EvidenceRequest]] = defaultdict(list)
         for request in requests:
             groups[request.policy.metrics, request.window].append(request)
         gathered: dict[str, Gathered] = {}
         for group in groups.values():
-            gathered |= _Batch(self, target, group, now, {} if passes is None else passes).gather()
+            group_passes = {} if passes is None else passes
+            gathered |= _Batch(self, target, group, now, group_passes).gather()
         return gathered
 
 
 class _Batch:
+    """Instances that are read by the same metric names and over the same window."""
+
     def __init__(
         self,
         gather: GatherEvidence,
@@ -228,288 +282,431 @@ class _Batch:
         self._metrics = gather.metrics
         self._target = target
         self._passes = passes
-        policy, length = requests[0].policy, requests[0].window
-        self._names, of_ec2 = policy.metrics, max(policy.period, _EC2_PERIOD)
+        policy = requests[0].policy
+        length = requests[0].window
+        ec2_period = max(policy.period, _EC2_PERIOD)
+        ec2_length = max(length, ec2_period)
+        self._names = policy.metrics
         self._window = evidence.window_before(now, length, policy.period, policy.lag)
-        self._ec2_window = evidence.window_before(now, max(length, of_ec2), of_ec2, policy.lag)
-        self._work = [
-            _Work(request, gather.shape(request.instance.instance_type), request.dimensions)
+        self._ec2_window = evidence.window_before(now, ec2_length, ec2_period, policy.lag)
+        self._all = [
+            _Pending(request, gather.shape(request.instance.instance_type), request.dimensions)
             for request in requests
         ]
 
     def gather(self) -> dict[str, Gathered]:
-        self._read_utilization(self._work)
-        self._search([work for work in self._work if self._wants_search(work)])
-        for work in self._work:
-            if work.silent():
-                work.source = MetricSource.NONE
-        found = {work.instance_id: self._evidence(work) for work in self._work}
-        candidates = [
-            work for work in self._work if work.request.wants_figures(found[work.instance_id])
-        ]
-        for work in candidates:
-            work.read = work.request.figures - (
-                set() if self._names.bound_namespaces else {"bound"}
-            )
-            work.read |= {WORK} if self._names.work else set()
-        figures = (one for work in candidates for one in self._figures(work))
-        agentless = self._agentless([work for work in candidates if "agentless" in work.read])
-        bound = self._bound([work for work in candidates if "bound" in work.read])
-        self._read(chain(figures, agentless, bound, self._jobs(candidates)))
-        found |= {work.instance_id: self._evidence(work) for work in candidates}
+        """Return what was read of each instance, by its id."""
+        self._read_utilization(self._all)
+        self._search([pending for pending in self._all if self._wants_search(pending)])
+        evidence_by_id: dict[str, Evidence] = {}
+        candidates: list[_Pending] = []
+        for pending in self._all:
+            if pending.is_silent():
+                pending.source = MetricSource.NONE
+            seen = self._evidence(pending)
+            evidence_by_id[pending.instance_id] = seen
+            if pending.request.wants_figures(seen):
+                candidates.append(pending)
+        self._read_figures(candidates)
+        for pending in candidates:
+            evidence_by_id[pending.instance_id] = self._evidence(pending)
         return {
-            work.instance_id: Gathered(
-                evidence=found[work.instance_id],
-                dimensions=work.dimensions,
-                searched=work.searched,
-                percent=self._percent(work) if work.request.always else {},
-            )
-            for work in self._work
+            pending.instance_id: self._gathered(pending, evidence_by_id[pending.instance_id])
+            for pending in self._all
         }
 
-    def _wants_search(self, work: _Work) -> bool:
-        """Return whether it is silent, or some GPUs that are wanted or that its type has were not
-        read."""
-        if work.problem is not None or not work.request.search:
-            return False
-        by_gpu, reporting = work.source is MetricSource.PER_GPU, work.reporting()
-        lacks_gpus = by_gpu and work.expected is not None and reporting < work.expected
-        return not reporting or lacks_gpus or (work.request.per_gpu and work.dimensions is None)
+    def _gathered(self, pending: _Pending, own_evidence: Evidence) -> Gathered:
+        return Gathered(
+            evidence=own_evidence,
+            dimensions=pending.dimensions,
+            searched=pending.searched,
+            percent=self._percent(pending) if pending.request.always else {},
+        )
 
-    def _read_utilization(self, works: Iterable[_Work], *, all_sets: bool = False) -> None:
-        asked = []
-        for work in works:
-            request = work.request
-            known = work.dimensions or ()
-            # An aggregate under other dimensions than `InstanceId` alone is only found by a search,
-            # too.
-            has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known)
-            by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
-            use_known = bool(known) and (by_gpu or not has_gpus)
-            work.sets = known if use_known else (work.aggregate,)
-            work.source = MetricSource.PER_GPU if use_known and has_gpus else MetricSource.AGGREGATE
-            if work.source is MetricSource.PER_GPU:
-                work.aggregated = work.readings.get("all", ())
-            work.figures.pop("utilization", None)
+    def _wants_search(self, pending: _Pending) -> bool:
+        """Return whether it is silent, or some GPUs were not read that are wanted or that its type
+        has."""
+        if pending.problem is not None or not pending.request.search:
+            return False
+        reporting = pending.count_reporting()
+        if not reporting:
+            return True
+        if pending.request.per_gpu and pending.dimensions is None:
+            return True
+        if pending.source is not MetricSource.PER_GPU or pending.expected is None:
+            return False
+        return reporting < pending.expected
+
+    def _read_utilization(self, instances: Iterable[_Pending], *, all_sets: bool = False) -> None:
+        """Read utilization: by the sets that are known if `all_sets`, else as the request says."""
+        metric = self._names.utilization
+        asked: list[_Asked] = []
+        for pending in instances:
+            _choose_sets(pending, all_sets=all_sets)
+            pending.figures.pop("utilization", None)
             asked += [
-                _Asked(work, "utilization", self._names.utilization, one) for one in work.sets
+                _Asked(pending, "utilization", metric, dimensions) for dimensions in pending.sets
             ]
         self._read(asked)
 
-    def _search(self, works: list[_Work]) -> None:
-        """One pass over the namespace's series for all that need it; then reads those that were
-        found."""
-        if not works:
+    def _search(self, instances: list[_Pending]) -> None:
+        """Find the series of these instances in one pass over the namespace, and read them."""
+        if not instances:
             return
-        only = works[0].instance_id if len(self._work) == 1 else None
+        found_series = self._pass_for_search(instances)
+        if found_series is None:
+            return
+        # The pass found the series of all instances, not only of those that need it.
+        for pending in self._all:
+            pending.searched = True
+            pending.dimensions = _found_sets(pending, found_series.get(pending.instance_id, ()))
+        with_sets = [pending for pending in instances if pending.dimensions]
+        self._read_utilization(with_sets, all_sets=True)
+        self._read(self._agentless([pending for pending in instances if pending.is_silent()]))
+
+    def _pass_for_search(self, instances: list[_Pending]) -> Mapping[str, Sequence[Listed]] | None:
+        """Return the namespace's utilization series by instance id; `None` if the search failed,
+        which is noted for the silent instances."""
+        only = instances[0].instance_id if len(self._all) == 1 else None
+        wanted = SeriesFilter(self._names.namespace, self._names.utilization)
         try:
-            wanted = SeriesFilter(self._names.namespace, self._names.utilization)
             found = self._passes.get(wanted) or self._metrics.list_series(
                 self._target, wanted, only
             )
         except CloudError as error:
-            for work in works:
-                if work.silent():
-                    work.problem = f"the search for its series failed: {error}"
-            return
+            for pending in instances:
+                if pending.is_silent():
+                    pending.problem = f"the search for its series failed: {error}"
+            return None
         if only is None:
             self._passes[wanted] = found
-        for work in self._work:
-            work.searched = True
-            listed = (one.dimensions for one in found.get(work.instance_id, ()))
-            sets = [dimensions for dimensions in listed if len(dimensions) > 1]
-            found_sets = [s for s in sets if evidence.is_gpu(s)] or sets
-            # Of one that is not silent, a GPU is not forgotten because it was silent for three
-            # hours.
-            kept = () if work.silent() else work.dimensions or ()
-            work.dimensions = tuple(sorted({*found_sets, *kept}))
-        self._read_utilization([work for work in works if work.dimensions], all_sets=True)
-        self._read(self._agentless([work for work in works if work.silent()]))
+        return found
 
-    def _agentless(self, works: list[_Work]) -> Iterator[_Asked]:
-        """EC2's own power metric: named for the silent ones, a veto for others, never proof of
-        idleness."""
+    def _read_figures(self, candidates: list[_Pending]) -> None:
+        """Read the figures besides utilization, in as few reads as possible."""
+        asked: list[_Asked] = []
+        for pending in candidates:
+            pending.figures_read = self._figures_to_read(pending.request)
+            asked += self._figures(pending)
+        agentless = [pending for pending in candidates if "agentless" in pending.figures_read]
+        bound = [pending for pending in candidates if "bound" in pending.figures_read]
+        asked += self._agentless(agentless)
+        asked += self._bound(bound)
+        asked += self._jobs(candidates)
+        self._read(asked)
+
+    def _figures_to_read(self, request: EvidenceRequest) -> frozenset[str]:
+        figures = request.figures
+        if not self._names.bound_namespaces:
+            figures -= {"bound"}
+        if self._names.work:
+            figures |= {WORK}
+        return figures
+
+    def _agentless(self, instances: list[_Pending]) -> Iterator[_Asked]:
+        """Yield EC2's own power metric. It names the silent instances that work, and is a veto for
+        others; it is never proof of idleness."""
         wanted = SeriesFilter("AWS/EC2", "GPUPowerUtilization")
-        return self._listed(works, "agentless", wanted, "EC2's own GPU metrics")
+        return self._listed(instances, "agentless", wanted, "EC2's own GPU metrics")
 
-    def _bound(self, works: list[_Work]) -> Iterator[_Asked]:
-        """Yield what the instance says of itself, as its own role; the highest of several such
-        namespaces."""
-        base, wanted = re.escape(self._names.namespace), SeriesFilter(None, self._names.utilization)
-        for one in self._listed(works, "bound", wanted, "the instances' own namespaces"):
-            own = rf"{base}/AROA[A-Z0-9]+:{re.escape(one.work.instance_id)}"
-            if one.dimensions == one.work.aggregate and re.fullmatch(own, one.namespace):
-                yield one
+    def _bound(self, instances: list[_Pending]) -> Iterator[_Asked]:
+        """Yield what the instances publish with their own role; the highest of several such
+        namespaces counts."""
+        base = re.escape(self._names.namespace)
+        wanted = SeriesFilter(None, self._names.utilization)
+        for asked in self._listed(instances, "bound", wanted, "the instances' own namespaces"):
+            pending = asked.pending
+            own_namespace = rf"{base}/AROA[A-Z0-9]+:{re.escape(pending.instance_id)}"
+            is_aggregate = asked.dimensions == pending.aggregate
+            if is_aggregate and re.fullmatch(own_namespace, asked.namespace):
+                yield asked
 
-    def _jobs(self, works: list[_Work]) -> Iterator[_Asked]:
-        """The metrics by which a job may have said that it works."""
-        if (rule := self._names.work) is None:
+    def _jobs(self, instances: list[_Pending]) -> Iterator[_Asked]:
+        """Yield the metrics by which a job may have said that it works."""
+        rule = self._names.work
+        if rule is None:
             return
-        # What was published longer ago is in the window of a policy that looks so far back.
-        wanted = SeriesFilter(rule.namespace, None, self._window.length <= _RECENTLY_ACTIVE)
-        for one in self._listed(works, WORK, wanted, "the metrics of jobs"):
-            if not rule.names or one.metric in rule.names:
-                yield one
+        # A longer window holds series that CloudWatch no longer lists as recently active.
+        is_recent = self._window.length <= _RECENTLY_ACTIVE
+        wanted = SeriesFilter(rule.namespace, None, is_recent)
+        for asked in self._listed(instances, WORK, wanted, "the metrics of jobs"):
+            if not rule.names or asked.metric in rule.names:
+                yield asked
 
     def _listed(
-        self, works: list[_Work], figure: str, wanted: SeriesFilter, what: str
+        self, instances: list[_Pending], figure: str, wanted: SeriesFilter, what: str
     ) -> Iterator[_Asked]:
-        """A few instances one by one, many by one pass; a listing that failed is no silence."""
-        listed = partial(self._metrics.list_series, self._target, wanted)
-        try:
-            if wanted in self._passes:
-                found = self._passes[wanted]
-            elif len(works) > _LISTED_SINGLY:
-                found = self._passes[wanted] = listed()
-            else:
-                found = {
-                    key: one for work in works for key, one in listed(work.instance_id).items()
-                }
-        except CloudError as error:
-            for work in works:
-                if not work.silent():
-                    work.problem = work.problem or f"{what} could not be listed: {error}"
-            return
-        for work in works:
-            for one in found.get(work.instance_id, ()):
-                yield _Asked(work, figure, one.metric, one.dimensions, namespace=one.namespace)
+        """Yield the series of these instances that a listing shows.
 
-    def _figures(self, work: _Work) -> Iterator[_Asked]:
-        figures, names = work.request.figures, self._names
+        A listing that failed is noted as a problem of those that report: it is no silence.
+        """
+        try:
+            series_by_id = self._list_series(instances, wanted)
+        except CloudError as error:
+            for pending in instances:
+                if not pending.is_silent():
+                    pending.problem = pending.problem or f"{what} could not be listed: {error}"
+            return
+        for pending in instances:
+            for listed in series_by_id.get(pending.instance_id, ()):
+                yield _Asked(
+                    pending,
+                    figure,
+                    listed.metric,
+                    listed.dimensions,
+                    namespace=listed.namespace,
+                )
+
+    def _list_series(
+        self, instances: list[_Pending], wanted: SeriesFilter
+    ) -> Mapping[str, Sequence[Listed]]:
+        """Return the series by instance id: a few instances one by one, many by one pass."""
+        if wanted in self._passes:
+            return self._passes[wanted]
+        if len(instances) > _LISTED_SINGLY:
+            whole_pass = self._metrics.list_series(self._target, wanted)
+            self._passes[wanted] = whole_pass
+            return whole_pass
+        series_by_id: dict[str, Sequence[Listed]] = {}
+        for pending in instances:
+            series_by_id.update(
+                self._metrics.list_series(self._target, wanted, pending.instance_id)
+            )
+        return series_by_id
+
+    def _figures(self, pending: _Pending) -> Iterator[_Asked]:
+        """Yield the series of a candidate's power, memory, CPU and network."""
+        figures = pending.request.figures
+        names = self._names
         for figure, metric in (("power", names.power_draw), ("memory", names.memory_used)):
-            if figure in figures and work.whole(figure):
-                yield from (_Asked(work, figure, metric, one) for one in work.sets)
-        if work.source is MetricSource.AGGREGATE and work.expected != 1:
+            if figure not in figures or not pending.limit(figure):
+                continue
+            for dimensions in pending.sets:
+                yield _Asked(pending, figure, metric, dimensions)
+        if pending.source is MetricSource.AGGREGATE and pending.expected != 1:
             # How many GPUs are in the aggregate: a MIG GPU publishes no utilization and would not
             # be missed.
-            yield _Asked(work, "samples", names.utilization, work.sets[0], "SampleCount")
-        for figure, series, metric, statistic in _EC2_FIGURES:
-            if figure in figures:
-                yield _Asked(work, series, metric, work.aggregate, statistic, "AWS/EC2")
+            yield _Asked(pending, "samples", names.utilization, pending.sets[0], "SampleCount")
+        for part in _EC2_SERIES:
+            if part.figure in figures:
+                yield _Asked(
+                    pending, part.series, part.metric, pending.aggregate, part.statistic, "AWS/EC2"
+                )
 
     def _read(self, asked: Iterable[_Asked]) -> None:
-        """Add the series to their instances; what could not be read is noted there, too."""
-        own = self._names.namespace
+        """Add the series to their instances, or note there why they could not be read."""
         # In one pass where the windows agree, so that calls are filled to their limit.
-        parts: dict[Window, list[_Asked]] = defaultdict(list)
-        for one in asked:
-            parts[self._ec2_window if one.figure in _OF_EC2 else self._window].append(one)
-        for window, part in parts.items():
-            queries = [
-                MetricQuery(
-                    str(number), one.namespace or own, one.metric, one.dimensions, one.statistic
-                )
-                for number, one in enumerate(part)
-            ]
-            answer = self._metrics.read(self._target, queries, window)
-            for one, query in zip(part, queries, strict=True):
-                if one.figure != "agentless" or one.work.reporting():
-                    one.work.problem = one.work.problem or answer.problems.get(query.key)
-                if (series := answer.series.get(query.key)) is not None:
-                    one.work.note(one, series)
+        by_window: dict[Window, list[_Asked]] = defaultdict(list)
+        for series in asked:
+            window = self._ec2_window if series.figure in _OF_EC2 else self._window
+            by_window[window].append(series)
+        for window, part in by_window.items():
+            self._read_over(window, part)
 
-    def _evidence(self, work: _Work) -> Evidence:
-        window, source = self._window, work.source
-        gpus = (
-            sorted(work.readings, key=evidence.by_index) if source is not MetricSource.NONE else ()
-        )
-        values: dict[str, float | None] = {one.field: None for one in FIGURES.values()}
-        last_active: dict[str, datetime] = {}
-        last_measured: dict[str, datetime] = {}
-        measured: dict[str, float] = {}
-        hole_minutes: dict[str, float] = {}
-        for figure in FIGURES:
-            highest = work.series(figure)
-            if highest is None:
-                continue
-            own = self._ec2_window if figure in _OF_EC2 else window
-            # Every GPU and both directions of the network: one alone says nothing about the others.
-            parts = work.parts(figure) or [highest]
-            measured[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
-            last_measured[figure] = min(evidence.last_reading_end(part, own) for part in parts)
-            hole = max(evidence.longest_hole(part, own) for part in parts)
-            hole_minutes[figure] = hole / timedelta(minutes=1)
-            top = evidence.peak(highest)
-            if top is not None:
-                values[FIGURES[figure].field] = round(top * self._scale(work, figure), 3)
-                last_active[figure] = own.bin_end(evidence.last_at_or_above(highest, top) or 0)
-        works = None
-        for name, series in work.jobs:
-            last = max(
-                (at for at, value in enumerate(series) if value and value == value), default=None
+    def _read_over(self, window: Window, asked: Sequence[_Asked]) -> None:
+        own = self._names.namespace
+        queries = [
+            MetricQuery(
+                str(number),
+                wanted.namespace or own,
+                wanted.metric,
+                wanted.dimensions,
+                wanted.statistic,
             )
-            if last is not None and window.bin_end(last) > last_active.get(WORK, window.start):
-                last_active[WORK], works = window.bin_end(last), name
+            for number, wanted in enumerate(asked)
+        ]
+        answer = self._metrics.read(self._target, queries, window)
+        for wanted, query in zip(asked, queries, strict=True):
+            pending = wanted.pending
+            # For a silent instance, EC2's own metric only helps to say why. It may be missing.
+            if wanted.figure != "agentless" or pending.count_reporting():
+                pending.problem = pending.problem or answer.problems.get(query.key)
+            series = answer.series.get(query.key)
+            if series is not None:
+                pending.note(wanted, series)
+
+    def _evidence(self, pending: _Pending) -> Evidence:
+        """Return what was read so far, in the form that is judged."""
+        gpus: list[GpuReadings] = []
+        aggregate: Series = ()
+        if pending.source is not MetricSource.NONE:
+            labels = sorted(pending.readings, key=evidence.by_index)
+            gpus = [GpuReadings(label, pending.readings[label]) for label in labels]
+            aggregate = pending.aggregated
+        measured = _Measured({figure.field: None for figure in FIGURES.values()})
+        for figure in FIGURES:
+            self._measure(pending, figure, measured)
+        working_job = self._measure_jobs(pending, measured)
         return Evidence(
-            window=window,
-            source=source,
-            gpus=tuple(GpuReadings(gpu, work.readings[gpu]) for gpu in gpus),
-            aggregate=() if source is MetricSource.NONE else work.aggregated,
-            gpus_expected=work.expected,
-            gpus_reporting=self._reporting(work),
-            measured_percent=measured,
-            read=work.read,
-            read_problem=work.problem,
-            last_active=last_active,
-            work=works,
-            samples=work.series("samples") or (),
-            memory_newest_percent=self._memory_newest(work),
-            last_measured=last_measured,
-            longest_hole_minutes=hole_minutes,
-            **values,
+            window=self._window,
+            source=pending.source,
+            gpus=tuple(gpus),
+            aggregate=aggregate,
+            gpus_expected=pending.expected,
+            gpus_reporting=self._gpus_reporting(pending),
+            measured_percent=measured.measured_percent,
+            read=pending.figures_read,
+            read_problem=pending.problem,
+            last_active=measured.last_active,
+            work=working_job,
+            samples=pending.series("samples") or (),
+            memory_newest_percent=self._memory_newest(pending),
+            last_measured=measured.last_measured,
+            longest_hole_minutes=measured.longest_hole_minutes,
+            **measured.values,
         )
 
-    def _scale(self, work: _Work, figure: str) -> float:
-        """Return what makes a reading percent, or bytes a second."""
+    def _measure(self, pending: _Pending, figure: str, measured: _Measured) -> None:
+        """Add one figure to the measurements, if anything was published."""
+        highest = pending.series(figure)
+        if highest is None:
+            return
+        window = self._ec2_window if figure in _OF_EC2 else self._window
+        # Every GPU and both directions of the network: one alone says nothing about the others.
+        parts = pending.parts(figure) or [highest]
+        measured.measured_percent[figure] = round(min(map(evidence.coverage_percent, parts)), 3)
+        reading_ends = [evidence.last_reading_end(part, window) for part in parts]
+        longest_holes = [evidence.longest_hole(part, window) for part in parts]
+        measured.last_measured[figure] = min(reading_ends)
+        measured.longest_hole_minutes[figure] = max(longest_holes) / timedelta(minutes=1)
+        peak = evidence.peak(highest)
+        if peak is None:
+            return
+        measured.values[FIGURES[figure].field] = round(peak * self._scale(pending, figure), 3)
+        peak_index = evidence.last_at_or_above(highest, peak) or 0
+        measured.last_active[figure] = window.bin_end(peak_index)
+
+    def _measure_jobs(self, pending: _Pending, measured: _Measured) -> str | None:
+        """Add when a job last worked. Return the metric that shows it; `None` if none does."""
+        working_job = None
+        for name, series in pending.jobs:
+            last_index = _last_nonzero(series)
+            if last_index is None:
+                continue
+            worked_at = self._window.bin_end(last_index)
+            if worked_at > measured.last_active.get(WORK, self._window.start):
+                measured.last_active[WORK] = worked_at
+                working_job = name
+        return working_job
+
+    def _scale(self, pending: _Pending, figure: str) -> float:
+        """Return the factor that turns a reading into percent, or into bytes a second."""
         if figure == "network":
             return 1.0 / self._ec2_window.period.total_seconds()
-        return 1.0 if figure in ("cpu", "agentless", "bound") else 100.0 / (work.whole(figure) or 1)
+        if figure in ("cpu", "agentless", "bound"):
+            return 1.0
+        return 100.0 / (pending.limit(figure) or 1)
 
-    def _percent(self, work: _Work) -> dict[str, Series]:
-        """The fullest GPU's memory and power in each period; a value that measures nothing is a
-        hole."""
-        return {
-            figure: tuple(
-                round(value * self._scale(work, figure), 1)
-                if value is not None and value >= 0
-                else None
-                for value in series
-            )
-            for figure in ("power", "memory")
-            if (series := work.series(figure)) is not None
-        }
+    def _percent(self, pending: _Pending) -> dict[str, Series]:
+        """Return the fullest GPU's memory and power in each period; a value that measures nothing
+        is a hole."""
+        percent: dict[str, Series] = {}
+        for figure in ("power", "memory"):
+            series = pending.series(figure)
+            if series is not None:
+                percent[figure] = _scaled(series, self._scale(pending, figure))
+        return percent
 
-    def _memory_newest(self, work: _Work) -> float | None:
-        """The most that any GPU holds in the newest minutes; `None` where one of them was not
-        measured."""
-        # An aggregate of several GPUs goes on where one of them has fallen silent.
-        if "memory" not in work.figures or ("all" in work.readings and work.expected != 1):
+    def _memory_newest(self, pending: _Pending) -> float | None:
+        """Return the most that any GPU holds in the newest minutes; `None` where one of them was
+        not measured."""
+        if "memory" not in pending.figures:
             return None
-        length = timedelta(minutes=work.request.policy.approval.released_for_minutes)
-        peaks = [evidence.newest_peak(one, self._window, length) for one in work.parts("memory")]
-        known = [value for value in peaks if value is not None]
-        if not known or len(known) < len(peaks):
+        # The aggregate of several GPUs continues when one of them falls silent.
+        if "all" in pending.readings and pending.expected != 1:
             return None
-        return round(max(known) * self._scale(work, "memory"), 3)
+        length = timedelta(minutes=pending.request.policy.approval.released_for_minutes)
+        peaks: list[float] = []
+        for series in pending.parts("memory"):
+            peak = evidence.newest_peak(series, self._window, length)
+            if peak is None:
+                return None
+            peaks.append(peak)
+        if not peaks:
+            return None
+        return round(max(peaks) * self._scale(pending, "memory"), 3)
 
-    def _reporting(self, work: _Work) -> int | None:
-        """How many GPUs publish; `None` where an aggregate does not tell."""
-        if work.source is not MetricSource.AGGREGATE:
-            return work.reporting() if work.source is MetricSource.PER_GPU else None
-        if work.expected == 1:
+    def _gpus_reporting(self, pending: _Pending) -> int | None:
+        """Return how many GPUs publish; `None` where an aggregate does not tell."""
+        if pending.source is MetricSource.PER_GPU:
+            return pending.count_reporting()
+        if pending.source is not MetricSource.AGGREGATE:
+            return None
+        if pending.expected == 1:
             return 1
+        samples = pending.series("samples") or ()
+        counts = [count for count in samples if count is not None]
+        if not counts:
+            return None
         per_gpu = self._window.period.total_seconds() / self._names.collection_interval_seconds
         # The middle period: where the agent drifts, one period catches a collection more and
         # another one less. The fullest would then count a GPU that is hidden, the emptiest would
         # miss one that is not.
-        counts = [count for count in work.series("samples") or () if count is not None]
-        return round(median_low(counts) / per_gpu) if counts else None
+        return round(median_low(counts) / per_gpu)
+
+
+def _choose_sets(pending: _Pending, *, all_sets: bool) -> None:
+    """Choose by which dimension sets to read utilization: the known ones, or the aggregate."""
+    request = pending.request
+    known_sets = pending.dimensions or ()
+    has_gpus = any(evidence.is_gpu(dimensions) for dimensions in known_sets)
+    reads_by_gpu = all_sets or request.per_gpu or request.source == MetricSource.PER_GPU
+    # Known sets without a GPU are an aggregate under more dimensions than `InstanceId`: only a
+    # search finds it.
+    if not known_sets or (has_gpus and not reads_by_gpu):
+        pending.sets = (pending.aggregate,)
+        pending.source = MetricSource.AGGREGATE
+        return
+    pending.sets = known_sets
+    pending.source = MetricSource.AGGREGATE
+    if has_gpus:
+        pending.source = MetricSource.PER_GPU
+        pending.aggregated = pending.readings.get("all", ())
+
+
+def _found_sets(pending: _Pending, listed: Sequence[Listed]) -> tuple[Dimensions, ...]:
+    """Return the dimension sets that a search found: those of GPUs, or else of an aggregate."""
+    sets = [series.dimensions for series in listed if len(series.dimensions) > 1]
+    gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions)]
+    found = set(gpu_sets or sets)
+    if not pending.is_silent():
+        # CloudWatch lists the last three hours: a GPU that is silent for longer is not forgotten.
+        found.update(pending.dimensions or ())
+    return tuple(sorted(found))
+
+
+def _last_nonzero(series: Series) -> int | None:
+    """Return the newest period whose reading is neither zero nor missing; `None` if there is
+    none."""
+    for index in range(len(series) - 1, -1, -1):
+        value = series[index]
+        if value and not math.isnan(value):
+            return index
+    return None
+
+
+def _scaled(series: Series, factor: float) -> Series:
+    """Return the readings times the factor; a value that measures nothing is a hole."""
+    scaled: list[float | None] = []
+    for value in series:
+        if value is not None and value >= 0:
+            scaled.append(round(value * factor, 1))
+        else:
+            scaled.append(None)
+    return tuple(scaled)
 
 
 def _sum(left: Series | None, right: Series | None) -> Series | None:
-    if left is None or right is None:
-        return right if left is None else left
-    return tuple(
-        None if a is None and b is None else (a or 0.0) + (b or 0.0)
-        for a, b in zip(left, right, strict=True)
-    )
+    """Return the sum of each period; a period is a hole if both are, and `None` if neither was
+    published."""
+    if left is None:
+        return right
+    if right is None:
+        return left
+    total: list[float | None] = []
+    for left_value, right_value in zip(left, right, strict=True):
+        if left_value is None and right_value is None:
+            total.append(None)
+        else:
+            total.append((left_value or 0.0) + (right_value or 0.0))
+    return tuple(total)
