@@ -665,7 +665,7 @@ BUGS = (
         (
             Edit(
                 "usecases.evidence.inspect_instance:InspectInstance._unless_logged_in",
-                "if not found:",
+                "if not open_sessions:",
                 "if True:",
             ),
         ),

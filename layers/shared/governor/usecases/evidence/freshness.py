@@ -1,7 +1,7 @@
-"""Reads the newest readings of one instance, right before something that no person has approved.
+"""Reads the newest readings of one instance, right before a step that no person has approved.
 
-Missing readings mean wait: nothing here can let a step through that the rest of the recheck
-refuses.
+Missing readings mean that the step waits. This module must not let a step through that the rest of
+the recheck refuses.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from governor.errors import Unavailable
 from governor.usecases.evidence.gather_evidence import EvidenceRequest, GatherEvidence
 
 READ_AGAIN = timedelta(minutes=7)
-"""After this a step that waits for readings is checked again. It is no multiple of five minutes, or
-EC2's own figures would be as old at every check."""
+"""A step that waits for readings is checked again after this. It is not a multiple of five minutes,
+because EC2's own figures would then be equally old at every check."""
 _LOOK_BACK = timedelta(minutes=30)
 
 
@@ -42,16 +42,17 @@ def why_readings_are_stale(
     )
     request = EvidenceRequest(
         instance=instance,
-        # Where to read and how finely; what the readings mean is for the instance's own policy to
-        # say.
+        # These names say where to read and how finely. The instance's own policy says what the
+        # readings mean.
         policy=Policy(metrics=names),
         per_gpu=True,
         figures=frozenset(required_figures(policy)),
         always=True,
         length=_LOOK_BACK + MOST_AHEAD,
     )
-    # Beyond this moment, too: a reading that is dated there shows that the dates are wrong.
-    evidence = gather(instance.target, [request], now + MOST_AHEAD)[instance.instance_id].evidence
+    # A reading that is dated after this moment shows that the dates are wrong.
+    gathered = gather(instance.target, [request], now + MOST_AHEAD)
+    evidence = gathered[instance.instance_id].evidence
     if evidence.read_problem is not None:
         text = (
             f"the newest metrics of {instance.instance_id} could not be read: "

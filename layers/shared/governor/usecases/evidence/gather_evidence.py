@@ -370,7 +370,7 @@ class _Batch:
         only = instances[0].instance_id if len(self._all) == 1 else None
         wanted = SeriesFilter(self._names.namespace, self._names.utilization)
         try:
-            found = self._passes.get(wanted) or self._metrics.list_series(
+            series_by_id = self._passes.get(wanted) or self._metrics.list_series(
                 self._target, wanted, only
             )
         except CloudError as error:
@@ -379,8 +379,8 @@ class _Batch:
                     pending.problem = f"the search for its series failed: {error}"
             return None
         if only is None:
-            self._passes[wanted] = found
-        return found
+            self._passes[wanted] = series_by_id
+        return series_by_id
 
     def _read_figures(self, candidates: list[_Pending]) -> None:
         """Read the figures besides utilization, in as few reads as possible."""
@@ -668,11 +668,11 @@ def _found_sets(pending: _Pending, listed: Sequence[Listed]) -> tuple[Dimensions
     """Return the dimension sets that a search found: those of GPUs, or else of an aggregate."""
     sets = [series.dimensions for series in listed if len(series.dimensions) > 1]
     gpu_sets = [dimensions for dimensions in sets if evidence.is_gpu(dimensions)]
-    found = set(gpu_sets or sets)
+    known_sets = set(gpu_sets or sets)
     if not pending.is_silent():
         # CloudWatch lists the last three hours: a GPU that is silent for longer is not forgotten.
-        found.update(pending.dimensions or ())
-    return tuple(sorted(found))
+        known_sets.update(pending.dimensions or ())
+    return tuple(sorted(known_sets))
 
 
 def _last_nonzero(series: Series) -> int | None:
