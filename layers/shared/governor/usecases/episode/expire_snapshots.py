@@ -1,11 +1,15 @@
-"""Each day: notifies owners of snapshots of closed episodes that expire, and deletes those of which
-they have known for a week."""
+"""Deletes expired snapshots of closed episodes, once a day and a week after their owners were
+notified.
+
+This module must delete only snapshots that an episode recorded, and only while nothing keeps them.
+`domain/episode/expiry.py` says which those are.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cache, partial
 
@@ -20,7 +24,7 @@ from governor.domain.episode.expiry import (
     to_delete,
     to_notice,
 )
-from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, Target
+from governor.domain.instance import DELETE_AFTER_TAG, EPISODE_TAG, Snapshot, Target
 from governor.domain.money.cost import months
 from governor.domain.units import Usd, UtcDatetime, iso
 from governor.errors import GovernorError, NotFound, Protected
@@ -30,7 +34,7 @@ from governor.usecases.accounts import Accounts, swept
 from governor.usecases.brakes import frozen
 
 _LOOKED_BACK = timedelta(days=3 * 366)
-"""How far back closed episodes are looked for. What is older stays."""
+"""How far back closed episodes are read. Snapshots of older ones stay."""
 
 
 _Noticed = Callable[[], Iterable[Expiry]]
@@ -43,12 +47,32 @@ class Expired:
     noticed: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
     kept: dict[str, str] = field(default_factory=dict)
-    """By instance id, why none of its snapshots may go; and by snapshot id, why EC2 kept it."""
+    """Why none of an instance's snapshots may go, by instance id; and why EC2 kept one, by snapshot
+    id."""
     problems: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
+class _Taken:
+    """The closed episodes that took snapshots of one instance, and the notices about these."""
+
+    target: Target
+    instance_id: str
+    episodes: Sequence[Episode]
+    notices: dict[str, Expiry]
+    """By snapshot id. Those that are sent in this run are added."""
+
+    @property
+    def are_all_ended(self) -> bool:
+        """Return whether none of the recorded snapshots is left."""
+        ended = {expiry.snapshot_id for expiry in self.notices.values() if expiry.ended_at}
+        return all(ended.issuperset(episode.snapshots) for episode in self.episodes)
+
+
+@dataclass(frozen=True, slots=True)
 class ExpireSnapshots:
+    """Notifies owners of snapshots that expire, and deletes those they have known of for a week."""
+
     clock: Clock
     policies: PolicyVariants
     accounts: Accounts
@@ -58,99 +82,146 @@ class ExpireSnapshots:
     announcer: Announcer
 
     def __call__(self) -> Expired:
-        """Go over every target of the policy. What fails holds up no other instance."""
-        now, run = self.clock.now(), Expired()
-        if not any(one.plan.delete_expired_snapshots for one in self.policies.variants):
+        """Go over every target of the policy. A failure of one instance stops no other."""
+        now = self.clock.now()
+        run = Expired()
+        if not any(policy.plan.delete_expired_snapshots for policy in self.policies.variants):
             return run
-        closed: dict[Target, dict[str, list[EpisodeRef]]] = defaultdict(lambda: defaultdict(list))
-        for month in months(now - _LOOKED_BACK, now):
-            for entry in self.state.entries(month):
-                closed[entry.episode.target][entry.episode.instance_id].append(entry.episode)
-        for place in swept(
-            self.policies.base().policy, Target(self.accounts.hub_account, self.accounts.hub_region)
-        ):
+        closed = self._closed_episodes(now)
+        hub = Target(self.accounts.hub_account, self.accounts.hub_region)
+        for place in swept(self.policies.base().policy, hub):
+            # Read once for all instances of a target.
             noticed = cache(partial(self.state.expiries, place))
             for instance_id, refs in closed.get(place, {}).items():
                 try:
-                    self._instance(refs, noticed, now, run)
+                    self._expire(refs, noticed, now, run)
                 except GovernorError as error:
-                    run.problems.append(
-                        f"{instance_id} in {place}: {type(error).__name__}: {error}"
-                    )
+                    problem = f"{instance_id} in {place}: {type(error).__name__}: {error}"
+                    run.problems.append(problem)
         return run
 
-    def _instance(
+    def _closed_episodes(self, now: UtcDatetime) -> dict[Target, dict[str, list[EpisodeRef]]]:
+        """Return the booked episodes of the last years, by target and instance id."""
+        closed: dict[Target, dict[str, list[EpisodeRef]]] = defaultdict(lambda: defaultdict(list))
+        for month in months(now - _LOOKED_BACK, now):
+            for entry in self.state.entries(month):
+                ref = entry.episode
+                closed[ref.target][ref.instance_id].append(ref)
+        return closed
+
+    def _expire(
         self, refs: Sequence[EpisodeRef], noticed: _Noticed, now: UtcDatetime, run: Expired
     ) -> None:
-        place, instance_id = refs[0].target, refs[0].instance_id
-        episodes = [
-            one for ref in refs if (one := self.state.episode(ref)) is not None and one.snapshots
-        ]
-        names = {one.ref.execution_name for one in episodes}
-        known = {one.snapshot_id: one for one in noticed() if one.episode in names}
-        ended = {snapshot_id for snapshot_id, one in known.items() if one.ended_at}
-        if all(ended >= one.snapshots.keys() for one in episodes):
+        """Notify the owner of one instance's snapshots, and delete those that are due."""
+        taken = self._taken(refs, noticed)
+        if taken.are_all_ended:
             return
         # Before EC2 is asked: the member stack may be of a release without the role.
-        policies = [self.policies.applied_to(one.instance).policy for one in episodes]
-        if (off := switched_off(policies)) is not None:
-            run.kept[instance_id] = off
+        why_off = switched_off(
+            [self.policies.applied_to(episode.instance).policy for episode in taken.episodes]
+        )
+        if why_off is not None:
+            run.kept[taken.instance_id] = why_off
             return
-        target = self.accounts.target(place.account, place.region)
-        holdings = self._holdings(target, instance_id, episodes, now)
-        for expiry in known.values():
-            is_begun = expiry.begun_at is not None and expiry.ended_at is None
-            if is_begun and expiry.snapshot_id not in holdings.snapshots:
-                # A run died after EC2 had deleted it.
-                self.state.end_deletion(target, expiry, now, "snapshot gone", None)
-        if (why := holdings.kept_by(now)) is not None:
-            run.kept[instance_id] = why
+        place = taken.target
+        taken = replace(taken, target=self.accounts.target(place.account, place.region))
+        holdings = self._holdings(taken, now)
+        self._end_interrupted(taken, holdings, now)
+        why_kept = holdings.kept_by(now)
+        if why_kept is not None:
+            run.kept[taken.instance_id] = why_kept
             return
         dates = holdings.dates()
-        for episode in episodes:
-            due = [one for one in to_notice(dates, known, now) if one in episode.snapshots]
-            if due:
-                told = self._tell(episode, due, holdings, now)
-                known |= {one.snapshot_id: one for one in told}
-                run.noticed += due
-        delivered = self._delivered({one.message for one in known.values() if one.ended_at is None})
-        for expiry in to_delete(dates, known.values(), delivered, now):
-            # Read anew for each: people may have kept it a moment ago, by an answer or by a tag.
-            latest = self._holdings(target, instance_id, episodes, now)
-            if latest.kept_by(now) is None and to_delete(latest.dates(), [expiry], delivered, now):
-                self._delete(target, expiry, run)
+        self._notify_owner(taken, holdings, dates, run, now)
+        self._delete_due(taken, dates, run, now)
 
-    def _holdings(
-        self, target: Target, instance_id: str, episodes: Sequence[Episode], now: UtcDatetime
-    ) -> Holdings:
-        instance = self.instances.describe(target, instance_id)
-        seen = [one.instance for one in episodes] + ([instance] if instance else [])
+    def _taken(self, refs: Sequence[EpisodeRef], noticed: _Noticed) -> _Taken:
+        """Return the episodes of one instance that took snapshots, with the notices about them."""
+        episodes: list[Episode] = []
+        for ref in refs:
+            episode = self.state.episode(ref)
+            if episode is not None and episode.snapshots:
+                episodes.append(episode)
+        names = {episode.ref.execution_name for episode in episodes}
+        notices = {expiry.snapshot_id: expiry for expiry in noticed() if expiry.episode in names}
+        return _Taken(refs[0].target, refs[0].instance_id, episodes, notices)
+
+    def _end_interrupted(self, taken: _Taken, holdings: Holdings, now: UtcDatetime) -> None:
+        """Note the end of snapshots that a run deleted which died before it noted that."""
+        for expiry in taken.notices.values():
+            is_begun = expiry.begun_at is not None and expiry.ended_at is None
+            if is_begun and expiry.snapshot_id not in holdings.snapshots:
+                self.state.end_deletion(taken.target, expiry, now, "snapshot gone", None)
+
+    def _notify_owner(
+        self,
+        taken: _Taken,
+        holdings: Holdings,
+        dates: Mapping[str, UtcDatetime],
+        run: Expired,
+        now: UtcDatetime,
+    ) -> None:
+        """Notify the owner of snapshots that expire in a week, in one message for each episode."""
+        for episode in taken.episodes:
+            expiring = to_notice(dates, taken.notices, now)
+            due = [snapshot_id for snapshot_id in expiring if snapshot_id in episode.snapshots]
+            if not due:
+                continue
+            for expiry in self._notify(episode, due, holdings, now):
+                taken.notices[expiry.snapshot_id] = expiry
+            run.noticed += due
+
+    def _delete_due(
+        self, taken: _Taken, dates: Mapping[str, UtcDatetime], run: Expired, now: UtcDatetime
+    ) -> None:
+        """Delete the snapshots whose owner has known of it for a week."""
+        expiries = taken.notices.values()
+        delivered_at = self._delivered_at(
+            {expiry.message for expiry in expiries if expiry.ended_at is None}
+        )
+        for expiry in to_delete(dates, expiries, delivered_at, now):
+            # Read again for each one: people may have kept it a moment ago, by an answer or a tag.
+            latest = self._holdings(taken, now)
+            if latest.kept_by(now) is not None:
+                continue
+            if to_delete(latest.dates(), [expiry], delivered_at, now):
+                self._delete(taken.target, expiry, run)
+
+    def _holdings(self, taken: _Taken, now: UtcDatetime) -> Holdings:
+        """Return the snapshots, and all that can keep them, as they are now."""
+        target = taken.target
+        instance = self.instances.describe(target, taken.instance_id)
+        instances = [episode.instance for episode in taken.episodes]
+        if instance is not None:
+            instances.append(instance)
         base = self.policies.base().policy
-        tagged = [
-            snapshot
-            for one in episodes
-            for snapshot in self.remover.find(target, {EPISODE_TAG: one.ref.execution_name})
-        ]
+        snapshots: dict[str, Snapshot] = {}
+        for episode in taken.episodes:
+            for snapshot in self.remover.find(target, {EPISODE_TAG: episode.ref.execution_name}):
+                snapshots[snapshot.snapshot_id] = snapshot
         return Holdings(
             instance=instance,
-            # Last, as people may answer meanwhile.
+            # Read after the snapshots, because people may answer meanwhile.
             frozen=frozen(self.state, target, base.breaker, now),
-            record=self.state.record(target, instance_id),
-            episodes=episodes,
-            snapshots={one.snapshot_id: one for one in tagged},
-            policies=[self.policies.applied_to(one).policy for one in seen],
+            record=self.state.record(target, taken.instance_id),
+            episodes=taken.episodes,
+            snapshots=snapshots,
+            policies=[self.policies.applied_to(instance).policy for instance in instances],
         )
 
-    def _tell(
+    def _notify(
         self, episode: Episode, due: Sequence[str], holdings: Holdings, now: UtcDatetime
     ) -> list[Expiry]:
-        """Send one message about these, and note it. A message that was sent twice counts once."""
+        """Send one message about these snapshots, note it, and return the notices.
+
+        A message that is sent again the same day has the same id, and counts once.
+        """
         name = episode.ref.execution_name
         message = f"expire-{short_hash(name, *due)}-{now:%Y-%m-%d}"
         self.announcer.announce(self._alert(episode, due, holdings, message, now))
-        told = [Expiry(name, one, message, now, now + NOTICE) for one in due]
-        self.state.note_expiring(episode.ref.target, told)
-        return told
+        notices = [Expiry(name, snapshot_id, message, now, now + NOTICE) for snapshot_id in due]
+        self.state.note_expiring(episode.ref.target, notices)
+        return notices
 
     def _alert(
         self,
@@ -160,52 +231,64 @@ class ExpireSnapshots:
         message: str,
         now: UtcDatetime,
     ) -> Alert:
-        policy, day = self.policies.applied_to(episode.instance).policy, now + NOTICE
+        policy = self.policies.applied_to(episode.instance).policy
+        delete_at = now + NOTICE
+        price = policy.prices.snapshot_usd_per_gib_month
         storage = episode.price.storage
-        per_gib = storage.snapshot_usd_per_gib_month if storage else None
-        price = policy.prices.snapshot_usd_per_gib_month if per_gib is None else per_gib
-        sizes = {one: holdings.snapshots[one].size_gib for one in due}
-        known = [size for size in sizes.values() if size is not None]
-        monthly: Usd | None = sum(known, 0) * price if len(known) == len(due) else None
-        facts = {"snapshot_ids": list(due), "delete_at": day, "usd_per_month": monthly}
-        lines = [
-            f"{one}: of {episode.snapshots[one]}, "
-            f"{'size not known' if size is None else f'{size} GiB'}"
-            for one, size in sizes.items()
-        ]
+        if storage is not None and storage.snapshot_usd_per_gib_month is not None:
+            price = storage.snapshot_usd_per_gib_month
+        known_sizes: list[int] = []
+        lines: list[str] = []
+        for snapshot_id in due:
+            size_gib = holdings.snapshots[snapshot_id].size_gib
+            size = "size not known"
+            if size_gib is not None:
+                size = f"{size_gib} GiB"
+                known_sizes.append(size_gib)
+            lines.append(f"{snapshot_id}: of {episode.snapshots[snapshot_id]}, {size}")
+        monthly: Usd | None = None
+        if len(known_sizes) == len(due):
+            monthly = sum(known_sizes) * price
+        facts = {"snapshot_ids": list(due), "delete_at": delete_at, "usd_per_month": monthly}
         words = {
             "number": len(due),
             "snapshots": lines,
             "tag": DELETE_AFTER_TAG,
-            "later": iso(day + 12 * NOTICE),
+            "later": iso(delete_at + 12 * NOTICE),
         }
         owner = owner_of(episode.instance, policy.ownership)
         return written("expiring", episode.instance, message, now, facts, words, owner=owner)
 
-    def _delivered(self, messages: Iterable[str]) -> dict[str, UtcDatetime]:
-        """Return when people first had each message; one that nobody has is not named."""
-        return {
-            message: min(times)
-            for message in messages
-            if (times := [one.at for one in self.state.deliveries(message) if one.reached_people])
-        }
+    def _delivered_at(self, messages: Iterable[str]) -> dict[str, UtcDatetime]:
+        """Return when people first got each message. A message that nobody got is left out."""
+        delivered_at: dict[str, UtcDatetime] = {}
+        for message in messages:
+            deliveries = self.state.deliveries(message)
+            times = [delivery.at for delivery in deliveries if delivery.reached_people]
+            if times:
+                delivered_at[message] = min(times)
+        return delivered_at
 
-    def _delete(self, target: Target, one: Expiry, run: Expired) -> None:
-        """Note, ask EC2, and note what became of it: a run that dies between these is repeated the
-        next day, and EC2 then knows the snapshot no more."""
-        if not self.state.begin_deletion(target, one, self.clock.now()):
+    def _delete(self, target: Target, expiry: Expiry, run: Expired) -> None:
+        """Note the deletion, ask EC2 for it, and note its result.
+
+        If a run dies in between, the next day's run repeats this; EC2 then no longer has the
+        snapshot.
+        """
+        if not self.state.begin_deletion(target, expiry, self.clock.now()):
             return
+        snapshot_id = expiry.snapshot_id
         request_id = None
         try:
-            request_id = self.remover.delete(target, one.snapshot_id)
+            request_id = self.remover.delete(target, snapshot_id)
             what = "snapshot deleted"
-            run.deleted.append(one.snapshot_id)
+            run.deleted.append(snapshot_id)
         except NotFound:
             what = "snapshot gone"
         except Protected as error:
             what = "snapshot kept by EC2"
-            run.kept[one.snapshot_id] = str(error)
+            run.kept[snapshot_id] = str(error)
         except GovernorError as error:
-            run.problems.append(f"{one.snapshot_id}: {type(error).__name__}: {error}")
+            run.problems.append(f"{snapshot_id}: {type(error).__name__}: {error}")
             return
-        self.state.end_deletion(target, one, self.clock.now(), what, request_id)
+        self.state.end_deletion(target, expiry, self.clock.now(), what, request_id)
