@@ -1,9 +1,12 @@
-"""Looks whether it has got there: stopped, snapshots completed, terminated, heard. Reads only."""
+"""Checks whether an episode has got further: delivered, stopped, snapshots completed, terminated.
+
+This module only reads. It must not repeat a call that takes too long: it raises then.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -17,7 +20,7 @@ from governor.domain.approvals.approval import (
 )
 from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step, Until
-from governor.domain.instance import Target
+from governor.domain.instance import Snapshot, Target
 from governor.domain.units import minutes
 from governor.errors import NobodyListens, SafetyError, SnapshotFailed, StepTimedOut, WrongState
 from governor.ports import Clock, InstanceReader, Policies
@@ -26,12 +29,12 @@ from governor.usecases.accounts import Accounts
 from governor.usecases.episode.guards import Guards
 
 NOTICE_PAUSE_SECONDS = 300
-"""Between two looks at a notice: a hold is recorded after so long at the latest."""
+"""The pause between two checks of a notice, and so the longest until a hold ends the wait."""
 _LONGEST_PAUSE_SECONDS = 300
 _LONGEST_PAUSE_OF_DAYS_SECONDS = 900
-"""Between two looks at what may take days: snapshots, and a delivery."""
+"""The longest pause of a wait that may take days: for snapshots, and for a delivery."""
 _EC2_SETTLES = timedelta(minutes=5)
-"""How long what was just made may be missing from a list; EC2 becomes consistent in the end."""
+"""How long a new snapshot may be missing from a list, because EC2 is eventually consistent."""
 _STEP: Mapping[Until, Step] = {
     Until.STOPPED: Step.STOP,
     Until.SNAPSHOTS_COMPLETED: Step.SNAPSHOT,
@@ -41,6 +44,8 @@ _STEP: Mapping[Until, Step] = {
 
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
+    """Says how long a workflow still waits for what its last step leads to."""
+
     clock: Clock
     policies: Policies
     accounts: Accounts
@@ -49,13 +54,15 @@ class CheckProgress:
     instances: InstanceReader
 
     def __call__(self, ref: EpisodeRef, until: Until) -> int:
-        """Return after how many seconds to look again at what the last step leads to; 0 when it is
-        there. Raises: SnapshotFailed; StepTimedOut; NobodyListens when every channel has refused
-        the message, or none has taken it in time; WrongState; SafetyError when the episode is over,
-        or the step was never asked for."""
+        """Return after how many seconds to check again; 0 once it is there.
+
+        Raises: SnapshotFailed; StepTimedOut; NobodyListens if every channel refused the message,
+        or none has taken it in time; WrongState; SafetyError if the episode is over, or the step
+        was never asked for.
+        """
         episode = self.guards.open_episode(ref)
         if until is Until.HEARD:
-            return self._heard(episode)
+            return self._until_delivered(episode)
         if until is Until.SNAPSHOTS_COMPLETED:
             approval = self.state.approval(episode.approval_id)
             if approval is not None and approval.brake is not None:
@@ -71,8 +78,9 @@ class CheckProgress:
         if self._is_done(episode, step, elapsed):
             return 0
         rule = self.policies.applied_to(episode.instance).policy.plan
-        most = rule.snapshot_limit_minutes if step is Step.SNAPSHOT else rule.stop_limit_minutes
-        limit = timedelta(minutes=most)
+        limit = timedelta(minutes=rule.stop_limit_minutes)
+        if step is Step.SNAPSHOT:
+            limit = timedelta(minutes=rule.snapshot_limit_minutes)
         if elapsed > limit:
             raise StepTimedOut(
                 f"not {until.value} after {minutes(elapsed)} min (limit {minutes(limit)} min)"
@@ -80,6 +88,7 @@ class CheckProgress:
         return pause_seconds(elapsed, until)
 
     def _is_done(self, episode: Episode, step: Step, elapsed: timedelta) -> bool:
+        """Return whether EC2 shows the effect of the step. Raises: SnapshotFailed; WrongState."""
         target = self.accounts.target(episode.ref.account, episode.ref.region)
         if step is Step.SNAPSHOT:
             return self._has_snapshots(episode, target, elapsed)
@@ -91,48 +100,58 @@ class CheckProgress:
             raise WrongState(f"the instance is {state or 'gone'} instead of stopped")
         return state == "stopped"
 
-    def _heard(self, episode: Episode) -> int:
-        name = episode.ref.execution_name
+    def _until_delivered(self, episode: Episode) -> int:
+        """Return the seconds to wait for a delivery of the message, and then for its notice.
+
+        Raises: NobodyListens.
+        """
         approval = self.state.approval(episode.approval_id)
-        asks = episode.schedule is not None
-        if asks and approval is not None and approval.status is not ApprovalStatus.PENDING:
+        is_question = episode.schedule is not None
+        is_answered = approval is not None and approval.status is not ApprovalStatus.PENDING
+        if is_question and is_answered:
             return 0
-        stage = Stage.ASK if asks else Stage.TELL
+        stage = Stage.ASK if is_question else Stage.TELL
         message = stage_id(stage, episode.ref)
-        found = [
-            delivery for delivery in self.state.deliveries(name) if delivery.message == message
-        ]
-        if any(delivery.reached_people for delivery in found):
-            return self._notice(episode, approval, found)
-        reasons = "; ".join(d.refused for d in found if d.refused)
+        stored = self.state.deliveries(episode.ref.execution_name)
+        deliveries = [delivery for delivery in stored if delivery.message == message]
+        if any(delivery.reached_people for delivery in deliveries):
+            return self._until_notice_ends(episode, approval, deliveries)
+        return pause_seconds(self._time_undelivered(episode, deliveries), Until.HEARD)
+
+    def _time_undelivered(self, episode: Episode, deliveries: Sequence[Delivery]) -> timedelta:
+        """Return how long the message has waited for a channel. Raises: NobodyListens if no
+        channel is left, or that was too long."""
         since = episode.schedule.ask_at if episode.schedule else episode.opened_at
         elapsed = self.clock.now() - since
         rule = self.policies.applied_to(episode.instance).policy.approval
-        nowhere = any(delivery.channel == NOWHERE for delivery in found)
-        if nowhere or elapsed > timedelta(minutes=rule.delivery_limit_minutes):
-            why = reasons or f"none has answered for {minutes(elapsed)} min"
-            raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
-        return pause_seconds(elapsed, Until.HEARD)
+        limit = timedelta(minutes=rule.delivery_limit_minutes)
+        goes_nowhere = any(delivery.channel == NOWHERE for delivery in deliveries)
+        if not goes_nowhere and elapsed <= limit:
+            return elapsed
+        refusals = "; ".join(delivery.refused for delivery in deliveries if delivery.refused)
+        why = refusals or f"none has answered for {minutes(elapsed)} min"
+        raise NobodyListens(f"no channel has delivered the message: {why}", operation="deliver")
 
-    def _notice(
-        self, episode: Episode, approval: Approval | None, found: Sequence[Delivery]
+    def _until_notice_ends(
+        self, episode: Episode, approval: Approval | None, deliveries: Sequence[Delivery]
     ) -> int:
-        """Return how long the notice of mode auto still lasts; a hold ends the wait at once."""
+        """Return how long the notice of mode auto still lasts; 0 once somebody holds it."""
         rule = self.policies.applied_to(episode.instance).policy.approval
-        over = notice_until(episode, found, rule.notice_minutes)
-        is_held = approval is not None and approval.brake is not None
-        if not episode.gives_notice or over is None or is_held or self.clock.now() >= over:
+        ends_at = notice_until(episode, deliveries, rule.notice_minutes)
+        if not episode.gives_notice or ends_at is None:
             return 0
-        rest = math.ceil((over - self.clock.now()).total_seconds())
-        return min(NOTICE_PAUSE_SECONDS, rest)
+        is_held = approval is not None and approval.brake is not None
+        if is_held or self.clock.now() >= ends_at:
+            return 0
+        seconds_left = math.ceil((ends_at - self.clock.now()).total_seconds())
+        return min(NOTICE_PAUSE_SECONDS, seconds_left)
 
     def _has_snapshots(self, episode: Episode, target: Target, elapsed: timedelta) -> bool:
-        found = self.guards.own_snapshots(episode, target)
-        failed = sorted(s.snapshot_id for s in found if s.state not in ("pending", "completed"))
-        if failed:
-            raise SnapshotFailed(f"snapshots failed: {', '.join(failed)}; nothing is destroyed")
-        known = {snapshot.snapshot_id for snapshot in found}
-        missing = sorted(set(episode.snapshot_ids) - known)
+        """Return whether every recorded snapshot is completed. Raises: SnapshotFailed."""
+        snapshots = self.guards.own_snapshots(episode, target)
+        _must_not_have_failed(snapshots)
+        listed_ids = {snapshot.snapshot_id for snapshot in snapshots}
+        missing = sorted(set(episode.snapshot_ids) - listed_ids)
         if missing and elapsed < _EC2_SETTLES:
             return False
         if missing or not episode.snapshot_ids:
@@ -141,11 +160,22 @@ class CheckProgress:
                 f"{', '.join(missing) or 'all'}; "
                 "nothing is destroyed"
             )
-        return all(snapshot.state == "completed" for snapshot in found)
+        return all(snapshot.state == "completed" for snapshot in snapshots)
+
+
+def _must_not_have_failed(snapshots: Iterable[Snapshot]) -> None:
+    """Raises: SnapshotFailed."""
+    failed = [
+        snapshot.snapshot_id
+        for snapshot in snapshots
+        if snapshot.state not in ("pending", "completed")
+    ]
+    if failed:
+        raise SnapshotFailed(f"snapshots failed: {', '.join(sorted(failed))}; nothing is destroyed")
 
 
 def pause_seconds(elapsed: timedelta, until: Until) -> int:
-    """Return after how many seconds to look again: a quarter of the time that has gone by, within
+    """Return the seconds until the next check: a quarter of the time that has gone by, within
     bounds.
 
     The history of an execution may have 25,000 events (`tests/unit/template/test_history.py`).
