@@ -1,7 +1,7 @@
-"""Check the seals that a step rests on; only the function of each duty can make one.
+"""Checks the seals that a step rests on, before each stop and each termination.
 
-Many roles write the table, and only one can make a seal for a duty. What another one has written is
-found here, before each stop and each termination. This module must not make a seal.
+Many roles write the table, but only the function of each duty can make its seals. So a record that
+another role wrote is found here. This module must not make a seal.
 """
 
 from __future__ import annotations
@@ -38,15 +38,17 @@ _ASKED_AGAIN = "nothing was done, and people are asked again"
 
 @dataclass(frozen=True, slots=True)
 class CheckSeals:
-    """Checks what a step rests on. What is stopped already needs no seal to be copied."""
+    """Checks the seals that a step rests on. Snapshots of a stopped instance need none."""
 
     state: StateTable
     seal_check: SealCheck
 
     def __call__(self, episode: Episode, approval: Approval | None, step: Step) -> None:
-        """Let the opening pass, and the answer or the expiry where there is one. Raises: Unsealed
-        where a seal is missing; SafetyError where one does not fit; CloudError when KMS could not
-        say."""
+        """Check the seal of the opening, and of the answer or the expiry if there is one.
+
+        Raises: Unsealed if a seal is missing; SafetyError if one does not fit; CloudError if KMS
+        could not check it.
+        """
         if is_only_copied(episode, step):
             return
         if not is_opening_sealed(episode):
@@ -62,20 +64,24 @@ class CheckSeals:
             self._check_answers(episode, approval)
 
     def deliveries(self, episode: Episode, step: Step) -> Sequence[Delivery]:
-        """Return the deliveries that count: of each message the first whose seal fits. Raises:
-        CloudError."""
+        """Return the deliveries that count: for each message, the first one with a seal that fits.
+
+        Raises: CloudError.
+        """
         stored = self.state.deliveries(episode.ref.execution_name)
         if is_only_copied(episode, step):
             return stored
         counted = []
         for message in counted_messages(episode.ref):
-            first = self._first_sealed([one for one in stored if one.message == message])
+            of_message = [delivery for delivery in stored if delivery.message == message]
+            first = self._first_sealed(of_message)
             if first is not None:
                 counted.append(first)
         return counted
 
     def _first_sealed(self, deliveries: Sequence[Delivery]) -> Delivery | None:
-        for delivery in sorted(deliveries, key=lambda one: one.at):
+        """Return the first delivery with a seal that fits; `None` if there is none."""
+        for delivery in sorted(deliveries, key=lambda delivery: delivery.at):
             signature = signature_of(delivery.seal)
             if signature is None or not counts_for_silence(delivery):
                 continue
@@ -97,6 +103,7 @@ class CheckSeals:
         self._must_fit(Duty.EXPIRY, text, approval.expiry_seal, what)
 
     def _must_fit(self, duty: Duty, text: bytes, seal: str | None, what: str) -> None:
+        """Check one seal. Raises: Unsealed; SafetyError; CloudError."""
         signature = signature_of(seal)
         if signature is None:
             raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")
@@ -107,6 +114,6 @@ class CheckSeals:
 
 
 def is_only_copied(episode: Episode, step: Step) -> bool:
-    """Return whether the step keeps a copy of what is stopped by now, which needs nobody's
-    leave."""
+    """Return whether the step only copies an instance that is stopped by now. Nobody must approve
+    that."""
     return step is Step.SNAPSHOT and Step.STOP in episode.steps_done

@@ -1,4 +1,7 @@
-"""Starts an instance again that an episode has stopped. The only use case that can start one."""
+"""Starts an instance again that an episode has stopped. The only use case that can start one.
+
+This module must not start an instance that somebody else started or stopped since.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from governor.domain.approvals.approval import Approval, too_late
 from governor.domain.approvals.messages import undo_alert
 from governor.domain.episode.episode import Episode, EpisodeRef, Outcome, Phase
 from governor.domain.episode.plan import Step
-from governor.domain.instance import Instance
+from governor.domain.instance import Instance, Target
 from governor.domain.sweep.verdict import Hold
 from governor.domain.units import UtcDatetime, in_utc
 from governor.errors import AccessDenied, CloudError, NoCapacity, Unsupported, WrongState
@@ -35,65 +38,79 @@ class UndoEpisode:
     announcer: ports.Announcer
 
     def __call__(self, ref: EpisodeRef, by: str, channel: str) -> UndoAnswer:
-        """Start the instance, or say why not and what to do instead. Raises: CloudError; nothing
-        was started, unless EC2's answer was lost: trying again finds it running."""
-        why, now = self._why_not(ref, by, channel), self.clock.now()
-        if why is None:
+        """Start the instance, or answer why not and what to do instead.
+
+        Raises: CloudError; nothing was started, unless EC2's answer was lost. Trying again then
+        finds it running.
+        """
+        refusal = self._start(ref, by, channel)
+        now = self.clock.now()
+        if refusal is None:
             return UndoAnswer(
                 True, "EC2 has been asked to start it; it usually runs within a minute or two"
             )
         if self.state.episode(ref) is None:
             self.accounts.must_govern(self.policies.base().policy, ref.account, ref.region)
-        self.state.journal(ref, "refused", now, step="start", reason=why, by=by, channel=channel)
-        return UndoAnswer(False, why)
+        self.state.journal(
+            ref, "refused", now, step="start", reason=refusal, by=by, channel=channel
+        )
+        return UndoAnswer(False, refusal)
 
-    def _why_not(self, ref: EpisodeRef, by: str, channel: str) -> str | None:
-        """Start it and return `None`, or why it was not started."""
+    def _start(self, ref: EpisodeRef, by: str, channel: str) -> str | None:
+        """Start the instance, and return `None`; or return why it was not started."""
         episode = self.state.episode(ref)
         if episode is None:
             return "there is no such episode"
         approval = self.state.approval(episode.approval_id)
-        if (refusal := _refusal(episode, approval, self.clock.now())) is not None:
+        refusal = _refusal(episode, approval, self.clock.now())
+        if refusal is not None:
             return refusal
         target = self.accounts.target(ref.account, ref.region, (ref.execution_name, by))
         instance = self.instances.describe(target, ref.instance_id)
         if instance is None or instance.state in ("shutting-down", "terminated"):
             return "the instance no longer exists"
-        if (refusal := _not_startable(instance, episode)) is not None:
+        refusal = _not_startable(instance, episode)
+        if refusal is not None:
             return refusal
-        hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
-        # First, so that a table that is busy keeps it from starting instead of from being left
-        # alone.
-        quiet = Hold(
-            snoozed_until=self.clock.now() + timedelta(hours=hours), kept_in=episode.project
-        )
-        self.state.stand(target, ref.instance_id, quiet)
+        return self._start_stopped(episode, target, instance, by, channel)
+
+    def _start_stopped(
+        self, episode: Episode, target: Target, instance: Instance, by: str, channel: str
+    ) -> str | None:
+        """Keep the stopped instance for a while, start it, and return `None`; or return why EC2 did
+        not start it."""
+        ref = episode.ref
+        # Stored before the start: if the table is busy, the instance stays stopped. Otherwise it
+        # would run without the keep, and people would be asked about it again.
+        keep = self._keep(episode)
+        self.state.stand(target, ref.instance_id, keep)
         if self._is_being_terminated(ref):
             return (
                 "EC2 has been asked to terminate it for a later question: it is too "
                 "late to start it"
             )
         try:
-            request = self.starter.start(target, ref.instance_id)
+            request_id = self.starter.start(target, ref.instance_id)
         except NoCapacity as error:
-            where = instance.availability_zone or "its zone"
-            return (
-                f"EC2 has no free capacity for {instance.instance_type} in {where} at this moment "
-                f"({error.code}). Nothing was lost: try again later, change its type "
-                "while it is stopped, or "
-                "launch another from its snapshots in another zone"
-            )
+            return _no_capacity(instance, error)
         except (AccessDenied, WrongState, Unsupported) as error:
             return f"EC2 refused to start it: {error}"
-        self.state.journal(
-            ref, "done", self.clock.now(), step="start", request_ids=[request], by=by
-        )
-        self._note(episode, by, channel, quiet.snoozed_until)
+        now = self.clock.now()
+        self.state.journal(ref, "done", now, step="start", request_ids=[request_id], by=by)
+        self._note(episode, by, channel, keep.snoozed_until)
         return None
 
+    def _keep(self, episode: Episode) -> Hold:
+        """Return the keep that follows an undo."""
+        hours = policy_or_base(self.policies, episode.instance).approval.keep_after_undo_hours
+        until = self.clock.now() + timedelta(hours=hours)
+        return Hold(snoozed_until=until, kept_in=episode.project)
+
     def _is_being_terminated(self, ref: EpisodeRef) -> bool:
-        """Return whether a later episode has noted the call. It reads the keep above after its
-        note."""
+        """Return whether a later episode has noted its call to terminate the instance.
+
+        Such an episode reads the keep, which is stored by now, after that note.
+        """
         later = self.state.record(ref.target, ref.instance_id).open_episode
         if later is None or later == ref:
             return False
@@ -101,9 +118,10 @@ class UndoEpisode:
         return episode is not None and Step.TERMINATE.value in episode.steps_done
 
     def _note(self, episode: Episode, by: str, channel: str, until: UtcDatetime | None) -> None:
-        """Note it where that can be written: the person must hear that EC2 has been asked in any
-        case."""
-        now, is_first = self.clock.now(), True
+        """Record the undo, and notify people. A failure is only logged, because the person must
+        learn in any case that EC2 was asked."""
+        now = self.clock.now()
+        is_first = True
         try:
             is_first = self.state.note_undo(episode.ref, by, now)
         except CloudError:
@@ -116,6 +134,7 @@ class UndoEpisode:
 
 
 def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> str | None:
+    """Return why the record of the episode allows no start; `None` if it allows one."""
     if episode.can_be_started:
         return None
     if episode.outcome is Outcome.TERMINATED:
@@ -124,11 +143,8 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
         )
     if episode.undone_at is not None:
         return f"{episode.undone_by} has already had it started, on {in_utc(episode.undone_at)}"
-    if (
-        episode.phase is not Phase.CLOSED
-        and episode.plan.destroys
-        and Step.STOP in episode.steps_done
-    ):
+    is_acting = episode.phase is not Phase.CLOSED and Step.STOP in episode.steps_done
+    if is_acting and episode.plan.destroys:
         if approval is not None and approval.brake is not None:
             return "it is on hold, and its record is being closed: try again in 15 minutes"
         return (
@@ -139,6 +155,7 @@ def _refusal(episode: Episode, approval: Approval | None, now: UtcDatetime) -> s
 
 
 def _not_startable(instance: Instance, episode: Episode) -> str | None:
+    """Return why EC2 could not start the instance as it is; `None` if it could."""
     if instance.state in ("pending", "running"):
         return "it runs already"
     if instance.launch_time != episode.ref.launch_time:
@@ -149,3 +166,13 @@ def _not_startable(instance: Instance, episode: Episode) -> str | None:
     if instance.state != "stopped":
         return f"it is still {instance.state}; try again in a minute"
     return None
+
+
+def _no_capacity(instance: Instance, error: NoCapacity) -> str:
+    where = instance.availability_zone or "its zone"
+    return (
+        f"EC2 has no free capacity for {instance.instance_type} in {where} at this moment "
+        f"({error.code}). Nothing was lost: try again later, change its type "
+        "while it is stopped, or "
+        "launch another from its snapshots in another zone"
+    )
