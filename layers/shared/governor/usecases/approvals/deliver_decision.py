@@ -1,4 +1,8 @@
-"""Hands the end of a question to the workflow that waits: an answer, or that nobody gave one."""
+"""Hands the end of a question to the workflow that waits: an answer, or that nobody gave one.
+
+The answer is always the one in the table. This module must not believe a document that comes with a
+task token.
+"""
 
 from __future__ import annotations
 
@@ -17,38 +21,59 @@ from governor.stores import Episodes
 
 def answer_document(approval: Approval) -> Mapping[str, object]:
     """Return what the waiting task gets, as JSON data. Raises: ValueError while it is pending."""
-    decision, status = approval.decision, approval.status
-    by = decision.by if decision else "the governor"
-    match status:
+    by = approval.decision.by if approval.decision else "the governor"
+    document = {"decision": _answer(approval), "reason": _reason(approval, by), "by": by}
+    if approval.status is ApprovalStatus.VOID:
+        document["outcome"] = approval.void_outcome or "void"
+    return document
+
+
+def _answer(approval: Approval) -> str:
+    """Return the answer as the workflow names it. Raises: ValueError while it is pending."""
+    match approval.status:
         case ApprovalStatus.APPROVED:
-            first = f"{approval.first_yes.by} and " if approval.first_yes else ""
-            answer, reason = "approve", f"approved by {first}{by}"
+            return "approve"
         case ApprovalStatus.KEPT:
-            answer, reason = "keep", f"kept by {by}"
+            return "keep"
         case ApprovalStatus.EXEMPTED:
-            why = decision.reason if decision and decision.reason else "no reason given"
-            answer, reason = "exempt", f"exempted by {by}: {why}"
+            return "exempt"
         case ApprovalStatus.EXPIRED:
-            answer, reason = "expired", approval.void_reason or "nobody answered in time"
+            return "expired"
         case ApprovalStatus.VOID:
-            reason, outcome = (
-                approval.void_reason or "the instance changed",
-                approval.void_outcome or "void",
-            )
-            return {"decision": "void", "reason": reason, "by": by, "outcome": outcome}
+            return "void"
         case ApprovalStatus.PENDING:
             raise ValueError(
                 f"approval {approval.approval_id} is pending; there is nothing to deliver"
             )
         case _:
-            assert_never(status)
-    return {"decision": answer, "reason": reason, "by": by}
+            assert_never(approval.status)
+
+
+def _reason(approval: Approval, by: str) -> str:
+    """Return who answered what, or why the question ended without an answer."""
+    if approval.status is ApprovalStatus.APPROVED:
+        if approval.first_yes is not None:
+            return f"approved by {approval.first_yes.by} and {by}"
+        return f"approved by {by}"
+    if approval.status is ApprovalStatus.KEPT:
+        return f"kept by {by}"
+    if approval.status is ApprovalStatus.EXEMPTED:
+        reason = approval.decision.reason if approval.decision else None
+        return f"exempted by {by}: {reason or 'no reason given'}"
+    if approval.status is ApprovalStatus.EXPIRED:
+        return approval.void_reason or "nobody answered in time"
+    return approval.void_reason or "the instance changed"
 
 
 def hand_over(state: Episodes, workflow: Workflow, approval: Approval | None) -> bool:
-    """Send the answer of an approval; true when the waiting task has taken it, else the next stage
-    finds it in the table. Safe to repeat. Raises: CloudError; the decision stands."""
-    if approval is None or approval.status is ApprovalStatus.PENDING or approval.task_token is None:
+    """Send the answer of an approval, and return whether the waiting task took it.
+
+    Otherwise the next stage finds it in the table. Safe to repeat. Raises: CloudError; the decision
+    stands.
+    """
+    if approval is None or approval.status is ApprovalStatus.PENDING:
+        return False
+    if approval.task_token is None:
         return False
     episode = state.episode(approval.episode)
     if episode is None or episode.phase is not Phase.ASKING:
@@ -65,9 +90,11 @@ class ConcludeApproval:
     expiry_seal: SealMaker
 
     def __call__(self, ref: EpisodeRef, *, answered: bool = False) -> Mapping[str, object]:
-        """Return the answer document; its `decision` is `expired` when nobody answered. With
-        `answered` a task has ended because somebody did: nothing expires. Raises: SafetyError;
-        CloudError when KMS could not seal the expiry: nothing has expired."""
+        """Return the answer document; its `decision` is `expired` if nobody answered.
+
+        With `answered`, a task ended because somebody answered, so nothing expires. Raises:
+        SafetyError; CloudError if KMS could not seal the expiry, and nothing has expired.
+        """
         episode = asked_about(self.state, ref)
         approval = self.state.approval(episode.approval_id)
         is_pending = approval is not None and approval.status is ApprovalStatus.PENDING
@@ -78,6 +105,7 @@ class ConcludeApproval:
         return answer_document(must_be_answered(approval))
 
     def _expire(self, episode: Episode, approval: Approval) -> None:
+        """Store that nobody answered, with a seal. Raises: ConflictError; CloudError."""
         now = self.clock.now()
         seal = sealed(self.expiry_seal, expiry_text(episode, approval.expires_at, now))
         expiry = SealedExpiry(approval.expires_at, now, seal)
@@ -87,8 +115,7 @@ class ConcludeApproval:
 
 
 def must_be_answered(approval: Approval | None) -> Approval:
-    """Let an answer through that the table holds, whatever came with a task token. Raises:
-    SafetyError."""
+    """Return the approval, if the table holds an answer to it. Raises: SafetyError."""
     if approval is None:
         raise SafetyError("there is no approval for this episode")
     if approval.status is ApprovalStatus.PENDING:
@@ -99,7 +126,7 @@ def must_be_answered(approval: Approval | None) -> Approval:
 
 
 def asked_about(state: Episodes, ref: EpisodeRef) -> Episode:
-    """Raises: SafetyError."""
+    """Return the episode of a question. Raises: SafetyError if there is none."""
     episode = state.episode(ref)
     if episode is None:
         raise SafetyError("the episode does not exist")

@@ -1,5 +1,7 @@
-"""The way into the console for IAM callers where no issuer is: a code, good once and for a
-minute."""
+"""Opens the console for IAM callers: by a code that is good once, and for a minute.
+
+This module must not make or take codes where people sign in at an issuer.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +22,18 @@ _USED = "This code was used already. If that was not you, ask who can read your 
 
 @dataclass(frozen=True, slots=True)
 class OpenConsole:
-    """Makes codes, and exchanges each for a session with its caller's rights. `issuer` is empty
-    where people cannot sign in; `base_url` is needed only where codes are made."""
+    """Makes codes, and exchanges each one for a session with its caller's rights."""
 
     state: SignIns
     clock: Clock
     issuer: str
+    """Where people sign in; empty if they cannot."""
     base_url: str = ""
+    """The console's address. Only making a code needs it."""
 
     def __call__(self, arn: str) -> str:
-        """Return the address to open, with the code as a fragment, which none sends. Raises:
-        NotAllowed."""
+        """Return the address to open. Its fragment is the code, because browsers send no fragment
+        to a server. Raises: NotAllowed."""
         if self.issuer:
             raise NotAllowed(
                 f"people sign in at the issuer here: open {self.base_url}/ in a browser"
@@ -40,7 +43,7 @@ class OpenConsole:
         return f"{self.base_url}/console#{secret}"
 
     def caller(self, secret: str) -> str:
-        """Return whose code it is, and use nothing up. Raises: NotAllowed."""
+        """Return the ARN of the code's caller. The code stays good. Raises: NotAllowed."""
         if self.issuer:
             raise NotAllowed("People sign in at the issuer here: codes open nothing.")
         code = self.state.code(secret)
@@ -53,11 +56,13 @@ class OpenConsole:
         return code.arn
 
     def enter(self, secret: str) -> tuple[str, SignIn]:
-        """Use the code up; return the id of the session, and who it is. Raises: NotAllowed."""
-        arn, now = self.caller(secret), self.clock.now()
+        """Use the code up. Return the id of a new session, and its sign-in. Raises: NotAllowed."""
+        arn = self.caller(secret)
+        now = self.clock.now()
         if not self.state.use_code(secret, now):
-            raise NotAllowed(_USED)  # by somebody faster
-        session_id, identity = secrets.token_urlsafe(_RANDOM_BYTES), f"aws:{arn}"
-        who = SignIn(identity, by=identity, at=now, ends_at=now + SESSION)
-        self.state.keep_session(session_id, who)
-        return session_id, who
+            raise NotAllowed(_USED)  # Another request was faster.
+        session_id = secrets.token_urlsafe(_RANDOM_BYTES)
+        identity = f"aws:{arn}"
+        sign_in = SignIn(identity, by=identity, at=now, ends_at=now + SESSION)
+        self.state.keep_session(session_id, sign_in)
+        return session_id, sign_in

@@ -1,5 +1,9 @@
-"""Rotates the keys of approval links as Secrets Manager asks for it: one signs, the one before is
-for links of the last days, and the next one for functions whose document is a minute old."""
+"""Rotates the keys of approval links, in the steps of Secrets Manager.
+
+One key signs. The previous one is for links of the last days, and the next one for functions that
+still hold the previous document. This module must not make a document current that refuses open
+links.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,12 @@ from governor.ports import RotatingSecret
 
 _KEY = re.compile(r"k([1-9][0-9]{0,8})")
 _KEY_BYTES = 48
-"""Bytes of random bits; 64 characters."""
+"""Random bytes of a key: 64 characters."""
 
 
 class RotationStep(StrEnum):
+    """The steps of a rotation, as Secrets Manager names them."""
+
     CREATE = "createSecret"
     SET = "setSecret"
     TEST = "testSecret"
@@ -25,25 +31,33 @@ class RotationStep(StrEnum):
 
 
 def rotated(document: Mapping[str, str]) -> dict[str, str]:
-    """Return the document after a rotation: its `next` key signs. Raises: ConfigurationError for no
-    key."""
-    keys = {name: value for name, value in document.items() if _KEY.fullmatch(name)}
-    current, following = document.get("current", ""), document.get("next", "")
-    if current not in keys:
+    """Return the document after a rotation: its `next` key signs. Raises: ConfigurationError if it
+    names no current key."""
+    keys = {name: key for name, key in document.items() if _KEY.fullmatch(name)}
+    old_name = document.get("current", "")
+    next_name = document.get("next", "")
+    if old_name not in keys:
         raise ConfigurationError("the secret of the approval links names no current key")
-    signs = following if following in keys else current
+    signing_name = next_name if next_name in keys else old_name
     highest = max(int(name[1:]) for name in keys)
-    fresh = f"k{highest + 1}"
-    kept = {current: keys[current], signs: keys[signs], fresh: secrets.token_urlsafe(_KEY_BYTES)}
-    return {"current": signs, "next": fresh, **kept}
+    new_name = f"k{highest + 1}"
+    return {
+        "current": signing_name,
+        "next": new_name,
+        old_name: keys[old_name],
+        signing_name: keys[signing_name],
+        new_name: secrets.token_urlsafe(_KEY_BYTES),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class RotateKeys:
+    """Carries out the steps of a rotation. Each is safe to repeat."""
+
     secret: RotatingSecret
 
     def __call__(self, step: RotationStep, version: str) -> None:
-        """Do the step for the version that Secrets Manager has named. Raises:
+        """Carry out the step for the version that Secrets Manager named. Raises:
         ConfigurationError."""
         stages = self.secret.stages(version)
         if "AWSCURRENT" in stages:
@@ -52,7 +66,7 @@ class RotateKeys:
             raise ConfigurationError(
                 f"version {version} of the secret is not waiting to be rotated"
             )
-        # Nothing is to be set elsewhere: the keys are used by the governor alone.
+        # `SET` has nothing to do: only the governor uses the keys.
         if step is RotationStep.CREATE and self.secret.pending(version) is None:
             self.secret.put_pending(version, rotated(self.secret.current()))
         if step in (RotationStep.TEST, RotationStep.FINISH):
@@ -61,9 +75,10 @@ class RotateKeys:
             self.secret.promote(version)
 
     def _test(self, version: str) -> None:
-        """A document that would sign nothing, or refuse the links that are out, never becomes
-        current."""
-        pending, current = self.secret.pending(version), self.secret.current()
+        """Check that the new document can sign, and accepts open links. Raises:
+        ConfigurationError."""
+        pending = self.secret.pending(version)
+        current = self.secret.current()
         if pending is None:
             raise ConfigurationError(f"version {version} of the secret holds no document")
         signing = current.get("current", "")

@@ -1,5 +1,6 @@
-"""Loads questions as pages and the command line show them: one, those of one message, all that are
-open."""
+"""Loads questions as pages and the command line show them: one, those of one message, or all open
+ones. This module only reads.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from datetime import timedelta
 from governor.domain.alerts.alert import Delivery
 from governor.domain.approvals.approval import Approval, ApprovalStatus, can_hold, can_hold_late
 from governor.domain.approvals.messages import idle_text
-from governor.domain.episode.episode import Episode
+from governor.domain.episode.episode import Episode, EpisodeRef
 from governor.domain.episode.plan import Step
 from governor.domain.history import measured_time
 from governor.domain.instance import Target
@@ -24,7 +25,7 @@ from governor.stores import StateTable
 
 @dataclass(frozen=True, slots=True)
 class IdleCost:
-    """USD for the time that was measured idle, and for the time since that nobody measured."""
+    """The cost of the time that was measured idle, and of the time that was not measured."""
 
     measured_usd: Usd
     unmeasured_usd: Usd
@@ -33,17 +34,19 @@ class IdleCost:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalView:
+    """A question with its episode, and what can be done with it now."""
+
     approval: Approval
     episode: Episode
     now: UtcDatetime
     deliveries: Sequence[Delivery] = ()
-    """Its messages, as the channels took them."""
+    """The deliveries of its messages."""
 
     @property
     def can_decide(self) -> bool:
-        return (
-            self.approval.status is ApprovalStatus.PENDING and self.now < self.approval.expires_at
-        )
+        """Return whether the question is open, and not past its time to answer."""
+        is_pending = self.approval.status is ApprovalStatus.PENDING
+        return is_pending and self.now < self.approval.expires_at
 
     @property
     def can_hold(self) -> bool:
@@ -51,59 +54,74 @@ class ApprovalView:
 
     @property
     def can_hold_late(self) -> bool:
-        """Return whether EC2 was asked, and a hold counts if it does not carry out the call."""
+        """Return whether the call was sent. A hold counts only if EC2 does not carry it out."""
         return can_hold_late(self.episode, self.approval, self.now)
 
     @property
     def takes_hold(self) -> bool:
-        """Return whether there is something to hold, for certain or perhaps."""
+        """Return whether a hold may still have an effect."""
         return self.can_hold or self.can_hold_late
 
     @property
     def usd_per_day(self) -> Usd | None:
-        """Cost while it runs; of what is stopped, of its storage. `None`: not known."""
-        price, saving = self.episode.price.usd_per_hour, self.episode.plan.saving
-        hourly = price if self.episode.stopped_in is None else saving.cost_before_usd_per_hour
-        return None if hourly is None else hourly * 24
+        """Return the cost of a day: of its storage if it is stopped. `None` if it is not known."""
+        usd_per_hour = self.episode.price.usd_per_hour
+        if self.episode.stopped_in is not None:
+            usd_per_hour = self.episode.plan.saving.cost_before_usd_per_hour
+        return None if usd_per_hour is None else usd_per_hour * 24
 
     @property
     def is_question(self) -> bool:
+        """Return whether people are asked, rather than only notified."""
         return self.episode.mode is Mode.ASK and self.episode.plan.action is not Action.NOTIFY_ONLY
 
     @property
     def idle_text(self) -> tuple[str, str]:
-        """Return for how long it was measured idle: as a title says it, and as a sentence."""
+        """Return the idle time as a title and as a sentence."""
         return idle_text(self.episode, self.now, is_open=self.can_decide or self.can_hold)
 
     @property
     def idle_cost(self) -> IdleCost | None:
-        """Return what it has cost since it went idle: until it was stopped, or until now; `None`:
-        not known. Holes, and the time after the question was opened, are counted apart."""
-        idle, price, history = (
-            self.episode.idle,
-            self.episode.price.usd_per_hour,
-            self.episode.history,
-        )
-        if idle is None or price is None or history is None:
+        """Return the cost since it turned idle, until it was stopped or until now.
+
+        Return `None` if it is not known. Holes, and the time after the question was opened, are
+        counted apart.
+        """
+        idle = self.episode.idle
+        usd_per_hour = self.episode.price.usd_per_hour
+        history = self.episode.history
+        if idle is None or usd_per_hour is None or history is None:
             return None
-        done = self.episode.steps_done if self.episode.mode is not Mode.OBSERVE else {}
-        ends = [done[step] for step in (Step.STOP.value, Step.TERMINATE.value) if step in done]
-        whole = max(timedelta(0), min([*ends, self.episode.closed_at or self.now]) - idle.since)
-        measured = min(measured_time(history, idle.since), whole)
-        rest = whole - measured
-        at = idle.since
+        since = idle.since
+        idle_time = max(timedelta(0), self._ran_until - since)
+        measured = min(measured_time(history, since), idle_time)
+        unmeasured = idle_time - measured
         return IdleCost(
-            cost_between(price, at, at + measured), cost_between(price, at, at + rest), rest
+            measured_usd=cost_between(usd_per_hour, since, since + measured),
+            unmeasured_usd=cost_between(usd_per_hour, since, since + unmeasured),
+            unmeasured=unmeasured,
         )
+
+    @property
+    def _ran_until(self) -> UtcDatetime:
+        """The first of its stop, its termination and the episode's end; now if none came."""
+        steps_done = self.episode.steps_done
+        ends = [self.episode.closed_at or self.now]
+        if self.episode.mode is not Mode.OBSERVE:
+            final_steps = (Step.STOP.value, Step.TERMINATE.value)
+            ends += [steps_done[step] for step in final_steps if step in steps_done]
+        return min(ends)
 
 
 @dataclass(frozen=True, slots=True)
 class ShowApproval:
+    """Loads questions with their episodes."""
+
     state: StateTable
     clock: Clock
 
     def __call__(self, approval_id: str) -> ApprovalView:
-        """Return one question, with what became of its messages. Raises: NotFound."""
+        """Return one question, with the deliveries of its messages. Raises: NotFound."""
         approval = self.state.existing(approval_id)
         episode = self.state.episode(approval.episode)
         if episode is None:
@@ -119,31 +137,44 @@ class ShowApproval:
         return [self(approval_id) for approval_id in approval_ids]
 
     def several(self, asked: Mapping[str, str]) -> list[ApprovalView]:
-        """Return the open ones of these (execution names by question ids), the most expensive
-        first."""
+        """Return the open ones of these questions, the most expensive first. `asked` has the
+        execution name of each question id."""
         now = self.clock.now()
-        views = [ApprovalView(*one, now) for one in self.state.questions(asked)]
-        return by_price(
-            view for view in views if view.takes_hold or (view.is_question and view.can_decide)
-        )
+        views: list[ApprovalView] = []
+        for approval, episode in self.state.questions(asked):
+            view = ApprovalView(approval, episode, now)
+            if view.takes_hold or (view.is_question and view.can_decide):
+                views.append(view)
+        return by_price(views)
 
     def open_in(self, targets: Sequence[Target]) -> list[ApprovalView]:
-        """Return the open questions, and what can still be held, the most expensive first, unknown
-        prices last. It reads locks and their questions: as many as there are idle instances."""
-        now, found = self.clock.now(), []
+        """Return the open questions and what can still be held, the most expensive first.
+
+        Unknown prices come last. It reads one episode and one question for each idle instance.
+        """
+        now = self.clock.now()
+        views: list[ApprovalView] = []
         for target in targets:
             for record in self.state.records(target).values():
-                episode = self.state.episode(record.open_episode) if record.open_episode else None
-                approval = self.state.approval(episode.approval_id) if episode else None
-                if episode is None or approval is None:
+                view = self._view(record.open_episode, now)
+                if view is None:
                     continue
-                view = ApprovalView(approval, episode, now)
-                if view.takes_hold or (
-                    view.is_question and approval.status is ApprovalStatus.PENDING
-                ):
-                    found.append(view)
-        return by_price(found)
+                is_pending = view.approval.status is ApprovalStatus.PENDING
+                if view.takes_hold or (view.is_question and is_pending):
+                    views.append(view)
+        return by_price(views)
+
+    def _view(self, ref: EpisodeRef | None, now: UtcDatetime) -> ApprovalView | None:
+        """Return the question of an episode; `None` if one of the two does not exist."""
+        episode = None if ref is None else self.state.episode(ref)
+        if episode is None:
+            return None
+        approval = self.state.approval(episode.approval_id)
+        if approval is None:
+            return None
+        return ApprovalView(approval, episode, now)
 
 
 def by_price(views: Iterable[ApprovalView]) -> list[ApprovalView]:
+    """Return the most expensive first; unknown prices come last."""
     return sorted(views, key=lambda view: -(view.episode.price.usd_per_hour or 0))
