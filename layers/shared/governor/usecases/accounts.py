@@ -1,4 +1,8 @@
-"""Which role reaches an account: none in the hub's own, a member role elsewhere."""
+"""Knows which accounts and Regions the policy names, and which role reaches an account.
+
+The hub's own account needs no role; a member account needs the member role of this function. This
+module must not give a target to a function that has no role there.
+"""
 
 from __future__ import annotations
 
@@ -11,37 +15,41 @@ from governor.errors import ConfigurationError, SafetyError
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """Makes targets. `partition` is `aws`, `aws-cn` or `aws-us-gov`. `member_role_name` is this
-    function's own role in member accounts, so that there too only one may stop or terminate;
-    `None`: it reaches none."""
+    """Makes targets."""
 
     hub_account: str
     hub_region: str
     partition: str = "aws"
+    """`aws`, `aws-cn` or `aws-us-gov`."""
     member_role_name: str | None = None
+    """This function's own role in member accounts, so that there, too, only one function may stop
+    or terminate. `None`: the function reaches no member account."""
 
     def governs(self, policy: Policy, account: str, region: str) -> bool:
-        """Return whether the policy's targets name the place: anybody may forward events."""
+        """Return whether the policy's targets name this account and Region.
+
+        An event proves nothing, because anybody may forward events.
+        """
         return Target(account, region) in swept(policy, Target(self.hub_account, self.hub_region))
 
     def must_govern(self, policy: Policy, account: str, region: str) -> None:
-        """Raises: SafetyError."""
+        """Require that the policy's targets name this account and Region. Raises: SafetyError."""
         if not self.governs(policy, account, region):
             raise SafetyError(f"the policy's targets do not name {account}/{region}")
 
     def ungoverned(self, policy: Policy, instance: Instance) -> str | None:
-        """Why the policy is not, or no longer, for this instance."""
+        """Return why the policy does not, or no longer does, govern the instance; else `None`."""
         target = instance.target
         if not self.governs(policy, target.account, target.region):
             return f"the policy's targets no longer name {target}"
-        is_selected = policy.selector.is_on(instance)
-        return None if is_selected else f"the instance no longer carries {policy.selector}"
+        if not policy.selector.is_on(instance):
+            return f"the instance no longer carries {policy.selector}"
+        return None
 
     def target(self, account: str, region: str, session: tuple[str, str] | None = None) -> Target:
         """Return the target with the role to assume in a member account.
 
-        In the hub's account, `session` names the one session that a stop or a termination takes
-        there.
+        `session` is the episode and the person that the session with a role names.
 
         Raises:
             ConfigurationError: the function has no role in member accounts.
@@ -60,8 +68,12 @@ class Accounts:
 def swept(policy: Policy, hub: Target) -> tuple[Target, ...]:
     """Return every account of the policy and of its units in every Region of the policy, each
     once."""
-    accounts = dict.fromkeys(
-        policy.targets.accounts or (() if policy.targets.units else (hub.account,))
-    )
-    regions = dict.fromkeys(policy.targets.regions or (hub.region,))
-    return tuple(Target(account, region) for account in accounts for region in regions)
+    accounts = policy.targets.accounts
+    if not accounts and not policy.targets.units:
+        accounts = (hub.account,)
+    regions = policy.targets.regions or (hub.region,)
+    distinct_regions = dict.fromkeys(regions)
+    targets: list[Target] = []
+    for account in dict.fromkeys(accounts):
+        targets += [Target(account, region) for region in distinct_regions]
+    return tuple(targets)

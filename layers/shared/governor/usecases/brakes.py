@@ -1,5 +1,7 @@
-"""Reasons to hold a step back for a while: a freeze, the caps of 60 minutes, and refused
-answers."""
+"""Reasons to hold a step back for a while: a freeze, the caps of 60 minutes, and refused answers.
+
+This module only reads and counts nothing itself: `stores/caps.py` reserves room under a cap.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,8 @@ from governor.errors import MetricsLate
 from governor.ports import Clock, MetricQuery, MetricReader, Policies
 from governor.stores import StateTable
 
+_ALL_ACCOUNTS = "ORGANIZATION"
+"""The name of the cap of all accounts together."""
 FREEZE_CHECKED = timedelta(minutes=15)
 """A step that a freeze holds back is checked again after this."""
 _SHORTEST_WAIT = timedelta(minutes=1)
@@ -27,10 +31,10 @@ _LONGEST_SPACING = timedelta(hours=2)
 _SPACING = 12
 """A step that has waited for hours waits at least a twelfth of that before the next check."""
 _SPREAD = timedelta(minutes=10)
-"""Steps that wait for the same room are spread over so many minutes."""
+"""Steps that wait for the same room are spread over this time."""
 _PERIOD = timedelta(minutes=5)
 REFUSALS_LATE = timedelta(minutes=5)
-"""After which CloudWatch has what the access log says of a period; sooner, a period may read as
+"""After this CloudWatch has the access log's counts of a period. Sooner, a period may read as
 empty."""
 _CROWDED = 300
 """Requests in a period, of all routes, from which some may have been refused unseen: API Gateway
@@ -39,12 +43,12 @@ narrowest route."""
 
 
 def frozen(state: StateTable, target: Target, rule: Breaker, now: datetime) -> str | None:
-    """Return that everything is paused, or plans of the target are frozen, and why; else `None`."""
+    """Return why plans of the target may not be carried out: a pause or a freeze; else `None`."""
     return paused(state) or frozen_by_breaker(state, target, rule, now)
 
 
 def paused(state: StateTable) -> str | None:
-    """Return that everything is paused, by whom and why; `None` when it is not."""
+    """Return who paused everything, and why; `None` if nothing is paused."""
     pause = state.pause()
     return None if pause is None else f"everything is {pause.why}"
 
@@ -52,7 +56,7 @@ def paused(state: StateTable) -> str | None:
 def frozen_by_breaker(
     state: StateTable, target: Target, rule: Breaker, now: datetime
 ) -> str | None:
-    """Return that a breaker freezes plans of the target, and why; `None` when none does."""
+    """Return why a breaker freezes plans of the target; `None` if none does."""
     why = why_frozen(state.breaker(target), state.hub(), now, rule)
     return None if why is None else f"plans are frozen: {why}"
 
@@ -67,19 +71,25 @@ def spaced(wait: timedelta, waited: timedelta) -> timedelta:
 
 
 def caps_of(episode: Episode, caps: Caps) -> Mapping[str, int]:
-    capped = ("ORGANIZATION", f"ACCOUNT#{episode.ref.account}", f"OWNER#{episode.owner}")
+    """Return the caps that count an action of this episode, and how many actions each allows."""
+    capped = (_ALL_ACCOUNTS, f"ACCOUNT#{episode.ref.account}", f"OWNER#{episode.owner}")
     return {what: getattr(caps, _setting(what)) for what in capped}
 
 
 def _setting(what: str) -> str:
-    return f"{what.partition('#')[0].lower()}_actions_per_hour"
+    """Return the setting in `caps` that limits this."""
+    kind = what.partition("#")[0]
+    return f"{kind.lower()}_actions_per_hour"
 
 
 def cap_reached(what: str, most: int) -> str:
+    """Return the sentence that a cap is reached."""
     kind, _, name = what.partition("#")
-    whose = {"ACCOUNT": f"of account {name}", "OWNER": f"of the owner {name}"}.get(
-        kind, "of all accounts"
-    )
+    whose = "of all accounts"
+    if kind == "ACCOUNT":
+        whose = f"of account {name}"
+    elif kind == "OWNER":
+        whose = f"of the owner {name}"
     return (
         f"the cap of {most} stops and terminations in 60 minutes {whose} is reached "
         f"(caps.{_setting(what)})"
@@ -87,29 +97,33 @@ def cap_reached(what: str, most: int) -> str:
 
 
 def time_to_room(room_at: UtcDatetime | None, now: datetime, name: str) -> timedelta:
-    """Return how long a step waits for room under a cap: until an action leaves the window, and
-    some more by the name's hash. `None`: the cap is 0, so only a change of the policy makes
-    room."""
+    """Return how long a step waits for room under a cap.
+
+    It waits until an action leaves the window, and some more by the hash of the execution's name,
+    so that not all steps come at once.
+    """
     if room_at is None:
+        # The cap is 0, so only a change of the policy makes room.
         return FREEZE_CHECKED
     spread = _SPREAD * (zlib.crc32(name.encode()) / 2**32)
     return max(room_at - now, timedelta(0)) + spread
 
 
 class Unanswered(NamedTuple):
-    """The time that people had to answer a question, or to hold what a notice said, and did not
-    use."""
+    """The time that people had to answer a question or to hold a plan, and did not use."""
 
     what: str
+    """A sentence that says so."""
     length: timedelta
     until: UtcDatetime
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedAnswers:
-    """Finds whether people could answer: CloudWatch's counts of API requests that were throttled or
-    failed. API Gateway's limits are shared: whoever floods a route makes those silent who use
-    it."""
+    """Finds out whether people could answer, by the API requests that were throttled or failed.
+
+    The limits of API Gateway are shared: a flood of requests to a route silences all who use it.
+    """
 
     metrics: MetricReader
     hub: Target
@@ -117,8 +131,11 @@ class RefusedAnswers:
     namespace: str
 
     def __call__(self, unanswered: Unanswered, now: datetime) -> str | None:
-        """Return why silence is no answer yet; `None` after as much time as people had without a
-        refusal that can be read. Raises: MetricsLate while the last minutes cannot be known."""
+        """Return why silence is no answer yet.
+
+        Return `None` once no request was refused for as long as people had to answer. Raises:
+        MetricsLate while the counts of the last minutes are not known.
+        """
         window = window_before(now, unanswered.length, _PERIOD, REFUSALS_LATE)
         queries = (
             MetricQuery("refused", self.namespace, "AnswersRefused", (), "Sum"),
@@ -128,8 +145,12 @@ class RefusedAnswers:
         if answer.problems:
             why = "; ".join(sorted(set(answer.problems.values())))
             return f"{unanswered.what}, but it cannot be read whether answers were refused: {why}"
-        most = {key: max(one or 0 for one in series) for key, series in answer.series.items()}
-        if most.get("refused", 0) > 0 or most.get("all", 0) >= _CROWDED:
+        most: dict[str, float] = {}
+        for key, series in answer.series.items():
+            most[key] = max(count or 0 for count in series)
+        were_refused = most.get("refused", 0) > 0
+        is_crowded = most.get("all", 0) >= _CROWDED
+        if were_refused or is_crowded:
             return (
                 f"{unanswered.what}, but the API refused requests: answers may have been among them"
             )
@@ -140,41 +161,58 @@ class RefusedAnswers:
 
 @dataclass(frozen=True, slots=True)
 class ShowBrakes:
+    """Lists what is frozen, and how much of each cap is used."""
+
     state: StateTable
     policies: Policies
     clock: Clock
 
     def freezes(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
         """Return what is frozen (`everything`, or account and Region), why, and since when, if
-        known. A pause goes first."""
+        known. A pause comes first."""
         pause = self.state.pause()
         if pause is None:
             return self._by_breakers(targets)
         return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
 
     def _by_breakers(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
-        rule, now, hub = self.policies.base().policy.breaker, self.clock.now(), self.state.hub()
-        found: list[tuple[str, BreakerState | None, Hub]] = [("everything", None, hub)]
-        found += [(str(one), own, Hub()) for one, own in self.state.breakers(targets).items()]
-        freezes = (
-            (what, why_frozen(own, of, now, rule), own or of.freeze) for what, own, of in found
-        )
-        return [(what, why, one.tripped_at if one else None) for what, why, one in freezes if why]
+        rule = self.policies.base().policy.breaker
+        now = self.clock.now()
+        hub = self.state.hub()
+        freezes: list[tuple[str, str, UtcDatetime | None]] = []
+        why = why_frozen(None, hub, now, rule)
+        if why:
+            freezes.append(("everything", why, _tripped_at(hub.freeze)))
+        for target, breaker in self.state.breakers(targets).items():
+            why = why_frozen(breaker, Hub(), now, rule)
+            if why:
+                freezes.append((str(target), why, _tripped_at(breaker)))
+        return freezes
 
     def caps(self) -> list[tuple[str, int, int]]:
+        """Return each cap as `used_caps` does."""
         return used_caps(self.state, self.policies.base().policy.caps, self.clock.now())
 
 
 def used_caps(state: StateTable, caps: Caps, now: datetime) -> list[tuple[str, int, int]]:
-    """Return each cap with how many actions began in the last 60 minutes, and how many may; that of
-    all accounts first."""
-    used = {"ORGANIZATION": 0, **state.used(now)}
-    in_order = sorted(used.items(), key=lambda one: (one[0] != "ORGANIZATION", one[0]))
-    return [(what, taken, getattr(caps, _setting(what))) for what, taken in in_order]
+    """Return each cap with how many actions began in the last 60 minutes, and how many may begin.
+
+    The cap of all accounts comes first.
+    """
+    used = {_ALL_ACCOUNTS: 0, **state.used(now)}
+    in_order = sorted(used, key=lambda what: (what != _ALL_ACCOUNTS, what))
+    return [(what, used[what], getattr(caps, _setting(what))) for what in in_order]
+
+
+def _tripped_at(breaker: BreakerState | None) -> UtcDatetime | None:
+    return None if breaker is None else breaker.tripped_at
 
 
 def approved_at(episode: Episode, approval: Approval | None) -> UtcDatetime:
-    """Return when the approval's life began: with the answer, or the expiry that passes for one."""
+    """Return when the approval began to count: with the answer, or with an expiry that acts as one.
+
+    Without a question that is when the episode was opened.
+    """
     if approval is not None and approval.decision is not None:
         return approval.decision.at
     if approval is not None and approval.status is ApprovalStatus.EXPIRED:
