@@ -1,13 +1,13 @@
 """Counts who has accepted the version in force, and notifies once the people who have not.
 
-Acceptances are records of the people themselves: `serve_api` writes them for a caller whom IAM has
-proven. This must not count anybody whom a writer alone brings: `domain/policy/consent.py` says who
-counts.
+`serve_api` writes an acceptance for a caller whom IAM has identified. This module must not count a
+person whom only the writer of the version added: `domain/policy/consent.py` says who counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -46,6 +46,8 @@ _NOT_COUNTED = (
 
 
 class PolicyInForce(Protocol):
+    """The text of the policy in force."""
+
     def read(self) -> str: ...
 
 
@@ -67,7 +69,7 @@ def consents_now(state: StateTable, standing: StandingVersion, book: ParsedConse
     accepted_at = state.accepted_at(standing.version)
     identities = list(accepted_at)
     if standing.before is None:
-        # A first version brings its people. They count once everybody was notified of it.
+        # The people of a first version come with it. They count once everybody was notified of it.
         identities = [identity for identity, at in accepted_at.items() if at >= standing.at]
     own = known_people(book.base().policy.ownership)
     return count_acceptances(
@@ -89,8 +91,8 @@ def consents_of_new(
 ) -> Consented:
     """Return whose acceptances count when the version comes into force instead of the standing one.
 
-    `before` are the people of the document in force: they count where a release before this one has
-    put it in force. Of a first version nobody has accepted anything yet. Raises: CloudError.
+    `before` are the people of the document in force. They count if an earlier release put it in
+    force. Nobody has accepted anything of a first version yet. Raises: CloudError.
     """
     own = known_people(book.base().policy.ownership)
     if standing is None:
@@ -107,7 +109,7 @@ def consents_of_new(
 
 @dataclass(frozen=True, slots=True)
 class CountAcceptances:
-    """Used by the one function that says which version is in force."""
+    """Counts acceptances. Only the function that decides which version is in force uses it."""
 
     clock: Clock
     policy_text: PolicyInForce
@@ -118,8 +120,10 @@ class CountAcceptances:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self) -> None:
-        """Count the acceptances of the version in force. Raises: CloudError; then fewer count,
-        never more."""
+        """Count the acceptances of the version in force.
+
+        Raises: CloudError; fewer acceptances count then, never more.
+        """
         standing = self.state.standing_version()
         book = self.parse_accepted(self.policy_text.read())
         if not book.needs_consent:
@@ -132,20 +136,19 @@ class CountAcceptances:
             return
         consented = consents_now(self.state, standing, book)
         if consented != Consented(standing.acceptances, standing.people or KnownPeople()):
-            self._keep(standing.version, consented)
+            self._store(standing.version, consented)
         book.accepted_by(consented.acceptances)
         self._notify(standing.version, book, consented.people)
 
-    def _keep(self, version: str, consented: Consented) -> None:
-        try:
+    def _store(self, version: str, consented: Consented) -> None:
+        """Store whose acceptances count, unless another version is in force by now."""
+        # The review that put it in force counts its acceptances.
+        with suppress(ConflictError):
             self.state.count_acceptances(version, consented)
-        except ConflictError:
-            # Another review has put another version in force, and counts for that one.
-            return
 
     def _notify(self, version: str | None, book: ParsedConsents, people: KnownPeople) -> None:
-        """Notify each person once of what stands in their name, also where they cannot accept it
-        yet."""
+        """Notify each person once of the overrides that wait for them, even if they cannot accept
+        them yet."""
         own = known_people(book.base().policy.ownership)
         for person, overrides in _by_person(book.unaccepted()).items():
             alert = consent_alert(
@@ -161,15 +164,18 @@ class CountAcceptances:
 
 
 def _why_not(person: str, own: KnownPeople, people: KnownPeople) -> str:
-    """Return why the person's acceptance would not count; an empty text if it does."""
+    """Return why the person's acceptance would not count; an empty text if it would."""
     if person not in own.everybody:
         return _NOT_MAPPED
-    return "" if person in people.named_by(own).everybody else _NOT_COUNTED
+    if person not in people.named_by(own).everybody:
+        return _NOT_COUNTED
+    return ""
 
 
 def _by_person(waiting: Sequence[Unaccepted]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    """Return the names of the overrides that wait for each person."""
+    overrides: dict[str, list[str]] = {}
     for override in waiting:
         for person in override.missing:
-            found.setdefault(person, []).append(override.name)
-    return found
+            overrides.setdefault(person, []).append(override.name)
+    return overrides

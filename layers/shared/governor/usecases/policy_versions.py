@@ -1,13 +1,16 @@
-"""Versions of the policy: each is announced, and put in force when nothing stands against it."""
+"""Announces each version of the policy, puts it in force, and takes people's acceptances.
+
+A risky version waits for two people. This module must not put a version in force that was not
+announced.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from governor.domain.alerts.policy_messages import (
     State,
@@ -18,11 +21,17 @@ from governor.domain.alerts.policy_messages import (
 )
 from governor.domain.instance import Target
 from governor.domain.policy.changes import PEOPLE_NEEDED, Parsed, people_behind, risky
-from governor.domain.policy.consent import StandingVersion, Unaccepted, asked_people, known_people
+from governor.domain.policy.consent import (
+    Consented,
+    StandingVersion,
+    Unaccepted,
+    asked_people,
+    known_people,
+)
 from governor.domain.policy.contacts import Ownership
 from governor.domain.units import printable
 from governor.errors import ConflictError, DecisionRefused, NotAllowed, PolicyError, PolicyProblem
-from governor.ports import Announcer, Clock, PolicyDocuments
+from governor.ports import Announcer, Clock, PolicyDocuments, StoredPolicy
 from governor.stores import StateTable
 from governor.usecases.once import Once
 from governor.usecases.policy_consent import (
@@ -35,14 +44,27 @@ from governor.usecases.policy_consent import (
 
 _ANNOUNCED_FOR = timedelta(days=365)
 _IN_FORCE_SOON = timedelta(minutes=1)
-"""Whoever announces a version puts it in force at once; after a crash in between, the next review
-does."""
+"""A version is in force right after it was announced. After a crash in between, the next review
+announces it again after this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reviewed:
+    """A version with what people are notified of."""
+
+    version: str
+    writer: str
+    risky: Sequence[str] = ()
+    consents: Sequence[str] = ()
+    """The acceptances that are missing."""
+    more: Sequence[str] = ()
+    """The changes since the version in force, or why this one was refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewPolicy:
-    """Reviews the newest version. The one function that uses it decides which version is in
-    force."""
+    """Reviews the newest version. Only one function uses it, so that only that one decides which
+    version is in force."""
 
     clock: Clock
     documents: PolicyDocuments
@@ -55,13 +77,17 @@ class ReviewPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, written: tuple[str, str] | None = None) -> None:
-        """Review the newest version, unless it is in force; it comes into force after people were
-        notified. Then count who has accepted the one in force. `written`: a version, and who wrote
-        it. Raises: CloudError; the one before stays in force then."""
+        """Review the newest version, unless it is in force. It comes into force once people were
+        notified. Then count who has accepted the version in force.
+
+        `written` is a version and its writer. Raises: CloudError; the previous version stays in
+        force then.
+        """
         if written is not None:
             self.state.note_writer(*written)
-        if not self._review() and written is not None:
-            self._announce(*written, "writer")
+        is_announced = self._review()
+        if written is not None and not is_announced:
+            self._announce(_Reviewed(*written), "writer")
         self._count_acceptances()
 
     def _count_acceptances(self) -> None:
@@ -77,66 +103,102 @@ class ReviewPolicy:
         count()
 
     def _review(self) -> bool:
-        """Return whether people were notified of the newest version, with who wrote it."""
+        """Return whether people were notified of the newest version and its writer."""
         newest = self.documents.newest()
         standing = self.state.standing_version()
         if standing is None:
             self._note_parameter()
-        if newest is None or (standing is not None and newest.version == standing.version):
+        if newest is None:
             return False
+        if standing is not None and newest.version == standing.version:
+            return False
+        return self._review_version(newest, standing)
+
+    def _review_version(self, newest: StoredPolicy, standing: StandingVersion | None) -> bool:
+        """Announce a version that is not in force, and put it in force if it need not wait.
+
+        Return whether people were notified of it.
+        """
         text = self.policy_text.read()
         in_force = self.parse_accepted(text)
-        version = newest.version
-        by = who(self.state.writer(version), newest.author)
+        writer = who(self.state.writer(newest.version), newest.author)
         try:
-            if version == "null":
-                raise PolicyError(
-                    [PolicyProblem("", "has no version: turn on versioning of its bucket")]
-                )
-            document = self.parse(newest.text)
-            paths = risky(in_force, document)
+            document = self._parsed(newest)
+            risky_settings = risky(in_force, document)
         except PolicyError as error:
-            return self._announce(version, by, "refused", more=[printable(str(error))])
+            refused = _Reviewed(newest.version, writer, more=[printable(str(error))])
+            return self._announce(refused, "refused")
         people = known_people(in_force.base().policy.ownership)
-        consented = consents_of_new(self.state, version, document, standing, people)
+        consented = consents_of_new(self.state, newest.version, document, standing, people)
         document.accepted_by(consented.acceptances)
-        about: dict[str, Any] = {
-            "risky": paths,
-            "consents": [consent_line(one) for one in document.unaccepted()],
-            "more": difference(text, newest.text),
-        }
-        behind = self._behind(version, in_force)
-        if paths and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:
-            return self._announce(version, by, "waits", behind=behind, **about)
-        announced = self._announce(version, by, "in-force", **about)
-        if announced:
-            before = standing.version if standing else None
-            # Another review may have been first.
-            with suppress(ConflictError):
-                self.state.put_in_force(version, before, self.clock.now(), consented)
-        return announced
+        reviewed = _Reviewed(
+            newest.version,
+            writer,
+            risky=risky_settings,
+            consents=[consent_line(override) for override in document.unaccepted()],
+            more=difference(text, newest.text),
+        )
+        behind = self._behind(newest.version, in_force)
+        if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:
+            return self._announce(reviewed, "waits", behind)
+        is_announced = self._announce(reviewed, "in-force")
+        if is_announced:
+            self._put_in_force(newest.version, standing, consented)
+        return is_announced
+
+    def _parsed(self, newest: StoredPolicy) -> ParsedConsents:
+        """Return the document of the newest version. Raises: PolicyError."""
+        # S3 calls it so in a bucket without versioning.
+        if newest.version == "null":
+            problem = PolicyProblem("", "has no version: turn on versioning of its bucket")
+            raise PolicyError([problem])
+        return self.parse(newest.text)
+
+    def _put_in_force(
+        self, version: str, standing: StandingVersion | None, consented: Consented
+    ) -> None:
+        """Put the version in force, unless another review was faster."""
+        before = standing.version if standing else None
+        with suppress(ConflictError):
+            self.state.put_in_force(version, before, self.clock.now(), consented)
 
     def _behind(self, version: str, in_force: Parsed) -> frozenset[str]:
+        """Return the people of the policy in force who wrote or accepted the version."""
         people = in_force.base().policy.ownership
         return people_behind(self.state.writer(version), self.state.accepted(version), people)
 
     def _note_parameter(self) -> None:
-        """Notify people of a change of the SSM parameter: it counts, unreviewed, until a version
-        does."""
-        text, noted, now = self.policy_text.read(), self.state.noted_parameter(), self.clock.now()
+        """Notify people of a change of the SSM parameter.
+
+        The parameter is in force without a review until a version is.
+        """
+        text = self.policy_text.read()
+        noted = self.state.noted_parameter()
+        now = self.clock.now()
         if text == noted:
             return
         if noted is not None or self.parse_accepted(text).base().policy.two_people_for_policy:
             changes = difference(noted or "", text)
-            # A change back, too, is a message of its own.
+            # The time is part of the name, so that a change back is a message of its own.
             name = f"parameter-{now:%Y%m%dT%H%M%S}"
             self.announcer.announce(
                 version_alert(self.hub, name, "", "parameter", now, more=changes)
             )
         self.state.note_parameter(text, now)
 
-    def _announce(self, version: str, by: str, state: State, **more: Any) -> bool:
-        alert = version_alert(self.hub, version, by, state, self.clock.now(), **more)
+    def _announce(self, reviewed: _Reviewed, state: State, behind: Collection[str] = ()) -> bool:
+        """Notify people once of the version in this state, and return whether this call did."""
+        alert = version_alert(
+            self.hub,
+            reviewed.version,
+            reviewed.writer,
+            state,
+            self.clock.now(),
+            risky=reviewed.risky,
+            behind=behind,
+            consents=reviewed.consents,
+            more=reviewed.more,
+        )
         keep = _IN_FORCE_SOON if state == "in-force" else _ANNOUNCED_FOR
         return self.once(alert.dedup_id, partial(self.announcer.announce, alert), keep=keep)
 
@@ -152,7 +214,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class AcceptPolicy:
-    """Keeps that a known person accepts a version. The next review counts it."""
+    """Records that a known person accepts a version. The next review counts it."""
 
     clock: Clock
     state: StateTable
@@ -160,9 +222,11 @@ class AcceptPolicy:
     parse_accepted: Callable[[str], ParsedConsents]
 
     def __call__(self, version: str, identity: str, people: Ownership) -> Accepted:
-        """Record the acceptance; `people` are those of the version in force. Raises:
-        DecisionRefused, CloudError."""
-        # First: what is no version leaves no trace.
+        """Record the acceptance. `people` are those of the version in force.
+
+        Raises: DecisionRefused, CloudError.
+        """
+        # Read first, so that a version that does not exist leaves no trace.
         document = self.parse_accepted(self.documents.read(version))
         standing = self.state.standing_version()
         is_in_force = standing is not None and standing.version == version
@@ -173,9 +237,8 @@ class AcceptPolicy:
                 raise NotAllowed(
                     f"map {identity} to your address in ownership.contacts of the policy in force"
                 )
-            is_asked = document.needs_consent and (
-                is_in_force or person in asked_people(document.overrides)
-            )
+            is_named = is_in_force or person in asked_people(document.overrides)
+            is_asked = document.needs_consent and is_named
             if not is_asked:
                 self._must_wait_for(person, writer, people, is_in_force=is_in_force)
         except DecisionRefused as error:
@@ -188,7 +251,10 @@ class AcceptPolicy:
     def _must_wait_for(
         self, person: str, writer: str, people: Ownership, *, is_in_force: bool
     ) -> None:
-        """Raises: DecisionRefused where a person whom no override names has nothing to accept."""
+        """Require that a person whom no override names may still accept the version.
+
+        Raises: DecisionRefused if that would change nothing.
+        """
         if person in people_behind(writer, (), people):
             raise NotAllowed("you wrote this version: another person must accept it")
         if is_in_force:
@@ -217,8 +283,8 @@ class AcceptPolicy:
 def waits_for_two(in_force: ParsedConsents) -> bool:
     """Return whether a risky version waits for two people of the version in force.
 
-    Where only a default asks for two, and the version names fewer who can accept, nobody could ever
-    change it: then it does not wait. `two_people_for_policy: true` in the document always does.
+    It always does if the document sets `two_people_for_policy: true`. If that is only the default,
+    and fewer than two people can accept, it does not wait: nobody could ever change the policy.
     """
     policy = in_force.base().policy
     if not policy.two_people_for_policy:
