@@ -176,6 +176,7 @@ class ShowBrakes:
         return [("everything", pause.why, pause.at), *self._by_breakers(targets)]
 
     def _by_breakers(self, targets: Sequence[Target]) -> list[tuple[str, str, UtcDatetime | None]]:
+        """Return what the breaker over all targets and those of each one freeze."""
         rule = self.policies.base().policy.breaker
         now = self.clock.now()
         hub = self.state.hub()

@@ -123,6 +123,10 @@ class Decide:
     def _decide(
         self, approval: Approval, decision: Decision, typed: str | None, accepted: bool
     ) -> Decided:
+        """Check the decision and store it. `typed` is an instance id, `accepted` that data is lost.
+
+        Raises: NotFound; DecisionRefused.
+        """
         now = self.clock.now()
         episode = self._episode(approval)
         if decision.answer is Answer.KEEP and decision.keep_until is None:
@@ -239,6 +243,7 @@ class Decide:
     def _take_hold(
         self, episode: Episode, brake: Decision, standing: Hold, approval: Approval
     ) -> None:
+        """Store a hold, unless it repeats one that is stored. Raises: DecisionRefused."""
         try:
             self.state.hold(episode, brake, standing, approval.brake)
         except ConflictError:
@@ -272,6 +277,7 @@ class Decide:
         return replace(decision, seal=seal)
 
     def _episode(self, approval: Approval) -> Episode:
+        """Return the episode of the question. Raises: NotFound."""
         episode = self.state.episode(approval.episode)
         if episode is None:
             raise NotFound(f"the episode of approval {approval.approval_id} does not exist")

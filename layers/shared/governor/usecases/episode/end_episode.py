@@ -273,6 +273,7 @@ class RecordOutcome:
         return self._answered_end(episode, claimed, reason)
 
     def _why_held(self, episode: Episode) -> str:
+        """Return the reason of the stored hold. Raises: SafetyError if nobody holds the episode."""
         approval = self.state.approval(episode.approval_id)
         hold = None
         if approval is not None:

@@ -231,6 +231,7 @@ class ExpireSnapshots:
         message: str,
         now: UtcDatetime,
     ) -> Alert:
+        """Return the notice that these snapshots expire, with their sizes and their price."""
         policy = self.policies.applied_to(episode.instance).policy
         delete_at = now + NOTICE
         price = policy.prices.snapshot_usd_per_gib_month

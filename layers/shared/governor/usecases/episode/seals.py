@@ -91,11 +91,13 @@ class CheckSeals:
         return None
 
     def _check_answers(self, episode: Episode, approval: Approval) -> None:
+        """Check the seal of every approval. Raises: Unsealed; SafetyError; CloudError."""
         for decision in given_yeses(approval):
             what = f"the answer of {decision.by}"
             self._must_fit(Duty.ANSWER, answer_text(episode, decision), decision.seal, what)
 
     def _check_expiry(self, episode: Episode, approval: Approval) -> None:
+        """Check the seal of the note that nobody answered. Raises: as `_check_answers`."""
         what = "the note that nobody answered"
         if approval.expired_at is None:
             raise Unsealed(f"{what} {UNSEALED}: {_ASKED_AGAIN}")

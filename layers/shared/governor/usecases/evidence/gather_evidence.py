@@ -396,6 +396,7 @@ class _Batch:
         self._read(asked)
 
     def _figures_to_read(self, request: EvidenceRequest) -> frozenset[str]:
+        """Return the wanted figures that the policy has metrics for, and those of jobs."""
         figures = request.figures
         if not self._names.bound_namespaces:
             figures -= {"bound"}
@@ -504,6 +505,7 @@ class _Batch:
             self._read_over(window, part)
 
     def _read_over(self, window: Window, asked: Sequence[_Asked]) -> None:
+        """Read these series over one window, and note each at its instance."""
         own = self._names.namespace
         queries = [
             MetricQuery(
