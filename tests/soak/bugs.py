@@ -674,7 +674,7 @@ BUGS = (
     Bug(
         "readings of any age are enough to act unasked",
         "acts_unasked_on_fresh_readings_only",
-        (Edit(f"{_RECHECK}._held_back", "_acts_unasked(cleared, approval, before)", "False"),),
+        (Edit(f"{_RECHECK}._stale_delay", "_acts_unasked(cleared, approval, before)", "False"),),
         ("minute by minute, every reading comes six minutes late in mode auto",),
     ),
     # what is lost
@@ -1030,8 +1030,8 @@ BUGS = (
         (
             Edit(
                 "usecases.episode.expire_snapshots:ExpireSnapshots._delete",
-                'run.problems.append(f"{one.snapshot_id}: {type(error).__name__}: '
-                '{error}")\n        return',
+                'run.problems.append(f"{snapshot_id}: {type(error).__name__}: {error}")\n'
+                "        return",
                 'what = "snapshot deleted"',
             ),
         ),
@@ -1069,9 +1069,9 @@ BUGS = (
         "versions_are_announced_first",
         (
             Edit(
-                "usecases.policy_versions:ReviewPolicy._review",
-                'announced = self._announce(version, by, "in-force", **about)',
-                "announced = True",
+                "usecases.policy_versions:ReviewPolicy._review_version",
+                'is_announced = self._announce(reviewed, "in-force")',
+                "is_announced = True",
             ),
         ),
         ("a version of the policy that cannot be used comes after one that can",),
@@ -1081,8 +1081,8 @@ BUGS = (
         "versions_count_when_they_may",
         (
             Edit(
-                "usecases.policy_versions:ReviewPolicy._review",
-                "if paths and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:",
+                "usecases.policy_versions:ReviewPolicy._review_version",
+                "if risky_settings and waits_for_two(in_force) and len(behind) < PEOPLE_NEEDED:",
                 "if False:",
             ),
         ),
