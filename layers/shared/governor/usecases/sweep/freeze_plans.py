@@ -1,169 +1,247 @@
-"""Freezes plans when too many instances turn idle or silent, and releases them: those of one target
-by what turned in one sweep, everything by what turned over all targets in some hours."""
+"""Freezes plans when too many instances turn idle or silent at once, and releases them later.
+
+One breaker is for a target, and counts one sweep. The other is for everything, and counts some
+hours over all targets. People are notified before a freeze is released: if that fails, the next
+sweep tries both again, and nobody is left believing that plans are frozen.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from governor.domain.alerts.alert import Alert
 from governor.domain.instance import Target
 from governor.domain.sweep import breaker
-from governor.domain.sweep.breaker import BreakerState, Hub
+from governor.domain.sweep.breaker import BreakerState, Hub, Turned
 from governor.domain.sweep.messages import breaker_alert
-from governor.domain.sweep.verdict import LEFT_ALONE, WORKING, freeze
+from governor.domain.sweep.verdict import LEFT_ALONE, WORKING
+from governor.domain.sweep.verdict import freeze as freeze_verdict
 from governor.ports import Announcer
 from governor.stores import StateTable
 from governor.usecases.brakes import paused
-from governor.usecases.sweep.sweep_case import Sweep
+from governor.usecases.sweep.sweep_case import Case, Sweep
 
 _REMIND = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
 class FreezePlans:
-    """The breaker of one target, and that over all: any sweep may trip or release it."""
+    """The breaker of one target, and that of everything: any sweep may trip or release it."""
 
     state: StateTable
     announcer: Announcer
     hub: Target
 
     def __call__(self, sweep: Sweep) -> bool:
-        """Freeze and release. True while a freeze is so young that its alert is all there is to
-        say."""
-        target, now, rule = sweep.target, sweep.now, sweep.base.breaker
+        """Freeze and release. Return whether a freeze of this target is so young that its alert is
+        all there is to say."""
         turned = breaker.count_turned([case.change for case in sweep.cases])
-        history = self.state.sweep_days(target)
-        why = breaker.assess(turned, rule, [day for day in history if day.day < now.date()])
-        learnt = breaker.remember(history, now.date(), turned)
-        if learnt != tuple(history):
-            sweep.attempt("sweep history", self.state.set_sweep_days, target, learnt)
-        tripped = self.state.breaker(target)
-        hold = timedelta(minutes=rule.hold_minutes)
-        just_froze = why is not None or (tripped is not None and now - tripped.tripped_at < hold)
-        # Those that froze the plans, and were neither seen at work since nor started anew. One that
-        # this sweep does not see stays in it, for it may come back as it was.
-        held = frozenset() if tripped is None else tripped.held
-        held -= {
-            case.id
-            for case in sweep.cases
-            if case.verdict.kind in WORKING
-            or (tripped and case.instance.launch_time > tripped.tripped_at)
-        }
-        if why is not None:
-            # Frozen first, notified then; until people are notified, every sweep tries again.
-            held |= turned.who
-            state = BreakerState(
-                now, why, tripped.told_at if tripped else None, turned=len(held), held=held
-            )
-            self.state.set_breaker(target, state)
-            self._notify(sweep, state, len(held))
+        new_reason = self._assess(sweep, turned)
+        tripped = self.state.breaker(sweep.target)
+        hold = timedelta(minutes=sweep.base.breaker.hold_minutes)
+        is_held = tripped is not None and sweep.now - tripped.tripped_at < hold
+        reason = new_reason
+        if new_reason is not None:
+            self._trip(sweep, new_reason, turned, tripped)
         elif tripped is not None:
-            state = replace(tripped, held=held)
-            if state != tripped:
-                self.state.set_breaker(target, state)
-            why = self._hold_or_release(sweep, state)
+            reason = self._go_on_or_release(sweep, tripped)
         everything = self.everything(sweep)
-        why = paused(self.state) or why or everything
+        why = paused(self.state) or reason or everything
         if why is not None:
-            sweep.summary.frozen = True
-            for case in sweep.cases:
-                if case.is_idle and case.record.open_episode is None:
-                    case.verdict = freeze(case.verdict, why)
-        return just_froze
+            _freeze_verdicts(sweep, why)
+        return new_reason is not None or is_held
+
+    def _assess(self, sweep: Sweep, turned: Turned) -> str | None:
+        """Return why plans of the target must freeze, or `None`; remember this sweep for those of
+        the next days."""
+        today = sweep.now.date()
+        history = self.state.sweep_days(sweep.target)
+        days_before = [day for day in history if day.day < today]
+        reason = breaker.assess(turned, sweep.base.breaker, days_before)
+        new_history = breaker.remember(history, today, turned)
+        if new_history != tuple(history):
+            sweep.attempt("sweep history", self.state.set_sweep_days, sweep.target, new_history)
+        return reason
+
+    def _trip(
+        self, sweep: Sweep, reason: str, turned: Turned, tripped: BreakerState | None
+    ) -> None:
+        """Freeze plans of the target first, then notify. Until people are notified, every sweep
+        tries again."""
+        held = _still_held(sweep, tripped) | turned.who
+        told_at = None if tripped is None else tripped.told_at
+        freeze = BreakerState(sweep.now, reason, told_at, turned=len(held), held=held)
+        self.state.set_breaker(sweep.target, freeze)
+        self._notify(sweep, freeze, len(held))
+
+    def _go_on_or_release(self, sweep: Sweep, tripped: BreakerState) -> str | None:
+        """Return why plans of the target stay frozen, or `None` when they are released."""
+        freeze = replace(tripped, held=_still_held(sweep, tripped))
+        if freeze != tripped:
+            self.state.set_breaker(sweep.target, freeze)
+        held = [
+            case
+            for case in sweep.cases
+            if case.id in freeze.held and case.verdict.kind not in LEFT_ALONE
+        ]
+        self._notify(sweep, freeze, len(held))
+        ended_by = self.state.freeze_ended_by(sweep.target, freeze)
+        if not ended_by and not _is_target_freeze_over(sweep, freeze, held):
+            return freeze.why
+        alert = breaker_alert("released", sweep.target, freeze, sweep.now, by=ended_by)
+        if self._announce(sweep, alert):
+            self.state.release_breaker(sweep.target, freeze)
+        return None
 
     def everything(self, sweep: Sweep) -> str | None:
-        """Count what turned, over all targets; return why everything is frozen."""
-        hub, now, rule = self._counted(sweep), sweep.now, sweep.base.breaker
-        state = hub.freeze
-        if state is None:
-            found = breaker.assess_hub(hub, now, rule)
-            if found is None:
-                return None
-            state = BreakerState(now, found[1], turned=found[0])
-            if not self.state.freeze_hub(state):
-                state = self.state.hub().freeze or state
-        by = self.state.freeze_ended_by(None, state)
-        if hub.freeze is not None and (by or breaker.is_hub_freeze_over(hub, state, now, rule)):
-            # What was no habit must not pass for one in the two weeks to come; what an operator
-            # lifts may.
-            learns = (
-                by or breaker.is_lifted(state, rule, now) or breaker.is_new(hub, state.tripped_at)
-            )
-            forget = [] if learns else breaker.hours_around(hub, state)
-            settle = breaker.still_counted(hub, now) if by else {}
-            if self._announce(sweep, breaker_alert("all released", self.hub, state, now, by=by)):
-                self.state.release_hub(state, forget, settle)
+        """Count what turned, over all targets. Return why everything is frozen, or `None` if it is
+        not."""
+        hub = self._count_turned(sweep)
+        freeze = hub.freeze or self._freeze_everything(sweep, hub)
+        if freeze is None:
             return None
+        if hub.freeze is not None:
+            ended_by = self.state.freeze_ended_by(None, freeze)
+            rule = sweep.base.breaker
+            if ended_by or breaker.is_hub_freeze_over(hub, freeze, sweep.now, rule):
+                self._release_everything(sweep, hub, freeze, ended_by)
+                return None
         # Sweeps at the same time send the same message, which is delivered once.
-        self._notify(sweep, state, breaker.left_of(hub, state)[1], everything=True)
-        return state.why
+        _, left = breaker.left_of(hub, freeze)
+        self._notify(sweep, freeze, left, everything=True)
+        return freeze.why
 
-    def _counted(self, sweep: Sweep) -> Hub:
-        """Count whoever turned and is not counted in this stretch, and whoever works again. A start
-        begins a new stretch: without work since, it is counted again."""
+    def _freeze_everything(self, sweep: Sweep, hub: Hub) -> BreakerState | None:
+        """Freeze everything if too many turned. Return the freeze, which another sweep may have
+        begun; `None` if there is no reason for one."""
+        assessed = breaker.assess_hub(hub, sweep.now, sweep.base.breaker)
+        if assessed is None:
+            return None
+        turned, reason = assessed
+        freeze = BreakerState(sweep.now, reason, turned=turned)
+        if self.state.freeze_hub(freeze):
+            return freeze
+        return self.state.hub().freeze or freeze
+
+    def _release_everything(
+        self, sweep: Sweep, hub: Hub, freeze: BreakerState, ended_by: str | None
+    ) -> None:
+        """Notify, then release.
+
+        The counts that led to the freeze are forgotten, so that they do not pass for a habit in the
+        two weeks to come. They are kept where an operator ended the freeze, or no habit is known
+        yet. Of those that a new freeze would count, those an operator let go count as back at work.
+        """
+        keeps_counts = (
+            bool(ended_by)
+            or breaker.is_lifted(freeze, sweep.base.breaker, sweep.now)
+            or breaker.is_new(hub, freeze.tripped_at)
+        )
+        forgotten_hours: list[datetime] = []
+        if not keeps_counts:
+            forgotten_hours = breaker.hours_around(hub, freeze)
+        settled: Mapping[datetime, int] = {}
+        if ended_by:
+            settled = breaker.still_counted(hub, sweep.now)
+        alert = breaker_alert("all released", self.hub, freeze, sweep.now, by=ended_by)
+        if self._announce(sweep, alert):
+            self.state.release_hub(freeze, forgotten_hours, settled)
+
+    def _count_turned(self, sweep: Sweep) -> Hub:
+        """Count the instances that turned and are not counted yet, and those that work again.
+
+        A start begins a new stretch: an instance that has not worked since is counted again."""
         turned = breaker.count_turned([case.change for case in sweep.cases])
+        working_ids = {case.id for case in sweep.cases if case.verdict.kind in WORKING}
         for is_last in (False, False, True):
-            known, hub = self.state.turned(sweep.target), self.state.hub()
-            counted = {
-                case.id
-                for case in sweep.cases
-                if case.id in turned.unused & known.keys()
-                and known[case.id] > breaker.hour_of(case.instance.launch_time)
-            }
-            new = sorted(turned.unused - counted | turned.who - known.keys())
-            back = sorted(c.id for c in sweep.cases if c.id in known and c.verdict.kind in WORKING)
-            if not new and not back:
+            known = self.state.turned(sweep.target)
+            hub = self.state.hub()
+            uncounted_unused = turned.unused - _counted_since_start(sweep, turned, known)
+            new_ids = sorted(uncounted_unused | (turned.who - known.keys()))
+            back_ids = sorted(working_ids & known.keys())
+            if not new_ids and not back_ids:
                 return hub
-            # Another sweep may count at the same time: then it is counted what is left.
-            if self.state.count_turned(
-                sweep.target, known, new, back, hub, sweep.now, anyway=is_last
-            ):
+            # Another sweep may count at the same time: then what is left is counted.
+            is_counted = self.state.count_turned(
+                sweep.target, known, new_ids, back_ids, hub, sweep.now, anyway=is_last
+            )
+            if is_counted:
                 break
         return self.state.hub()
 
-    def _hold_or_release(self, sweep: Sweep, state: BreakerState) -> str | None:
-        """Why plans stay frozen; `None` when they are released."""
-        target, now, rule = sweep.target, sweep.now, sweep.base.breaker
-        left = [
-            case
-            for case in sweep.cases
-            if case.id in state.held and case.verdict.kind not in LEFT_ALONE
-        ]
-        self._notify(sweep, state, len(left))
-        # A policy that cannot be read does not say that it asks.
-        unasked = any(
-            case.unknown is not None or breaker.acts_unasked(case.policy) for case in left
-        )
-        frozen_for = now - state.tripped_at
-        over = breaker.is_freeze_over(frozen_for, state.turned, len(left), rule, unasked=unasked)
-        by = self.state.freeze_ended_by(target, state)
-        if not over and not by and not breaker.is_lifted(state, rule, now):
-            return state.why
-        # Notified first: a freeze that nobody knows has ended would be reported by nobody ever
-        # after.
-        if self._announce(sweep, breaker_alert("released", target, state, now, by=by)):
-            self.state.release_breaker(target, state)
-        return None
-
     def _notify(
-        self, sweep: Sweep, state: BreakerState, left: int, *, everything: bool = False
+        self, sweep: Sweep, freeze: BreakerState, left: int, *, everything: bool = False
     ) -> None:
-        """Once, and again while it lasts: a freeze that was forgotten keeps every idle instance
-        running."""
-        again = 0
-        if state.told_at is not None:
-            if sweep.now - state.told_at < _REMIND:
+        """Notify once, and again while it lasts: a freeze that was forgotten keeps every idle
+        instance running."""
+        reminder_number = 0
+        if freeze.told_at is not None:
+            if sweep.now - freeze.told_at < _REMIND:
                 return
-            again = max(1, (sweep.now - state.tripped_at) // _REMIND)
-        template, about = ("all frozen", self.hub) if everything else ("frozen", sweep.target)
-        alert = breaker_alert(template, about, state, sweep.now, left=left, again=again)
+            reminder_number = max(1, (sweep.now - freeze.tripped_at) // _REMIND)
+        template = "all frozen" if everything else "frozen"
+        about = self.hub if everything else sweep.target
+        alert = breaker_alert(template, about, freeze, sweep.now, left=left, again=reminder_number)
         if self._announce(sweep, alert):
-            told = replace(state, told_at=sweep.now)
+            notified_freeze = replace(freeze, told_at=sweep.now)
             if everything:
-                self.state.keep_hub_freeze(told)
+                self.state.keep_hub_freeze(notified_freeze)
             else:
-                self.state.set_breaker(sweep.target, told)
+                self.state.set_breaker(sweep.target, notified_freeze)
 
     def _announce(self, sweep: Sweep, alert: Alert) -> bool:
         return sweep.attempt("breaker alert", self.announcer.announce, alert)
+
+
+def _freeze_verdicts(sweep: Sweep, why: str) -> None:
+    """Let nothing follow from idle verdicts, unless the question is open already."""
+    sweep.summary.frozen = True
+    for case in sweep.cases:
+        if case.is_idle and case.record.open_episode is None:
+            case.verdict = freeze_verdict(case.verdict, why)
+
+
+def _still_held(sweep: Sweep, tripped: BreakerState | None) -> frozenset[str]:
+    """Return the instances that froze the plans, and were neither seen at work nor started since.
+
+    One that this sweep does not see stays in it, for it may come back as it was. Empty if nothing
+    is frozen."""
+    if tripped is None:
+        return frozenset()
+    changed_ids = set()
+    for case in sweep.cases:
+        was_started = case.instance.launch_time > tripped.tripped_at
+        if was_started or case.verdict.kind in WORKING:
+            changed_ids.add(case.id)
+    return tripped.held - changed_ids
+
+
+def _is_target_freeze_over(sweep: Sweep, freeze: BreakerState, held: list[Case]) -> bool:
+    """Return whether plans of the target may go on: by time and cause, or as the policy lifts its
+    freezes."""
+    rule = sweep.base.breaker
+    unasked = any(_may_act_unasked(case) for case in held)
+    frozen_for = sweep.now - freeze.tripped_at
+    is_over = breaker.is_freeze_over(frozen_for, freeze.turned, len(held), rule, unasked=unasked)
+    return is_over or breaker.is_lifted(freeze, rule, sweep.now)
+
+
+def _may_act_unasked(case: Case) -> bool:
+    # A policy that cannot be read does not say that it asks.
+    return case.listed.problem is not None or breaker.acts_unasked(case.policy)
+
+
+def _counted_since_start(
+    sweep: Sweep, turned: Turned, counted_at: Mapping[str, datetime]
+) -> set[str]:
+    """Return the instances without work since their start that were counted after it."""
+    candidates = turned.unused & counted_at.keys()
+    counted_ids = set()
+    for case in sweep.cases:
+        if case.id in candidates:
+            start_hour = breaker.hour_of(case.instance.launch_time)
+            if counted_at[case.id] > start_hour:
+                counted_ids.add(case.id)
+    return counted_ids

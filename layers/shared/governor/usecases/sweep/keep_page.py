@@ -1,9 +1,14 @@
-"""Keeps what a sweep saw as the page of its target in the console: nothing else depends on it."""
+"""Keeps what a sweep saw as the page of its target in the console.
+
+The page is a read model: nothing may be decided by it, and a sweep goes on if it cannot be written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from functools import partial
 
 from governor.domain.approvals.approval import ApprovalStatus
 from governor.domain.episode.episode import Episode, Outcome
@@ -15,6 +20,7 @@ from governor.domain.fleet.rows import (
     UNGOVERNED,
     FleetPage,
     FleetRow,
+    Hours,
     hours_of,
 )
 from governor.domain.instance import Instance, managed_by
@@ -23,7 +29,7 @@ from governor.domain.policy.policy import Action, Policy
 from governor.domain.sweep.breaker import HOUR, hour_of
 from governor.domain.units import UtcDatetime, plural
 from governor.stores import StateTable
-from governor.usecases.sweep.sweep_case import Case, Sweep
+from governor.usecases.sweep.sweep_case import Case, OpenEpisode, Sweep
 
 _CREATORS = 10
 """Creators looked up in an hour, those of the most expensive instances first."""
@@ -32,126 +38,157 @@ _CREATORS = 10
 def keep_page(
     state: StateTable,
     sweep: Sweep,
+    open_episodes: Mapping[str, OpenEpisode],
     rates: Mapping[str, Rate],
     list_ungoverned: Callable[[], Sequence[tuple[Instance, Rate]]],
-    creator: Callable[[str], str | None],
+    find_creator: Callable[[str], str | None],
 ) -> None:
-    """Replace the page of the target; what this sweep has not read is carried over: hours of
-    utilization, and what is not governed, which is listed once an hour, but not by the very first
-    sweep."""
-    target, now, mode = sweep.target, sweep.now, sweep.base.mode.value
-    before = state.page(target) or FleetPage(target.account, target.region, now, mode)
-    past = {row.instance_id: row for row in before.rows}
-    passed = max(0, min((hour_of(now) - hour_of(before.swept_at)) // HOUR, HOURS))
-    ungoverned = [one for one in before.rows if one.verdict == UNGOVERNED]
+    """Replace the page of the target.
 
-    def look() -> None:
+    Carries over what this sweep has not read: earlier hours of utilization, and the ungoverned
+    instances. Those are listed once an hour, and not by the very first sweep of the target.
+    `open_episodes` and `rates` are by instance id.
+    """
+    page = FleetPage(sweep.target.account, sweep.target.region, sweep.now, sweep.base.mode.value)
+    previous_page = state.page(sweep.target) or page
+    ungoverned = _Ungoverned(sweep, _ungoverned_rows(previous_page), list_ungoverned, find_creator)
+    if _hours_passed(previous_page, sweep.now):
+        ungoverned.refresh()
+    rows = _governed_rows(state, sweep, open_episodes, rates, previous_page)
+    for row in ungoverned.rows:
+        # An instance listed in an earlier hour may carry the tag by now.
+        if row.instance_id not in rates:
+            rows.append(row)
+    problem = None
+    failed_count = len(sweep.summary.problems)
+    if failed_count:
+        steps = plural(failed_count, "step")
+        problem = f"{steps} of the last sweep failed; the next sweep tries again."
+    state.keep_page(replace(page, problem=problem, rows=tuple(rows)))
+
+
+def _ungoverned_rows(page: FleetPage) -> list[FleetRow]:
+    return [row for row in page.rows if row.verdict == UNGOVERNED]
+
+
+def _hours_passed(previous_page: FleetPage, now: UtcDatetime) -> int:
+    """Return how many hours have begun since the page, at most as many as a page shows."""
+    passed = (hour_of(now) - hour_of(previous_page.swept_at)) // HOUR
+    return max(0, min(passed, HOURS))
+
+
+@dataclass(slots=True)
+class _Ungoverned:
+    """The rows of instances that the policy's selector leaves out: shown, and nothing else."""
+
+    sweep: Sweep
+    rows: list[FleetRow]
+    list_instances: Callable[[], Sequence[tuple[Instance, Rate]]]
+    find_creator: Callable[[str], str | None]
+
+    def refresh(self) -> None:
+        """List the instances again, and look up who created some of them. If listing them fails,
+        the rows stay as they are."""
+        if self.sweep.attempt("what is not governed", self._list_again):
+            self.sweep.attempt("who created what is not governed", self._look_up_creators)
+
+    def _list_again(self) -> None:
+        """Replace the rows, the most expensive first. Known creators are kept."""
+        sweep = self.sweep
         reason = f"Set the tag {sweep.base.selector} to have it governed."
-        known = {one.instance_id: one.created_by for one in ungoverned}
-        seen = (_seen(one, sweep.base, rate, UNGOVERNED, reason) for one, rate in list_ungoverned())
-        by_price = sorted(seen, key=lambda one: -(one.usd_per_hour or 0))
-        ungoverned[:] = [replace(one, created_by=known.get(one.instance_id)) for one in by_price]
+        creators = {row.instance_id: row.created_by for row in self.rows}
+        rows = []
+        for instance, rate in self.list_instances():
+            row = _basic_row(instance, sweep.base, rate, UNGOVERNED, reason)
+            rows.append(replace(row, created_by=creators.get(row.instance_id)))
+        self.rows = sorted(rows, key=_by_price)
 
-    def look_up() -> None:
-        # CloudTrail takes two questions a second, and may show a launch a quarter of an hour later.
-        new = [one for one in ungoverned if one.created_by is None and now - one.launched_at > HOUR]
-        for one in new[:_CREATORS]:
-            ungoverned[ungoverned.index(one)] = replace(
-                one, created_by=creator(one.instance_id) or ""
-            )
+    def _look_up_creators(self) -> None:
+        """Look up the creators of a few instances. CloudTrail answers two questions a second, and
+        may show a launch a quarter of an hour late, so that the newest instances wait."""
+        looked_up = 0
+        for position, row in enumerate(self.rows):
+            is_new = self.sweep.now - row.launched_at <= HOUR
+            if row.created_by is not None or is_new:
+                continue
+            if looked_up == _CREATORS:
+                return
+            creator = self.find_creator(row.instance_id)
+            self.rows[position] = replace(row, created_by=creator or "")
+            looked_up += 1
 
-    if passed and sweep.attempt("what is not governed", look):
-        sweep.attempt("who created what is not governed", look_up)
-    rows, over = list[FleetRow](), dict[str, Episode]()
-    sweep.attempt("episodes that are over", lambda: over.update(_over(state, sweep.cases, past)))
+
+def _governed_rows(
+    state: StateTable,
+    sweep: Sweep,
+    open_episodes: Mapping[str, OpenEpisode],
+    rates: Mapping[str, Rate],
+    previous_page: FleetPage,
+) -> list[FleetRow]:
+    """Return a row for each instance of the sweep."""
+    previous_rows = {row.instance_id: row for row in previous_page.rows}
+    read_ended = partial(_unseen_episodes, state, sweep.cases, open_episodes, previous_rows)
+    ended_episodes = sweep.attempt_read("episodes that are over", read_ended) or {}
+    hours_passed = _hours_passed(previous_page, sweep.now)
+    rows = []
     for case in sweep.cases:
-        read = [case.gathered, case.proof]
-        found = [one.evidence for one in read if one is not None and one.evidence is not None]
-        seen = past.get(case.id)
-        hours = hours_of(seen.hours if seen else NOT_MEASURED, passed, found, now)
-        since = _idle_since(case, case.episode or over.get(case.id), seen, before.swept_at)
-        rows.append(replace(_row(case, rates[case.id]), hours=hours, idle_since=since))
-    failed = len(sweep.summary.problems)
-    problem = (
-        f"{plural(failed, 'step')} of the last sweep failed; the next sweep tries again."
-        if failed
-        else None
+        previous_row = previous_rows.get(case.id)
+        open_episode = open_episodes.get(case.id)
+        episode = ended_episodes.get(case.id) if open_episode is None else open_episode.episode
+        row = replace(
+            _governed_row(case, open_episode, rates[case.id]),
+            hours=_hours(case, previous_row, hours_passed),
+            idle_since=_idle_since(case, episode, previous_row, previous_page.swept_at),
+        )
+        rows.append(row)
+    return rows
+
+
+def _governed_row(case: Case, open_episode: OpenEpisode | None, rate: Rate) -> FleetRow:
+    """Return the row of an instance without what earlier rows add to it."""
+    row = replace(
+        _basic_row(case.instance, case.policy, rate, case.verdict.kind.value, _reason(case)),
+        kept_until=_kept_until(case),
+        exempt=_is_exempt(case),
+        is_reported=_is_reported(case, open_episode),
+        quiet_until=case.record.quiet_until if case.listed.is_quiet else None,
+        advice=case.verdict.advice,
     )
-    rows += [
-        one for one in ungoverned if one.instance_id not in rates
-    ]  # it may carry the tag by now
-    state.keep_page(FleetPage(target.account, target.region, now, mode, problem, tuple(rows)))
+    return row if open_episode is None else _with_open_episode(row, open_episode)
 
 
-def _over(
-    state: StateTable, cases: Sequence[Case], past: Mapping[str, FleetRow]
+def _by_price(row: FleetRow) -> Decimal:
+    """Sort the most expensive rows first; those without a known price last."""
+    return -(row.usd_per_hour or Decimal(0))
+
+
+def _unseen_episodes(
+    state: StateTable,
+    cases: Sequence[Case],
+    open_episodes: Mapping[str, OpenEpisode],
+    previous_rows: Mapping[str, FleetRow],
 ) -> dict[str, Episode]:
-    """Return the episodes that no sweep saw open, as all in mode observe, by instance: each is read
-    once."""
-    quiet = (case for case in cases if case.is_quiet and case.episode is None)
-    fresh = (case for case in quiet if case.id not in past or past[case.id].quiet_until is None)
-    refs = [case.record.last_episode(case.instance.launch_time) for case in fresh]
-    found = state.open_questions(refs) if refs else {}
-    return {ref.instance_id: episode for ref, (episode, _) in found.items()}
+    """Return the episodes that no sweep saw open, as all in mode `observe`, by instance id. Each is
+    read once: by the first sweep after it."""
+    refs = []
+    for case in cases:
+        previous_row = previous_rows.get(case.id)
+        was_quiet = previous_row is not None and previous_row.quiet_until is not None
+        if case.listed.is_quiet and case.id not in open_episodes and not was_quiet:
+            refs.append(case.record.last_episode(case.instance.launch_time))
+    if not refs:
+        return {}
+    return {ref.instance_id: episode for ref, (episode, _) in state.open_questions(refs).items()}
 
 
-def _row(case: Case, rate: Rate) -> FleetRow:
-    instance, verdict, episode, question = case.instance, case.verdict, case.episode, case.question
-    hold, policy, until = case.record.hold, case.policy, case.record.hold.snoozed_until
-    if question is not None and question.status is not ApprovalStatus.PENDING:
-        question = None
-    planned = episode.schedule if episode is not None else None
-    is_sent = question is not None and question.stage is not None
-    return replace(
-        _seen(instance, policy, rate, verdict.kind.value, _reason(case)),
-        kept_until=until if until is not None and until > case.now else None,
-        exempt=hold.exempt_reason is not None or policy.exemption.like_it_on(instance) is not None,
-        episode=None if episode is None else episode.ref.execution_name,
-        approval_id=None if question is None else question.approval_id,
-        asked_at=planned.ask_at if planned is not None and is_sent else None,
-        expires_at=question.expires_at if question is not None and is_sent else None,
-        verb=episode.final_step.value if episode is not None and episode.plan.steps else None,
-        is_reported=_is_reported(case),
-        quiet_until=case.record.quiet_until if case.is_quiet else None,
-        advice=verdict.advice,
-    )
-
-
-def _idle_since(
-    case: Case, episode: Episode | None, seen: FleetRow | None, swept_at: UtcDatetime
-) -> UtcDatetime | None:
-    """Return from when on it is idle, by its question, which looks at a whole day; later that is
-    kept. Under another version of the policy a sweep knows of its own window alone."""
-    since, before, evidence = case.idle_since, case.before.idle_since, case.verdict.evidence
-    if since is None:
-        return None
-    asked = episode.idle if episode is not None and since <= episode.opened_at else None
-    if evidence is not None and case.proof is None and since == evidence.window.start:
-        before = swept_at - case.policy.lag - case.policy.period
-    kept = seen.idle_since if seen is not None and before is not None and since <= before else None
-    return min(since, asked.since if asked else since, kept or since)
-
-
-def _is_reported(case: Case) -> bool:
-    """By the plan of its open episode; else by what needs no read, and by what became of the last
-    one."""
-    if case.episode is not None:
-        return not case.episode.plan.steps
-    policy = case.policy
-    was_told = case.is_quiet and case.record.last_outcome is Outcome.TOLD
-    never = left_alone(case.instance, policy.managed.tag_keys) is not None
-    return was_told or never or policy.plan.action is Action.NOTIFY_ONLY
-
-
-def _reason(case: Case) -> str:
-    """Without what was written in an exemption, which is for those who saw the instance then."""
-    said = case.record.hold.exempt_reason
-    return case.verdict.reason.removesuffix(f": {said}") if said else case.verdict.reason
-
-
-def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str) -> FleetRow:
+def _basic_row(
+    instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: str
+) -> FleetRow:
+    """Return the row of an instance by EC2's record, its price and its verdict."""
     owner, project = rate.whose
     manager = managed_by(instance, policy.managed.tag_keys)
+    if len(reason) > REASON_CHARACTERS:
+        reason = f"{reason[: REASON_CHARACTERS - 1]}…"
     return FleetRow(
         instance_id=instance.instance_id,
         name=instance.name,
@@ -161,10 +198,102 @@ def _seen(instance: Instance, policy: Policy, rate: Rate, verdict: str, reason: 
         owner=owner,
         project=project,
         verdict=verdict,
-        reason=reason
-        if len(reason) <= REASON_CHARACTERS
-        else f"{reason[: REASON_CHARACTERS - 1]}…",
+        reason=reason,
         usd_per_hour=rate.usd_per_hour,
         launched_at=instance.launch_time,
         managed_by=None if manager is None else manager.service,
     )
+
+
+def _with_open_episode(row: FleetRow, open_episode: OpenEpisode) -> FleetRow:
+    """Return the row with its open episode, and with its question while that waits for an
+    answer."""
+    episode = open_episode.episode
+    verb = episode.final_step.value if episode.plan.steps else None
+    row = replace(row, episode=episode.ref.execution_name, verb=verb)
+    question = open_episode.question
+    if question is None or question.status is not ApprovalStatus.PENDING:
+        return row
+    row = replace(row, approval_id=question.approval_id)
+    is_sent = question.stage is not None
+    if not is_sent:
+        return row
+    asked_at = None if episode.schedule is None else episode.schedule.ask_at
+    return replace(row, asked_at=asked_at, expires_at=question.expires_at)
+
+
+def _reason(case: Case) -> str:
+    """Return the reason of the verdict, without the text of an exemption. That text is meant for
+    those who saw the instance when it was written."""
+    exempt_reason = case.record.hold.exempt_reason
+    if not exempt_reason:
+        return case.verdict.reason
+    return case.verdict.reason.removesuffix(f": {exempt_reason}")
+
+
+def _kept_until(case: Case) -> UtcDatetime | None:
+    """Return until when an answer keeps the instance, or `None` if none does now."""
+    snoozed_until = case.record.hold.snoozed_until
+    if snoozed_until is None or snoozed_until <= case.listed.now:
+        return None
+    return snoozed_until
+
+
+def _is_exempt(case: Case) -> bool:
+    if case.record.hold.exempt_reason is not None:
+        return True
+    return case.policy.exemption.like_it_on(case.instance) is not None
+
+
+def _is_reported(case: Case, open_episode: OpenEpisode | None) -> bool:
+    """Return whether its idleness is reported and nothing follows: by the plan of its open episode;
+    else by the policy, the instance, and what became of the last episode."""
+    if open_episode is not None:
+        return not open_episode.episode.plan.steps
+    if case.listed.is_quiet and case.record.last_outcome is Outcome.TOLD:
+        return True
+    policy = case.policy
+    if policy.plan.action is Action.NOTIFY_ONLY:
+        return True
+    return left_alone(case.instance, policy.managed.tag_keys) is not None
+
+
+def _hours(case: Case, previous_row: FleetRow | None, hours_passed: int) -> Hours:
+    """Return the utilization by hour: of the previous row, and what this sweep has read."""
+    evidence = []
+    if case.gathered is not None:
+        evidence.append(case.gathered.evidence)
+    if case.proof is not None and case.proof.evidence is not None:
+        evidence.append(case.proof.evidence)
+    hours = NOT_MEASURED if previous_row is None else previous_row.hours
+    return hours_of(hours, hours_passed, evidence, case.listed.now)
+
+
+def _idle_since(
+    case: Case,
+    episode: Episode | None,
+    previous_row: FleetRow | None,
+    swept_at: UtcDatetime,
+) -> UtcDatetime | None:
+    """Return since when the instance is idle, or `None` if it is not.
+
+    Its question looks at a whole day, and so knows of earlier idleness than a sweep; the row before
+    carries that on. `swept_at` is the time of the previous sweep.
+    """
+    since = case.idle_since
+    if since is None:
+        return None
+    earliest = since
+    if episode is not None and since <= episode.opened_at:
+        idle_span = episode.idle
+        if idle_span is not None:
+            earliest = min(earliest, idle_span.since)
+    if previous_row is None or previous_row.idle_since is None:
+        return earliest
+    idle_before = case.previous.idle_since
+    evidence = case.verdict.evidence
+    if evidence is not None and case.proof is None and since == evidence.window.start:
+        # Under another version of the policy a sweep knows of its own window alone.
+        idle_before = swept_at - case.policy.lag - case.policy.period
+    goes_on = idle_before is not None and since <= idle_before
+    return min(earliest, previous_row.idle_since) if goes_on else earliest

@@ -1,9 +1,12 @@
 """Notifies people and subscribers of what a sweep found: new idle stretches, silence, managed
-instances."""
+instances.
+
+Each message is one attempt: a message that cannot be sent is tried again by the next sweep.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,9 +15,10 @@ from operator import attrgetter
 
 from governor.domain.alerts.alert import Owner, by_owner, owner_of, short_hash
 from governor.domain.approvals.messages import over_alert, recovered_alert
+from governor.domain.episode.episode import Failing
 from governor.domain.events.messages import notice_alert
 from governor.domain.events.notice import Notice
-from governor.domain.instance import managed_by
+from governor.domain.instance import Instance, managed_by
 from governor.domain.money.cost import Rate
 from governor.domain.sweep.breaker import is_outage
 from governor.domain.sweep.managed import (
@@ -36,10 +40,10 @@ from governor.usecases.once import Once
 from governor.usecases.sweep.sweep_case import Sweep
 
 _FAILED_BEFORE = timedelta(minutes=10)
-"""Its record may not say so yet: people are notified before an episode is closed."""
+"""The record may not show a newer failure yet: people are notified before an episode is closed."""
 _EARLIER = timedelta(minutes=10)
-"""The log forgets a message so much before it is due again, or the sweep that is due would come too
-soon."""
+"""The log forgets a message so long before it is due again. Otherwise the sweep that is due would
+come too soon."""
 _A_WEEK = timedelta(days=7)
 _MOST_EVENTS = 200
 """Idle events of one sweep; the next sweeps publish the others."""
@@ -55,156 +59,199 @@ class SweepAlerts:
     state: Failures
 
     def idle(self, sweep: Sweep) -> None:
-        """Publish one event per idle stretch, for machines; so many a sweep that it ends in
-        time."""
-        fresh = [case for case in sweep.cases if case.is_idle and not case.before.idle_told_at]
-        dated = [(case, since) for case in fresh if (since := case.idle_since) is not None]
-        events = []
-        for case, since in dated[:_MOST_EVENTS]:
+        """Publish one event per idle stretch, for machines. Each sweep publishes a limited number,
+        so that it ends in time."""
+        dated = []
+        for case in sweep.cases:
+            if not case.is_idle or case.previous.idle_told_at:
+                continue
+            idle_since = case.idle_since
+            if idle_since is not None:
+                dated.append((case, idle_since))
+        dated = dated[:_MOST_EVENTS]
+        effects = []
+        for case, idle_since in dated:
             owner = owner_of(case.instance, case.policy.ownership)
-            event = idle_event(case.instance, case.verdict, since, owner, sweep.now)
-            events.append(("idle event", partial(self.announcer.announce, event)))
-        for (case, _), sent in zip(dated, sweep.attempt_each(events), strict=False):
-            case.notified = sent
+            event = idle_event(case.instance, case.verdict, idle_since, owner, sweep.now)
+            effects.append(("idle event", partial(self.announcer.announce, event)))
+        sent = sweep.attempt_each(effects)
+        for (case, _), was_sent in zip(dated, sent, strict=True):
+            case.notified = was_sent
 
     def silence(self, sweep: Sweep) -> None:
-        """Notify each owner of theirs; in an outage the default owner of all."""
-        target, base = sweep.target, sweep.base
+        """Notify each owner of their silent instances; in an outage, the default owner of all."""
         silent = {case.id: case for case in sweep.cases if case.fell_silent}
-        # Also those whose work is known from before and need no read now.
+        # Instances whose work is known from before, and need no read now, count as measurable.
         measurable = sum(case.verdict.kind not in UNREAD for case in sweep.cases)
-        outage = is_outage(len(silent), measurable, base.breaker)
+        outage = is_outage(len(silent), measurable, sweep.base.breaker)
         instances = [case.instance for case in silent.values()]
-        everybody = {Owner(base.ownership.default_owner): instances}
-        for owner, theirs in (everybody if outage else by_owner(instances, base.ownership)).items():
-            found = [(one, silent[one.instance_id].verdict) for one in theirs]
-            alert = silent_alert(target, found, owner, sweep.now, outage=outage)
+        ownership = sweep.base.ownership
+        if outage:
+            groups = {Owner(ownership.default_owner): instances}
+        else:
+            groups = by_owner(instances, ownership)
+        for owner, members in groups.items():
+            verdicts = [(instance, silent[instance.instance_id].verdict) for instance in members]
+            alert = silent_alert(sweep.target, verdicts, owner, sweep.now, outage=outage)
             if sweep.attempt("silence alert", self.announcer.announce, alert):
-                for one in theirs:
-                    silent[one.instance_id].notified = True
+                for instance in members:
+                    silent[instance.instance_id].notified = True
 
     def unusual_exemptions(self, sweep: Sweep) -> None:
-        """Notify each owner of exemption tags that are oddly spelled; once a week while they are
+        """Notify each owner of exemption tags with unusual spelling: once a week while they stay
         the same."""
-        rules = {case.id: (case.policy.exemption, case.instance) for case in sweep.cases}
-        odd = {
-            i: tag
-            for i, (x, one) in rules.items()
-            if (tag := x.like_it_on(one)) and not x.is_on(one)
-        }
-        instances = [case.instance for case in sweep.cases if case.id in odd]
-        for owner, theirs in by_owner(instances, sweep.base.ownership).items():
-            kept = [(one, odd[one.instance_id]) for one in theirs]
-            alert = exemption_alert(sweep.target, kept, sweep.base.exemption, owner, sweep.now)
-            same = short_hash(*(f"{one.instance_id} {tag}" for one, tag in kept))
-            key, notify = f"exemption#{owner.key}#{same}", partial(self.announcer.announce, alert)
+        tags: dict[str, str] = {}
+        instances = []
+        for case in sweep.cases:
+            tag = case.policy.exemption.like_it_on(case.instance)
+            if tag and not case.policy.exemption.is_on(case.instance):
+                tags[case.id] = tag
+                instances.append(case.instance)
+        for owner, members in by_owner(instances, sweep.base.ownership).items():
+            tagged = [(instance, tags[instance.instance_id]) for instance in members]
+            alert = exemption_alert(sweep.target, tagged, sweep.base.exemption, owner, sweep.now)
+            content = short_hash(*(f"{instance.instance_id} {tag}" for instance, tag in tagged))
+            key = f"exemption#{owner.key}#{content}"
+            notify = partial(self.announcer.announce, alert)
             sweep.attempt("exemption alert", self.once, key, notify, keep=_A_WEEK)
 
     def recovered(self, sweep: Sweep) -> None:
         """Notify that no instance fails for a cause any more, or that its step works in the
         target."""
-        failing, still = (
-            self.state.failing(),
-            {case.id for case in sweep.cases if case.record.failures},
-        )
-        newest = {
-            (one.target, one.instance_id): one.at for one in sorted(failing, key=attrgetter("at"))
-        }
-        for number, one in enumerate(failing):
-            fails_on = one.instance_id in still and newest[one.target, one.instance_id] == one.at
-            is_fresh = fails_on or sweep.now - one.at < _FAILED_BEFORE or one.target != sweep.target
-            if one.over_at is None and not is_fresh:
-                self.state.note_over(one, sweep.now)
-                failing[number] = replace(one, over_at=sweep.now)
-        for cause in sorted({one.cause for one in failing}):
-            those = [one for one in failing if one.cause == cause]
-            if all(one.over_at for one in those):
-                alert = recovered_alert(those, sweep.target, sweep.now)
+        by_cause: dict[str, list[Failing]] = defaultdict(list)
+        for failure in self._updated_failures(sweep):
+            by_cause[failure.cause].append(failure)
+        for cause, failures in sorted(by_cause.items()):
+            if all(failure.over_at for failure in failures):
+                alert = recovered_alert(failures, sweep.target, sweep.now)
                 self.once(alert.dedup_id, partial(self.announcer.announce, alert))
                 self.once.log.done(f"failure#{cause}", sweep.now, timedelta())
-                self.state.drop_failing(those)
+                self.state.drop_failing(failures)
+
+    def _updated_failures(self, sweep: Sweep) -> list[Failing]:
+        """Return the failures of all targets. Those of this target that are over are noted as
+        such."""
+        failures = self.state.failing()
+        failing_ids = {case.id for case in sweep.cases if case.record.failures}
+        newest_at = {
+            (failure.target, failure.instance_id): failure.at
+            for failure in sorted(failures, key=attrgetter("at"))
+        }
+        updated = []
+        for failure in failures:
+            is_newest = newest_at[failure.target, failure.instance_id] == failure.at
+            fails_on = is_newest and failure.instance_id in failing_ids
+            is_recent = sweep.now - failure.at < _FAILED_BEFORE
+            is_elsewhere = failure.target != sweep.target
+            if failure.over_at is not None or fails_on or is_recent or is_elsewhere:
+                updated.append(failure)
+            else:
+                self.state.note_over(failure, sweep.now)
+                updated.append(replace(failure, over_at=sweep.now))
+        return updated
 
     def incidents_over(self, sweep: Sweep) -> None:
-        """Let machines close what they opened, where its time has passed and no finding keeps it
-        open."""
-        for one in self.state.incidents():
-            if one.ends_at > sweep.now or self.once.log.told(one.target, sweep.now) & {
-                *one.lasts_with
-            }:
+        """Have machines close the incidents that they opened, once their time has passed and no
+        finding keeps them open."""
+        for incident in self.state.incidents():
+            if incident.ends_at > sweep.now:
                 continue
-            alert = over_alert(one, sweep.now)
+            findings = self.once.log.told(incident.target, sweep.now)
+            if not findings.isdisjoint(incident.lasts_with):
+                continue
+            alert = over_alert(incident, sweep.now)
             self.once(alert.dedup_id, partial(self.announcer.announce, alert))
-            self.state.drop_incident(one)
+            self.state.drop_incident(incident)
 
     def reminders(self, sweep: Sweep) -> None:
-        """Remind the owners of what runs of the dates that AWS has announced, when they are
+        """Remind the owners of running instances of the dates that AWS has announced, when they are
         near."""
-        notices: list[Notice] = []
-        before = timedelta(hours=sweep.base.events.remind_before_hours)
-        reading = "announced dates could not be read"
-        sweep.attempt(reading, lambda: notices.extend(self.once.log.notices(sweep.target)))
+        read_notices = partial(self.once.log.notices, sweep.target)
+        notices = sweep.attempt_read("announced dates could not be read", read_notices) or []
+        remind_before = timedelta(hours=sweep.base.events.remind_before_hours)
         instances = [case.instance for case in sweep.cases]
-        for notice in (one for one in notices if one.is_due(sweep.now, before)):
-            for owner, theirs in by_owner(notice.concerns(instances), sweep.base.ownership).items():
-                alert = notice_alert(notice, theirs, owner, sweep.now, again=True)
-                key = f"reminder#{notice.message_key}#{owner.name}#{owner.project}"
-                label, notify = (
-                    f"{notice.key}: {owner.name}",
-                    partial(self.announcer.announce, alert),
-                )
-                sweep.attempt(f"{label} was not reminded", self.once, key, notify, keep=DATE_KEPT)
+        for notice in notices:
+            if notice.is_due(sweep.now, remind_before):
+                self._remind(sweep, notice, instances)
+
+    def _remind(self, sweep: Sweep, notice: Notice, instances: Sequence[Instance]) -> None:
+        concerned = by_owner(notice.concerns(instances), sweep.base.ownership)
+        for owner, members in concerned.items():
+            alert = notice_alert(notice, members, owner, sweep.now, again=True)
+            key = f"reminder#{notice.message_key}#{owner.name}#{owner.project}"
+            label = f"{notice.key}: {owner.name} was not reminded"
+            notify = partial(self.announcer.announce, alert)
+            sweep.attempt(label, self.once, key, notify, keep=DATE_KEPT)
 
     def managed_idle(self, sweep: Sweep, rates: Mapping[str, Rate]) -> None:
-        """Notify the owners of environments that other services manage: one message for each, once
+        """Notify the owners of idle environments that other services manage. Each gets one message
         in the policy's time, with the advice that fits, and none during a freeze."""
         if sweep.summary.frozen:
             return
-        rule, again_after = (
-            sweep.base.ownership,
-            timedelta(hours=sweep.base.managed.tell_again_after_hours),
-        )
-        tags = sweep.base.managed.tag_keys
-        governed = Counter(
-            home_of(c.instance, m) for c in sweep.cases if (m := managed_by(c.instance, tags))
-        )
-        groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
-        for case in sweep.cases:
-            since, manager = case.managed_idle_since, case.verdict.manager
-            if since is not None and manager is not None:
-                group = home_of(case.instance, manager), owner_of(case.instance, rule)
-                member = IdleMember(case.instance, since, rates[case.id].usd_per_hour)
-                groups.setdefault(group, {})[case.id] = member
-        due = {case.id for case in sweep.cases if case.is_managed_due}
-        notified: set[str] = set()
-        for (home, owner), idle in groups.items():
+        governed = _governed_by_home(sweep)
+        again_after = timedelta(hours=sweep.base.managed.tell_again_after_hours)
+        due_ids = {case.id for case in sweep.cases if case.listed.is_managed_due}
+        notified_ids: set[str] = set()
+        for (home, owner), members in _idle_groups(sweep, rates).items():
+            if due_ids.isdisjoint(members):
+                continue
             notify = partial(
-                self._notify_managed, sweep, home, owner, [*idle.values()], governed[home]
+                self._notify_managed, sweep, home, owner, [*members.values()], governed[home]
             )
-            key, keep = group_key(sweep.target, home, owner), again_after - _EARLIER
-            if due & idle.keys() and sweep.attempt(home.title, self.once, key, notify, keep=keep):
+            key = group_key(sweep.target, home, owner)
+            keep = again_after - _EARLIER
+            if sweep.attempt(home.title, self.once, key, notify, keep=keep):
                 # Those that have joined since the last message are in the next one.
-                notified |= idle.keys()
+                notified_ids |= members.keys()
         for case in sweep.cases:
-            case.notified |= case.id in notified
+            case.notified |= case.id in notified_ids
 
     def _notify_managed(
         self, sweep: Sweep, home: Home, owner: Owner, idle: Sequence[IdleMember], governed: int
     ) -> None:
-        advice: tuple[str, ...] = ()
+        """Send the message about one environment. Its own settings and tags are read if it is of
+        AWS Batch; the message is sent without them if they cannot be read."""
         environment = None
+        unread: tuple[str, ...] = ()
         if home.kind is Kind.BATCH and home.name:
             try:
                 environment = self.batch.environment(sweep.target, home.name)
             except CloudError as error:
-                advice = (f"Its settings and jobs could not be read: {error}",)
+                unread = (f"Its settings and jobs could not be read: {error}",)
         if environment is not None:
-            # What the tags of the instances leave open, those of the compute environment say.
+            # Tags of the compute environment count where the instances have none.
             first = idle[0].instance
-            owner = owner_of(
-                replace(first, tags={**environment.tags, **first.tags}), sweep.base.ownership
-            )
-        advice = (*advice_for(home, environment), *advice)
+            tagged = replace(first, tags={**environment.tags, **first.tags})
+            owner = owner_of(tagged, sweep.base.ownership)
+        advice = (*advice_for(home, environment), *unread)
         alert = managed_alert(
             home, idle, governed, sweep.target, sweep.now, owner=owner, advice=advice
         )
         self.announcer.announce(alert)
+
+
+def _governed_by_home(sweep: Sweep) -> Counter[Home]:
+    """Count the governed instances of each environment, whether idle or not."""
+    governed = Counter[Home]()
+    for case in sweep.cases:
+        manager = managed_by(case.instance, sweep.base.managed.tag_keys)
+        if manager is not None:
+            governed[home_of(case.instance, manager)] += 1
+    return governed
+
+
+def _idle_groups(
+    sweep: Sweep, rates: Mapping[str, Rate]
+) -> dict[tuple[Home, Owner], dict[str, IdleMember]]:
+    """Return the idle instances of each environment and owner, by instance id."""
+    groups: dict[tuple[Home, Owner], dict[str, IdleMember]] = {}
+    for case in sweep.cases:
+        idle_since = case.managed_idle_since
+        manager = case.verdict.manager
+        if idle_since is None or manager is None:
+            continue
+        home = home_of(case.instance, manager)
+        owner = owner_of(case.instance, sweep.base.ownership)
+        member = IdleMember(case.instance, idle_since, rates[case.id].usd_per_hour)
+        groups.setdefault((home, owner), {})[case.id] = member
+    return groups
