@@ -288,12 +288,17 @@ def _idle_since(
         idle_span = episode.idle
         if idle_span is not None:
             earliest = min(earliest, idle_span.since)
-    if previous_row is None or previous_row.idle_since is None:
-        return earliest
+    row_since = None if previous_row is None else previous_row.idle_since
+    if row_since is not None and _is_same_idleness(case, since, swept_at):
+        earliest = min(earliest, row_since)
+    return earliest
+
+
+def _is_same_idleness(case: Case, since: UtcDatetime, swept_at: UtcDatetime) -> bool:
+    """Return whether the idleness that the previous sweep saw goes on without a break."""
     idle_before = case.previous.idle_since
     evidence = case.verdict.evidence
     if evidence is not None and case.proof is None and since == evidence.window.start:
         # Under another version of the policy a sweep knows of its own window alone.
         idle_before = swept_at - case.policy.lag - case.policy.period
-    goes_on = idle_before is not None and since <= idle_before
-    return min(earliest, previous_row.idle_since) if goes_on else earliest
+    return idle_before is not None and since <= idle_before
