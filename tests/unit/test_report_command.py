@@ -104,7 +104,7 @@ def sent(world: ConsoleWorld, period: Period) -> Any:
         clock, policies, world.state, once, announcer, SimpleNamespace(keep=lambda *_: None), TARGET
     )
     books = Books(world.state, timedelta(days=POLICY.ledger.saving_counts_days))
-    use_case._tell(books, period, POLICY, NOW, Night())
+    use_case._send_reports(books, period, POLICY, NOW, Night())
     return announcer.sent[0].facts
 
 

@@ -1,6 +1,9 @@
-"""Books an ended episode in the ledger, by what EC2 shows: a flow that fails after its stop has
-still stopped the instance. Ends its saving when the instance runs again, or another one in its
-place."""
+"""Books an ended episode in the ledger, and ends its saving when the instance runs again or another
+instance takes its place.
+
+What EC2 shows decides, not the result of the workflow: one that fails after its stop has still
+stopped the instance. This module must not act on any instance.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from decimal import Decimal
 
 from governor.domain.alerts.alert import Owner
 from governor.domain.episode.episode import Episode, Outcome
-from governor.domain.episode.plan import Saving, Step, main_of, saving_of
+from governor.domain.episode.plan import Price, Saving, Step, main_of, saving_of
 from governor.domain.instance import Instance, Target
 from governor.domain.money.cost import cost_between
 from governor.domain.money.ledger import (
@@ -25,7 +28,7 @@ from governor.domain.money.ledger import (
     working_morning,
 )
 from governor.domain.policy.policy import Mode, Policy
-from governor.domain.units import UtcDatetime
+from governor.domain.units import Usd, UsdPerHour, UtcDatetime
 from governor.errors import SafetyError
 from governor.ports import InstanceReader, Policies, policy_or_base
 from governor.stores import Ledger
@@ -37,48 +40,55 @@ _STOPPED = ("stopping", "stopped")
 
 @dataclass(frozen=True, slots=True)
 class BookSaving:
-    """Makes the ledger entry of an episode; storing it is the close's part."""
+    """Makes the ledger entry of an episode. The caller stores it with the end of the episode."""
 
     policies: Policies
     accounts: Accounts
     instances: InstanceReader
 
     def __call__(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """The entry, not ours where nothing was done, or others put it away while its owner was
-        asked; `None` where neither people nor the mode have decided."""
-        # A stop before is booked: what a termination adds is the storage that it saves.
+        """Return the entry of an ended episode; `None` if neither people nor the mode decided.
+
+        The entry is not counted as ours if nothing was done, or if others stopped or terminated the
+        instance while its owner was asked.
+        """
+        # An earlier stop is booked already: a termination adds only the storage that it saves.
         episode = replace(episode, steps_done=episode.own_steps)
         if outcome in ENDED_WITHOUT_ACTION:
             return self._nothing_saved(episode, outcome, (), now)
-        if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _put_away(episode):
+        if outcome in (Outcome.VOID, Outcome.INTERRUPTED) and not _was_call_made(episode):
             return self._not_ours(episode, outcome, now)
-        became = self._became(episode, outcome)
-        if became is None:
+        final_outcome = self._final_outcome(episode, outcome)
+        if final_outcome is None:
             return None
-        saving = _saving(episode, became, policy_or_base(self.policies, episode.instance))
-        # From the moment EC2 stopped charging as asked: the first step, not its bookkeeping.
-        first = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
-        return _entry(episode, became, episode.steps_done.get(first.value, now), saving, now)
+        policy = policy_or_base(self.policies, episode.instance)
+        saving = _saving(episode, final_outcome, policy)
+        # Booked from the moment EC2 stopped charging, as asked: the first step, not its
+        # bookkeeping.
+        first_step = Step.STOP if Step.STOP.value in episode.steps_done else Step.TERMINATE
+        booked_at = episode.steps_done.get(first_step.value, now)
+        return _entry(episode, final_outcome, booked_at, saving, now)
 
     def _not_ours(self, episode: Episode, outcome: Outcome, now: UtcDatetime) -> LedgerEntry | None:
-        """Return what others or EC2 did is on the bill, but no saving of ours: zero, ended at
-        once."""
-        instance = self._instance(episode)
-        gone = instance is None or instance.state in _GONE
-        if not (
-            gone or outcome is Outcome.INTERRUPTED or (instance and instance.state in _STOPPED)
-        ):
-            return None  # void for another reason; the instance runs on
-        return self._nothing_saved(episode, outcome, (Step.TERMINATE if gone else Step.STOP,), now)
+        """Return an entry that ends at once and saves zero: what others or EC2 did is on the bill,
+        but no saving of ours. `None` if the question is void for another reason and the instance
+        goes on."""
+        instance = self._described(episode)
+        if instance is None or instance.state in _GONE:
+            return self._nothing_saved(episode, outcome, (Step.TERMINATE,), now)
+        if outcome is Outcome.INTERRUPTED or instance.state in _STOPPED:
+            return self._nothing_saved(episode, outcome, (Step.STOP,), now)
+        return None
 
     def _nothing_saved(
         self, episode: Episode, outcome: Outcome, done: tuple[Step, ...], now: UtcDatetime
     ) -> LedgerEntry:
+        """Return an entry with the costs before and after the steps `done`, that saves zero."""
         policy = policy_or_base(self.policies, episode.instance)
-        bill = saving_of(episode.instance, episode.price, done, policy)
+        saving = saving_of(episode.instance, episode.price, done, policy)
         zero = Decimal(0)
         return replace(
-            _entry(episode, outcome, now, bill, now),
+            _entry(episode, outcome, now, saving, now),
             saved_usd_per_hour=zero,
             cash_low_usd_per_hour=zero,
             cash_high_usd_per_hour=zero,
@@ -87,48 +97,50 @@ class BookSaving:
             ours=False,
         )
 
-    def _became(self, episode: Episode, outcome: Outcome) -> Outcome | None:
-        done = episode.steps_done
-        if episode.mode is Mode.OBSERVE or not _put_away(episode):
+    def _final_outcome(self, episode: Episode, outcome: Outcome) -> Outcome | None:
+        """Return how this episode left the instance by what EC2 shows: stopped, terminated, or
+        `None` for neither. Raises: SafetyError if the workflow says stopped, and it runs on."""
+        steps_done = episode.steps_done
+        if episode.mode is Mode.OBSERVE or not _was_call_made(episode):
             return None
-        instance = self._instance(episode)
+        instance = self._described(episode)
         if instance is None or instance.state in _GONE:
-            # Gone without our asking for it is somebody else's deed, and saves nothing of ours from
-            # now on.
-            return Outcome.TERMINATED if Step.TERMINATE.value in done else None
-        if Step.STOP.value not in done:
+            # If this episode did not ask for the termination, others did it: nothing of ours is
+            # saved from now on.
+            return Outcome.TERMINATED if Step.TERMINATE.value in steps_done else None
+        if Step.STOP.value not in steps_done:
             return None
-        # A stop is noted before it is asked for. One that was refused left the instance as it was;
-        # what was started anew has another launch time, and the ledger settles that.
-        left_running = (
-            instance.state == "running" and instance.launch_time == episode.ref.launch_time
-        )
-        if left_running and outcome is Outcome.STOPPED and episode.undone_by is None:
+        if not _runs_on(instance, episode):
+            return Outcome.STOPPED
+        if outcome is not Outcome.STOPPED:
+            return None
+        if episode.undone_by is None:
             raise SafetyError("the workflow says stopped, but EC2 shows that the instance runs on")
-        return None if left_running and outcome is not Outcome.STOPPED else Outcome.STOPPED
+        return Outcome.STOPPED
 
-    def _instance(self, episode: Episode) -> Instance | None:
+    def _described(self, episode: Episode) -> Instance | None:
         ref = episode.ref
-        return self.instances.describe(
-            self.accounts.target(ref.account, ref.region), ref.instance_id
-        )
+        target = self.accounts.target(ref.account, ref.region)
+        return self.instances.describe(target, ref.instance_id)
+
+
+def _runs_on(instance: Instance, episode: Episode) -> bool:
+    """Return whether the instance still runs although its stop was noted, which is done before EC2
+    is asked: EC2 refused it. An instance that was started again has another launch time, and the
+    ledger settles that."""
+    return instance.state == "running" and instance.launch_time == episode.ref.launch_time
 
 
 def _entry(
     episode: Episode, outcome: Outcome, booked_at: UtcDatetime, saving: Saving, now: UtcDatetime
 ) -> LedgerEntry:
-    instance, price, saved = episode.instance, episode.price, saving.saved_usd_per_hour
-    cash = cash_of(instance, price, is_committed=price.may_be_committed)
-    # What the storage costs is the same in cash as at list prices.
-    low, high = (
-        (None, None)
-        if saved is None or cash is None or price.usd_per_hour is None
-        else (saved - price.usd_per_hour + cash.low, saved - price.usd_per_hour + cash.high)
-    )
-    idle, hourly, before = episode.idle, price.usd_per_hour, saving.cost_before_usd_per_hour
-    # The headline is at list prices, whatever discount the policy takes off.
-    discount = (price.undiscounted or Decimal(0)) - (hourly or Decimal(0))
-    since = idle.since if idle else episode.evidence.window.start
+    instance = episode.instance
+    price = episode.price
+    saved_usd_per_hour = saving.saved_usd_per_hour
+    cash_low, cash_high = _cash_saved(instance, price, saved_usd_per_hour)
+    storage_usd_per_hour = None
+    if saved_usd_per_hour is not None and price.usd_per_hour is not None:
+        storage_usd_per_hour = price.usd_per_hour - saved_usd_per_hour
     return LedgerEntry(
         episode=episode.ref,
         outcome=outcome,
@@ -137,33 +149,62 @@ def _entry(
         project=episode.project,
         price_source=price.source,
         booked_at=booked_at,
-        cost_before_usd_per_hour=None if before is None else before + discount,
+        cost_before_usd_per_hour=_at_list_price(saving.cost_before_usd_per_hour, price),
         cost_after_usd_per_hour=saving.cost_after_usd_per_hour,
-        saved_usd_per_hour=None if saved is None else saved + discount,
+        saved_usd_per_hour=_at_list_price(saved_usd_per_hour, price),
         resource_name=instance.name,
-        cash_low_usd_per_hour=low,
-        cash_high_usd_per_hour=high,
-        storage_usd_per_hour=None if saved is None or hourly is None else hourly - saved,
+        cash_low_usd_per_hour=cash_low,
+        cash_high_usd_per_hour=cash_high,
+        storage_usd_per_hour=storage_usd_per_hour,
         saves_from=billed_until(instance, booked_at),
         morning=working_morning(episode, booked_at),
-        idle_usd=None if hourly is None else cost_between(hourly, since, booked_at),
+        idle_usd=_idle_usd(episode, booked_at),
         recorded_at=now,
     )
 
 
-def _put_away(episode: Episode) -> bool:
+def _cash_saved(
+    instance: Instance, price: Price, saved_usd_per_hour: UsdPerHour | None
+) -> tuple[UsdPerHour | None, UsdPerHour | None]:
+    """Return the least and the most cash that is saved; `None` twice if the price is not known."""
+    cash = cash_of(instance, price, is_committed=price.may_be_committed)
+    if cash is None or saved_usd_per_hour is None or price.usd_per_hour is None:
+        return None, None
+    # What the storage costs is the same in cash as at list prices.
+    storage_saved = saved_usd_per_hour - price.usd_per_hour
+    return storage_saved + cash.low, storage_saved + cash.high
+
+
+def _at_list_price(usd_per_hour: UsdPerHour | None, price: Price) -> UsdPerHour | None:
+    """Return the amount without the policy's discount: headlines are at list prices."""
+    if usd_per_hour is None:
+        return None
+    discount = (price.undiscounted or Decimal(0)) - (price.usd_per_hour or Decimal(0))
+    return usd_per_hour + discount
+
+
+def _idle_usd(episode: Episode, booked_at: UtcDatetime) -> Usd | None:
+    """Return what the instance cost while it was idle, or `None` if its price is not known."""
+    if episode.price.usd_per_hour is None:
+        return None
+    idle = episode.idle
+    idle_since = episode.evidence.window.start if idle is None else idle.since
+    return cost_between(episode.price.usd_per_hour, idle_since, booked_at)
+
+
+def _was_call_made(episode: Episode) -> bool:
     """Return whether EC2 was asked to stop or terminate it; a snapshot alone changes nothing."""
-    return bool({Step.STOP.value, Step.TERMINATE.value} & episode.steps_done.keys())
+    return Step.STOP.value in episode.steps_done or Step.TERMINATE.value in episode.steps_done
 
 
-def _saving(episode: Episode, became: Outcome, policy: Policy) -> Saving:
-    """By what became of the instance: a step is noted before it is asked for, and EC2 may have
-    refused it."""
+def _saving(episode: Episode, outcome: Outcome, policy: Policy) -> Saving:
+    """Return the saving of the steps that EC2 has carried out. A step is noted before it is asked
+    for, and EC2 may have refused it."""
     plan = episode.plan
     is_done = {
         Step.STOP: Step.STOP.value in episode.steps_done,
         Step.SNAPSHOT: bool(episode.snapshots),
-        Step.TERMINATE: became is Outcome.TERMINATED,
+        Step.TERMINATE: outcome is Outcome.TERMINATED,
     }
     done = tuple(step for step in plan.steps if is_done[main_of(plan.steps, step)])
     if done == plan.steps:
@@ -178,12 +219,14 @@ def settle_restart(
     false_within: timedelta,
     now: UtcDatetime,
 ) -> list[str]:
-    """Ends the savings of an instance that runs again, booked before it did; says what was done."""
+    """End the savings of an instance that runs again since `at`, booked before that. Return what
+    was done for each; empty if nothing was to be settled."""
     done = []
     for entry in ended_by(entries, at):
-        why = Ending.UNDONE if is_false_stop(entry, at, false_within) else Ending.STARTED
-        if state.settle_entry(entry, at, why, now):
-            done.append("false stop booked" if why is Ending.UNDONE else "saving settled")
+        is_undone = is_false_stop(entry, at, false_within)
+        ending = Ending.UNDONE if is_undone else Ending.STARTED
+        if state.settle_entry(entry, at, ending, now):
+            done.append("false stop booked" if is_undone else "saving settled")
     return done
 
 
@@ -193,23 +236,35 @@ def settle_replaced(
     started: Iterable[tuple[Instance, Owner]],
     now: UtcDatetime,
 ) -> None:
-    """End a saving for each instance that was `started` for the first time, with whose it is, in
-    the same account: the oldest of the same owner, project and type that was put away before. Safe
-    to repeat."""
-    entries = [
-        one
-        for target in targets
-        for one in state.open_of(target)
-        if one.acted and not one.is_of_storage
-    ]
-    left = sorted(entries, key=lambda one: one.booked_at)
+    """End one saving for each instance that `started` for the first time, in the same account.
+
+    It is the oldest saving of the same owner, project and type, of an instance that was stopped or
+    terminated before. Safe to repeat.
+    """
+    savings: list[LedgerEntry] = []
+    for target in targets:
+        savings += [
+            entry for entry in state.open_of(target) if entry.acted and not entry.is_of_storage
+        ]
+    savings.sort(key=lambda entry: entry.booked_at)
     for instance, owner in started:
-        wanted = instance.instance_type, owner.name, owner.project
-        for entry in left:
-            its = entry.instance_type, entry.owner, entry.project
-            is_before = entry.booked_at < instance.launch_time
-            if its == wanted and is_before and entry.episode.instance_id != instance.instance_id:
-                left.remove(entry)
-                at, by = instance.launch_time, instance.instance_id
-                state.settle_entry(entry, at, Ending.REPLACED, now, by=by)
-                break
+        replaced = _replaced_by(instance, owner, savings)
+        if replaced is not None:
+            savings.remove(replaced)
+            state.settle_entry(
+                replaced, instance.launch_time, Ending.REPLACED, now, by=instance.instance_id
+            )
+
+
+def _replaced_by(
+    instance: Instance, owner: Owner, savings: Sequence[LedgerEntry]
+) -> LedgerEntry | None:
+    """Return the first of the savings whose instance this one may replace, or `None`."""
+    wanted = (instance.instance_type, owner.name, owner.project)
+    for entry in savings:
+        is_alike = (entry.instance_type, entry.owner, entry.project) == wanted
+        is_before = entry.booked_at < instance.launch_time
+        is_same_instance = entry.episode.instance_id == instance.instance_id
+        if is_alike and is_before and not is_same_instance:
+            return entry
+    return None

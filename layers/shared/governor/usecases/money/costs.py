@@ -1,5 +1,8 @@
-"""Counts what the governed instances of a target cost, and sums the month up over all targets. A
-sweep counts by one conditional write for all instances, so that two at once count once."""
+"""Counts what the governed instances of a target cost, and sums up the month over all targets.
+
+A sweep counts by one conditional write for all instances, so that two at once count once. This
+module must not act on instances because of what they cost.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from functools import partial
+from itertools import chain
 
 from governor.domain.alerts.alert import UNASSIGNED, owner_of
 from governor.domain.episode.episode import Observation
@@ -44,14 +48,15 @@ class CountCosts:
     def rates(
         self, running_now: Sequence[tuple[Instance, Policy, VerdictKind | None]]
     ) -> dict[str, Rate]:
-        """Whom each instance is counted for, at what price, and as what."""
-        found = {}
+        """Return by instance id whom it is counted for, at what price, and as what."""
+        rates = {}
         for instance, policy, kind in running_now:
-            usd = cost.marginal(instance, self.prices.price(instance, policy)).usd_per_hour
+            price = cost.marginal(instance, self.prices.price(instance, policy))
             owner = owner_of(instance, policy.ownership)
             project = cost.UNTAGGED if owner.project == UNASSIGNED else owner.project
-            found[instance.instance_id] = Rate(project, usd, owner.name, part_of(kind))
-        return found
+            rate = Rate(project, price.usd_per_hour, owner.name, part_of(kind))
+            rates[instance.instance_id] = rate
+        return rates
 
     def __call__(
         self,
@@ -61,33 +66,41 @@ class CountCosts:
         before: Mapping[str, Observation],
         now: UtcDatetime,
     ) -> None:
-        """Count up to now. `before` is what the last sweep saw, those that no longer run
-        included."""
-        this = self.state.meter(target, cost.month_of(now))
-        # At its first sweep, a month needs the meter of the month before.
-        before_it = cost.month_of(cost.month_start(now) - timedelta(days=1))
-        last = self.state.meter(target, before_it) if this is None else None
-        # At the very first sweep: what runs now is known to have run since its start.
-        since = (this or last or cost.new_meter(target, now)).counted_until
+        """Count up to now. `before` is what the last sweep saw, also of instances that no longer
+        run."""
+        meter = self.state.meter(target, cost.month_of(now))
+        last_meter = None
+        if meter is None:
+            # The first sweep of a month needs the meter of the month before.
+            month_before = cost.month_of(cost.month_start(now) - timedelta(days=1))
+            last_meter = self.state.meter(target, month_before)
+        # At the very first sweep, what runs now is known to have run since its start.
+        counted_until = (meter or last_meter or cost.new_meter(target, now)).counted_until
         launched = {instance.instance_id: instance.launch_time for instance in instances}
-        runs = [Run(rates[one], start, now) for one, start in launched.items()]
-        runs += cost.ended(before, launched, since, now)
-        if this is None and last is not None and not self._forward(last, last, runs, now):
+        runs = [Run(rates[instance_id], start, now) for instance_id, start in launched.items()]
+        runs += cost.ended(before, launched, counted_until, now)
+        if last_meter is not None and not self._forward(last_meter, last_meter, runs, now):
             return
-        forward = cost.with_rates(this or cost.new_meter(target, now), rates.values())
-        self._forward(forward, this, runs, now)
+        current_meter = cost.with_rates(meter or cost.new_meter(target, now), rates.values())
+        self._forward(current_meter, meter, runs, now)
 
     def _forward(
-        self, meter: Meter, seen: Meter | None, runs: Sequence[Run], until: UtcDatetime
+        self, meter: Meter, stored: Meter | None, runs: Sequence[Run], until: UtcDatetime
     ) -> bool:
+        """Bring a meter forward. Return false if another sweep did so since it was `stored`, which
+        is `None` for a new one."""
         counted = cost.count(meter, runs, until)
-        if seen is not None and counted.counted_until == seen.counted_until:
+        if stored is not None and counted.counted_until == stored.counted_until:
             return True
-        # Read after the meter: a sweep that writes one of them in between has moved the meter, too.
         shares = cost.shares_by_day(meter, runs, until)
-        before = self.state.days_of(meter.target, list(shares))
-        days = [one.plus(more) for one, more in zip(before, shares.values(), strict=True)]
-        return self.state.bring_forward(counted, seen, days)
+        # Read after the meter: a sweep that writes one of the days in between has moved the meter,
+        # too.
+        stored_days = self.state.days_of(meter.target, list(shares))
+        days = [
+            day.plus(new_shares)
+            for day, new_shares in zip(stored_days, shares.values(), strict=True)
+        ]
+        return self.state.bring_forward(counted, stored, days)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +117,23 @@ class NoteOverBudget:
             return
         now = self.clock.now()
         month = cost.month_of(now)
-        spent = [(one, budget.of(one.project)) for one in cost.costs_of(self.state.meters(month))]
-        over = (one.project for one, most in spent if most is not None and one.usd > most)
-        named = sorted(UNASSIGNED if one == cost.UNTAGGED else one for one in over)
-        self.state.note_over_budget(month, named, now)
+        over_budget = []
+        for spent in cost.costs_of(self.state.meters(month)):
+            most = budget.of(spent.project)
+            if most is not None and spent.usd > most:
+                over_budget.append(_project_name(spent))
+        self.state.note_over_budget(month, sorted(over_budget), now)
 
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The month so far. `problems`: what could not be sent. `published`: costs that get an own
-    metric."""
+    """The month so far.
+
+    Attributes:
+        published: the costs that get a metric of their own.
+        told: the projects whose owners were notified just now.
+        problems: messages that could not be sent.
+    """
 
     month: str
     costs: tuple[cost.ProjectCost, ...]
@@ -142,16 +162,20 @@ class SumUpMonth:
         month = cost.month_of(now)
         costs = cost.costs_of(self.state.meters(month))
         saved = self._saved(policy, now)
-        budgets = ((spent, policy.budget.of(spent.project)) for spent in costs)
-        budgeted = [(spent, budget) for spent, budget in budgets if budget is not None]
-        told, problems = self._tell(budgeted, policy, now)
+        budgeted = []
+        for spent in costs:
+            budget = policy.budget.of(spent.project)
+            if budget is not None:
+                budgeted.append((spent, budget))
+        highest_used = max(
+            (used_percent(spent, budget) for spent, budget in budgeted), default=Decimal(0)
+        )
+        told, problems = self._notify(budgeted, policy, now)
         return Month(
             month=month,
             costs=costs,
             published=costs[: policy.budget.publish_at_most_projects],
-            highest_budget_used_percent=max(
-                (used_percent(*one) for one in budgeted), default=Decimal(0)
-            ),
+            highest_budget_used_percent=highest_used,
             saved_usd=saved.net_usd,
             false_stops=saved.false_stops,
             told=told,
@@ -159,49 +183,64 @@ class SumUpMonth:
         )
 
     def _saved(self, policy: Policy, now: UtcDatetime) -> Saved:
-        """Return what was saved this month, by actions of this month and of those before that still
+        """Return what was saved this month, by actions of this month and by earlier ones that still
         count."""
         counts_for = timedelta(days=policy.ledger.saving_counts_days)
         start = cost.month_start(now)
-        entries = (
-            one for month in months(start - counts_for, now) for one in self.state.entries(month)
+        entries = chain.from_iterable(
+            self.state.entries(month) for month in months(start - counts_for, now)
         )
         return sum_saved(entries, start, now, counts_for)
 
-    def _tell(
+    def _notify(
         self, budgeted: Sequence[tuple[cost.ProjectCost, Usd]], policy: Policy, now: UtcDatetime
     ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        told, problems = [], []
+        """Notify the owners of projects that have reached a share of their budget. Return the
+        projects whose owners were notified just now, and what could not be sent."""
+        notified = []
+        problems = []
         for spent, budget in budgeted:
             used = used_percent(spent, budget)
             reached = [share for share in policy.budget.tell_at_percent if used >= Decimal(share)]
             if not reached:
                 continue
-            # The default owner may be a contact; a project that has an owner of its own is his or
-            # hers.
-            owner = policy.ownership.project_owners.get(
-                spent.project, policy.ownership.default_owner
-            )
-            tell_at = max(reached)
-            act = partial(self._announce, spent, budget, tell_at, now, owner)
-            keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
             try:
-                if self.once(budget_id(spent, budget, tell_at, now), act, keep=keep):
-                    told.append(spent.project)
+                if self._notify_once(spent, budget, max(reached), now):
+                    notified.append(spent.project)
                 if used >= 100:
                     self.state.extend_incident(incident_id(spent, now), now + STILL)
             except GovernorError as error:
                 problems.append(f"budget of {spent.project}: {type(error).__name__}: {error}")
-        return tuple(told), tuple(problems)
+        return tuple(notified), tuple(problems)
+
+    def _notify_once(
+        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
+    ) -> bool:
+        """Notify the owner that this share of the budget is reached, once a month. Return whether
+        this call did."""
+        announce = partial(self._announce, spent, budget, tell_at, now)
+        keep = cost.month_end(now) - now + _TOLD_UNTIL_AFTER
+        return self.once(budget_id(spent, budget, tell_at, now), announce, keep=keep)
 
     def _announce(
-        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime, owner: str
+        self, spent: cost.ProjectCost, budget: Usd, tell_at: float, now: UtcDatetime
     ) -> None:
-        since, policy = (now - PAST).date(), self.policies.base().policy
-        days = (one for month in months(now - PAST, now) for one in self.state.days(month, since))
+        policy = self.policies.base().policy
+        # The default owner may be a contact. A project may have an owner of its own.
+        owner = policy.ownership.project_owners.get(spent.project, policy.ownership.default_owner)
+        past_since = now - PAST
+        days = chain.from_iterable(
+            self.state.days(month, past_since.date()) for month in months(past_since, now)
+        )
         by_past = forecast(spent.usd, by_day(days, spent.project), now)
-        name = UNASSIGNED if spent.project == cost.UNTAGGED else spent.project
+        name = _project_name(spent)
         rows = [row for page in self.state.pages() for row in page.rows if row.project == name]
-        asks = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE and spent.usd > budget
+        may_ask = policy.budget.act == "ask" and policy.mode is not Mode.OBSERVE
+        asks = may_ask and spent.usd > budget
         alert = budget_alert(spent, budget, tell_at, self.hub, now, owner, by_past, rows, asks=asks)
         self.announcer.announce(alert)
+
+
+def _project_name(spent: cost.ProjectCost) -> str:
+    """Return the project as rows and people name it."""
+    return UNASSIGNED if spent.project == cost.UNTAGGED else spent.project

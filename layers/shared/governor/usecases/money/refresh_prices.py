@@ -1,5 +1,5 @@
-"""Each hour: reads what AWS lists for the types that run, and what the hub's account is committed
-to, where that was never read or too long ago."""
+"""Each hour: reads AWS's list prices of the types that run, and the commitments of the hub's
+account, unless they were read lately. This module must not read other accounts."""
 
 from __future__ import annotations
 
@@ -33,67 +33,78 @@ class RefreshPrices:
     price_reader: PriceReader
 
     def __call__(self) -> Refreshed:
-        """Read what is due. What fails holds up nothing else, and leaves the prices before in
+        """Read what is due. A failed read holds up nothing else, and leaves the earlier prices in
         force."""
-        now, refreshed = self.clock.now(), Refreshed()
-        since = now - timedelta(hours=self.policies.base().policy.prices.refresh_hours)
-        running = defaultdict[str, set[str]](set)
+        now = self.clock.now()
+        refreshed = Refreshed()
+        due_since = now - timedelta(hours=self.policies.base().policy.prices.refresh_hours)
+        types_by_region: dict[str, set[str]] = defaultdict(set)
         for page in self.state.pages():
-            running[page.region] |= {row.instance_type for row in page.rows}
-        for region, types in sorted(running.items()):
+            types_by_region[page.region] |= {row.instance_type for row in page.rows}
+        for region, types in sorted(types_by_region.items()):
             try:
-                self._refresh(region, sorted(types), since, now, refreshed)
+                self._refresh_prices(region, sorted(types), due_since, now, refreshed)
             except CloudError as error:
                 refreshed.problems.append(f"the prices of {region}: {error}")
-        if running:
-            self._commit(sorted(running), since, now, refreshed)
+        if types_by_region:
+            self._refresh_commitments(sorted(types_by_region), due_since, now, refreshed)
         return refreshed
 
-    def _refresh(
+    def _refresh_prices(
         self,
         region: str,
         types: Collection[str],
-        since: UtcDatetime,
+        due_since: UtcDatetime,
         now: UtcDatetime,
         refreshed: Refreshed,
     ) -> None:
-        before = self.state.price_list(region) or PriceList(region)
-        listed = before
+        """Read the prices of storage and of these types, unless they were read after
+        `due_since`."""
+        stored = self.state.price_list(region) or PriceList(region)
+        prices = stored
         for name in (STORAGE, *types):
-            if name in before.read_at and before.read_at[name] > since:
+            if name in stored.read_at and stored.read_at[name] > due_since:
                 continue
             try:
                 if name == STORAGE:
-                    listed = listed.with_storage(self.price_reader.storage(region), now)
+                    prices = prices.with_storage(self.price_reader.storage(region), now)
                 else:
-                    listed = listed.with_type(name, self.price_reader.on_demand(region, name), now)
+                    prices = prices.with_type(name, self.price_reader.on_demand(region, name), now)
                 refreshed.types.setdefault(region, []).append(name)
             except CloudError as error:
                 refreshed.problems.append(f"the price of {name} in {region}: {error}")
-        if listed is not before:
-            self.state.keep_price_list(listed)
+        if prices is not stored:
+            self.state.keep_price_list(prices)
 
-    def _commit(
-        self, regions: Collection[str], since: UtcDatetime, now: UtcDatetime, refreshed: Refreshed
+    def _refresh_commitments(
+        self,
+        regions: Collection[str],
+        due_since: UtcDatetime,
+        now: UtcDatetime,
+        refreshed: Refreshed,
     ) -> None:
-        """Commitments are no prices: where they may not be read, that is kept, and is no
-        failure."""
-        before = self.state.commitments()
-        if before and before.read_at > since and before.read.issuperset((SAVINGS_PLANS, *regions)):
+        """Read Savings Plans and Reserved Instances, unless they were read after `due_since`.
+
+        Commitments are no prices: a refused read is stored with them, and is no failure.
+        """
+        stored = self.state.commitments()
+        wanted = (SAVINGS_PLANS, *regions)
+        if stored and stored.read_at > due_since and stored.read.issuperset(wanted):
             return
-        parts: dict[str, Callable[[], Collection[Commitment]]] = {
+        readers: dict[str, Callable[[], Collection[Commitment]]] = {
             SAVINGS_PLANS: self.price_reader.savings_plans
         }
-        parts |= {region: partial(self.price_reader.reserved, region) for region in regions}
-        found: list[Commitment] = []
+        for region in regions:
+            readers[region] = partial(self.price_reader.reserved, region)
+        commitments: list[Commitment] = []
         unread: dict[str, str] = {}
-        for name, read in parts.items():
+        for name, read in readers.items():
             try:
-                found += read()
+                commitments += read()
             except CloudError as error:
                 unread[name] = str(error)
-        read_now = frozenset(parts) - unread.keys()
-        refreshed.commitments = Commitments(now, tuple(found), read_now, unread)
+        read_now = frozenset(readers) - unread.keys()
+        refreshed.commitments = Commitments(now, tuple(commitments), read_now, unread)
         try:
             self.state.keep_commitments(refreshed.commitments)
         except CloudError as error:

@@ -1,6 +1,9 @@
 """Each night: checks that the ledger still sums up to what it did, keeps a copy of the month for
-other tools, and reports weeks and months to owners, to owners of projects, and to whoever answers
-for everything."""
+other tools, and reports weeks and months.
+
+Owners, owners of projects, and the default owner get reports. This module must not change what is
+booked.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,13 @@ from governor.domain.fleet.rows import DayCosts, Share
 from governor.domain.instance import Target
 from governor.domain.money.cost import DAY, month_end, month_start, months, parse_month
 from governor.domain.money.cost_messages import report_alert
-from governor.domain.money.ledger import PROVISIONAL, LedgerEntry, is_provisional, stated
+from governor.domain.money.ledger import (
+    PROVISIONAL,
+    LedgerEntry,
+    Statement,
+    is_provisional,
+    stated,
+)
 from governor.domain.money.report import COLUMNS, Report, report
 from governor.domain.policy.contacts import Ownership
 from governor.domain.policy.policy import Policy
@@ -44,20 +53,24 @@ class Period(NamedTuple):
 
 
 class Whose(NamedTuple):
+    """The account, owner and project that an amount is counted for."""
+
     account: str
     owner: str
     project: str
 
 
 class Reader(NamedTuple):
-    """Whom a report is about: what it names counts; where it names nothing, all do."""
+    """Amounts that a report counts: those of the account, owner and project that it names. An empty
+    name stands for all."""
 
     account: str = ""
     owner: str = ""
     project: str = ""
 
     def sees(self, whose: Whose) -> bool:
-        return all(wanted in ("", its) for wanted, its in zip(self, whose, strict=True))
+        """Return whether amounts of this account, owner and project are in the report."""
+        return all(wanted in ("", actual) for wanted, actual in zip(self, whose, strict=True))
 
 
 @dataclass(slots=True)
@@ -68,11 +81,12 @@ class Night:
     reported: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def attempt(self, what: str, act: Callable[[], None]) -> None:
+    def attempt(self, label: str, effect: Callable[[], None]) -> None:
+        """Try one effect; a failure is noted, and does not keep others from being tried."""
         try:
-            act()
+            effect()
         except GovernorError as error:
-            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+            self.problems.append(f"{label}: {type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,55 +100,55 @@ class ReportSavings:
     hub: Target
 
     def __call__(self) -> Night:
-        now, night = self.clock.now(), Night()
+        """Close the books of the months whose bills may still change, and send what is due."""
+        now = self.clock.now()
+        night = Night()
         policy = self.policies.base().policy
         books = Books(self.state, timedelta(days=policy.ledger.saving_counts_days))
-        for month in months(month_start(month_start(now) - DAY), now):
+        last_month = month_start(month_start(now) - DAY)
+        for month in months(last_month, now):
             if is_provisional(month, now):
-                night.attempt(
-                    f"the books of {month}", partial(self._close, books, month, now, night)
-                )
+                close = partial(self._close, books, month, now, night)
+                night.attempt(f"the books of {month}", close)
         for period in _due(policy, now):
-            night.attempt(
-                f"reports of {period.name}", partial(self._tell, books, period, policy, now, night)
-            )
+            send = partial(self._send_reports, books, period, policy, now, night)
+            night.attempt(f"reports of {period.name}", send)
         return night
 
     def _close(self, books: Books, month: str, now: UtcDatetime, night: Night) -> None:
-        start, before = parse_month(month), self.state.last_statement(month)
-        if before is not None:
-            counted = timedelta(days=before.counts_days)
-            again = stated(books.entries(start - counted, now), month, before.as_of, counted)
-            if abs(again.net_usd - before.net_usd) >= _CENT or again.entries != before.entries:
-                night.problems.append(
-                    f"the ledger of {month} no longer sums up: at "
-                    f"{before.as_of:%Y-%m-%d %H:%M} UTC it had "
-                    f"{before.entries} entries and ${money(before.net_usd)}; the same "
-                    "entries are now "
-                    f"{again.entries} and ${money(again.net_usd)}. Nothing was changed: "
-                    "see docs/money.md"
-                )
+        """Check the books of a month against its last statement, state them anew, and copy them."""
+        start = parse_month(month)
+        statement = self.state.last_statement(month)
+        if statement is not None:
+            problem = _difference(books, statement, now)
+            if problem is not None:
+                night.problems.append(problem)
         entries = books.entries(start - books.counts_for, now)
         self.state.keep_statement(stated(entries, month, now - _WRITING, books.counts_for))
-        found = books.report(start, min(now, month_end(start)), now, Reader())
-        self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, found.rows))
+        savings = books.report(start, min(now, month_end(start)), now, Reader())
+        self.reports.keep(f"savings/month={month}/savings.csv", csv_text(COLUMNS, savings.rows))
         night.copied.append(month)
 
-    def _tell(
+    def _send_reports(
         self, books: Books, period: Period, policy: Policy, now: UtcDatetime, night: Night
     ) -> None:
+        """Send the report of a period to each reader who has anything in it, once."""
         ownership = policy.ownership
         for reader in _readers(books, period, ownership):
-            found = books.report(period.start, period.end, now, reader)
-            if found.lines or found.costs.total:
-                name = reader.owner or ownership.project_owners.get(
-                    reader.project, ownership.default_owner
-                )
-                owner, is_all = Owner(name, reader.project or UNASSIGNED), reader == Reader()
-                alert = report_alert(found, period.name, self.hub, now, owner, is_everything=is_all)
-                send = partial(self.announcer.announce, alert)
-                if self.once(alert.dedup_id, send, keep=_TOLD_FOR):
-                    night.reported.append(alert.dedup_id)
+            savings = books.report(period.start, period.end, now, reader)
+            if not savings.lines and not savings.costs.total:
+                continue
+            owner_name = reader.owner or ownership.project_owners.get(
+                reader.project, ownership.default_owner
+            )
+            owner = Owner(owner_name, reader.project or UNASSIGNED)
+            is_everything = reader == Reader()
+            alert = report_alert(
+                savings, period.name, self.hub, now, owner, is_everything=is_everything
+            )
+            send = partial(self.announcer.announce, alert)
+            if self.once(alert.dedup_id, send, keep=_TOLD_FOR):
+                night.reported.append(alert.dedup_id)
 
 
 @dataclass(slots=True)
@@ -148,30 +162,36 @@ class Books:
 
     def entries(self, start: UtcDatetime, end: UtcDatetime) -> list[LedgerEntry]:
         """Return what was booked in these months, oldest first."""
-        found: list[LedgerEntry] = []
+        entries: list[LedgerEntry] = []
         for month in months(start, end):
             if month not in self._entries:
                 self._entries[month] = self.state.entries(month)
-            found += self._entries[month]
-        return found
+            entries += self._entries[month]
+        return entries
 
     def shares(self, start: UtcDatetime, end: UtcDatetime) -> Iterator[tuple[Whose, Share]]:
-        """Yield what whose instances cost on the days (UTC) that begin from `start` to before
-        `end`."""
-        last = (end - timedelta(microseconds=1)).date()
+        """Yield the costs of the days (UTC) that begin from `start` to before `end`, with whom each
+        is counted for."""
+        first_day = start.date()
+        last_day = (end - timedelta(microseconds=1)).date()
         for month in months(start, end):
             if month not in self._days:
                 self._days[month] = self.state.days(month)
             for costs in self._days[month]:
-                if start.date() <= costs.day <= last:
-                    for (owner, project), share in costs.shares.items():
-                        yield Whose(costs.account, owner, project), share
+                if costs.day < first_day or costs.day > last_day:
+                    continue
+                for (owner, project), share in costs.shares.items():
+                    yield Whose(costs.account, owner, project), share
 
     def report(
         self, start: UtcDatetime, end: UtcDatetime, now: UtcDatetime, reader: Reader
     ) -> Report:
+        """Return the report of the time from `start` to before `end`, as far as the reader sees
+        it."""
         entries = [
-            one for one in self.entries(start - self.counts_for, end) if reader.sees(_whose(one))
+            entry
+            for entry in self.entries(start - self.counts_for, end)
+            if reader.sees(_whose(entry))
         ]
         shares = [share for whose, share in self.shares(start, end) if reader.sees(whose)]
         return report(entries, shares, start, end, now, self.counts_for)
@@ -182,28 +202,56 @@ def _whose(entry: LedgerEntry) -> Whose:
 
 
 def _readers(books: Books, period: Period, ownership: Ownership) -> Iterator[Reader]:
-    """Yield who answers for everything, and each owner and owner of a project that the policy
-    names."""
+    """Yield a reader for everything, one for each owner that the policy knows, and one for each
+    project that has an owner. Owners and projects without amounts in the period are left out."""
     yield Reader()
-    found = {_whose(one) for one in books.entries(period.start - books.counts_for, period.end)}
-    found |= {whose for whose, _ in books.shares(period.start, period.end)}
-    for owner in sorted({one.owner for one in found} & ownership.contacts.keys()):
+    owners = set()
+    projects = set()
+    for entry in books.entries(period.start - books.counts_for, period.end):
+        owners.add(entry.owner)
+        projects.add(entry.project)
+    for whose, _ in books.shares(period.start, period.end):
+        owners.add(whose.owner)
+        projects.add(whose.project)
+    for owner in sorted(owners & ownership.contacts.keys()):
         yield Reader(owner=owner)
-    for project in sorted({one.project for one in found} & ownership.project_owners.keys()):
+    for project in sorted(projects & ownership.project_owners.keys()):
         yield Reader(project=project)
 
 
 def _due(policy: Policy, now: UtcDatetime) -> Iterator[Period]:
-    """Yield the last week (Monday to Sunday, UTC) and month that are over since a few days; a month
-    once more when its bill is final."""
+    """Yield the last week (Monday to Sunday, UTC) and the last month, for some days after their
+    end. A month is due once more when its bill is final."""
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    monday, first = midnight - DAY * midnight.weekday(), month_start(now)
-    last, final = month_start(first - DAY), first + PROVISIONAL
-    weekly, monthly = policy.ledger.weekly_report, policy.ledger.monthly_report
-    for is_wanted, since, period in (
-        (weekly, monday, Period(f"week-{monday - DAY * 7:%Y-%m-%d}", monday - DAY * 7, monday)),
-        (monthly, first, Period(f"month-{last:%Y-%m}", last, first)),
-        (monthly, final, Period(f"final-{last:%Y-%m}", last, first)),
-    ):
-        if is_wanted and timedelta(0) <= now - since < _LATE:
-            yield period
+    monday = midnight - DAY * midnight.weekday()
+    last_monday = monday - DAY * 7
+    if policy.ledger.weekly_report and _is_just_over(monday, now):
+        yield Period(f"week-{last_monday:%Y-%m-%d}", last_monday, monday)
+    if not policy.ledger.monthly_report:
+        return
+    month = month_start(now)
+    last_month = month_start(month - DAY)
+    if _is_just_over(month, now):
+        yield Period(f"month-{last_month:%Y-%m}", last_month, month)
+    if _is_just_over(month + PROVISIONAL, now):
+        yield Period(f"final-{last_month:%Y-%m}", last_month, month)
+
+
+def _is_just_over(end: UtcDatetime, now: UtcDatetime) -> bool:
+    return timedelta(0) <= now - end < _LATE
+
+
+def _difference(books: Books, statement: Statement, now: UtcDatetime) -> str | None:
+    """Return how the books of a month differ from its last statement; `None` if they do not."""
+    counted = timedelta(days=statement.counts_days)
+    month = statement.month
+    entries = books.entries(parse_month(month) - counted, now)
+    restated = stated(entries, month, statement.as_of, counted)
+    is_same_sum = abs(restated.net_usd - statement.net_usd) < _CENT
+    if is_same_sum and restated.entries == statement.entries:
+        return None
+    return (
+        f"the ledger of {month} no longer sums up: at {statement.as_of:%Y-%m-%d %H:%M} UTC it had "
+        f"{statement.entries} entries and ${money(statement.net_usd)}; the same entries are now "
+        f"{restated.entries} and ${money(restated.net_usd)}. Nothing was changed: see docs/money.md"
+    )
