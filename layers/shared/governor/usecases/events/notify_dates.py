@@ -1,6 +1,8 @@
-"""Notifies owners of dates that AWS announces, of scheduled changes and Capacity Blocks: once, and
-again before it by the sweep, which needs no schedules and never reminds of an instance that has
-gone."""
+"""Notifies owners of dates that AWS announces: scheduled changes, and Capacity Blocks that end.
+
+They are notified once here, and again shortly before the date by the sweep. That needs no schedules
+and never reminds anybody of an instance that has gone.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ from governor.usecases.once import Once, run_all
 DATE_KEPT = timedelta(days=30)
 """How long after its date a notice is known as sent: Health repeats events while they are open."""
 _STILL_NEWS = timedelta(days=1)
-"""How long after its date it is sent: events come late, and what is due may take a while."""
+"""How long after its date a notice is still sent: events come late, and AWS may take a while."""
 _Alerts = Mapping[str, tuple[str, Alert]]
-"""Messages that are sent once, by key, each with the name of who, or what, was notified by it."""
+"""Messages that are sent once, by key, each with the owner's name or the instance's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,20 +43,23 @@ class NotifyDates:
     announcer: Announcer
 
     def scheduled(self, change: ScheduledChange) -> tuple[str, ...]:
-        """Return the instances whose owners were notified. Raises: CloudError, after all others
-        were."""
+        """Return the ids of the instances whose owners were notified by this call. Raises:
+        CloudError, after all others were."""
         policy = self.policies.base().policy
         sending = [
-            partial(self._about, instance_id, notice, change.is_over, policy)
+            partial(self._notify_about, instance_id, notice, change.is_over, policy)
             for instance_id, notice in change.notices.items()
             if self.accounts.governs(policy, notice.account, notice.region)
         ]
         return tuple(chain.from_iterable(run_all(sending)))
 
     def block(self, change: BlockChange) -> tuple[str, ...]:
-        """Return the owners whom this call has notified, of a block that begins empty too. Raises:
-        SafetyError when nothing runs in it, and EC2 knows no such block; CloudError."""
-        policy, now = self.policies.base().policy, self.clock.now()
+        """Notify the owners of what runs in a Capacity Block; return those this call has notified.
+
+        Raises: SafetyError if nothing runs in it and EC2 knows no such block; CloudError.
+        """
+        policy = self.policies.base().policy
+        now = self.clock.now()
         if not self.accounts.governs(policy, change.account, change.region):
             return ()
         notice = Notice(
@@ -74,17 +79,19 @@ class NotifyDates:
             self._must_exist(target, change.reservation_id)
             owners = {Owner(policy.ownership.default_owner): []}
         alerts = {
-            owner: block_alert(change, theirs, owner, now) for owner, theirs in owners.items()
+            owner: block_alert(change, instances, owner, now) for owner, instances in owners.items()
         }
         if change.is_expiring:
             return self._send_all(_by_key(f"{change.event_id}#expiring", alerts), DATE_KEPT)
-        return self._send_latest(
-            notice, _by_key(f"delivered#{notice.message_key}", alerts), policy, now
-        )
+        alerts_by_key = _by_key(f"delivered#{notice.message_key}", alerts)
+        return self._send_latest(notice, alerts_by_key, policy, now)
 
     def _must_exist(self, target: Target, reservation_id: str) -> None:
-        """Refuse what an event alone says. Where the role may not look, as in a member stack of an
-        earlier release, AWS is believed: nobody else can send such an event."""
+        """Refuse a block that only an event knows.
+
+        If the role may not ask EC2, as in a member stack of an earlier release, AWS is believed:
+        nobody else can send such an event. Raises: SafetyError.
+        """
         try:
             is_known = self.instances.knows_reservation(target, reservation_id)
         except AccessDenied:
@@ -94,19 +101,22 @@ class NotifyDates:
                 f"EC2 knows no Capacity Block {reservation_id} in {target}: nothing was sent"
             )
 
-    def _about(
+    def _notify_about(
         self, instance_id: str, notice: Notice, is_over: bool, policy: Policy
     ) -> tuple[str, ...]:
+        """Notify the owner of one instance; return its id if this call did. A notice that is over
+        is dropped instead."""
         now = self.clock.now()
-        if is_over or (notice.at or now) < now - _STILL_NEWS:
+        date = notice.at or now
+        if is_over or date < now - _STILL_NEWS:
             self.log.drop_notice(notice)
             return ()
-        instance = self.instances.describe(
-            self.accounts.target(notice.account, notice.region), instance_id
-        )
+        target = self.accounts.target(notice.account, notice.region)
+        instance = self.instances.describe(target, instance_id)
         if instance is None or not policy.selector.is_on(instance):
             return ()
-        owner, reminded = owner_of(instance, policy.ownership), _is_reminded_of(notice, policy, now)
+        owner = owner_of(instance, policy.ownership)
+        reminded = _is_reminded_of(notice, policy, now)
         alert = notice_alert(notice, [instance], owner, now, again=False, reminded=reminded)
         alerts = {f"notice#{notice.message_key}": (instance_id, alert)}
         return self._send_latest(notice, alerts, policy, now)
@@ -114,25 +124,31 @@ class NotifyDates:
     def _send_latest(
         self, notice: Notice, alerts: _Alerts, policy: Policy, now: UtcDatetime
     ) -> tuple[str, ...]:
-        """Keep it for its reminder and notify, unless AWS has said something newer. Raises:
-        CloudError, also where that could not be read, and it was sent all the same."""
-        unknown: CloudError | None = None
+        """Keep the notice for its reminder, and send it unless AWS has announced something newer.
+
+        Raises: CloudError. If the notice could not be kept, it is sent all the same before that.
+        """
+        keep_error: CloudError | None = None
+        is_latest = True
         try:
             is_latest = self.log.keep_notice(notice, remind=_is_reminded_of(notice, policy, now))
         except CloudError as error:
-            is_latest, unknown = True, error
-        until_date = max((notice.at or now) - now, timedelta())
-        notified = self._send_all(alerts, until_date + DATE_KEPT) if is_latest else ()
-        if unknown is not None:
-            raise unknown
+            keep_error = error
+        notified: tuple[str, ...] = ()
+        if is_latest:
+            until_date = max((notice.at or now) - now, timedelta())
+            notified = self._send_all(alerts, until_date + DATE_KEPT)
+        if keep_error is not None:
+            raise keep_error
         return notified
 
     def _send_all(self, alerts: _Alerts, keep: timedelta) -> tuple[str, ...]:
-        return tuple(
-            name
-            for key, (name, alert) in alerts.items()
-            if self.once(key, partial(self.announcer.announce, alert), keep=keep)
-        )
+        """Send each message once; return the names of those that this call has sent."""
+        notified = []
+        for key, (name, alert) in alerts.items():
+            if self.once(key, partial(self.announcer.announce, alert), keep=keep):
+                notified.append(name)
+        return tuple(notified)
 
 
 def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
@@ -143,7 +159,7 @@ def _by_key(key: str, alerts: Mapping[Owner, Alert]) -> _Alerts:
 
 
 def _is_reminded_of(notice: Notice, policy: Policy, now: UtcDatetime) -> bool:
-    """Return whether a reminder will follow: what comes sooner needs none."""
-    return notice.at is not None and now < notice.at - timedelta(
-        hours=policy.events.remind_before_hours
-    )
+    """Return whether a reminder will follow: a date that is near already needs none."""
+    if notice.at is None:
+        return False
+    return now < notice.at - timedelta(hours=policy.events.remind_before_hours)

@@ -1,5 +1,6 @@
-"""Notifies owners of warnings: the first few in a zone, or group, one by one, then all as one
-message (`events.mass_interruption_*`). Advice comes after, and nothing waits for it."""
+"""Notifies owners of warnings: the first few in a zone or group one by one, then all as one message
+(`events.mass_interruption_*`). Advice where to start instead comes after, and nothing waits for it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
+from typing import TypeVar
 
 from governor.domain.alerts.alert import NOBODY, Owner, by_owner
 from governor.domain.catalogue import alike
@@ -22,8 +24,9 @@ from governor.usecases.once import Once, joined, run_all
 
 _TAKEN_BACK = (Lifecycle.SPOT, Lifecycle.INTERRUPTIBLE_RESERVATION)
 _FEWEST_TYPES = 3
-"""Fewest types: EC2 gives a low score to fewer, whatever there is. Source: EC2 user guide, Spot
-placement score."""
+"""Fewest types to ask scores for: EC2 gives a low score to fewer, whatever capacity there is.
+Source: EC2 user guide, Spot placement score."""
+Result = TypeVar("Result")
 
 
 class Notified(StrEnum):
@@ -53,6 +56,8 @@ class Reaction:
 
 @dataclass(slots=True, kw_only=True)
 class Attempt:
+    """The response to one warning."""
+
     warned: Warned
     reaction: Reaction = field(default_factory=Reaction)
     failed: list[Exception] = field(default_factory=list)
@@ -61,10 +66,19 @@ class Attempt:
         """Try every step, whatever becomes of those before it."""
         try:
             run_all(steps)
-        except Exception as error:  # noqa: BLE001 - it is this warning's result; the others have their turn
+        except Exception as error:  # noqa: BLE001 - the other warnings have their turn
             self.failed.append(error)
 
+    def get(self, step: Callable[[], Result]) -> Result | None:
+        """Return what the step returns, or `None` if it fails, which is noted."""
+        try:
+            return step()
+        except Exception as error:  # noqa: BLE001 - as above
+            self.failed.append(error)
+            return None
+
     def result(self) -> Reaction | Exception:
+        """Return what was done, or the first error with notes of the others."""
         return joined(self.failed) if self.failed else self.reaction
 
 
@@ -102,75 +116,104 @@ class NotifyWarning:
     announcer: Announcer
 
     def __call__(self, case: Case, base: Policy, unasked: Collection[str] = ()) -> None:
-        """Notify the owner, unless this event was notified before. `base`, which has no overrides,
-        decides what a mass is. Raises: CloudError when it was not taken, or not noted: sent
-        again."""
+        """Notify the owner, unless this event was notified before. `base`, the policy without
+        overrides, decides what a mass is.
 
-        def notify() -> None:
-            burst = self._count(case, base)
-            if burst is None or burst.number <= base.events.mass_interruption_told_singly:
-                now, owner = self.clock.now(), case.owner
-                alert = warning_alert(
-                    case.instance, case.warned, case.checkpoint, owner, now, case.hook
-                )
-                self.announcer.announce(alert)
-                case.reaction.notified = Notified.SINGLY
-            elif self._summarise(case, base, burst, unasked):
-                case.reaction.notified = Notified.AS_A_MASS
-            else:
-                case.reaction.notified = Notified.COUNTED
-
+        Raises: CloudError if the message could not be sent, or not be noted as sent: it is sent
+        again.
+        """
+        notify = partial(self._notify, case, base, unasked)
         self.once(f"{case.warned.event_id}#told", notify)
 
+    def _notify(self, case: Case, base: Policy, unasked: Collection[str]) -> None:
+        burst = self._count(case, base)
+        if burst is None or burst.number <= base.events.mass_interruption_told_singly:
+            alert = warning_alert(
+                case.instance,
+                case.warned,
+                case.checkpoint,
+                case.owner,
+                self.clock.now(),
+                case.hook,
+            )
+            self.announcer.announce(alert)
+            case.reaction.notified = Notified.SINGLY
+        elif self._notify_of_mass(case, base, burst, unasked):
+            case.reaction.notified = Notified.AS_A_MASS
+        else:
+            case.reaction.notified = Notified.COUNTED
+
     def _count(self, case: Case, base: Policy) -> Burst | None:
+        """Count the warning among those of its group or zone; `None` if that cannot be written."""
         window = timedelta(minutes=base.events.mass_interruption_window_minutes)
         place = case.warned.group or case.instance.availability_zone or "unknown-zone"
+        name = f"{case.warned.response.kind}#{place}"
         try:
-            name = f"{case.warned.response.kind}#{place}"
             return self.log.count(case.instance.target, name, self.clock.now(), window)
         except (CloudError, ConflictError) as error:
             # Notified singly: one message too many is the safe side.
             case.reaction.notes.append(f"not counted: {error}")
             return None
 
-    def _summarise(self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]) -> bool:
-        instance, warned, since = case.instance, case.warned, burst.started_at
-        place = (
-            f"{warned.response.kind}#{instance.target}#{warned.group or instance.availability_zone}"
-        )
+    def _notify_of_mass(
+        self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
+    ) -> bool:
+        """Send one message for all of a group or zone, once for each burst of warnings. Return
+        whether this call did."""
+        kind = case.warned.response.kind
+        place = case.warned.group or case.instance.availability_zone
+        started = int(burst.started_at.timestamp())
+        key = f"mass#{kind}#{case.instance.target}#{place}#{started}"
+        return self.once(key, partial(self._announce_mass, case, base, burst, unasked))
 
-        def notify() -> None:
-            endangered, now = self._endangered(case, base), self.clock.now()
-            # One to each owner, who may be reached by nobody else's channel.
-            alerts = [
-                mass_alert(instance, warned, theirs, base, since, now, owner=owner, unasked=unasked)
-                for owner, theirs in endangered.items()
-            ]
-            run_all([partial(self.announcer.announce, alert) for alert in alerts])
-
-        return self.once(f"mass#{place}#{int(since.timestamp())}", notify)
+    def _announce_mass(
+        self, case: Case, base: Policy, burst: Burst, unasked: Collection[str]
+    ) -> None:
+        """Send one message to each owner, who may be reached by nobody else's channel."""
+        endangered = self._endangered(case, base)
+        now = self.clock.now()
+        announcements = []
+        for owner, instances in endangered.items():
+            alert = mass_alert(
+                case.instance,
+                case.warned,
+                instances,
+                base,
+                burst.started_at,
+                now,
+                owner=owner,
+                unasked=unasked,
+            )
+            announcements.append(partial(self.announcer.announce, alert))
+        run_all(announcements)
 
     def _endangered(self, case: Case, base: Policy) -> Mapping[Owner, Sequence[Instance] | None]:
-        """Return what may be taken back there, by owner; `None` where that is not known."""
-        group, zone = case.warned.group, case.instance.availability_zone
+        """Return the instances that may be taken back with this one, by owner.
 
-        def is_meant(one: Instance) -> bool:
-            if group is not None:
-                return one.tags.get(AUTO_SCALING_TAG) == group
-            return one.availability_zone == zone and one.lifecycle in _TAKEN_BACK
-
+        `None` stands for instances that could not be listed, an empty list for no such instance.
+        """
         try:
             listed = self.instances.list_selected(case.instance.target, base.selector)
         except CloudError as error:
             case.reaction.notes.append(f"the zone was not listed: {error}")
             return {NOBODY: None}
-        return by_owner([one for one in listed if is_meant(one)], base.ownership) or {NOBODY: ()}
+        endangered = [instance for instance in listed if _is_endangered(instance, case)]
+        return by_owner(endangered, base.ownership) or {NOBODY: ()}
+
+
+def _is_endangered(instance: Instance, case: Case) -> bool:
+    """Return whether it is in the same group as the warned one, or in the same zone and of a kind
+    that EC2 takes back."""
+    if case.warned.group is not None:
+        return instance.tags.get(AUTO_SCALING_TAG) == case.warned.group
+    is_in_zone = instance.availability_zone == case.instance.availability_zone
+    return is_in_zone and instance.lifecycle in _TAKEN_BACK
 
 
 @dataclass(frozen=True, slots=True)
 class AdviseElsewhere:
-    """Compares Spot prices over the policy's Regions and names the cheapest zones; scores, if it
-    says so."""
+    """Compares Spot prices over the policy's Regions and names the cheapest zones, with placement
+    scores if the policy asks for them."""
 
     clock: Clock
     market: SpotMarket
@@ -178,13 +221,13 @@ class AdviseElsewhere:
     announcer: Announcer
 
     def __call__(self, case: Case) -> None:
-        """Advise where owners were notified of the warning just now; raises nothing that AWS
-        refuses."""
-        instance, events = case.instance, case.policy.events
+        """Advise on a Spot instance if its owner was notified just now. What AWS refuses becomes a
+        note."""
+        instance = case.instance
+        events = case.policy.events
+        is_wanted = events.compare_spot_prices and instance.lifecycle is Lifecycle.SPOT
         was_notified = case.reaction.notified in (Notified.SINGLY, Notified.AS_A_MASS)
-        if not (
-            events.compare_spot_prices and was_notified and instance.lifecycle is Lifecycle.SPOT
-        ):
+        if not is_wanted or not was_notified:
             return
         key = f"advice#{instance.target}#{instance.availability_zone}#{instance.instance_type}"
         window = timedelta(minutes=events.mass_interruption_window_minutes)
@@ -194,7 +237,8 @@ class AdviseElsewhere:
             case.reaction.notes.append(f"no advice: {error}")
 
     def _advise(self, case: Case) -> None:
-        instance, reaction = case.instance, case.reaction
+        instance = case.instance
+        reaction = case.reaction
         regions = (instance.target.region, *case.policy.events.spot_price_regions)
         answer = self.market.prices(
             instance.target, regions, instance.instance_type, instance.platform
@@ -209,6 +253,7 @@ class AdviseElsewhere:
             reaction.advised = True
 
     def _scores(self, case: Case, regions: Sequence[str]) -> Mapping[str, int]:
+        """Return the placement scores by Region; empty if they are not wanted or not available."""
         if not case.policy.events.placement_scores:
             return {}
         types = alike(case.instance.instance_type)

@@ -1,5 +1,8 @@
-"""Reacts when an instance changes its state. Events come at least once and in any order: each
-reaction is a conditional write, and the sweep repairs what a lost event leaves behind."""
+"""Reacts when an instance changes its state: closes open questions and ends savings.
+
+Events come at least once and in any order. Each reaction is a conditional write, and the sweep
+repairs what a lost event leaves behind. This module must not act on any instance.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,14 @@ from governor.usecases.money.book_saving import settle_restart
 
 _NOTHING = "nothing to do"
 _ENDING = ("stopping", "stopped", "shutting-down", "terminated")
+_SETTLING = ("running", "terminated")
+"""States that end a saving."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReactToStateChange:
-    """Takes a change by us or by others. Events carry no tags, so those of every instance come
-    here: one that is not known costs one read. `policies` is asked only where a saving ends."""
+    """Handles a change by us or by others. Events carry no tags, so those of every instance come
+    here: an unknown instance costs one read. `policies` is asked only if a saving ends."""
 
     policies: Callable[[], Policies]
     clock: Clock
@@ -33,48 +38,58 @@ class ReactToStateChange:
     def __call__(
         self, account: str, region: str, instance_id: str, ec2_state: str, at: UtcDatetime
     ) -> str:
-        """Close a question that others answered by deed, settle the ledger, and return what was
+        """Close a question that the change has answered, settle the ledger, and return what was
         done."""
         target = Target(account, region)
-        done = []
         record = self.state.record(target, instance_id)
-        # Whatever was opened, marked or booked has left a record.
+        # Everything that was opened, marked or booked has left a record.
         if record == InstanceRecord(target, instance_id):
             return _NOTHING
-        # An event of an earlier run of the instance, delivered late, says nothing about this one.
-        if (
-            record.open_episode is not None
-            and ec2_state in _ENDING
-            and at >= record.open_episode.launch_time
-        ):
-            # Only a question can be voided: in the acting phase the change is the workflow's own.
-            reason = f"the instance is {ec2_state} by others"
-            done += ["question voided"] * self.void(record.open_episode, reason, Outcome.VOID)
-        asked = record.open_episode if ec2_state in ("running", "terminated") else None
-        episode = self.state.episode(asked) if asked is not None else None
-        if episode and ec2_state == "running" and at > episode.opened_at:
-            done += ["question voided"] * self.void(
-                episode.ref, "the instance was started again", Outcome.VOID
-            )
-        if ec2_state == "terminated" and (
-            record.last_outcome is Outcome.TERMINATED or _terminates(episode)
-        ):
-            return ", ".join(done) or _NOTHING  # Its stop goes on saving: it is still away.
-        if ec2_state in ("running", "terminated"):
-            done += self._settle(target, instance_id, ec2_state, at)
+        done = []
+        if self._void_ended(record, ec2_state, at):
+            done.append("question voided")
+        if ec2_state in _SETTLING:
+            done += self._settle_change(record, ec2_state, at)
         return ", ".join(done) or _NOTHING
 
-    def _settle(
-        self, target: Target, instance_id: str, ec2_state: str, at: UtcDatetime
-    ) -> list[str]:
-        ended = ended_by(self.state.open_entries(target, instance_id), at)
+    def _void_ended(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> bool:
+        """Void the open question about an instance that stops or ends. Return whether this call
+        did."""
+        ref = record.open_episode
+        if ref is None or ec2_state not in _ENDING:
+            return False
+        if at < ref.launch_time:
+            # A late event of an earlier run of the instance says nothing about this one.
+            return False
+        # Only a question can be voided: in the acting phase the change is the workflow's own.
+        return self.void(ref, f"the instance is {ec2_state} by others", Outcome.VOID)
+
+    def _settle_change(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
+        """Void a question about a stopped instance that runs again, and end its savings. Return
+        what was done."""
+        done = []
+        episode = None
+        if record.open_episode is not None:
+            episode = self.state.episode(record.open_episode)
+        if ec2_state == "running":
+            if episode is not None and at > episode.opened_at:
+                reason = "the instance was started again"
+                if self.void(episode.ref, reason, Outcome.VOID):
+                    done.append("question voided")
+        elif record.last_outcome is Outcome.TERMINATED or _terminates(episode):
+            return done  # Our own termination: the saving of its stop goes on.
+        return done + self._settle(record, ec2_state, at)
+
+    def _settle(self, record: InstanceRecord, ec2_state: str, at: UtcDatetime) -> list[str]:
+        """End the savings that were booked before the change; return what was done for each."""
+        entries = self.state.open_entries(record.target, record.instance_id)
+        ended = ended_by(entries, at)
         if not ended:
             return []
         if ec2_state == "running":
-            within = timedelta(
-                minutes=self.policies().base().policy.ledger.false_stop_within_minutes
-            )
-            return settle_restart(self.state, ended, at, within, self.clock.now())
+            minutes = self.policies().base().policy.ledger.false_stop_within_minutes
+            false_within = timedelta(minutes=minutes)
+            return settle_restart(self.state, ended, at, false_within, self.clock.now())
         return [
             "saving settled: terminated by others"
             for entry in ended

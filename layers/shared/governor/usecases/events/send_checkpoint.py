@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
+from typing import NamedTuple
 
 from governor.domain.events.interruption import HookAnswer, HookState
 from governor.domain.events.messages import checkpoint_failed_alert
@@ -27,9 +28,15 @@ _NOT_REACHABLE = "InvalidInstanceId"
 command."""
 _Results = dict[str, CloudError | None]
 """Results of hooks, by event id or key: `None` where one was sent, else why not."""
-_Kind = tuple[Target, str, int, bool]
-"""Content of a command: account and Region, reason, seconds left, whether GPU processes may get
-SIGTERM."""
+
+
+class _Kind(NamedTuple):
+    """Content of a command. `signal`: GPU processes may get SIGTERM."""
+
+    target: Target
+    reason: str
+    seconds_left: int
+    signal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +50,9 @@ class SendCheckpoint:
 
     def send_all(self, cases: Sequence[Case]) -> None:
         """Send the hooks of many warnings in few commands, and note with each what became of it.
-        One that could not be noted as sent counts as failed: a repeated event tries again."""
+
+        A hook that could not be noted as sent counts as failed: a repeated event tries again.
+        """
         hook = self.hook
         if hook is None:
             return
@@ -56,68 +65,82 @@ class SendCheckpoint:
             return self._send(hook, {key: by_key[key][0] for key in keys})
 
         results = self.once.of_many(tuple(by_key), send)
-        for key, alike in by_key.items():
-            for case in alike:
-                case.hook, case.hook_error = _answer(results, key), results.get(key)
+        for key, same_event in by_key.items():
+            for case in same_event:
+                case.hook = _answer(results, key)
+                case.hook_error = results.get(key)
 
     def report(self, case: Case) -> None:
-        """Note what became of one hook, and notify of a failure where its warning was sent singly.
-        Raises: CloudError where it could not be sent, or noted as sent; a repeated event tries
-        again."""
-        error, warned = case.hook_error, case.warned
+        """Note what became of one hook, and notify of a failure if its warning was sent singly.
+
+        Raises: CloudError if it could not be sent, or noted as sent; a repeated event tries again.
+        """
+        error = case.hook_error
         if error is None:
             case.reaction.checkpoint_sent = case.hook.state is HookState.SENT
             return
         if case.reaction.notified is Notified.SINGLY and case.is_unasked:
-            alert = checkpoint_failed_alert(
-                case.instance, warned, case.hook, case.owner, self.clock.now()
-            )
             try:
-                self.once(
-                    f"{warned.event_id}#checkpoint-failed", partial(self.announcer.announce, alert)
-                )
+                self._notify_of_failure(case)
             except CloudError as unsent:
                 error.add_note(f"and its owner could not be notified: {unsent}")
         raise error
 
+    def _notify_of_failure(self, case: Case) -> None:
+        alert = checkpoint_failed_alert(
+            case.instance, case.warned, case.hook, case.owner, self.clock.now()
+        )
+        key = f"{case.warned.event_id}#checkpoint-failed"
+        self.once(key, partial(self.announcer.announce, alert))
+
     def _send(self, hook: CheckpointHook, cases: Mapping[str, Case]) -> _Results:
-        """All commands at the same time, within the time that hooks have."""
+        """Send all commands at the same time, within the time that hooks have. Return what became
+        of each hook, by key."""
         sending = _Sending(hook, time.monotonic() + _PATIENCE_SECONDS, {})
-        commands = enumerate(_commands(cases.values(), self.clock.now()))
-        calls = {number: partial(sending.to_all, *command) for number, command in commands}
+        calls = {}
+        for number, (kind, group) in enumerate(_commands(cases.values(), self.clock.now())):
+            calls[number] = partial(sending.to_all, kind, group)
         begin(calls, SEND)(sending.seconds_left())
         # A copy: an answer that comes later is nobody's result any more.
-        known = dict(sending.results)
+        results = dict(sending.results)
         late = too_late(SEND, f"{_PATIENCE_SECONDS:g} s")
-        return {key: known.get(case.warned.event_id, late) for key, case in cases.items()}
+        return {key: results.get(case.warned.event_id, late) for key, case in cases.items()}
 
 
 def _answer(results: Mapping[str, CloudError | None], key: str) -> HookAnswer:
-    """Return what became of one hook, for its warning's message. One not there was sent before."""
+    """Return what became of one hook, for its warning's message. A hook without a result was sent
+    before."""
     if key not in results:
         return HookAnswer(HookState.EARLIER)
     error = results[key]
-    # Where only the note of it failed, it was sent.
+    # If only the note of it failed, it was sent.
     if error is None or error.operation.startswith("dynamodb:"):
         return HookAnswer(HookState.SENT)
-    return HookAnswer(
-        HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED, str(error)
-    )
+    state = HookState.UNKNOWN if isinstance(error, Unavailable) else HookState.REFUSED
+    return HookAnswer(state, str(error))
 
 
 def _commands(cases: Iterable[Case], now: UtcDatetime) -> list[tuple[_Kind, Sequence[Case]]]:
-    """As few as there are kinds of them; the first of each account and Region before the second of
-    any."""
-    alike: dict[_Kind, list[Case]] = defaultdict(list)
+    """Return as few commands as there are kinds of them. The first command of each account and
+    Region comes before the second of any."""
+    by_kind: dict[_Kind, list[Case]] = defaultdict(list)
     for case in cases:
-        warned, signal = case.warned, case.checkpoint is not None and case.checkpoint.signal
-        kind = case.instance.target, warned.response.hook_reason, warned.seconds_left(now), signal
-        alike[kind].append(case)
+        by_kind[_kind_of(case, now)].append(case)
     by_target: dict[Target, list[tuple[_Kind, Sequence[Case]]]] = defaultdict(list)
-    for kind, group in alike.items():
-        by_target[kind[0]] += [(kind, part) for part in in_parts(group, MOST_INSTANCES_A_COMMAND)]
+    for kind, group in by_kind.items():
+        for part in in_parts(group, MOST_INSTANCES_A_COMMAND):
+            by_target[kind.target].append((kind, part))
     rounds = zip_longest(*by_target.values())
-    return [command for each in rounds for command in each if command is not None]
+    return [command for command in chain.from_iterable(rounds) if command is not None]
+
+
+def _kind_of(case: Case, now: UtcDatetime) -> _Kind:
+    return _Kind(
+        target=case.instance.target,
+        reason=case.warned.response.hook_reason,
+        seconds_left=case.warned.seconds_left(now),
+        signal=case.checkpoint is not None and case.checkpoint.signal,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,40 +156,46 @@ class _Sending:
         return max(0.0, self.ends_at - time.monotonic())
 
     def to_all(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        """Send one command; where it is refused for some, one more to those that Systems Manager
-        knows. Halving until the culprits are found would be hundreds of calls."""
+        """Send one command. If it is refused for some instances, send one more to those that
+        Systems Manager knows. Halving until the culprits are found would be hundreds of calls."""
         refused = self._send(kind, cases)
         if refused is None or not self.seconds_left():
             return
         try:
-            managed = self.hook.managed(kind[0], _ids(cases))
+            managed_ids = self.hook.managed(kind.target, _ids(cases))
         except CloudError:
             self._to_each(kind, cases)
             return
-        known = [case for case in cases if case.instance.instance_id in managed]
-        lost = [case for case in cases if case.instance.instance_id not in managed]
-        for case in lost:
-            self.results[case.warned.event_id] = _not_managed(case, refused)
-        # One that it knows may not run any more: then nobody can say which.
-        if not lost or (known and self._send(kind, known) is not None):
-            self._to_each(kind, known)
+        managed = []
+        for case in cases:
+            if case.instance.instance_id in managed_ids:
+                managed.append(case)
+            else:
+                self.results[case.warned.event_id] = _not_managed(case, refused)
+        is_refused = len(managed) == len(cases)
+        if managed and not is_refused:
+            # One that it knows may not run any more: then nobody can say which.
+            is_refused = self._send(kind, managed) is not None
+        if is_refused:
+            self._to_each(kind, managed)
 
     def _to_each(self, kind: _Kind, cases: Sequence[Case]) -> None:
-        def send(case: Case) -> None:
-            if self.seconds_left():
-                self._send(kind, [case])
+        """Send a command to each instance by itself, all at the same time."""
+        calls = {case.warned.event_id: partial(self._to_one, kind, case) for case in cases}
+        begin(calls, SEND)(self.seconds_left())
 
-        begin({case.warned.event_id: partial(send, case) for case in cases}, SEND)(
-            self.seconds_left()
-        )
+    def _to_one(self, kind: _Kind, case: Case) -> None:
+        if self.seconds_left():
+            self._send(kind, [case])
 
     def _send(self, kind: _Kind, cases: Sequence[Case]) -> CloudError | None:
-        """Send one command and note what became of it; the error, where some of many may still be
-        reached."""
-        target, reason, seconds_left, signal = kind
+        """Send one command and note what became of it. Return the error, without a note, if some
+        of many instances may still be reached; otherwise `None`."""
         error: CloudError | None = None
         try:
-            self.hook.send(target, _ids(cases), reason, seconds_left, signal=signal)
+            self.hook.send(
+                kind.target, _ids(cases), kind.reason, kind.seconds_left, signal=kind.signal
+            )
         except CloudError as refused:
             error = refused
         if error is not None and error.code == _NOT_REACHABLE:
