@@ -7,10 +7,10 @@ import logging
 from collections.abc import Collection
 from datetime import timedelta
 
-from governor.domain.alerts.alert import owner_of
+from governor.domain.alerts.alert import Alert, owner_of
 from governor.domain.catalogue import list_price
 from governor.domain.health.health_messages import empty_alert
-from governor.domain.instance import Target
+from governor.domain.instance import Reservation, Target
 from governor.domain.policy.policy import Policy
 from governor.domain.units import UtcDatetime, iso, parse_iso
 from governor.errors import AccessDenied
@@ -18,8 +18,9 @@ from governor.ports import Announcer, InstanceReader
 from governor.stores import EventLog
 
 _log = logging.getLogger(__name__)
-_SINCE, _SENT = "empty-since", "empty"
-"""Kinds of what the log keeps of a reservation."""
+_SINCE = "empty-since"
+_SENT = "empty"
+"""Kinds of the keys that the log keeps of a reservation."""
 
 
 def notify_empty(
@@ -31,41 +32,51 @@ def notify_empty(
     known: Collection[str],
     now: UtcDatetime,
 ) -> int:
-    """Return how many messages were sent: one for each that was empty at every look for as long as
-    the policy says, and again as often as advice. Raises: CloudError."""
+    """Notify of each that was empty at every look for as long as the policy says, and again as
+    often as advice. Return how many messages were sent. Raises: CloudError."""
     try:
-        held = instances.reservations(target)
+        reservations = instances.reservations(target)
     except AccessDenied as error:
         # The member stack is of an earlier release.
         _log.warning("Capacity Reservations in %s are not looked at: %s", target, error)
         return 0
-    before = {}
+    empty_since = _empty_since(known)
+    # A look that was missed does not start the time again.
+    known_until = now + 3 * policy.health.check_every
+    message_count = 0
+    for reservation in reservations:
+        reservation_id = reservation.reservation_id
+        since = empty_since.get(reservation_id, now)
+        since_key = f"{_SINCE}#{reservation_id}#{iso(since)}"
+        if not reservation.available:
+            if reservation_id in empty_since:
+                log.keep_told(target, [since_key], now)
+            continue
+        log.keep_told(target, [since_key], known_until)
+        is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
+        sent_key = f"{_SENT}#{reservation_id}"
+        if is_young or sent_key in known:
+            continue
+        announcer.announce(_alert(reservation, since, policy, now))
+        message_count += 1
+        next_due = now + timedelta(hours=policy.health.advice_every_hours)
+        log.keep_told(target, [sent_key], next_due)
+    return message_count
+
+
+def _empty_since(known: Collection[str]) -> dict[str, UtcDatetime]:
+    """Return since when each reservation is known to be empty, by its id."""
+    empty_since = {}
     for key in known:
         kind, _, rest = key.partition("#")
         if kind == _SINCE:
-            reservation_id, _, at = rest.partition("#")
-            before[reservation_id] = parse_iso(at)
-    # A look that was missed does not begin it anew.
-    gone = now + 3 * policy.health.check_every
-    sent = 0
-    for one in held:
-        name = one.reservation_id
-        since = before.get(name, now)
-        mark = f"{_SINCE}#{name}#{iso(since)}"
-        if not one.available:
-            if name in before:
-                log.keep_told(target, [mark], now)
-            continue
-        log.keep_told(target, [mark], gone)
-        is_young = now - since < timedelta(hours=policy.advice.empty_reservation_after_hours)
-        if is_young or f"{_SENT}#{name}" in known:
-            continue
-        price = policy.prices.usd_per_hour.get(one.instance_type, list_price(one.instance_type))
-        announcer.announce(
-            empty_alert(one, since, price, owner_of(one.like, policy.ownership), now)
-        )
-        sent += 1
-        log.keep_told(
-            target, [f"{_SENT}#{name}"], now + timedelta(hours=policy.health.advice_every_hours)
-        )
-    return sent
+            reservation_id, _, since = rest.partition("#")
+            empty_since[reservation_id] = parse_iso(since)
+    return empty_since
+
+
+def _alert(reservation: Reservation, since: UtcDatetime, policy: Policy, now: UtcDatetime) -> Alert:
+    instance_type = reservation.instance_type
+    price = policy.prices.usd_per_hour.get(instance_type, list_price(instance_type))
+    owner = owner_of(reservation.like, policy.ownership)
+    return empty_alert(reservation, since, price, owner, now)
